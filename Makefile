@@ -1,0 +1,45 @@
+# Everything installs itself into .venv; nothing touches the network while .venv/.stamp is newer than the constraints.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+BENCH := .venv-bench/.stamp
+OUT ?= runs/demo
+
+.PHONY: demo test test-slow check bench setup clean
+
+demo: $(STAMP)
+	$(BIN)/moac front resource-gathering-v0 --discount 0.9 --out $(OUT)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+bench: $(STAMP) $(BENCH)
+	$(BIN)/python benchmarks/run.py
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+# The peers we measure ourselves against. Never part of the tests.
+$(BENCH): benchmarks/peers.txt
+	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --upgrade pip
+	.venv-bench/bin/python -m pip install --quiet --requirement benchmarks/peers.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) .venv-bench runs

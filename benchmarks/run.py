@@ -1,0 +1,33 @@
+"""Measure moac beside its peers and print the report:  python benchmarks/run.py [simplex] [startup] [training].
+
+Every ratio is taken between two things measured in this one run on this one machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.metadata import version
+
+import jax
+from _timing import machine
+
+SECTIONS = ("simplex", "startup", "training")
+
+
+def main(names: list[str]) -> None:
+    """Print the named sections, or all of them."""
+    unknown = set(names) - set(SECTIONS)
+    if unknown:
+        sys.exit(f"unknown section {', '.join(sorted(unknown))}; there are: {', '.join(SECTIONS)}")
+    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))  # as the command line does
+    versions = ", ".join(f"{name} {version(name)}" for name in ("moac", "jax", "numpy", "scipy"))
+    print(f"{machine()}\n{versions}")
+    for name in names or SECTIONS:
+        print(f"\n== {name} " + "=" * (96 - len(name)), flush=True)
+        importlib.import_module(name).report()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,64 @@
+"""Multi-objective actor-critic reinforcement learning with Pareto-stationarity guarantees one can check.
+
+Names are imported when they are first used, so that `import moac` and the command line start at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moac import features as features
+    from moac import momdp as momdp
+    from moac import policy as policy
+    from moac import schedules as schedules
+    from moac import simplex as simplex
+    from moac import weighting as weighting
+    from moac.components import defaults as defaults
+    from moac.config import Average as Average
+    from moac.config import Config as Config
+    from moac.config import Discounted as Discounted
+    from moac.experiments.run_directory import load as load
+    from moac.experiments.run_directory import resume as resume
+    from moac.result import train as train
+
+_HOME = {
+    "Average": "moac.config",
+    "Config": "moac.config",
+    "Discounted": "moac.config",
+    "defaults": "moac.components",
+    "load": "moac.experiments.run_directory",
+    "resume": "moac.experiments.run_directory",
+    "train": "moac.result",
+}
+_MODULES = ("features", "momdp", "policy", "schedules", "simplex", "weighting")
+
+__all__ = [
+    "Average",
+    "Config",
+    "Discounted",
+    "defaults",
+    "features",
+    "load",
+    "momdp",
+    "policy",
+    "resume",
+    "schedules",
+    "simplex",
+    "train",
+    "weighting",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return import_module(f"moac.{name}")
+    raise AttributeError(f"module 'moac' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

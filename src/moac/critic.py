@@ -1,0 +1,95 @@
+"""Algorithm 1: the shared linear TD critic, for all objectives at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float
+
+from moac.config import Average, Config, known
+from moac.features import Features
+from moac.types import Batch, Critic, Key, Observation, Params
+
+Mu = Float[Array, " M"]
+
+
+@final
+@dataclass(frozen=True)
+class LinearCritic:
+    """Vⁱ(s) ≈ φ(s)ᵀwⁱ, one feature map for all objectives; w [d, M] starts at zero."""
+
+    features: Features
+    num_objectives: int
+
+    def init(self, key: Key) -> Float[Array, "d M"]:
+        """w_0 = 0."""
+        del key
+        return jnp.zeros((self.features.size, self.num_objectives))
+
+    def values(self, w: Float[Array, "d M"], observation: Observation) -> Float[Array, "... M"]:
+        """φ(s)ᵀw."""
+        return self.features.apply(w, observation)
+
+
+@final
+@dataclass(frozen=True)
+class TD:
+    """TD errors and TD steps in one of the two settings.
+
+    Attributes:
+        critic: the value function.
+        config: resolved.
+        gamma: γ [M]; ones in the average setting.
+    """
+
+    critic: Critic
+    config: Config
+    gamma: tuple[float, ...]
+
+    def learn(self, w: Params, mu: Mu, batches: Batch) -> tuple[Params, Mu]:
+        """Algorithm 1: N mini-batch TD steps, w ← w + (β/D) Σ_τ δ_τ φ(s_τ)."""
+        beta, D = known(self.config.critic_step_size), known(self.config.critic_batch_size)
+
+        def step(carry: tuple[Params, Mu], batch: Batch) -> tuple[tuple[Params, Mu], None]:
+            w, mu = carry
+            V, pull = jax.vjp(lambda w: self.critic.values(w, batch.observation), w)
+            delta, mu = self._errors(w, V, mu, batch, beta)
+            (ascent,) = pull(delta * (beta / D))
+            return (jax.tree.map(jnp.add, w, ascent), mu), None
+
+        return lax.scan(step, (w, mu), batches)[0]
+
+    def errors(self, w: Params, mu: Mu, batch: Batch) -> tuple[Float[Array, "B M"], Mu]:
+        """δ of the actor's batch, and μ after it."""
+        alpha = known(self.config.actor_step_size)
+        return self._errors(w, self.critic.values(w, batch.observation), mu, batch, alpha)
+
+    def _errors(
+        self, w: Params, V: Float[Array, "B M"], mu: Mu, batch: Batch, step_size: float
+    ) -> tuple[Float[Array, "B M"], Mu]:
+        """δⁱ = rⁱ + γⁱ φ(s')ᵀwⁱ − φ(s)ᵀwⁱ, and in the average setting − μⁱ with γ = 1."""
+        V_next = self.critic.values(w, batch.next_observation)
+        if not isinstance(self.config.setting, Average):
+            if batch.terminated is not None:
+                V_next = jnp.where(batch.terminated[:, None], 0, V_next)
+            return batch.reward + jnp.asarray(self.gamma, V.dtype) * V_next - V, mu
+        if self.config.mu == "paper":
+            mus = running_mean(mu, batch.reward, step_size)
+            return batch.reward - mus + V_next - V, mus[-1]
+        c = self.config.average_step_size
+        return batch.reward - mu + V_next - V, (1 - c) * mu + c * jnp.mean(batch.reward, axis=0)
+
+
+def running_mean(mu: Mu, reward: Float[Array, "B M"], c: float) -> Float[Array, "B M"]:
+    """μ_τ = (1 − c) μ_{τ−1} + c r_τ for τ = 1 … B: the paper's recursion, which moves μ before δ uses it."""
+
+    def compose(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
+        return first[0] * second[0], second[0] * first[1] + second[1]
+
+    keep = jnp.full((len(reward), 1), 1 - c, reward.dtype)
+    decay, gain = lax.associative_scan(compose, (keep, c * reward))
+    return decay * mu + gain

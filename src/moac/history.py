@@ -1,0 +1,76 @@
+"""What a run logs at its evaluated iterations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from moac import simplex
+from moac.types import Evaluation, Metrics
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class History:
+    """K trials at L iterations.
+
+    Attributes:
+        iteration: [L] updates done when it was logged.
+        returns: J after them [K, L, M].
+        weights: λ_t of the last of them [K, L, M].
+        min_norm_weights: λ̂_t, the min-norm weights of the same gradients [K, L, M].
+        gradient_norm_squared: ‖Σ λᵢgⁱ‖² of the direction taken [K, L].
+        smallest_alignment: the smallest ⟨gⁱ, d⟩ over objectives [K, L]; negative where the step hurts one.
+        gap: exact stationarity gap [K, L].
+        direction_gap: the same for Lemma 1's direction [K, L].
+        regret: exact [K, L].
+        kind: how returns were evaluated: `exact`, `episodes` or `ncis`.
+    """
+
+    iteration: Int[np.ndarray, " L"]
+    returns: Float[np.ndarray, "K L M"]
+    weights: Float[np.ndarray, "K L M"]
+    min_norm_weights: Float[np.ndarray, "K L M"]
+    gradient_norm_squared: Float[np.ndarray, "K L"]
+    smallest_alignment: Float[np.ndarray, "K L"]
+    gap: Float[np.ndarray, "K L"]
+    direction_gap: Float[np.ndarray, "K L"]
+    regret: Float[np.ndarray, "K L"]
+    kind: str = "exact"
+
+    @classmethod
+    def empty(cls) -> History:
+        """Nothing logged yet."""
+        cube, square = np.zeros((0, 0, 0)), np.zeros((0, 0))
+        return cls(np.zeros(0, dtype=np.int64), cube, cube, cube, square, square, square, square, square)
+
+    def extended(self, iteration: int, metrics: Metrics, evaluation: Evaluation) -> History:
+        """The history with one more iteration."""
+        K, lam = np.asarray(metrics.gram, np.float64), np.asarray(metrics.weights, np.float64)
+        healthy = np.asarray(np.isfinite(K).all(axis=(1, 2)))
+        lam_hat = np.full_like(lam, np.nan)
+        lam_hat[healthy] = simplex.min_norm_from_gram(np.where(healthy[:, None, None], K, 1.0)).weights[healthy]
+        alignment = np.einsum("kij,kj->ki", K, lam)
+        new: dict[str, Any] = {
+            "returns": evaluation.returns,
+            "weights": lam,
+            "min_norm_weights": lam_hat,
+            "gradient_norm_squared": np.maximum(np.einsum("ki,ki->k", lam, alignment), 0.0),
+            "smallest_alignment": alignment.min(axis=1),
+            "gap": evaluation.gap,
+            "direction_gap": evaluation.direction_gap,
+            "regret": evaluation.regret,
+        }
+        columns = {name: self._appended(name, value) for name, value in new.items()}
+        return History(np.append(self.iteration, iteration), **columns, kind=evaluation.kind)
+
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The arrays by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "kind"}
+
+    def _appended(self, name: str, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        column = value[:, None]
+        return column if len(self.iteration) == 0 else np.concatenate([getattr(self, name), column], axis=1)

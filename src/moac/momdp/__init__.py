@@ -1,0 +1,24 @@
+"""Finite multi-objective MDPs and what is exactly known about them."""
+
+from moac.momdp import indicators, library
+from moac.momdp.chain import discounted_visitation, stationary_distribution
+from moac.momdp.front import ParetoFront, pareto_front
+from moac.momdp.model import FiniteMOMDP
+from moac.momdp.oracle import Exact, evaluate, td_fixed_point
+from moac.momdp.support import Support
+from moac.momdp.support import of as support_of
+
+__all__ = [
+    "Exact",
+    "FiniteMOMDP",
+    "ParetoFront",
+    "Support",
+    "discounted_visitation",
+    "evaluate",
+    "indicators",
+    "library",
+    "pareto_front",
+    "stationary_distribution",
+    "support_of",
+    "td_fixed_point",
+]

@@ -1,0 +1,228 @@
+"""The Markov chain that a policy makes of a finite MOMDP: its classes, stationary law and discounted visitation.
+
+All functions take policies as probabilities π [n, S, A] and work on n of them at once, in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+if TYPE_CHECKING:
+    from moac.momdp.model import FiniteMOMDP
+
+
+Policies = Float[np.ndarray, "n S A"]
+_PANEL = 12
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """What n policies induce on a model.
+
+    Attributes:
+        proceed: chance to go from s to s' without ending the episode.
+        end: chance that the step from s ends the episode.
+        reward: expected reward vector of the step from s.
+        restart: chance to go from s to s' when an ended episode starts anew; rows sum to one.
+    """
+
+    proceed: Float[np.ndarray, "n S S"]
+    end: Float[np.ndarray, "n S"]
+    reward: Float[np.ndarray, "n S M"]
+    restart: Float[np.ndarray, "n S S"]
+
+
+def softmax(logits: Any) -> Float[np.ndarray, "..."]:
+    """π = softmax over the last axis, in float64."""
+    table = np.asarray(logits, dtype=np.float64)
+    weight = np.exp(table - table.max(axis=-1, keepdims=True))
+    return weight / weight.sum(axis=-1, keepdims=True)
+
+
+def induced(model: FiniteMOMDP, pi: Policies) -> Chain:
+    """The chain of each policy, with and without restarts."""
+    proceed = (pi[:, :, None, :] @ _moves(model))[:, :, 0, :]
+    end = pi_mean(pi, (model.probability * model.terminated).sum(axis=2))
+    reward = np.einsum("nsa,sam->nsm", pi, expected_reward(model), optimize=True)
+    return Chain(proceed, end, reward, proceed + end[:, :, None] * model.start_distribution)
+
+
+@lru_cache(maxsize=4)
+def _moves(model: FiniteMOMDP) -> Float[np.ndarray, "S A S"]:
+    """Chance to go from s to s' by a without ending the episode."""
+    S, A = model.num_states, model.num_actions
+    table = np.zeros((S, A, S))
+    s, a, _ = np.ogrid[:S, :A, :1]
+    np.add.at(table, (s, a, model.next_state), model.probability * ~model.terminated)
+    return table
+
+
+def pi_mean(pi: Policies, values: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "n S"]:
+    """Σ_a π(a|s) values(s, a)."""
+    return np.einsum("nsa,sa->ns", pi, values, optimize=True)
+
+
+def expected_reward(model: FiniteMOMDP) -> Float[np.ndarray, "S A M"]:
+    """E[r | s, a]."""
+    return np.einsum("sao,saom->sam", model.probability, model.reward)
+
+
+def recurrent_classes(restart: Float[np.ndarray, "S S"]) -> list[Int[np.ndarray, " k"]]:
+    """The closed communicating classes of a chain, each as its states."""
+    graph = csr_array(restart > 0)
+    count, label = connected_components(graph, directed=True, connection="strong")
+    source, target = graph.nonzero()
+    leaks = np.zeros(count, dtype=bool)
+    leaks[label[source[label[source] != label[target]]]] = True
+    return [np.flatnonzero(label == k) for k in range(count) if not leaks[k]]
+
+
+def stationary_distribution(model: FiniteMOMDP, pi: Policies) -> Float[np.ndarray, "n S"]:
+    """d with dᵀP = dᵀ for the restarting chain, by the elimination of Grassmann, Taksar and Heyman (1985).
+
+    It subtracts nothing, so every entry keeps full relative accuracy, however weakly the states communicate.
+
+    Raises:
+        ValueError: if a policy's chain has more than one recurrent class; the message names them.
+    """
+    restart = induced(model, pi).restart
+    law = np.zeros(restart.shape[:2])
+    for members, order in _by_class(model, restart, np.all(pi > 0)):
+        law[members[:, None], order] = _law(_eliminate(model, restart[np.ix_(members, order, order)]))
+    return law
+
+
+def average_reward(model: FiniteMOMDP, pi: Policies) -> tuple[np.ndarray[Any, Any], ...]:
+    """J [n, M], the bias h [n, S, M] with (I − P) h = r − J and dᵀh = 0, and d [n, S].
+
+    All come from one elimination, so that a chain whose parts hardly communicate is no trouble.
+
+    Raises:
+        ValueError: as `stationary_distribution`.
+    """
+    chain = induced(model, pi)
+    law, h, J = np.zeros_like(chain.end), np.zeros_like(chain.reward), np.zeros_like(chain.reward[:, 0])
+    for members, order in _by_class(model, chain.restart, np.all(pi > 0)):
+        where = members[:, None], order
+        F = _eliminate(model, chain.restart[np.ix_(members, order, order)])
+        law[where] = _law(F)
+        J[members] = np.einsum("ns,nsm->nm", law[members], chain.reward[members])
+        leave, c = _excess(F, chain.reward[where] - J[members, None])
+        solution = np.zeros_like(c)
+        for k in range(1, len(order)):
+            solution[:, k] = c[:, k] + np.einsum("nj,njm->nm", leave[:, k, :k], solution[:, :k])
+        h[where] = solution
+    return J, h - np.einsum("ns,nsm->nm", law, h)[:, None], law
+
+
+def bias_differences(model: FiniteMOMDP, pi: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S S M"]:
+    """h(s') − h(s) at [s', s], found without forming h.
+
+    Where the chain leaves a set of states with chance ε only, h is of order 1/ε there and its differences drown in
+    rounding. Built up state by state they are accurate in proportion to what they are worth: with d(s) P(s, s')
+    before them, to rounding.
+    """
+    chain = induced(model, pi[None])
+    ((_, order),) = _by_class(model, chain.restart, one_for_all=True)
+    F = _eliminate(model, chain.restart[:, order[:, None], order])
+    J = np.einsum("ns,nsm->nm", _law(F), chain.reward[:, order])
+    leave, c = (x[0] for x in _excess(F, chain.reward[:, order] - J[:, None]))
+    S, M = model.num_states, model.num_objectives
+    difference = np.zeros((S, S, M))
+    for k in range(1, S):
+        known = np.ascontiguousarray(difference[:k, :k]).reshape(k, -1)
+        difference[k, :k] = c[k] + (leave[k, :k] @ known).reshape(k, M)
+        difference[:k, k] = -difference[k, :k]
+    back = np.argsort(order)
+    return difference[back[:, None], back]
+
+
+def _by_class(model: FiniteMOMDP, restart: Float[np.ndarray, "n S S"], one_for_all: Any) -> list[tuple[Any, Any]]:
+    """Pairs (policies, all states, the recurrent ones first). Policies of full support share one class structure."""
+    if one_for_all:
+        return [(np.arange(len(restart)), _order(model, restart[0]))]
+    return [(np.array([n]), _order(model, restart[n])) for n in range(len(restart))]
+
+
+def _order(model: FiniteMOMDP, restart: Float[np.ndarray, "S S"]) -> Int[np.ndarray, " S"]:
+    recurrent = _only_class(model, restart)
+    return np.concatenate([recurrent, np.setdiff1d(np.arange(len(restart)), recurrent)])
+
+
+def _only_class(model: FiniteMOMDP, restart: Float[np.ndarray, "S S"]) -> Int[np.ndarray, " k"]:
+    classes = recurrent_classes(restart)
+    if len(classes) == 1:
+        return classes[0]
+    shown = "; ".join("{" + ", ".join(map(str, c[:8])) + (", …" if len(c) > 8 else "") + "}" for c in classes[:6])
+    more = f"; and {len(classes) - 6} more" if len(classes) > 6 else ""
+    raise ValueError(
+        f"the chain of {model.name} must have one recurrent class under this policy, got {len(classes)}: "
+        f"states {shown}{more}."
+    )
+
+
+def _eliminate(model: FiniteMOMDP, P: Float[np.ndarray, "n k k"]) -> Float[np.ndarray, "n k k"]:
+    """Censor the last state, one after the other; what a panel of states does to the rest is one matrix product.
+
+    Below the diagonal of the result, row k says where the chain watched on states 0 … k goes from k; above it, column
+    k holds how often it is in k between two visits to lower states, per visit to each.
+    """
+    P = P.copy()
+    size = P.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for top in range(size, 0, -_PANEL):
+            low = max(top - _PANEL, 0)
+            for k in range(top - 1, max(low, 1) - 1, -1):
+                P[:, :k, k] /= P[:, k, :k].sum(axis=1)[:, None]
+                P[:, low:k, :k] += P[:, low:k, k, None] * P[:, k, None, :k]
+                P[:, :low, low:k] += P[:, :low, k, None] * P[:, k, None, low:k]
+            P[:, :low, :low] += P[:, :low, low:top] @ P[:, low:top, :low]
+    if not np.all(np.isfinite(P)):
+        raise ValueError(
+            f"the chain of {model.name} must connect its states under this policy, got a chance to come from one to "
+            "another that underflows."
+        )
+    return P
+
+
+def _law(F: Float[np.ndarray, "n k k"]) -> Float[np.ndarray, "n k"]:
+    """The stationary law, from lower states to higher ones."""
+    law = np.zeros(F.shape[:2])
+    law[:, 0] = 1.0
+    for k in range(1, F.shape[1]):
+        law[:, k] = np.einsum("nj,nj->n", law[:, :k], F[:, :k, k])
+        if law[:, k].max() > 1e100:  # state 0 is very rare: lest the others overflow
+            law[:, : k + 1] /= np.maximum(law[:, k, None], 1.0)
+    return law / law.sum(axis=1, keepdims=True)
+
+
+def _excess(F: Float[np.ndarray, "n k k"], c: Float[np.ndarray, "n k M"]) -> tuple[np.ndarray[Any, Any], ...]:
+    """Where the chain goes from k once it goes lower, and the sum of c until then: h_k = sum_k + Σ_j leave_kj h_j."""
+    c = c.copy()
+    for k in range(F.shape[1] - 1, 0, -1):
+        c[:, :k] += F[:, :k, k, None] * c[:, k, None]
+    rows = np.tril(F, -1)
+    chance = rows.sum(axis=2, keepdims=True)
+    chance[:, 0] = 1.0
+    return rows / chance, c / chance
+
+
+def discounted_visitation(model: FiniteMOMDP, pi: Policies, discount: float) -> Float[np.ndarray, "n S"]:
+    """η(s) = Σ_t γᵗ Pr(s_t = s, the episode goes on), from the start distribution. Not normalised."""
+    return visitation(induced(model, pi).proceed, model.start_distribution, discount)
+
+
+def visitation(
+    proceed: Float[np.ndarray, "n S S"], start: Float[np.ndarray, " S"], discount: float
+) -> Float[np.ndarray, "n S"]:
+    """η with ηᵀ(I − γP) = startᵀ."""
+    system = np.eye(proceed.shape[1]) - discount * proceed.transpose(0, 2, 1)
+    return np.linalg.solve(system, np.broadcast_to(start[:, None], (len(proceed), len(start), 1)))[..., 0]

@@ -1,0 +1,255 @@
+"""Finite multi-objective MDPs as tables of outcomes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from moac.config import Setting
+from moac.momdp import sampling, source
+from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
+
+_ROW_SUM_TOLERANCE = 1e-9
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FiniteMOMDP:
+    """A finite MOMDP (S, A, P, r) with r ∈ R^M, stored sparsely as O outcomes per state and action.
+
+    On termination the chain restarts from `start`. There is no time limit. Build one with `from_outcomes` or
+    `from_dense`; both refuse an invalid model and name the offending index.
+
+    Attributes:
+        next_state: successor of each outcome.
+        probability: chance of each outcome given (s, a), float64.
+        reward: reward vector of each outcome, float64.
+        terminated: whether the outcome ends the episode.
+        start_distribution: of the first state.
+        observations: what the real environment shows in each state, or None when a state shows its index.
+        objective_names: one name per objective.
+        name: the model's name, used in messages.
+    """
+
+    next_state: Int[np.ndarray, "S A O"]
+    probability: Float[np.ndarray, "S A O"]
+    reward: Float[np.ndarray, "S A O M"]
+    terminated: Bool[np.ndarray, "S A O"]
+    start_distribution: Float[np.ndarray, " S"]
+    observations: np.ndarray[Any, Any] | None = None
+    objective_names: tuple[str, ...] = ()
+    name: str = "model"
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.next_state.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.next_state.shape[1]
+
+    @property
+    def num_outcomes(self) -> int:
+        """O, the largest number of outcomes that a state and action have."""
+        return self.next_state.shape[2]
+
+    @property
+    def num_objectives(self) -> int:
+        """M."""
+        return self.reward.shape[3]
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of the tables and observations, not the names: one fingerprint is one model."""
+        digest = hashlib.sha256()
+        shown = () if self.observations is None else (self.observations,)
+        for table in (self.next_state, self.probability, self.reward, self.terminated, self.start_distribution, *shown):
+            digest.update(f"{table.shape} {table.dtype}".encode())
+            digest.update(np.ascontiguousarray(table).tobytes())
+        return digest.hexdigest()[:16]
+
+    @classmethod
+    def from_outcomes(
+        cls,
+        next_state: Any,
+        probability: Any,
+        reward: Any,
+        terminated: Any,
+        start: Any = None,
+        observations: Any = None,
+    ) -> FiniteMOMDP:
+        """A model from its table of outcomes.
+
+        Args:
+            next_state: [S, A, O] integers in [0, S).
+            probability: [S, A, O], each row over O sums to 1. Unused outcomes have probability 0.
+            reward: [S, A, O, M].
+            terminated: [S, A, O] booleans.
+            start: [S] distribution of the first state; None is uniform.
+            observations: [S, …] the environment's observation of each state, or None.
+        """
+        probability = _table("probability", probability, 3)
+        num_states = probability.shape[0]
+        model = cls(
+            next_state=_integers("next_state", next_state, probability.shape),
+            probability=probability,
+            reward=_table("reward", reward, 4, probability.shape),
+            terminated=_flags("terminated", terminated, probability.shape),
+            start_distribution=_start(start, num_states),
+            observations=None if observations is None else _array("observations", observations),
+        )
+        _check(model)
+        return model.named(tuple(f"objective {i + 1}" for i in range(model.num_objectives)))
+
+    @classmethod
+    def from_dense(cls, P: Any, r: Any, start: Any = None, terminal: Any = None) -> FiniteMOMDP:
+        """A model from dense transition probabilities.
+
+        Args:
+            P: [S, A, S'], rows sum to 1.
+            r: [S, A, M], or [S, A, S', M] when the reward depends on the successor.
+            start: [S] distribution of the first state; None is uniform.
+            terminal: [S, A, S'] chance in [0, 1] that this transition ends the episode; None is never.
+        """
+        chance = _table("P", P, 3)
+        S, A, successors = chance.shape
+        if successors != S:
+            raise ValueError(f"`P` must have shape [S, A, S], got {chance.shape}.")
+        if _array("r", r).ndim == 3:
+            r = _table("r", r, 3, (S, A))
+            r = np.broadcast_to(r[:, :, None, :], (S, A, S, r.shape[2]))
+        r = _table("r", r, 4, chance.shape)
+        ends = np.zeros_like(chance) if terminal is None else _table("terminal", terminal, 3, chance.shape)
+        _refuse("terminal", ends, (ends < 0) | (ends > 1), "be a chance in [0, 1]")
+        _check_rows("P", chance)
+        every = np.broadcast_to(np.arange(S), chance.shape)
+        continues, stops = chance * (1 - ends), chance * ends
+        return cls.from_outcomes(
+            *_squeeze(
+                np.concatenate([every, every], axis=2),
+                np.concatenate([continues, stops], axis=2),
+                np.concatenate([r, r], axis=2),
+                np.concatenate([np.zeros(chance.shape, bool), np.ones(chance.shape, bool)], axis=2),
+            ),
+            start=start,
+        )
+
+    @property
+    def spec(self) -> Spec:
+        """What training needs to know of the model."""
+        return source.spec(self)
+
+    @property
+    def compiled(self) -> bool:
+        """Samples are drawn inside the compiled program."""
+        return True
+
+    def start(self, key: Key) -> sampling.Chain:
+        """The chain at a first state."""
+        return sampling.begin(self, key)
+
+    def sample(
+        self, chain: sampling.Chain, policy: Policy, theta: Params, key: Key, sizes: Sampling
+    ) -> tuple[sampling.Chain, Batch, Batch]:
+        """The next N·D + B transitions of the chain under θ."""
+        return sampling.draw(self, chain, policy, theta, key, sizes)
+
+    def evaluate(self, policy: Policy, theta: Params, setting: Setting) -> Evaluation:
+        """The exact value of the policies `theta` (leading axis K)."""
+        return source.evaluate(self, policy, theta, setting)
+
+    def named(self, objective_names: tuple[str, ...], name: str | None = None) -> FiniteMOMDP:
+        """The same model with names for its objectives, and for itself."""
+        if len(objective_names) != self.num_objectives:
+            raise ValueError(f"`objective_names` must be {self.num_objectives} names, got {len(objective_names)}.")
+        return replace(self, objective_names=objective_names, name=self.name if name is None else name)
+
+
+def _array(name: str, values: Any, dtype: type | None = None) -> np.ndarray[Any, Any]:
+    """An array of its own, so that nobody changes the model from outside."""
+    try:
+        return np.array(values, dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`{name}` must be an array, got {type(values).__name__}: {str(error).rstrip('.')}."
+        ) from error
+
+
+def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] | None = None) -> Float[np.ndarray, "..."]:
+    """`values` as finite float64 with `num_axes` axes, the first of them `leading`."""
+    table = _array(name, values, np.float64)
+    if table.ndim != num_axes or 0 in table.shape:
+        raise ValueError(f"`{name}` must have {num_axes} axes, none of them empty, got shape {table.shape}.")
+    if leading is not None and table.shape[: len(leading)] != leading:
+        raise ValueError(f"`{name}` must have leading shape {leading}, got {table.shape}.")
+    _refuse(name, table, ~np.isfinite(table), "be finite")
+    return table
+
+
+def _integers(name: str, values: Any, shape: tuple[int, ...]) -> Int[np.ndarray, "..."]:
+    table = _array(name, values)
+    if table.shape != shape:
+        raise ValueError(f"`{name}` must have shape {shape}, got {table.shape}.")
+    if not np.issubdtype(table.dtype, np.integer):
+        raise ValueError(f"`{name}` must hold integers, got {table.dtype}.")
+    _refuse(name, table, (table < 0) | (table >= shape[0]), f"be a state in [0, {shape[0]})")
+    return table.astype(np.int32)
+
+
+def _flags(name: str, values: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "..."]:
+    table = _array(name, values)
+    if table.shape != shape:
+        raise ValueError(f"`{name}` must have shape {shape}, got {table.shape}.")
+    _refuse(name, table, (table != 0) & (table != 1), "be true or false")
+    return table.astype(bool)
+
+
+def _start(start: Any, num_states: int) -> Float[np.ndarray, " S"]:
+    if start is None:
+        return np.full(num_states, 1.0 / num_states)
+    table = _table("start", start, 1, (num_states,))
+    _refuse("start", table, table < 0, "not be negative")
+    if abs(table.sum() - 1.0) > _ROW_SUM_TOLERANCE:
+        raise ValueError(f"`start` must sum to 1, got {table.sum():.12g}.")
+    return table / table.sum()
+
+
+def _check_rows(name: str, table: Float[np.ndarray, "S A O"]) -> None:
+    _refuse(name, table, table < 0, "not be negative")
+    total = table.sum(axis=2)
+    for s, a in np.argwhere(np.abs(total - 1.0) > _ROW_SUM_TOLERANCE)[:1]:
+        raise ValueError(f"`{name}` must sum to 1 over its last axis, got {total[s, a]:.12g} at index ({s}, {a}).")
+
+
+def _check(model: FiniteMOMDP) -> None:
+    _check_rows("probability", model.probability)
+    seen = model.observations
+    if seen is not None and seen.shape[:1] != (model.num_states,):
+        raise ValueError(f"`observations` must have one entry per state ({model.num_states}), got shape {seen.shape}.")
+
+
+def _refuse(name: str, table: np.ndarray[Any, Any], bad: np.ndarray[Any, Any], rule: str) -> None:
+    """Raise for the first entry that is bad, naming it."""
+    for index in np.argwhere(bad)[:1]:
+        where = tuple(int(i) for i in index)
+        raise ValueError(f"`{name}` must {rule}, got {table[where]} at index {where}.")
+
+
+def _squeeze(
+    next_state: np.ndarray[Any, Any],
+    probability: np.ndarray[Any, Any],
+    reward: np.ndarray[Any, Any],
+    terminated: np.ndarray[Any, Any],
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Keep the possible outcomes only: the likely ones first, as many columns as the busiest (s, a) needs."""
+    order = np.argsort(probability == 0, axis=2, kind="stable")
+    order = order[:, :, : int((probability > 0).sum(axis=2).max())]
+    picked = (np.take_along_axis(table, order, axis=2) for table in (next_state, probability))
+    rewards = np.take_along_axis(reward, order[..., None], axis=2)
+    return (*picked, rewards, np.take_along_axis(terminated, order, axis=2))

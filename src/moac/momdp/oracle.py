@@ -1,0 +1,267 @@
+"""The exact oracle: what a softmax policy is worth in a finite MOMDP, and which way is up. Float64 throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from jaxtyping import Float
+
+from moac import simplex
+from moac.config import Average, Setting
+from moac.momdp import chain, support
+
+if TYPE_CHECKING:
+    from moac.momdp.model import FiniteMOMDP
+
+MAX_STATES = 2000
+"""The oracle solves dense S × S systems; beyond this many states it refuses."""
+_BLOCK = 16
+"""Policies solved together: their matrices stay in the cache."""
+_LARGE_BIAS = 1e6
+"""A bias this many times the largest reward costs its differences six digits; beyond, they are computed apart."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """Exact values of policies; every array has the leading axes of the `logits` given.
+
+    What is costly is computed when first asked for.
+    """
+
+    model: FiniteMOMDP
+    setting: Setting
+    policy: Float[np.ndarray, "... S A"]
+
+    @cached_property
+    def returns(self) -> Float[np.ndarray, "... M"]:
+        """J [..., M]."""
+        return self._shaped(self._solved[0])
+
+    @cached_property
+    def values(self) -> Float[np.ndarray, "... S M"]:
+        """V [..., S, M]; in the average setting the bias, with mean zero under the stationary law."""
+        return self._shaped(self._solved[1])
+
+    @cached_property
+    def advantage(self) -> Float[np.ndarray, "... M S A"]:
+        """Advⁱ(s, a) = Qⁱ(s, a) − Vⁱ(s)."""
+        return self._shaped(_in_blocks(self._advantage, self._flat, self.values.reshape(-1, *self.values.shape[-2:])))
+
+    @cached_property
+    def gradient(self) -> Float[np.ndarray, "... M S A"]:
+        """The true ∇Jⁱ with respect to the logits."""
+        return self._weighted(self._shaped(self._solved[2]))
+
+    @cached_property
+    def stationary(self) -> Float[np.ndarray, "... S"]:
+        """d, the stationary law of the chain that restarts after each episode."""
+        if isinstance(self.setting, Average):
+            return self._shaped(self._solved[2][..., 0])
+        return self._shaped(_in_blocks(lambda pi: chain.stationary_distribution(self.model, pi), self._flat))
+
+    @cached_property
+    def direction(self) -> Float[np.ndarray, "... M S A"]:
+        """Lemma 1's E_d[ψ Advⁱ] under the stationary law d; in the average setting this is ∇Jⁱ."""
+        if isinstance(self.setting, Average):
+            return self.gradient
+        return self._weighted(np.repeat(self.stationary[..., None], self.model.num_objectives, axis=-1))
+
+    @cached_property
+    def gap(self) -> Float[np.ndarray, "..."]:
+        """The stationarity gap: min over the simplex of ‖Σ λᵢ ∇Jⁱ‖²."""
+        return self._min_norm.squared_norm
+
+    @cached_property
+    def weights(self) -> Float[np.ndarray, "... M"]:
+        """λ* that attains the gap."""
+        return self._min_norm.weights
+
+    @cached_property
+    def direction_gap(self) -> Float[np.ndarray, "..."]:
+        """The same minimum for Lemma 1's direction."""
+        return self._direction_min_norm.squared_norm
+
+    @cached_property
+    def direction_weights(self) -> Float[np.ndarray, "... M"]:
+        """λ that attains `direction_gap`."""
+        return self._direction_min_norm.weights
+
+    @cached_property
+    def regret(self) -> Float[np.ndarray, "..."]:
+        """min over the simplex of (max_π λᵀJ(π) − λᵀJ): 0 exactly where no mixture of policies is better in all."""
+        return support.of(self.model, self.setting).regret(self.returns)
+
+    @cached_property
+    def _min_norm(self) -> simplex.MinNorm:
+        return simplex.min_norm(_rows(self.gradient))
+
+    @cached_property
+    def _direction_min_norm(self) -> simplex.MinNorm:
+        if isinstance(self.setting, Average):
+            return self._min_norm
+        return simplex.min_norm(_rows(self.direction))
+
+    @property
+    def _flat(self) -> chain.Policies:
+        return self.policy.reshape(-1, *self.policy.shape[-2:])
+
+    @cached_property
+    def _solved(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """J, V and the weight of each state in the gradient, for all policies in a row."""
+        solve = _solve_average if isinstance(self.setting, Average) else _solve_discounted
+        return _in_blocks(lambda pi: solve(self.model, pi, self.setting), self._flat)
+
+    def _shaped(self, flat: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return flat.reshape(*self.policy.shape[:-2], *flat.shape[1:])
+
+    def _advantage(self, pi: chain.Policies, V: Float[np.ndarray, "n S M"]) -> Float[np.ndarray, "n M S A"]:
+        """Σ over outcomes of p (r + γ V(s')) less its mean under π: a constant such as −J drops out."""
+        Q = chain.expected_reward(self.model) + _successor_values(self.model, V, self.setting)
+        Q -= np.einsum("nsa,nsam->nsm", pi, Q)[:, :, None, :]
+        if isinstance(self.setting, Average):
+            drowned = np.abs(V).max(axis=(1, 2)) > _LARGE_BIAS * np.abs(self.model.reward).max()
+            for n in np.flatnonzero(drowned):
+                Q[n] = _careful_advantage(self.model, pi[n])
+        return np.moveaxis(Q, -1, 1)
+
+    def _weighted(self, weight: Float[np.ndarray, "... S M"]) -> Float[np.ndarray, "... M S A"]:
+        """weight(s) π(a|s) Advⁱ(s, a), which for a softmax table is E[ψ Advⁱ] under that weighting of states."""
+        return np.moveaxis(weight, -1, -2)[..., None] * self.policy[..., None, :, :] * self.advantage
+
+
+def evaluate(model: FiniteMOMDP, logits: Any, setting: Setting) -> Exact:
+    """What the softmax policy of `logits` is worth, exactly.
+
+    Args:
+        model: the MOMDP.
+        logits: [..., S, A]; leading axes hold many policies at once.
+        setting: `Discounted` or `Average`.
+
+    Raises:
+        ValueError: for logits of a wrong shape or not finite, a model of more than `MAX_STATES` states, discounts
+            that do not fit, or, in the average setting, a policy with more than one recurrent class.
+    """
+    table = np.asarray(logits, dtype=np.float64)
+    expected = (model.num_states, model.num_actions)
+    if table.shape[-2:] != expected:
+        raise ValueError(f"`logits` must have shape [..., {expected[0]}, {expected[1]}], got {table.shape}.")
+    for index in np.argwhere(~np.isfinite(table))[:1]:
+        where = tuple(int(i) for i in index)
+        raise ValueError(f"`logits` must be finite, got {table[where]} at index {where}.")
+    return of_policy(model, chain.softmax(table), setting)
+
+
+def of_policy(model: FiniteMOMDP, policy: Any, setting: Setting) -> Exact:
+    """As `evaluate`, for action probabilities [..., S, A]; deterministic policies are allowed."""
+    if model.num_states > MAX_STATES:
+        raise ValueError(f"the exact oracle takes at most {MAX_STATES} states, {model.name} has {model.num_states}.")
+    setting.discounts(model.num_objectives)
+    exact = Exact(model, setting, np.asarray(policy, dtype=np.float64))
+    if isinstance(setting, Average):
+        _ = exact.returns  # so that a policy with several recurrent classes is refused here, not later
+    return exact
+
+
+def td_fixed_point(
+    model: FiniteMOMDP, logits: Any, setting: Setting, features: Any, law: Any = None
+) -> Float[np.ndarray, "... M d"]:
+    """w^{i,*} = −(Aⁱ)⁻¹ bⁱ, the limit of TD(0) with features Φ: Aⁱ = ΦᵀD(γⁱP − I)Φ, bⁱ = ΦᵀD(rⁱ [− Jⁱ]).
+
+    Args:
+        model: the MOMDP.
+        logits: [..., S, A].
+        setting: in the average setting P is the restarting chain and γ = 1.
+        features: Φ [S, d]. Where A is singular (one-hot features in the average setting) the solution of least norm.
+        law: [..., S], how often samples visit each state, one law for all policies or one for each; None is the
+            stationary law.
+    """
+    exact, Phi = evaluate(model, logits, setting), np.asarray(features, dtype=np.float64)
+    if Phi.ndim != 2 or len(Phi) != model.num_states:
+        raise ValueError(f"`features` must have shape [{model.num_states}, d], got {Phi.shape}.")
+    weight = exact.stationary if law is None else np.asarray(law, dtype=np.float64)
+    if weight.shape not in (exact.policy.shape[:-1], (model.num_states,)):
+        raise ValueError(
+            f"`law` must have shape [{model.num_states}] or {exact.policy.shape[:-1]}, got {weight.shape}."
+        )
+    induced = chain.induced(model, exact.policy.reshape(-1, *exact.policy.shape[-2:]))
+    moves = induced.restart if isinstance(setting, Average) else induced.proceed
+    reward = induced.reward - (
+        exact.returns.reshape(-1, 1, model.num_objectives) if isinstance(setting, Average) else 0
+    )
+    D = np.broadcast_to(weight, exact.policy.shape[:-1]).reshape(len(moves), -1)
+    solutions: list[np.ndarray[Any, Any]] = []
+    for i, gamma in enumerate(setting.discounts(model.num_objectives)):
+        A = np.einsum("sd,ns,nst,te->nde", Phi, D, gamma * moves - np.eye(len(Phi)), Phi, optimize=True)
+        b = np.einsum("sd,ns,ns->nd", Phi, D, reward[:, :, i], optimize=True)
+        solutions.append(np.einsum("nde,ne->nd", -np.linalg.pinv(A, rcond=1e-13), b))
+    return np.stack(solutions, axis=1).reshape(*exact.policy.shape[:-2], model.num_objectives, -1)
+
+
+def _solve_discounted(model: FiniteMOMDP, pi: chain.Policies, setting: Setting) -> tuple[np.ndarray[Any, Any], ...]:
+    induced = chain.induced(model, pi)
+    V = np.empty_like(induced.reward)
+    weight = np.empty_like(V)
+    gammas = np.array(setting.discounts(model.num_objectives))
+    for gamma in set(gammas.tolist()):
+        which = gammas == gamma
+        system = np.eye(model.num_states) - gamma * induced.proceed
+        V[:, :, which] = np.linalg.solve(system, induced.reward[:, :, which])
+        weight[:, :, which] = chain.visitation(induced.proceed, model.start_distribution, gamma)[:, :, None]
+    return np.einsum("s,nsm->nm", model.start_distribution, V), V, weight
+
+
+def _solve_average(model: FiniteMOMDP, pi: chain.Policies, setting: Setting) -> tuple[np.ndarray[Any, Any], ...]:
+    del setting
+    J, bias, d = chain.average_reward(model, pi)
+    return J, bias, np.repeat(d[:, :, None], model.num_objectives, axis=2)
+
+
+def _careful_advantage(model: FiniteMOMDP, pi: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A M"]:
+    """r − J + E[h(s')] − h(s) in the average setting, where h is so large that its differences must come first."""
+    ahead = chain.bias_differences(model, pi)
+    states = np.arange(model.num_states)[:, None]
+    ends = (model.probability * model.terminated).sum(axis=2)
+    moves = model.probability * ~model.terminated
+    J, _, _ = chain.average_reward(model, pi[None])
+    Q = (
+        chain.expected_reward(model)
+        - J[0]
+        + ends[:, :, None] * np.einsum("t,tsm->sm", model.start_distribution, ahead)[:, None]
+    )
+    for o in range(model.num_outcomes):
+        Q += moves[:, :, o, None] * ahead[model.next_state[:, :, o], states]
+    return Q
+
+
+def _successor_values(
+    model: FiniteMOMDP, V: Float[np.ndarray, "n S M"], setting: Setting
+) -> Float[np.ndarray, "n S A M"]:
+    """E[γ V(s')] where an ended episode is worth 0 (discounted) or leads to the restart state (average)."""
+    gammas = np.array(setting.discounts(model.num_objectives))
+    after_end = (
+        np.einsum("s,nsm->nm", model.start_distribution, V) if isinstance(setting, Average) else np.zeros_like(V[:, 0])
+    )
+    moves = model.probability * ~model.terminated
+    ends = (model.probability * model.terminated).sum(axis=2)
+    successors = sum(moves[:, :, o, None] * V[:, model.next_state[:, :, o]] for o in range(model.num_outcomes))
+    return gammas * (successors + ends[:, :, None] * after_end[:, None, None, :])
+
+
+def _rows(gradient: Float[np.ndarray, "... M S A"]) -> Float[np.ndarray, "... M P"]:
+    return gradient.reshape(*gradient.shape[:-2], -1)
+
+
+def _in_blocks(function: Callable[..., Any], *arrays: np.ndarray[Any, Any]) -> Any:
+    """Apply `function` to blocks of policies, two at a time, and join what it returns."""
+    blocks = [tuple(a[k : k + _BLOCK] for a in arrays) for k in range(0, len(arrays[0]), _BLOCK)]
+    with ThreadPoolExecutor(2) as pool:
+        parts = list(pool.map(lambda block: function(*block), blocks))
+    if isinstance(parts[0], tuple):
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+    return np.concatenate(parts)

@@ -1,0 +1,191 @@
+"""The best that all policies together can do: h(λ) = max_π λᵀJ(π), exactly, for every λ of the simplex.
+
+h is convex and piecewise linear: the maximum of λᵀv over the values v of finitely many policies. Below the graph of
+h every linear function λᵀJ touches it over a corner, so that the regret
+
+    min over λ of (h(λ) − λᵀJ) = min over corners c of (h(c) − cᵀJ)
+
+costs one small matrix product per policy once the corners are known. They are found by asking for the best policy at
+each corner of what is known so far, until none brings anything new (optimistic linear support, Roijers, 2016).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import linprog
+from scipy.sparse import block_array, csr_array
+from scipy.spatial import HalfspaceIntersection
+
+from moac.config import Average, Setting
+from moac.momdp.chain import expected_reward
+
+if TYPE_CHECKING:
+    from moac.momdp.model import FiniteMOMDP
+
+MAX_OBJECTIVES = 6
+"""The number of corners grows exponentially with M; beyond this many objectives the support is refused."""
+_TOLERANCE = 1e-9
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Support:
+    """h(λ) by its pieces and its corners.
+
+    Attributes:
+        points: values [V, M] of the policies that are best for some λ: the corners of the convex hull.
+        corners: [C, M] weights at which pieces meet.
+        heights: h at the corners.
+    """
+
+    points: Float[np.ndarray, "V M"]
+    corners: Float[np.ndarray, "C M"]
+    heights: Float[np.ndarray, " C"]
+
+    def regret(self, returns: Any) -> Float[np.ndarray, "..."]:
+        """min over λ of h(λ) − λᵀJ for J [..., M]; never below 0."""
+        J = np.asarray(returns, dtype=np.float64)
+        return np.maximum(np.min(self.heights - J @ self.corners.T, axis=-1), 0.0)
+
+
+@lru_cache(maxsize=16)
+def of(model: FiniteMOMDP, setting: Setting) -> Support:
+    """The support of all policies of `model`, those with memory of time included."""
+    M = model.num_objectives
+    if M > MAX_OBJECTIVES:
+        raise ValueError(f"the support takes at most {MAX_OBJECTIVES} objectives, {model.name} has {M}.")
+    first = np.stack([best_response(model, lam, setting) for lam in (*np.eye(M), np.full(M, 1 / M))])
+    unit = float(np.abs(first).max()) or 1.0  # so that all tolerances are relative to the largest return
+    points = first / unit
+    known: dict[bytes, float] = {}
+    while True:
+        corners, below = _corners(points)
+        found = [(lam, best_response(model, lam, setting) / unit) for lam in corners if _key(lam) not in known]
+        known |= {_key(lam): float(lam @ value) for lam, value in found}
+        heights = np.array([known[_key(lam)] for lam in corners])
+        better = [value for lam, value in found if lam @ value > np.max(points @ lam) + _TOLERANCE]
+        if not better:
+            return Support(_supported(points, corners, below) * unit, corners, np.maximum(heights, below) * unit)
+        points = np.unique(np.concatenate([points, better]).round(13), axis=0)
+
+
+def best_response(model: FiniteMOMDP, lam: Float[np.ndarray, " M"], setting: Setting) -> Float[np.ndarray, " M"]:
+    """J(π) of a policy that maximises λᵀJ."""
+    if isinstance(setting, Average):
+        return _best_average(model, lam)
+    gammas = np.array(setting.discounts(model.num_objectives))
+    if np.ptp(gammas) == 0:
+        return model.start_distribution @ _best_stationary(model, lam, gammas)
+    return _best_in_time(model, lam[None], gammas)[0]
+
+
+def _best_stationary(
+    model: FiniteMOMDP, lam: Float[np.ndarray, " M"], gammas: Float[np.ndarray, " M"]
+) -> Float[np.ndarray, "S M"]:
+    """V of the stationary policy that is best for λ when all have the largest discount: Howard's policy iteration."""
+    S, A, gamma = model.num_states, model.num_actions, gammas.max()
+    states, R, moves = np.arange(S), expected_reward(model), _moves(model)
+    action = np.argmax(R @ lam, axis=1)
+    while True:
+        reward, P = R[states, action], moves[states * A + action].toarray()
+        V = np.linalg.solve(np.eye(S) - gamma * P, reward @ lam)
+        Q = R @ lam + gamma * (moves @ V).reshape(S, A)
+        gain = Q.max(axis=1) - Q[states, action]
+        worthwhile = gain > 1e-12 * np.abs(Q).max()
+        if not worthwhile.any():
+            return np.column_stack(
+                [np.linalg.solve(np.eye(S) - g * P, r) for g, r in zip(gammas, reward.T, strict=True)]
+            )
+        action = np.where(worthwhile, np.argmax(Q, axis=1), action)
+
+
+def _best_in_time(
+    model: FiniteMOMDP, lams: Float[np.ndarray, "L M"], gammas: Float[np.ndarray, " M"]
+) -> Float[np.ndarray, "L M"]:
+    """When discounts differ the best policy depends on time.
+
+    In the end only the objectives with the largest discount count, and a stationary policy is best; before, that is
+    while another one has more than 1e-14 of its weight left, backward induction.
+    """
+    S, A, (L, M) = model.num_states, model.num_actions, lams.shape
+    R, moves, last = expected_reward(model)[:, :, None], _moves(model), gammas == gammas.max()
+    V = np.stack([_best_stationary(model, np.where(last, lam, 0), gammas) for lam in lams], axis=1)
+    with np.errstate(divide="ignore"):
+        log_lams = np.log(lams)
+    for t in range(int(np.log(1e-14) / np.log(gammas[~last].max())), -1, -1):
+        exponent = log_lams + t * np.log(gammas)
+        weight = np.exp(exponent - exponent.max(axis=1, keepdims=True))
+        Q = R + gammas * (moves @ V.reshape(S, L * M)).reshape(S, A, L, M)
+        chosen = np.argmax(np.einsum("salm,lm->sal", Q, weight), axis=1)
+        V = np.take_along_axis(Q, chosen[:, None, :, None], axis=1)[:, 0]
+    return np.einsum("s,slm->lm", model.start_distribution, V)
+
+
+@lru_cache(maxsize=4)
+def _moves(model: FiniteMOMDP) -> csr_array:
+    """[S·A, S]: chance to go from s to s' by a without ending the episode."""
+    stay = (model.probability * ~model.terminated).reshape(-1, model.num_outcomes)
+    pair = np.repeat(np.arange(len(stay)), model.num_outcomes)
+    return csr_array((stay.ravel(), (pair, model.next_state.ravel())), shape=(len(stay), model.num_states))
+
+
+def _best_average(model: FiniteMOMDP, lam: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+    """The linear programme of Puterman (1994, §9.3) over state-action frequencies, right for any class structure."""
+    flow, mass = _flow(model)
+    R = expected_reward(model).reshape(-1, model.num_objectives)
+    nothing = csr_array(flow.shape)
+    gain = R @ lam
+    solution = linprog(
+        -np.concatenate([gain / (np.abs(gain).max() or 1.0), np.zeros(len(R))]),  # HiGHS has absolute tolerances
+        A_eq=block_array([[flow, nothing], [mass, flow]]).tocsr(),
+        b_eq=np.concatenate([np.zeros(model.num_states), model.start_distribution]),
+        method="highs",
+    )
+    if solution.x is None:
+        raise RuntimeError(
+            f"the linear programme for the best average reward of {model.name} failed: {solution.message}"
+        )
+    return solution.x[: len(R)] @ R
+
+
+@lru_cache(maxsize=4)
+def _flow(model: FiniteMOMDP) -> tuple[csr_array, csr_array]:
+    """[S, S·A]: what (s, a) adds to each state less what it takes (with restarts), and which state it belongs to."""
+    S, pairs = model.num_states, model.num_states * model.num_actions
+    state, pair = np.repeat(np.arange(S), model.num_actions), np.arange(pairs)
+    mass = csr_array((np.ones(pairs), (state, pair)), shape=(S, pairs))
+    ends = (model.probability * model.terminated).sum(axis=2).ravel()
+    return csr_array(mass - _moves(model).T - csr_array(np.outer(model.start_distribution, ends))), mass
+
+
+def _corners(points: Float[np.ndarray, "V M"]) -> tuple[Float[np.ndarray, "C M"], Float[np.ndarray, " C"]]:
+    """Corners of {(λ, z): z ≥ λᵀv for all v} over the simplex, and their z."""
+    M = points.shape[1]
+    if M == 1:
+        return np.ones((1, 1)), points.max(axis=0)
+    # Coordinates λ_1 … λ_{M−1}, z; the last weight is one less their sum. Rows are a·x + c ≤ 0.
+    pieces = np.column_stack([points[:, :-1] - points[:, -1:], -np.ones(len(points)), points[:, -1]])
+    positive = np.column_stack([-np.eye(M - 1), np.zeros(M - 1), np.zeros(M - 1)])
+    total = np.array([[*np.ones(M - 1), 0.0, -1.0]])
+    top = float(np.abs(points).max()) + 2.0
+    lid = np.array([[*np.zeros(M - 1), 1.0, -top]])
+    inside = np.array([*np.full(M - 1, 1 / M), top - 0.5])
+    found = HalfspaceIntersection(np.vstack([pieces, positive, total, lid]), inside).intersections
+    found = np.unique(found[found[:, -1] < top - 1e-6].round(12), axis=0)
+    lam = np.clip(np.column_stack([found[:, :-1], 1 - found[:, :-1].sum(axis=1)]), 0, 1)
+    lam = lam / lam.sum(axis=1, keepdims=True)
+    return lam, np.max(lam @ points.T, axis=1)
+
+
+def _supported(points: Any, corners: Any, heights: Any) -> Float[np.ndarray, "V M"]:
+    """The points whose piece of h is seen at some corner."""
+    return points[np.any(points @ corners.T >= heights - _TOLERANCE, axis=1)]
+
+
+def _key(lam: Float[np.ndarray, " M"]) -> bytes:
+    return lam.round(10).tobytes()

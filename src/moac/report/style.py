@@ -1,0 +1,50 @@
+"""One look for all figures: quiet axes, colours that colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
+"""Okabe and Ito's palette, in the order in which neighbours differ most."""
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1.2)),
+    (0, (5, 1, 1, 1)),
+    (0, (8, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    "-",
+)
+_RC: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "svg.hashsalt": "moac",
+}
+
+
+def grid(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, list[Axes]]:
+    """A figure with rows × columns axes, drawn without any display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with mpl.rc_context(_RC):
+        figure = Figure(figsize=size, layout="constrained", **options)
+        FigureCanvasAgg(figure)
+        axes = [figure.add_subplot(rows, columns, k + 1) for k in range(rows * columns)]
+    return figure, axes
+
+
+def line(index: int) -> dict[str, Any]:
+    """Colour and dash of the k-th line."""
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[index % len(DASHES)], "linewidth": 1.6}

@@ -1,0 +1,214 @@
+"""Training: many trials of the algorithm on one problem, in chunks, as an iterator of snapshots.
+
+Trials run in blocks of fixed width, each block the same compiled program on whatever device, so that trial i depends
+on (seed, i) alone, bit for bit. A snapshot holds all that is needed to go on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Int
+
+from moac import algorithm, components
+from moac.config import Config, known
+from moac.history import History
+from moac.types import Evaluation, Metrics, Params, Source, State
+
+WIDTH = 64
+"""Trials per block."""
+_SERIAL = {"xla_cpu_multi_thread_eigen": False}
+"""Blocks are the parallelism; threads inside one would cost more than they save."""
+_STEPS_PER_CHUNK = 2**23
+"""About so many environment steps of one device pass between two snapshots."""
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Trial:
+    """One trial, or a block of them.
+
+    Attributes:
+        state: the algorithm's.
+        chain: the source's.
+        stopped: 0 while the trial runs; else the iteration whose update was not finite. The state is the one before.
+    """
+
+    state: State
+    chain: Any
+    stopped: Int[Array, ""]
+
+
+@final
+@dataclass(frozen=True)
+class Snapshot:
+    """A run after some iteration.
+
+    Attributes:
+        iteration: updates done.
+        trials: of all K trials, leading axis K, on the host.
+        history: what was logged so far.
+    """
+
+    iteration: int
+    trials: Trial
+    history: History
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What is to be run: everything but the state.
+
+    Attributes:
+        source: the problem.
+        config: resolved.
+        parts: policy, critic and rule.
+        num_trials: K.
+        seed: of all randomness.
+    """
+
+    source: Source
+    config: Config
+    parts: components.Parts
+    num_trials: int
+    seed: int
+
+    @property
+    def env_steps_per_iteration(self) -> int:
+        """Environment steps of all trials together."""
+        return self.num_trials * components.sampling(self.config, self.source.spec).steps
+
+
+def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
+    """Train from the start, or from a snapshot, and yield a snapshot after each chunk; the last one is the result."""
+    devices, program = jax.local_devices(), _program(run.source, run.config, run.parts)
+    logged = evaluation_iterations(run.config)
+    blocks = program.start(run, devices) if snapshot is None else _split(snapshot.trials, devices)
+    iteration = 0 if snapshot is None else snapshot.iteration
+    history = History.empty() if snapshot is None else snapshot.history
+    longest = max(1, _STEPS_PER_CHUNK * len(devices) // run.env_steps_per_iteration)
+    for target in (int(t) for t in logged if t > iteration):
+        while iteration < target:
+            count = min(longest, target - iteration)
+            advanced = [program.advance(block, count) for block in blocks]
+            blocks, iteration = [block for block, _ in advanced], iteration + count
+            trials = _join([block for block, _ in advanced], run.num_trials)
+            if iteration == target:
+                metrics = _join([metrics for _, metrics in advanced], run.num_trials)
+                history = history.extended(iteration, metrics, _evaluate(run, trials.state.theta))
+            yield Snapshot(iteration, trials, history)
+
+
+def evaluation_iterations(config: Config) -> Int[np.ndarray, " L"]:
+    """The iterations after which the policy is evaluated: evenly spread, the first and the last among them."""
+    T = known(config.num_iterations)
+    return np.unique(np.linspace(1, T, min(config.num_evaluations, T)).round().astype(int))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """The two compiled functions of a block of trials."""
+
+    first: Callable[..., Trial]
+    advance: Callable[..., tuple[Trial, Metrics]]
+
+    def start(self, run: Run, devices: list[Any]) -> list[Trial]:
+        """All blocks at iteration 0, one device after the other."""
+        seed = jnp.asarray(run.seed, jnp.uint32)
+        indices = jnp.arange(-(-run.num_trials // WIDTH) * WIDTH).reshape(-1, WIDTH)
+        return [self.first(*jax.device_put((seed, row), devices[b % len(devices)])) for b, row in enumerate(indices)]
+
+
+@lru_cache(maxsize=16)
+def _program(source: Source, config: Config, parts: components.Parts) -> _Program:
+    init, update = algorithm.build(config, source.spec, *parts)
+    sizes = components.sampling(config, source.spec)
+    M = source.spec.num_objectives
+
+    def first(seed: Int[Array, ""], index: Int[Array, ""]) -> Trial:
+        key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
+        return Trial(init(key_state), source.start(key_chain), jnp.zeros((), jnp.int32))
+
+    def iteration(trial: Trial) -> tuple[Trial, Metrics]:
+        """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
+        key_state, key_sample = jax.random.split(trial.state.key)
+        state = replace(trial.state, key=key_state)
+        chain, critic_batches, actor_batch = source.sample(trial.chain, parts.policy, state.theta, key_sample, sizes)
+        new, metrics = update(state, critic_batches, actor_batch)
+        healthy = _is_finite((new.theta, new.w, new.mu, metrics.weights))
+        running = healthy & (trial.stopped == 0)
+        kept = jax.tree.map(partial(jnp.where, running), (new, chain), (trial.state, trial.chain))
+        stopped = jnp.where(healthy | (trial.stopped > 0), trial.stopped, new.t)
+        return Trial(kept[0], kept[1], stopped), metrics
+
+    def advance(block: Trial, count: Int[Array, ""]) -> tuple[Trial, Metrics]:
+        """`count` iterations, and the metrics of the last."""
+        nothing = Metrics(jnp.full((WIDTH, M, M), jnp.nan), jnp.full((WIDTH, M), jnp.nan))
+        return lax.fori_loop(0, count, lambda _, carry: jax.vmap(iteration)(carry[0]), (block, nothing))
+
+    return _Program(jax.jit(jax.vmap(first, in_axes=(None, 0))), jax.jit(advance, compiler_options=_SERIAL))
+
+
+def total_iterations(run: Run) -> int:
+    """T."""
+    return known(run.config.num_iterations)
+
+
+def template(run: Run) -> Trial:
+    """Shapes and dtypes of a snapshot's trials."""
+    program = _program(run.source, run.config, run.parts)
+    index = jax.ShapeDtypeStruct((run.num_trials,), jnp.int32)
+    shapes = jax.eval_shape(program.first, jax.ShapeDtypeStruct((), jnp.uint32), index)
+    return jax.tree.map(_host_shape, shapes)
+
+
+def _host_shape(leaf: Any) -> Any:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.ShapeDtypeStruct((*leaf.shape, 2), np.uint32)
+    return leaf
+
+
+def mean_over_trials(values: Any) -> Any:
+    """The mean over the first axis of what is finite; NaN where nothing is."""
+    table = np.asarray(values, dtype=np.float64)
+    known = np.isfinite(table)
+    total = np.where(known, table, 0).sum(axis=0)
+    return np.divide(total, known.sum(axis=0), out=np.full_like(total, np.nan), where=known.any(axis=0))
+
+
+def _is_finite(tree: Any) -> Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
+
+
+def _evaluate(run: Run, theta: Params) -> Evaluation:
+    return run.source.evaluate(run.parts.policy, theta, run.config.setting)
+
+
+def _join(blocks: list[Any], count: int) -> Any:
+    """Blocks to one host pytree of `count` trials; keys as their data."""
+    return jax.tree.map(lambda *x: np.concatenate([np.asarray(_bits(leaf)) for leaf in x])[:count], *blocks)
+
+
+def _bits(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def _split(trials: Trial, devices: list[Any]) -> list[Trial]:
+    """Host trials back to blocks, the last padded with copies of its last trial."""
+    count = len(trials.stopped)
+    wrapped = replace(trials, state=replace(trials.state, key=jax.random.wrap_key_data(jnp.asarray(trials.state.key))))
+    blocks: list[Trial] = []
+    for b in range(-(-count // WIDTH)):
+        picked = np.minimum(np.arange(b * WIDTH, (b + 1) * WIDTH), count - 1)
+        blocks.append(jax.device_put(jax.tree.map(lambda x, i=picked: x[i], wrapped), devices[b % len(devices)]))
+    return blocks

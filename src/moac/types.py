@@ -1,0 +1,211 @@
+"""What travels along the one road: batches, states, metrics, and the protocols of what meets there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import jax
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+Params = Any
+Observation = Any
+Key = Any
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Batch:
+    """Transitions in the order of time, leading axis [B]; critic batches have [N, D].
+
+    Attributes:
+        observation: what the source sees: a state index, a vector, a pytree. Only features look inside.
+        action: what was done.
+        reward: [..., M].
+        next_observation: the true successor, also after truncation or a forced restart. In the average setting the
+            successor of a terminated transition is the restart state.
+        terminated: the successor is worth 0. In the average setting always False, or None.
+        age: steps since the last start; only with `visitation="discounted"`.
+        behaviour_log_prob: log-probability of the action under the policy that logged it; None means on-policy.
+    """
+
+    observation: Observation
+    action: Any
+    reward: Float[Array, "... M"]
+    next_observation: Observation
+    terminated: Bool[Array, "..."] | None = None
+    age: Int[Array, "..."] | None = None
+    behaviour_log_prob: Float[Array, "..."] | None = None
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    """All that an iteration needs from the one before: with the source's chain, exactly what a checkpoint stores.
+
+    Attributes:
+        t: number of updates done.
+        theta: θ, the policy's parameters.
+        w: the critic's parameters.
+        mu: [M] estimate of the average reward; zeros in the discounted setting.
+        rule: the weighting rule's state.
+        theta_random: θ_T̂, drawn uniformly from the iterates before each update.
+        random_iteration: its T̂.
+        key: randomness of the iterations to come.
+    """
+
+    t: Int[Array, ""]
+    theta: Params
+    w: Params
+    mu: Float[Array, " M"]
+    rule: Any
+    theta_random: Params
+    random_iteration: Int[Array, ""]
+    key: Key
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Metrics:
+    """What one update saw; all else that is logged of it follows from these.
+
+    Attributes:
+        gram: K [M, M], Gram matrix of the gradients gⁱ as the rule saw them.
+        weights: λ_t [M].
+    """
+
+    gram: Float[Array, "M M"]
+    weights: Float[Array, " M"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """What a source tells of itself.
+
+    Attributes:
+        name: of the problem.
+        objective_names: one per objective.
+        num_states: S, where observations are state indices; None elsewhere.
+        num_actions: A.
+        reference_state: the most visited state under the uniform policy, where known.
+        fingerprint: two sources with one fingerprint are the same problem.
+        observations: [S, …] what the environment shows in each state; None where it shows the index.
+    """
+
+    name: str
+    objective_names: tuple[str, ...]
+    num_states: int
+    num_actions: int
+    reference_state: int
+    fingerprint: str
+    observations: np.ndarray[Any, Any] | None = None
+
+    @property
+    def num_objectives(self) -> int:
+        """M."""
+        return len(self.objective_names)
+
+
+@final
+@dataclass(frozen=True)
+class Sampling:
+    """How much a source samples in one iteration, and how its chain goes on.
+
+    Attributes:
+        num_critic_steps: N.
+        critic_batch_size: D.
+        actor_batch_size: B.
+        average: the successor of a terminated transition is the restart state.
+        survival: c; after each step the chain restarts with probability 1 − c. None is never, and keeps no age.
+    """
+
+    num_critic_steps: int
+    critic_batch_size: int
+    actor_batch_size: int
+    average: bool
+    survival: float | None
+
+    @property
+    def steps(self) -> int:
+        """N·D + B."""
+        return self.num_critic_steps * self.critic_batch_size + self.actor_batch_size
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What policies are worth, leading axis [K]; what a source does not know is NaN.
+
+    Attributes:
+        returns: J [K, M].
+        gap: min over the simplex of ‖Σ λᵢ∇Jⁱ‖² [K].
+        direction_gap: the same for Lemma 1's direction.
+        regret: min over the simplex of (max_π λᵀJ(π) − λᵀJ).
+        kind: `exact`, `episodes` or `ncis`.
+    """
+
+    returns: Float[np.ndarray, "K M"]
+    gap: Float[np.ndarray, " K"]
+    direction_gap: Float[np.ndarray, " K"]
+    regret: Float[np.ndarray, " K"]
+    kind: str
+
+
+class Policy(Protocol):
+    """A user's own policy needs these three, each for one observation."""
+
+    def init(self, key: Key) -> Params:
+        """θ_1."""
+        ...
+
+    def sample(self, theta: Params, observation: Observation, key: Key) -> Any:
+        """a ~ π_θ(·|s)."""
+        ...
+
+    def log_prob(self, theta: Params, observation: Observation, action: Any) -> Float[Array, ""]:
+        """log π_θ(a|s)."""
+        ...
+
+
+class Critic(Protocol):
+    """Values of all objectives."""
+
+    def init(self, key: Key) -> Params:
+        """w_0."""
+        ...
+
+    def values(self, w: Params, observation: Observation) -> Float[Array, "... M"]:
+        """V^i(s) ≈ φ(s)ᵀwⁱ, over any leading axes."""
+        ...
+
+
+class Source(Protocol):
+    """Where transitions come from."""
+
+    @property
+    def spec(self) -> Spec:
+        """What the source is."""
+        ...
+
+    @property
+    def compiled(self) -> bool:
+        """Whether `sample` can be traced and scanned together with the update."""
+        ...
+
+    def start(self, key: Key) -> Any:
+        """The chain at its first state."""
+        ...
+
+    def sample(self, chain: Any, policy: Policy, theta: Params, key: Key, sizes: Sampling) -> tuple[Any, Batch, Batch]:
+        """The chain after N·D + B transitions under θ, the critic's batches [N, D] and the actor's [B]."""
+        ...
+
+    def evaluate(self, policy: Policy, theta: Params, setting: Any) -> Evaluation:
+        """What the policies `theta` (leading axis K) are worth."""
+        ...

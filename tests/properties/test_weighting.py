@@ -1,0 +1,70 @@
+"""What every rule must satisfy, for any Gram matrix."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from moac import schedules, simplex, weighting
+from tests.helpers import asserts
+
+FLOATS = st.floats(-1e3, 1e3, allow_nan=False, width=32)
+ROWS = st.integers(1, 4).flatmap(lambda M: arrays(np.float64, (M, 4), elements=FLOATS))
+RULES = {
+    "min_norm": lambda M: weighting.min_norm(),
+    "uniform": lambda M: weighting.uniform(),
+    "fixed": lambda M: weighting.fixed(np.arange(1, M + 1) / np.arange(1, M + 1).sum()),
+    "first_batch": lambda M: weighting.first_batch(),
+    "momentum": lambda M: weighting.with_momentum(weighting.min_norm(), "1/t"),
+    "slow": lambda M: weighting.with_momentum(weighting.min_norm(), "const:0.1"),
+}
+
+
+def run(rule, grams):
+    state, out = rule.init(grams[0].shape[0]), []
+    for t, K in enumerate(grams, start=1):
+        state, lam = rule.update(state, jnp.asarray(K, jnp.float32), t)
+        out.append(np.asarray(lam))
+    return out
+
+
+@given(G=ROWS)
+@pytest.mark.parametrize("name", RULES)
+def test_stays_on_the_simplex(name, G):
+    for lam in run(RULES[name](len(G)), [G @ G.T, np.eye(len(G)), 2 * G @ G.T]):
+        asserts.assert_on_simplex(lam, 1e-5)
+
+
+@given(G=ROWS)
+def test_min_norm_satisfies_the_kkt_conditions(G):
+    solution = simplex.min_norm(G)
+    asserts.assert_on_simplex(solution.weights)
+    assert np.min(G @ solution.direction) >= solution.squared_norm - 1e-10 * max(np.sum(G * G), 1e-300)
+
+
+@given(G=ROWS, seed=st.integers(0, 99))
+def test_permuting_the_rows_keeps_the_direction(G, seed):
+    order = np.random.default_rng(seed).permutation(len(G))
+    difference = simplex.min_norm(G).direction - simplex.min_norm(G[order]).direction
+    assert np.linalg.norm(difference) <= 1e-7 * max(np.abs(G).max(), 1e-300)
+
+
+@given(G=ROWS, exponent=st.integers(-30, 30))
+def test_scaling_the_rows_scales_the_direction(G, exponent):
+    factor = 2.0**exponent
+    d, scaled = simplex.min_norm(G).direction, simplex.min_norm(G * factor).direction
+    np.testing.assert_allclose(scaled, d * factor, rtol=0, atol=1e-9 * factor * max(np.abs(G).max(), 1e-300))
+
+
+@given(G=ROWS)
+def test_duplicating_a_row_keeps_the_direction(G):
+    twice = np.vstack([G, G[:1]])
+    difference = simplex.min_norm(G).direction - simplex.min_norm(twice).direction
+    assert np.linalg.norm(difference) <= 1e-7 * max(np.abs(G).max(), 1e-300)
+
+
+@given(value=st.floats(0, 1))
+def test_a_constant_schedule_is_that_constant(value):
+    assert schedules.parse(f"const:{value!r}")(7.0) == value

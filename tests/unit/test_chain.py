@@ -1,0 +1,167 @@
+"""The Markov chain of a policy: stationary law, bias, classes, discounted visitation."""
+
+import numpy as np
+import pytest
+
+from moac.momdp import FiniteMOMDP, chain, library
+from tests.helpers import closed_form
+
+
+def chain_model(P, reward=None):
+    """A model with one action, whose chain is P."""
+    S = len(P)
+    return FiniteMOMDP.from_dense(np.asarray(P)[:, None], np.zeros((S, 1, 1)) if reward is None else reward)
+
+
+def law_of(P):
+    return chain.stationary_distribution(chain_model(P), np.ones((1, len(P), 1)))[0]
+
+
+def random_policies(model, n, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.ones(model.num_actions), (n, model.num_states))
+
+
+def restarting(model, pi):
+    go, end, _ = closed_form.dense(model)
+    return np.einsum("sa,sat->st", pi, go) + np.einsum("sa,sa->s", pi, end)[:, None] * model.start_distribution
+
+
+@pytest.mark.parametrize("S", [1, 2, 3, 7, 11, 12, 13, 23, 24, 25, 36, 37, 40])
+@pytest.mark.parametrize("termination", [0.0, 0.2])
+def test_law_is_the_eigenvector_of_the_restarting_chain(S, termination):
+    model = library.random_ergodic(S, S, 3, termination=termination, num_successors=min(S, 4))
+    pi = random_policies(model, 5)
+    law = chain.stationary_distribution(model, pi)
+    assert law.shape == (5, S)
+    for d, policy in zip(law, pi, strict=True):
+        value, vector = np.linalg.eig(restarting(model, policy).T)
+        reference = np.real(vector[:, np.argmin(np.abs(value - 1))])
+        np.testing.assert_allclose(d, reference / reference.sum(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("coupling", [1e-9, 1e-12, 1e-14, 1e-30])
+@pytest.mark.parametrize("S", [4, 13, 26])
+def test_law_of_nearly_separate_blocks_keeps_full_relative_accuracy(coupling, S):
+    rng = np.random.default_rng(S)
+    P = rng.dirichlet(np.ones(S), S)
+    block = np.arange(S) % 3  # interleaved, so that elimination meets them in turn
+    strangers = block[:, None] != block
+    P = np.where(strangers, coupling * rng.random((S, S)), P)
+    P /= P.sum(axis=1, keepdims=True)
+    exact = np.array([float(x) for x in closed_form.rational_law(P)])
+    np.testing.assert_allclose(law_of(P), exact, rtol=1e-12)
+    assert exact.min() > 1e-4  # the blocks all count, whatever the coupling
+
+
+def test_law_spans_the_range_of_floats_without_loss():
+    up, down, S = 1e-12, 0.5, 20  # a birth and death process: d_k ∝ (up/down)ᵏ
+    P = np.diag(np.full(S - 1, up), 1) + np.diag(np.full(S - 1, down), -1)
+    P += np.diag(1 - P.sum(axis=1))
+    ratio = np.array([(up / down) ** k for k in range(S)])
+    np.testing.assert_allclose(law_of(P), ratio / ratio.sum(), rtol=1e-12)
+
+
+def test_transient_states_have_no_mass():
+    P = [[0.2, 0.3, 0.5, 0], [0, 0, 1, 0], [0, 0.5, 0.5, 0], [0.1, 0.2, 0.3, 0.4]]
+    np.testing.assert_allclose(law_of(P), [0, 1 / 3, 2 / 3, 0], rtol=1e-15)
+
+
+def test_a_transient_state_that_leaves_through_other_transient_states_is_no_trouble():
+    P = [[0, 1, 0, 0], [0, 0, 0, 1], [0.5, 0, 0.5, 0], [0, 0, 0, 1]]
+    np.testing.assert_array_equal(law_of(P), [0, 0, 0, 1])
+
+
+@pytest.mark.parametrize("S", [2, 5, 12, 30])
+def test_a_cycle_is_uniform_although_periodic(S):
+    np.testing.assert_allclose(law_of(np.roll(np.eye(S), 1, axis=1)), 1 / S, rtol=1e-14)
+
+
+def test_policies_with_different_classes_may_share_a_batch():
+    stay, swap = np.eye(2), np.eye(2)[::-1]
+    model = FiniteMOMDP.from_dense(np.stack([swap, [[0, 1], [0, 1]]], axis=1), np.zeros((2, 2, 1)))
+    pi = np.array([stay[[0, 0]], stay[[1, 1]], [[0.5, 0.5]] * 2, stay[[0, 1]]])
+    expected = [[0.5, 0.5], [0, 1], [1 / 3, 2 / 3], [0, 1]]
+    np.testing.assert_allclose(chain.stationary_distribution(model, pi), expected, rtol=1e-15)
+
+
+def test_several_recurrent_classes_are_named():
+    P = np.eye(4)
+    P[3] = [0.5, 0.5, 0, 0]
+    with pytest.raises(ValueError, match=r"one recurrent class.*got 3: states \{0\}; \{1\}; \{2\}\."):
+        law_of(P)
+    with pytest.raises(ValueError, match=r"got 9: states .*\{5\}; and 3 more\."):
+        law_of(np.eye(9))
+    with pytest.raises(ValueError, match=r"\{0, 1, 2, 3, 4, 5, 6, 7, …\}; \{9\}\."):
+        law_of(np.kron(np.diag([1.0, 0]), np.roll(np.eye(9), 1, axis=1))[:10, :10] + np.diag([0.0] * 9 + [1]))
+
+
+def ladder(S, tiny):
+    """One step up with a tiny chance, from the top to state 0; else back to state 1."""
+    P = np.diag(np.full(S - 1, tiny), 1)
+    P[-1, 0] = tiny
+    P[1:, 1] += 1 - tiny
+    P[0, 1] = 1
+    return P
+
+
+@pytest.mark.parametrize("order", [[1, 2, 3, 4, 0], [3, 1, 2, 4, 0], [4, 3, 2, 1, 0]])
+def test_states_too_rare_for_a_float_get_no_mass(order):
+    law = law_of(ladder(5, 1e-100)[np.ix_(order, order)])
+    np.testing.assert_allclose(law[np.argsort(order)], [0, 1, 1e-100, 1e-200, 1e-300], rtol=1e-12)
+
+
+def test_a_chance_that_underflows_is_refused_not_turned_into_nan():
+    with pytest.raises(ValueError, match=r"must connect its states .* underflows"):
+        law_of(ladder(5, 1e-100))
+
+
+def test_recurrent_classes_of_a_chain_with_two():
+    P = np.array([[0.5, 0.5, 0, 0, 0], [1, 0, 0, 0, 0], [0.1, 0, 0, 0.9, 0], [0, 0, 0, 0, 1], [0, 0, 0, 1, 0.0]])
+    assert [c.tolist() for c in chain.recurrent_classes(P)] == [[0, 1], [3, 4]]
+
+
+@pytest.mark.parametrize("termination", [0.0, 0.3])
+@pytest.mark.parametrize("gamma", [0.05, 0.9, 0.99])
+def test_discounted_visitation_is_the_sum_of_its_series(gamma, termination):
+    model = library.random_ergodic(3, 6, 2, termination=termination)
+    pi = random_policies(model, 3)
+    go, _, _ = closed_form.dense(model)
+    P = np.einsum("nsa,sat->nst", pi, go)
+    term, total = np.tile(model.start_distribution, (3, 1)), np.zeros((3, 6))
+    for _ in range(int(np.log(1e-16) / np.log(gamma)) + 1):
+        total += term
+        term = gamma * np.einsum("ns,nst->nt", term, P)
+    np.testing.assert_allclose(chain.discounted_visitation(model, pi, gamma), total, rtol=1e-11)
+    mass = 1 / (1 - gamma * (1 - termination))
+    np.testing.assert_allclose(total.sum(axis=1), mass, rtol=1e-12)
+
+
+@pytest.mark.parametrize("termination", [0.0, 0.2])
+@pytest.mark.parametrize("S", [1, 2, 13, 30])
+def test_bias_solves_the_poisson_equation_and_has_mean_zero(S, termination):
+    model = library.random_ergodic(S, S, 3, 2, termination=termination)
+    pi = random_policies(model, 4)
+    J, h, d = chain.average_reward(model, pi)
+    _, _, reward = closed_form.dense(model)
+    for n in range(4):
+        r = np.einsum("sa,sam->sm", pi[n], reward)
+        np.testing.assert_allclose(J[n], d[n] @ r, rtol=1e-14)
+        np.testing.assert_allclose(h[n] - restarting(model, pi[n]) @ h[n], r - J[n], atol=1e-13)
+        np.testing.assert_allclose(d[n] @ h[n], 0, atol=1e-14)
+        ahead = chain.bias_differences(model, pi[n])
+        np.testing.assert_allclose(ahead, h[n][:, None] - h[n][None], atol=1e-13)
+
+
+def test_bias_of_transient_states_counts_what_they_earn_on_the_way():
+    P = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1.0]])
+    model = chain_model(P, np.array([[[5.0]], [[7.0]], [[1.0]]]))
+    J, h, d = chain.average_reward(model, np.ones((1, 3, 1)))
+    assert J.item() == 1
+    np.testing.assert_array_equal(d, [[0, 0, 1]])
+    np.testing.assert_allclose(h[0, :, 0], [4 + 6, 6, 0], rtol=1e-15)
+    np.testing.assert_allclose(chain.bias_differences(model, np.ones((3, 1)))[0, :, 0], [0, 4, 10], rtol=1e-15)
+
+
+def test_softmax_takes_any_finite_logits():
+    np.testing.assert_array_equal(chain.softmax([[1e308, 0], [-1e308, -1e308]]), [[1, 0], [0.5, 0.5]])
+    np.testing.assert_allclose(chain.softmax([0, np.log(3)]), [0.25, 0.75], rtol=1e-15)

@@ -1,0 +1,88 @@
+import json
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moac import schedules, simplex, weighting
+
+RECORDED = Path(__file__).parents[1] / "data" / "torchjd_crmogm.json"
+
+
+def gram(seed, M=3):
+    G = np.random.default_rng(seed).standard_normal((M, 5)) + 0.5
+    return jnp.asarray(G @ G.T, jnp.float32)
+
+
+def run(rule, grams):
+    state, out = rule.init(grams[0].shape[0]), []
+    for t, K in enumerate(grams, start=1):
+        state, lam = rule.update(state, K, t)
+        out.append(np.asarray(lam))
+    return np.stack(out)
+
+
+def test_first_batch_keeps_the_first_weights():
+    lam = run(weighting.first_batch(), [gram(0), gram(1), gram(2)])
+    np.testing.assert_array_equal(lam[0], simplex.min_norm_from_gram(gram(0)).weights)
+    np.testing.assert_array_equal(lam, np.broadcast_to(lam[0], lam.shape))
+
+
+def test_momentum_follows_its_recursion():
+    lam = run(weighting.with_momentum(weighting.min_norm(), "1/sqrt(t)", initial=[0.2, 0.3, 0.5]), [gram(0), gram(1)])
+    hat = [np.asarray(simplex.min_norm_from_gram(gram(k)).weights) for k in (0, 1)]
+    np.testing.assert_allclose(lam[0], hat[0], atol=1e-6)
+    eta = 2**-0.5
+    np.testing.assert_allclose(lam[1], (1 - eta) * hat[0] + eta * hat[1], atol=1e-6)
+
+
+def test_momentum_zero_keeps_the_initial_weights_and_one_is_the_rule():
+    initial = [0.2, 0.3, 0.5]
+    frozen = run(weighting.with_momentum(weighting.min_norm(), "0", initial), [gram(0), gram(1)])
+    np.testing.assert_allclose(frozen, [initial, initial], atol=1e-7)
+    plain = run(weighting.with_momentum(weighting.min_norm(), "1"), [gram(0), gram(1)])
+    np.testing.assert_allclose(plain, run(weighting.min_norm(), [gram(0), gram(1)]), atol=1e-7)
+
+
+def test_agrees_with_torchjd(x64):
+    """CR-MOGM with α = 1 − η is the momentum rule; TorchJD's inner solver sets the accuracy."""
+    for case in json.loads(RECORDED.read_text())["cases"]:
+        grams = [jnp.asarray(K) for K in case["matrices"]]
+        initial = np.full(len(grams[0]), 1 / len(grams[0]))
+        lam = run(weighting.with_momentum(weighting.min_norm(), f"const:{1 - case['alpha']}", initial), grams)
+        accuracy = 1e-12 + max(case["inner_weights_error"])
+        np.testing.assert_allclose(lam, case["weights_from_uniform"], rtol=0, atol=accuracy)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("1/t", 0.25), ("1/sqrt(t)", 0.5), ("1/t^2", 0.0625), ("0", 0.0), ("1", 1.0), ("const:0.1", 0.1)],
+)
+def test_schedules_by_name(name, expected):
+    assert schedules.parse(name)(4.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("bad", ["2/t", "const:1.2", "const:x", "", "const:nan"])
+def test_refuses_an_unknown_schedule(bad):
+    with pytest.raises(ValueError, match="`momentum` must be"):
+        schedules.parse(bad)
+
+
+def test_refuses_a_function_that_leaves_the_interval():
+    with pytest.raises(ValueError, match=r"`momentum` must be in \[0, 1\], got 2 at t = 1"):
+        schedules.parse(lambda t: 2 / t)
+    assert schedules.parse(lambda t: 1 / t)(2.0) == 0.5
+
+
+@pytest.mark.parametrize("bad", [[0.5, 0.6], [-0.1, 1.1], [np.nan, 1.0], [], [[1.0]]])
+def test_refuses_weights_off_the_simplex(bad):
+    with pytest.raises(ValueError, match="`weights` must be"):
+        weighting.fixed(bad)
+
+
+def test_refuses_the_wrong_number_of_weights():
+    with pytest.raises(ValueError, match=r"one weight per objective \(3\), got 2"):
+        weighting.fixed([0.5, 0.5]).init(3)
+    with pytest.raises(ValueError, match=r"one weight per objective \(3\), got 2"):
+        weighting.with_momentum(weighting.min_norm(), "1/t", [0.5, 0.5]).init(3)
