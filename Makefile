@@ -5,17 +5,20 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 BENCH := .venv-bench/.stamp
 OUT ?= runs/demo
+TRIALS ?= 500
 
 .PHONY: demo test test-slow check bench setup clean
 
 demo: $(STAMP)
-	$(BIN)/moac front resource-gathering-v0 --discount 0.9 --out $(OUT)
+	rm -rf $(OUT)
+	$(BIN)/moac front resource-gathering-v0 --discount 0.9 --out $(OUT)/front
+	$(BIN)/moac train resource-gathering-v0 --trials $(TRIALS) --out $(OUT)/run
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 -m slow
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import re
 import sys
@@ -12,24 +13,32 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 
-from moac.config import Average, Config, Discounted
+from moac.commands import mistakes
+from moac.config import CHOICES, Average, Config, Discounted, check_trials
+from moac.experiments import CHECKPOINT_SECONDS
 
-_ATTRIBUTE = re.compile(r"^        (\w+): (.+?)(?=^        \w+: |\Z)", re.MULTILINE | re.DOTALL)
-_EXPLAINED = dict(_ATTRIBUTE.findall(Config.__doc__ or ""))
+_ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
+_EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
 _HINTS = get_type_hints(Config)
 _ALIASES = {"num_iterations": ["--iterations"]}
+_METAVARS = {int: "INT", float: "FLOAT", tuple: "FLOAT [FLOAT ...]"}
+
+
+def _argument(name: str, default: Any) -> Any:
+    """An option like the field of `Config`: its help, and what it takes."""
+    text = _EXPLAINED.get(name, "")
+    words = {part: word for part, word in _METAVARS.items() if part.__name__ in str(_HINTS[name])}
+    metavar = f"{{{','.join(CHOICES[name])}}}" if name in CHOICES else next(reversed(words.values()), None)
+    hint = "(default: by the problem)" if default is None and name != "weights" else None
+    return tyro.conf.arg(
+        help=" ".join(text.split()), aliases=_ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
+    )
+
 
 ConfigOptions = make_dataclass(
     "ConfigOptions",
     [
-        (
-            f.name,
-            Annotated[
-                _HINTS[f.name],
-                tyro.conf.arg(help=" ".join(_EXPLAINED[f.name].split()), aliases=_ALIASES.get(f.name)),
-            ],
-            field(default=f.default),
-        )
+        (f.name, Annotated[_HINTS[f.name], _argument(f.name, f.default)], field(default=f.default))
         for f in fields(Config)
         if f.name != "setting"
     ],
@@ -38,6 +47,11 @@ ConfigOptions = make_dataclass(
 """The fields of `Config` as options; names, defaults and help are its own."""
 
 Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0.")]
+Discounts = Annotated[
+    tuple[float, ...] | None,
+    tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: by the problem)"),
+]
+Seconds = Annotated[float, tyro.conf.arg(metavar="SECONDS")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
 
 
@@ -49,14 +63,18 @@ class Train:
     config: Annotated[ConfigOptions, tyro.conf.arg(name="")]  # pyright: ignore[reportInvalidTypeForm]
     setting: Literal["discounted", "average"] = "discounted"
     """Discounted return, or reward per step."""
-    discount: tuple[float, ...] | None = None
+    discount: Discounts = None
     """One discount, or one per objective."""
     trials: int = 1
     """Independent runs, trained together."""
     seed: int = 0
     """Trial i depends on (seed, i) alone."""
-    out: Path | None = None
-    """Run directory; it must not exist. Default: a new one under runs/."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: a new one under runs/)")] = (
+        None
+    )
+    """Run directory; it must not exist yet."""
+    checkpoint_every: Seconds = CHECKPOINT_SECONDS
+    """Seconds between checkpoints; 0 is as often as possible."""
     json: bool = False
     """End with one JSON object on stdout."""
 
@@ -68,7 +86,7 @@ class Train:
     def _setting(self) -> Average | Discounted | None:
         if self.setting == "average":
             if self.discount is not None:
-                raise ValueError("`--discount` must not be given in the average setting.")
+                raise ValueError(f"`discount` must be left out in the average setting, got {list(self.discount)}.")
             return Average()
         return None if self.discount is None else Discounted(self.discount)
 
@@ -78,6 +96,8 @@ class Resume:
     """Continue a run that was stopped; it ends as if it had not been."""
 
     run: tyro.conf.Positional[RunPath]
+    checkpoint_every: Seconds = CHECKPOINT_SECONDS
+    """Seconds between checkpoints; 0 is as often as possible."""
     json: bool = False
     """End with one JSON object on stdout."""
 
@@ -87,11 +107,11 @@ class Front:
     """Compute the exact Pareto front of an environment's model."""
 
     env: tyro.conf.Positional[Environment]
-    discount: tuple[float, ...] = (0.9,)
+    discount: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT [FLOAT ...]")] = (0.9,)
     """One discount, or one per objective."""
     memory: bool = False
     """Let policies remember what they have seen."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: no figure)")] = None
     """Folder for the figure."""
     json: bool = False
     """End with one JSON object on stdout."""
@@ -105,56 +125,74 @@ Command = Annotated[
 ]
 
 
+_SYNTAX = {
+    "train": mistakes.syntax_of(Train, "ENV", _ALIASES),
+    "resume": mistakes.syntax_of(Resume, "RUN", _ALIASES),
+    "front": mistakes.syntax_of(Front, "ENV", _ALIASES),
+}
+_MISTAKE = 2
+_INTERRUPTED = 130
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake ends with one line and exit code 2."""
-    command: Any = _parse(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _dispatch(command)
-    except (ValueError, OSError) as error:
-        return _complain(_one_line(str(error)))
+        return _dispatch(_parse(sys.argv[1:] if arguments is None else arguments))
+    except ValueError as error:
+        return _end(_MISTAKE, str(error))
+    except OSError as error:
+        return _end(_MISTAKE, f"{error.filename}: {error.strerror}." if error.filename else str(error))
+    except KeyboardInterrupt:
+        return _end(_INTERRUPTED, "interrupted.")
 
 
-def _dispatch(command: Any) -> int:
+def _dispatch(command: Train | Resume | Front) -> int:
+    """Check what can be checked before JAX is imported, then run."""
     if isinstance(command, Front):
+        setting = Discounted(command.discount)
         from moac.commands import front
 
-        return front.run(front.Order(**vars(command)))
+        return front.run(front.Order(command.env, setting, command.memory, command.out, command.json))
+    if not command.checkpoint_every >= 0:
+        raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {command.checkpoint_every}.")
+    if isinstance(command, Train):
+        config = command.config_of()
+        check_trials(command.trials, command.seed)
+        train = _training()
+        order = train.Order(command.env, config, command.trials, command.seed, command.out)
+        return train.run(order, train.Output(command.json, command.checkpoint_every))
+    train = _training()
+    return train.resume(command.run, train.Output(command.json, command.checkpoint_every))
+
+
+def _training() -> Any:
+    """The module of `train` and `resume`, on all cores: JAX counts its devices when it starts."""
+    from moac.commands import devices
+
+    devices.set_up()
     from moac.commands import train
 
-    if isinstance(command, Resume):
-        return train.resume(command.run, command.json)
-    order = train.Order(command.env, command.config_of(), command.trials, command.seed, command.out, command.json)
-    return train.run(order)
+    return train
 
 
 def _parse(arguments: list[str]) -> Any:
-    """tyro, with its box of an error reduced to one line."""
+    """tyro, with its box of an error replaced by one sentence."""
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
             return tyro.cli(Command, prog="moac", description="Multi-objective actor-critic.", args=arguments)
-    except SystemExit as exit_:
-        if exit_.code == 0:
+    except SystemExit as end:
+        if end.code == 0:
             raise
-        raise SystemExit(_complain(_message(box.getvalue()))) from None
+        raise ValueError(mistakes.explain(arguments, _SYNTAX) or _unboxed(box.getvalue())) from None
 
 
-def _message(box: str) -> str:
-    """The first paragraph inside tyro's box."""
-    lines = [line.strip(" │┃╭╮╰╯") for line in box.splitlines()]
-    inside = [line for line in lines if line]
-    body: list[str] = []
-    for line in inside[1:]:
-        if set(line) <= {"─", "━"} or line.startswith(("For full helptext", "Argument helptext")):
-            break
-        body.append(line)
-    return _one_line(" ".join(body)) or "the options could not be parsed; see moac --help."
+def _unboxed(box: str) -> str:
+    """The text inside tyro's box."""
+    words = re.sub(r"[─━│┃╭╮╰╯]", " ", box).split()
+    return " ".join(words) or "the options could not be parsed; see moac --help."
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _complain(line: str) -> int:
-    sys.stderr.write(f"moac: {line}\n")
-    return 2
+def _end(code: int, text: str) -> int:
+    sys.stderr.write(f"moac: {' '.join(text.split())}\n")
+    return code

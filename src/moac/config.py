@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar, final
+from numbers import Integral, Real
+from typing import Any, TypeGuard, TypeVar, final
 
 from moac import schedules
 
@@ -34,12 +35,12 @@ class Discounted:
     discount: float | tuple[float, ...] = 0.9
 
     def __post_init__(self) -> None:
-        values = (self.discount,) if isinstance(self.discount, int | float) else tuple(self.discount)
+        values: tuple[Any, ...] = _several(self.discount)
         if not values:
             raise ValueError("`discount` must hold at least one value, got none.")
         for value in values:
-            if not (math.isfinite(value) and 0.0 < value < 1.0):
-                raise ValueError(f"`discount` must be in (0, 1), got {value!r}.")
+            if not (_is_number(value) and 0.0 < value < 1.0):
+                raise ValueError(f"`discount` must be in (0, 1), got {shown(value)}.")
         floats = tuple(float(value) for value in values)
         object.__setattr__(self, "discount", floats[0] if len(floats) == 1 else floats)
 
@@ -56,7 +57,7 @@ class Discounted:
 
 Setting = Average | Discounted
 
-_CHOICES: dict[str, tuple[str, ...]] = {
+CHOICES: dict[str, tuple[str, ...]] = {
     "policy": ("table", "linear"),
     "critic": ("linear",),
     "features": ("one-hot", "one-hot-reference", "random:<d>"),
@@ -66,8 +67,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "mu": ("batch", "paper"),
     "critic_start": ("warm", "cold"),
 }
+"""What the fields that name a part may say."""
 _COUNTS = ("num_iterations", "num_critic_steps", "critic_batch_size", "actor_batch_size", "num_evaluations")
-_STEPS = ("actor_step_size", "critic_step_size")
+_STEPS = ("actor_step_size", "critic_step_size", "average_step_size")
+_NEEDED = ("num_evaluations", "average_step_size")
 
 
 @final
@@ -119,17 +122,19 @@ class Config:
     num_evaluations: int = 50
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
+        _check_type("setting", self.setting, (Average, Discounted, type(None)), "Average() or Discounted(discount)")
+        _check_type("momentum", self.momentum, (str,), f"one of {', '.join(schedules.names())}")
+        for name, known in CHOICES.items():
             if getattr(self, name) not in known and not _random_features(name, getattr(self, name)):
-                raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
-        for name in _COUNTS:
-            _check_count(name, getattr(self, name))
-        for name in _STEPS:
-            _check_step(name, getattr(self, name))
+                raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {shown(getattr(self, name))}.")
+        for names, checked in ((_COUNTS, _count), (_STEPS, _step)):
+            for name in names:
+                if getattr(self, name) is not None or name in _NEEDED:
+                    object.__setattr__(self, name, checked(name, getattr(self, name)))
         if not 0.0 < self.average_step_size <= 1.0:
             raise ValueError(f"`average_step_size` must be in (0, 1], got {self.average_step_size!r}.")
+        object.__setattr__(self, "weights", _weights(self.weighting, self.weights))
         schedules.parse(self.momentum)
-        _check_weights(self.weighting, self.weights)
         if self.visitation == "discounted" and isinstance(self.setting, Average):
             raise ValueError("`visitation` must be stationary in the average setting, got 'discounted'.")
 
@@ -160,6 +165,13 @@ def known(value: T | None) -> T:
     return value
 
 
+def check_trials(trials: Any, seed: Any) -> None:
+    """Refuse a number of trials below one, or a seed that JAX cannot take."""
+    _count("trials", trials)
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**32:
+        raise ValueError(f"`seed` must be a whole number in [0, 2^32), got {shown(seed)}.")
+
+
 def _tuple_if_list(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
@@ -174,24 +186,51 @@ def _setting(data: Any) -> Setting:
             raise ValueError(f"`setting` must be average or discounted with its discount, got {data!r}.")
 
 
+def _check_type(name: str, value: Any, kinds: tuple[type, ...], right: str) -> None:
+    if not isinstance(value, kinds):
+        raise ValueError(f"`{name}` must be {right}, got {shown(value)}.")
+
+
 def _random_features(name: str, value: Any) -> bool:
-    return name == "features" and str(value).startswith("random:") and str(value)[7:].isdecimal() and int(value[7:]) > 0
+    size = str(value).removeprefix("random:")
+    return name == "features" and value == f"random:{size}" and size.isdecimal() and int(size) > 0
 
 
-def _check_count(name: str, value: Any) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise ValueError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise ValueError(f"`{name}` must be a whole number of at least 1, got {shown(value)}.")
+    return int(value)
 
 
-def _check_step(name: str, value: float | None) -> None:
-    if value is not None and not (math.isfinite(value) and value > 0.0):
-        raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
+def _step(name: str, value: Any) -> float:
+    if not (_is_number(value) and 0.0 < value < math.inf):
+        raise ValueError(f"`{name}` must be positive and finite, got {shown(value)}.")
+    return float(value)
 
 
-def _check_weights(weighting: str, weights: tuple[float, ...] | None) -> None:
+def _weights(weighting: str, weights: Any) -> tuple[float, ...] | None:
     if weights is None:
         if weighting == "fixed":
             raise ValueError("`weights` must be given with weighting='fixed', one per objective, got None.")
-        return
-    if any(not (math.isfinite(w) and w >= 0.0) for w in weights) or abs(sum(weights) - 1.0) > 1e-6:
-        raise ValueError(f"`weights` must be non-negative and sum to 1, got {list(weights)}.")
+        return None
+    if weighting in ("uniform", "first-batch"):
+        raise ValueError(f"`weights` must be None with weighting={weighting!r}, got {shown(weights)}.")
+    values: tuple[Any, ...] = _several(weights)
+    if any(not (_is_number(w) and 0.0 <= w < math.inf) for w in values) or abs(sum(values) - 1.0) > 1e-6:
+        raise ValueError(f"`weights` must be non-negative and sum to 1, got {shown(weights)}.")
+    return tuple(float(w) for w in values)
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return not isinstance(value, bool) and isinstance(value, Real)
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: NumPy's scalars and tuples as a person would write them."""
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(shown, value))}]"
+    return repr(value.item()) if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else repr(value)

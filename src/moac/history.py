@@ -47,6 +47,11 @@ class History:
         cube, square = np.zeros((0, 0, 0)), np.zeros((0, 0))
         return cls(np.zeros(0, dtype=np.int64), cube, cube, cube, square, square, square, square, square)
 
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray[Any, Any]], kind: str) -> History:
+        """The history that `arrays` gave; a missing one is a KeyError."""
+        return cls(**{f.name: arrays[f.name] for f in fields(cls) if f.name != "kind"}, kind=kind)
+
     def extended(self, iteration: int, metrics: Metrics, evaluation: Evaluation) -> History:
         """The history with one more iteration."""
         K, lam = np.asarray(metrics.gram, np.float64), np.asarray(metrics.weights, np.float64)

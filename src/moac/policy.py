@@ -42,6 +42,15 @@ class Factored(Policy, Protocol):
 
 
 @runtime_checkable
+class Tabulated(Policy, Protocol):
+    """A policy that knows its probabilities in all states at once."""
+
+    def tabulate(self, theta: Params) -> Float[Array, "S A"]:
+        """π(a|s) for every state and action of a finite model."""
+        ...
+
+
+@runtime_checkable
 class Accumulating(Policy, Protocol):
     """A policy that sums its scores itself, where that is cheaper than forming them."""
 
@@ -73,6 +82,10 @@ class SoftmaxTable:
         """log π(a|s)."""
         return jax.nn.log_softmax(theta[observation])[action]
 
+    def tabulate(self, theta: Float[Array, "S A"]) -> Float[Array, "S A"]:
+        """π(a|s) for all states."""
+        return jax.nn.softmax(theta)
+
     def factors(self, theta: Float[Array, "S A"], observation: Observation, action: Any) -> Factor:
         """ψ = e_s ⊗ (e_a − π(·|s))."""
         logits = theta.at[observation].get(mode="promise_in_bounds")
@@ -82,7 +95,7 @@ class SoftmaxTable:
         self, theta: Float[Array, "S A"], observation: Observation, action: Any, signal: Float[Array, "B M"]
     ) -> tuple[Params, ...]:
         """Σ_l δ_l e_{s,a} less π(a|s) times its sum over actions: one scattered number per sample and objective."""
-        pi, place = jax.nn.softmax(theta), observation * self.num_actions + action
+        pi, place = self.tabulate(theta), observation * self.num_actions + action
         empty = jnp.zeros(theta.size, theta.dtype)
         sums = [empty.at[place].add(column, mode="promise_in_bounds").reshape(theta.shape) for column in signal.T]
         return tuple(total - pi * jnp.sum(total, axis=1, keepdims=True) for total in sums)

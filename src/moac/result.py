@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +15,16 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac import components, training
-from moac.config import Config
+from moac.config import Config, check_trials
 from moac.history import History
 from moac.types import Critic, Key, Params, Policy, Source
 from moac.weighting import Rule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Own = Mapping[str, Any]
+"""Parts by name that replace those of the configuration; None leaves it its own."""
 
 
 @final
@@ -95,6 +99,7 @@ class Result:
         random_iterate_policy: θ_T̂, drawn uniformly from the iterates: the policy that the theorems speak of.
         random_iteration: T̂ [K].
         stopped: [K] 0, or the iteration at which the trial stopped because its update was not finite.
+        own: which parts (`policy`, `critic`, `rule`) the caller gave as objects.
     """
 
     run: training.Run
@@ -104,9 +109,10 @@ class Result:
     random_iterate_policy: TrainedPolicy
     random_iteration: Int[np.ndarray, " K"]
     stopped: Int[np.ndarray, " K"]
+    own: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, run: training.Run, snapshot: training.Snapshot) -> Result:
+    def of(cls, run: training.Run, snapshot: training.Snapshot, own: Own | None = None) -> Result:
         """The result of a run that ended, or stands, at `snapshot`."""
         state, shown = snapshot.trials.state, run.source.spec.observations
         return cls(
@@ -117,6 +123,7 @@ class Result:
             TrainedPolicy(run.parts.policy, state.theta_random, shown),
             np.asarray(state.random_iteration),
             np.asarray(snapshot.trials.stopped),
+            given(own),
         )
 
     @property
@@ -168,20 +175,21 @@ def train(  # noqa: PLR0913 - three optional parts beside the four that make a r
         critic: see `policy`.
         rule: see `policy`.
     """
-    run = prepare(problem, config, trials, seed, {"policy": policy, "critic": critic, "rule": rule})
+    own: Own = {"policy": policy, "critic": critic, "rule": rule}
+    run = prepare(problem, config, trials, seed, own)
     (final,) = deque(training.iterate(run), maxlen=1)
-    return Result.of(run, final)
+    return Result.of(run, final, own)
 
 
-def prepare(
-    problem: Source, config: Config | None, trials: int, seed: int, own: dict[str, Any] | None = None
-) -> training.Run:
+def given(own: Own | None) -> tuple[str, ...]:
+    """The names of the parts that are there."""
+    return tuple(name for name, part in (own or {}).items() if part is not None)
+
+
+def prepare(problem: Source, config: Config | None, trials: int, seed: int, own: Own | None = None) -> training.Run:
     """A run with its configuration resolved and its parts built; `own` parts replace those it names."""
-    if trials < 1:
-        raise ValueError(f"`trials` must be at least 1, got {trials}.")
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"`seed` must be in [0, 2^32), got {seed}.")
+    check_trials(trials, seed)
     full = components.resolved(Config() if config is None else config, problem)
     parts = components.parts(full, problem.spec, seed)
-    parts = parts._replace(**{name: part for name, part in (own or {}).items() if part is not None})
-    return training.Run(problem, full, parts, trials, seed)
+    parts = parts._replace(**{name: (own or {})[name] for name in given(own)})
+    return training.Run(problem, full, parts, int(trials), int(seed))

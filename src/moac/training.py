@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
 from moac import algorithm, components
@@ -24,8 +25,10 @@ from moac.types import Evaluation, Metrics, Params, Source, State
 
 WIDTH = 64
 """Trials per block."""
-_SERIAL = {"xla_cpu_multi_thread_eigen": False}
-"""Blocks are the parallelism; threads inside one would cost more than they save."""
+_OPTIONS: dict[str, Any] = {
+    "xla_cpu_multi_thread_eigen": False,  # blocks are the parallelism; threads inside one cost more than they save
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION",  # its calls are slow if small
+}
 _STEPS_PER_CHUNK = 2**23
 """About so many environment steps of one device pass between two snapshots."""
 
@@ -90,12 +93,12 @@ class Run:
 
 def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     """Train from the start, or from a snapshot, and yield a snapshot after each chunk; the last one is the result."""
-    devices, program = jax.local_devices(), _program(run.source, run.config, run.parts)
+    program = _program(run.source, run.config, run.parts, _devices(run.num_trials))
     logged = evaluation_iterations(run.config)
-    blocks = program.start(run, devices) if snapshot is None else _split(snapshot.trials, devices)
+    blocks = program.start(run) if snapshot is None else program.restart(snapshot.trials)
     iteration = 0 if snapshot is None else snapshot.iteration
     history = History.empty() if snapshot is None else snapshot.history
-    longest = max(1, _STEPS_PER_CHUNK * len(devices) // run.env_steps_per_iteration)
+    longest = max(1, _STEPS_PER_CHUNK * program.num_devices // run.env_steps_per_iteration)
     for target in (int(t) for t in logged if t > iteration):
         while iteration < target:
             count = min(longest, target - iteration)
@@ -109,28 +112,68 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
 
 
 def evaluation_iterations(config: Config) -> Int[np.ndarray, " L"]:
-    """The iterations after which the policy is evaluated: evenly spread, the first and the last among them."""
+    """The iterations after which the policy is evaluated: evenly spread from the last to the first."""
     T = known(config.num_iterations)
-    return np.unique(np.linspace(1, T, min(config.num_evaluations, T)).round().astype(int))
+    return np.unique(np.linspace(T, 1, min(config.num_evaluations, T)).round().astype(int))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class _Program:
-    """The two compiled functions of a block of trials."""
+    """The two compiled functions of a row of blocks, one block per device.
+
+    Attributes:
+        first: (seed, trial indices) ↦ trials at iteration 0.
+        advance: (trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
+        sharding: a row's, over the devices.
+    """
 
     first: Callable[..., Trial]
     advance: Callable[..., tuple[Trial, Metrics]]
+    sharding: NamedSharding
 
-    def start(self, run: Run, devices: list[Any]) -> list[Trial]:
-        """All blocks at iteration 0, one device after the other."""
+    @property
+    def num_devices(self) -> int:
+        """Devices that work side by side."""
+        return self.sharding.num_devices
+
+    def start(self, run: Run) -> list[Trial]:
+        """All rows at iteration 0."""
         seed = jnp.asarray(run.seed, jnp.uint32)
-        indices = jnp.arange(-(-run.num_trials // WIDTH) * WIDTH).reshape(-1, WIDTH)
-        return [self.first(*jax.device_put((seed, row), devices[b % len(devices)])) for b, row in enumerate(indices)]
+        return [self.first(seed, jnp.asarray(row)) for row in self._rows(run.num_trials)]
+
+    def restart(self, trials: Trial) -> list[Trial]:
+        """Host trials back to rows, the last padded with copies of its last trial."""
+        key = jax.random.wrap_key_data(jnp.asarray(trials.state.key))
+        trials = replace(trials, state=replace(trials.state, key=key))
+        last = len(trials.stopped) - 1
+        picked = [np.minimum(row, last) for row in self._rows(last + 1)]
+        return [jax.device_put(jax.tree.map(lambda x, i=i: x[i], trials), self.sharding) for i in picked]
+
+    def _rows(self, count: int) -> Int[np.ndarray, "R W"]:
+        """Indices of `count` trials, in rows of one block per device."""
+        width = WIDTH * self.num_devices
+        return np.arange(-(-count // width) * width).reshape(-1, width)
+
+
+def _devices(num_trials: int) -> tuple[Any, ...]:
+    """As many devices as there are blocks to give them."""
+    found = jax.local_devices()
+    return tuple(found[: min(len(found), -(-num_trials // WIDTH))])
+
+
+@lru_cache(maxsize=1)
+def _compiler_options() -> dict[str, Any] | None:
+    """`_OPTIONS`, or None where this build of XLA does not know them."""
+    try:
+        jax.jit(lambda x: x, compiler_options=_OPTIONS).lower(0.0).compile()
+    except jax.errors.JaxRuntimeError:
+        return None
+    return _OPTIONS
 
 
 @lru_cache(maxsize=16)
-def _program(source: Source, config: Config, parts: components.Parts) -> _Program:
+def _program(source: Source, config: Config, parts: components.Parts, devices: tuple[Any, ...]) -> _Program:
     init, update = algorithm.build(config, source.spec, *parts)
     sizes = components.sampling(config, source.spec)
     M = source.spec.num_objectives
@@ -156,7 +199,14 @@ def _program(source: Source, config: Config, parts: components.Parts) -> _Progra
         nothing = Metrics(jnp.full((WIDTH, M, M), jnp.nan), jnp.full((WIDTH, M), jnp.nan))
         return lax.fori_loop(0, count, lambda _, carry: jax.vmap(iteration)(carry[0]), (block, nothing))
 
-    return _Program(jax.jit(jax.vmap(first, in_axes=(None, 0))), jax.jit(advance, compiler_options=_SERIAL))
+    mesh, along = Mesh(np.array(devices), ("device",)), PartitionSpec("device")
+    per_device = jax.shard_map(advance, mesh=mesh, in_specs=(along, PartitionSpec()), out_specs=along, check_vma=False)
+    sharding = NamedSharding(mesh, along)
+    return _Program(
+        jax.jit(jax.vmap(first, in_axes=(None, 0)), out_shardings=sharding),
+        jax.jit(per_device, compiler_options=_compiler_options()),
+        sharding,
+    )
 
 
 def total_iterations(run: Run) -> int:
@@ -166,16 +216,16 @@ def total_iterations(run: Run) -> int:
 
 def template(run: Run) -> Trial:
     """Shapes and dtypes of a snapshot's trials."""
-    program = _program(run.source, run.config, run.parts)
-    index = jax.ShapeDtypeStruct((run.num_trials,), jnp.int32)
+    program = _program(run.source, run.config, run.parts, _devices(run.num_trials))
+    index = jax.ShapeDtypeStruct((WIDTH * program.num_devices,), jnp.int32)
     shapes = jax.eval_shape(program.first, jax.ShapeDtypeStruct((), jnp.uint32), index)
-    return jax.tree.map(_host_shape, shapes)
+    return jax.tree.map(partial(_host_shape, run.num_trials), shapes)
 
 
-def _host_shape(leaf: Any) -> Any:
+def _host_shape(count: int, leaf: Any) -> Any:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.ShapeDtypeStruct((*leaf.shape, 2), np.uint32)
-    return leaf
+        return jax.ShapeDtypeStruct((count, 2), np.uint32)
+    return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
 
 
 def mean_over_trials(values: Any) -> Any:
@@ -187,7 +237,8 @@ def mean_over_trials(values: Any) -> Any:
 
 
 def _is_finite(tree: Any) -> Array:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
+    """Whether all numbers are finite: a sum is, unless a term is not (or all are beyond any use)."""
+    return jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(tree)))
 
 
 def _evaluate(run: Run, theta: Params) -> Evaluation:
@@ -201,14 +252,3 @@ def _join(blocks: list[Any], count: int) -> Any:
 
 def _bits(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
-
-
-def _split(trials: Trial, devices: list[Any]) -> list[Trial]:
-    """Host trials back to blocks, the last padded with copies of its last trial."""
-    count = len(trials.stopped)
-    wrapped = replace(trials, state=replace(trials.state, key=jax.random.wrap_key_data(jnp.asarray(trials.state.key))))
-    blocks: list[Trial] = []
-    for b in range(-(-count // WIDTH)):
-        picked = np.minimum(np.arange(b * WIDTH, (b + 1) * WIDTH), count - 1)
-        blocks.append(jax.device_put(jax.tree.map(lambda x, i=picked: x[i], wrapped), devices[b % len(devices)]))
-    return blocks

@@ -35,7 +35,7 @@ def widened(setting, M):
 MODELS = {
     "endless": ergodic(1),
     "ending": ergodic(2, termination=0.15),
-    "sparse": ergodic(3, termination=0.05, num_states=14, num_actions=2, num_successors=2),
+    "sparse": ergodic(3, termination=0.05, num_successors=2),
     "one objective": ergodic(4, termination=0.1, num_objectives=1),
     "resource gathering": library.resource_gathering(),
 }
@@ -106,19 +106,19 @@ def test_discounted_returns_agree_with_simulated_episodes(name):
     model = MODELS[name]
     setting = Discounted(tuple(np.linspace(0.7, 0.9, model.num_objectives)))
     exact = oracle.evaluate(model, random_logits(model), setting)
-    rewards, ends, _ = closed_form.simulate(model, exact.policy, 20_000, 150, np.random.default_rng(0))
+    rewards, ends, _ = closed_form.simulate(model, exact.policy, 10_000, 120, np.random.default_rng(0))
     alive = np.cumsum(ends, axis=0) - ends == 0
-    powers = np.array(setting.discounts(model.num_objectives)) ** np.arange(150)[:, None]
+    powers = np.array(setting.discounts(model.num_objectives)) ** np.arange(120)[:, None]
     episodes = np.einsum("tnm,tn,tm->nm", rewards, alive, powers)
     assert np.max(np.abs(z_scores(episodes, exact.returns))) < 4
-    assert np.min(episodes.std(axis=0) / np.sqrt(len(episodes))) < 1e-2  # so the test can see an error of 4 %
+    assert np.min(episodes.std(axis=0) / np.sqrt(len(episodes))) < 1e-2  # small against returns of about 5
 
 
 @pytest.mark.parametrize("name", ["endless", "ending", "one objective", "sparse"])
 def test_average_returns_and_law_agree_with_long_chains(name):
     model = MODELS[name]
     exact = oracle.evaluate(model, random_logits(model), Average())
-    rewards, _, states = closed_form.simulate(model, exact.policy, 1500, 1200, np.random.default_rng(1))
+    rewards, _, states = closed_form.simulate(model, exact.policy, 800, 1000, np.random.default_rng(1))
     assert np.max(np.abs(z_scores(rewards[200:].mean(axis=0), exact.returns))) < 4
     visits = (states[200:, :, None] == np.arange(model.num_states)).mean(axis=0)
     assert np.max(np.abs(z_scores(visits, exact.stationary))) < 4.5
@@ -459,14 +459,14 @@ def test_simulated_td_converges_to_its_fixed_point(setting):
     Phi = np.array([[1.0, 0.2], [-0.3, 0.8], [0.4, -0.9]])
     logits = random_logits(model)
     exact = oracle.evaluate(model, logits, setting)
-    rewards, ends, states = closed_form.simulate(model, exact.policy, 3000, 601, np.random.default_rng(2))
+    rewards, ends, states = closed_form.simulate(model, exact.policy, 1500, 601, np.random.default_rng(2))
     gammas = np.array(setting.discounts(2))
     w, seen = np.zeros((2, 2)), []
     for t in range(600):
         goes_on = 1.0 if isinstance(setting, Average) else 1.0 - ends[t][:, None]
         r = rewards[t] - (exact.returns if isinstance(setting, Average) else 0)
         delta = r + gammas * goes_on * (Phi[states[t + 1]] @ w.T) - Phi[states[t]] @ w.T
-        w = w + 0.3 * delta.T @ Phi[states[t]] / 3000
+        w = w + 0.3 * delta.T @ Phi[states[t]] / 1500
         seen.append(w)
     fixed = oracle.td_fixed_point(model, logits, setting, Phi)
     np.testing.assert_allclose(np.mean(seen[300:], axis=0), fixed, atol=5e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -10,11 +11,17 @@ import jax
 
 def set_up() -> None:
     """One CPU device per core; compilations cached in the user's cache folder unless `MOAC_CACHE=off`."""
-    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    with contextlib.suppress(RuntimeError):  # JAX has started: a caller in Python keeps the devices it has
+        jax.config.update("jax_num_cpu_devices", _cores())
     folder = os.environ.get("MOAC_CACHE", str(_user_cache() / "moac"))
     if folder != "off":
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def _cores() -> int:
+    """The cores that this process may use; not every system tells which."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _user_cache() -> Path:

@@ -25,7 +25,7 @@ class Order:
     """What `moac front` was asked to do."""
 
     env: str
-    discount: tuple[float, ...]
+    setting: Discounted
     memory: bool
     out: Path | None
     json: bool
@@ -33,13 +33,14 @@ class Order:
 
 def run(order: Order) -> int:
     """Compute, print and draw."""
-    setting = Discounted(order.discount)
-    model = model_of(order.env)
+    if order.out is not None:
+        files.check_folder("out", order.out)
+    model, setting = model_of(order.env), order.setting
     front = momdp.pareto_front(model, setting, memory=order.memory)
     uniform = momdp.evaluate(model, np.zeros((model.num_states, model.num_actions)), setting)
+    figure = None if order.out is None else _draw(order.out, order, model, front)
     if not order.json:
         _print(model, front, uniform, setting)
-    figure = None if order.out is None else _draw(order, model, front)
     if figure is not None:
         sys.stderr.write(f"figure: {figure}\n")
     if order.json:
@@ -52,7 +53,7 @@ def _summary(order: Order, model: momdp.FiniteMOMDP, front: momdp.ParetoFront, u
     return {
         "env": order.env,
         "objectives": list(model.objective_names),
-        "discount": list(order.discount),
+        "discount": np.atleast_1d(order.setting.discount),
         "memory": order.memory,
         "num_states": model.num_states,
         "points": front.points,
@@ -63,7 +64,7 @@ def _summary(order: Order, model: momdp.FiniteMOMDP, front: momdp.ParetoFront, u
 
 def _print(model: momdp.FiniteMOMDP, front: momdp.ParetoFront, uniform: momdp.Exact, setting: Discounted) -> None:
     kind = "policies with memory" if front.memory else "stationary policies"
-    title = f"{model.name}: exact Pareto front of deterministic {kind}, γ = {setting.discount}"
+    title = f"{model.name}: exact Pareto front of deterministic {kind}, γ = {_gamma(setting)}"
     table = Table(title=title, title_justify="left")
     for name in ("", *model.objective_names, "on the hull"):
         table.add_column(name, justify="right")
@@ -80,11 +81,14 @@ def _print(model: momdp.FiniteMOMDP, front: momdp.ParetoFront, uniform: momdp.Ex
     )
 
 
-def _draw(order: Order, model: momdp.FiniteMOMDP, front: momdp.ParetoFront) -> Path:
-    out = Path() if order.out is None else order.out
+def _draw(out: Path, order: Order, model: momdp.FiniteMOMDP, front: momdp.ParetoFront) -> Path:
     out.mkdir(parents=True, exist_ok=True)
-    title = f"{order.env}, γ = {', '.join(map(str, order.discount))}: {len(front.points)} points"
+    title = f"{order.env}, γ = {_gamma(order.setting)}: {len(front.points)} points"
     figure = figures.front(front.points, front.hull, model.objective_names, title)
     for kind in ("svg", "png"):
         figure.savefig(out / f"front.{kind}", dpi=144)
     return out / "front.png"
+
+
+def _gamma(setting: Discounted) -> str:
+    return str(setting.discount).strip("()")

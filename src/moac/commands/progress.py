@@ -20,7 +20,8 @@ class Display:
     """Shows snapshots of a run as they come."""
 
     def __init__(self, run: training.Run, iteration: int) -> None:
-        self._run, self._first, self._began, self._last = run, iteration, time.monotonic(), 0.0
+        self._run, self._began, self._last = run, time.monotonic(), -_PLAIN_EVERY
+        self._timed: tuple[int, float] | None = None
         self._total = training.total_iterations(run)
         console = Console(stderr=True)
         self._bar = Progress(
@@ -41,21 +42,32 @@ class Display:
     def show(self, snapshot: training.Snapshot) -> None:
         """One more snapshot."""
         now = time.monotonic()
-        numbers = self._numbers(snapshot, now - self._began)
+        numbers = f"{self._numbers(snapshot)}{self._speed(snapshot.iteration, now)}"
         self._bar.update(self._task, completed=snapshot.iteration, numbers=numbers)
         ended = snapshot.iteration == self._total
         if self._bar.disable and (now - self._last >= _PLAIN_EVERY or ended):
             self._last = now
-            left = (now - self._began) * (self._total - snapshot.iteration) / max(snapshot.iteration - self._first, 1)
-            sys.stderr.write(f"iteration {snapshot.iteration}/{self._total}  {numbers}  {left:.0f} s left\n")
+            left = self._left(snapshot.iteration, now)
+            sys.stderr.write(f"iteration {snapshot.iteration}/{self._total}  {numbers}{left}\n")
+        if self._timed is None:  # what came before was mostly compilation
+            self._timed = snapshot.iteration, now
 
-    def _numbers(self, snapshot: training.Snapshot, seconds: float) -> str:
-        steps = (snapshot.iteration - self._first) * self._run.env_steps_per_iteration
-        speed = f"{steps / max(seconds, 1e-9) / 1e6:.2f} M steps/s"
-        history = snapshot.history
+    def _numbers(self, snapshot: training.Snapshot) -> str:
+        history, mean = snapshot.history, training.mean_over_trials
         if not len(history.iteration):
-            return speed
-        mean = training.mean_over_trials
+            return ""
         returns = " ".join(f"{value:.4f}" for value in mean(history.returns[:, -1]))
         gap, norm = float(mean(history.gap[:, -1])), float(mean(history.gradient_norm_squared[:, -1]))
-        return f"J {returns}  gap {gap:.1e}  |g|² {norm:.1e}  {speed}"
+        return f"J {returns}  gap {gap:.1e}  ‖g‖² {norm:.1e}  "
+
+    def _speed(self, iteration: int, now: float) -> str:
+        if self._timed is None or now <= self._timed[1]:
+            return f"first result after {now - self._began:.1f} s"
+        steps = (iteration - self._timed[0]) * self._run.env_steps_per_iteration / (now - self._timed[1])
+        return f"{steps / 1e6:.2f} M steps/s" if steps >= 1e5 else f"{steps:.0f} steps/s"
+
+    def _left(self, iteration: int, now: float) -> str:
+        if self._timed is None or iteration in (self._timed[0], self._total):
+            return ""
+        done, since = self._timed
+        return f"  {(now - since) * (self._total - iteration) / (iteration - done):.0f} s left"

@@ -13,6 +13,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+_ABOUT = "moac"
+"""The one entry of a file's metadata: safetensors writes several in random order."""
+
+
+class DamagedError(ValueError):
+    """A file that is there and cannot be read as what it should be."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is damaged: {why}.")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -28,6 +37,21 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def check_folder(name: str, path: Path) -> None:
+    """Refuse a folder that cannot be made, or be written into, before any work is done for it."""
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise ValueError(f"`{name}` must be a folder, got {path}: {there} is a file.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"`{name}` must be a folder that can be written, got {path}: {there} cannot.")
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a killed `write_bytes` left beside its place."""
+    for path in folder.rglob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write JSON; NaN and infinities become null."""
     write_bytes(path, (json.dumps(finite(data), indent=2) + "\n").encode())
@@ -37,27 +61,28 @@ def read_json(path: Path) -> Any:
     """Read JSON, with one clear line where the file is missing or damaged."""
     try:
         return json.loads(path.read_text())
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing: {path.parent} is not a run directory.") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
+        raise DamagedError(path, str(error)) from None
 
 
-def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
-    """Write arrays by name as safetensors."""
+def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
+    """Write arrays by name as safetensors; equal arrays and `about` make equal bytes."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    write_bytes(path, save(contiguous, metadata=dict(metadata)))
+    write_bytes(path, save(contiguous, metadata={_ABOUT: json.dumps(about, sort_keys=True)}))
 
 
-def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
-    """Read what `write_arrays` wrote, and its metadata."""
+def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Read what `write_arrays` wrote."""
     try:
         with safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return arrays, json.loads((file.metadata() or {})[_ABOUT])
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
-    except SafetensorError as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
+    except KeyError:
+        raise DamagedError(path, "it was not written by moac") from None
+    except (SafetensorError, TypeError, IsADirectoryError, json.JSONDecodeError) as error:
+        raise DamagedError(path, str(error)) from None
 
 
 def finite(data: Any) -> Any:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
-import platform
-import subprocess
+import shutil
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, final
 
-import jax
-import numpy as np
-
 from moac import result, training
 from moac.config import Config
-from moac.experiments import files
+from moac.experiments import CHECKPOINT_SECONDS, files, policies, provenance
+from moac.experiments.checkpoints import Checkpoints, check_same_run
 from moac.history import History
-from moac.types import Source
+from moac.types import Critic, Policy, Source
+from moac.weighting import Rule
 
 FORMAT = 1
-_KEPT = 2
-_RUN_KEYS = ("format", "problem", "trials", "seed", "config")
+_KEYS: dict[str, type] = {"format": int, "problem": dict, "trials": int, "seed": int, "config": dict, "own": list}
+_PROBLEM_KEYS = ("name", "env", "fingerprint")
 
 
 @final
@@ -36,166 +36,194 @@ class RunDirectory:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, run: training.Run, env: str | None = None) -> RunDirectory:
-        """A new folder with the run's configuration and provenance; an existing one is refused."""
+    def create(cls, path: Path, run: training.Run, env: str | None = None, own: tuple[str, ...] = ()) -> RunDirectory:
+        """A new folder with the run's configuration and provenance, or nothing; an existing one is refused."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ValueError(f"{path} exists: give `--out` a new folder, or continue it with moac resume {path}.")
+            instead = f", or continue that run with moac resume {path}" if (path / "config.json").exists() else ""
+            raise ValueError(f"{path} exists already: choose a new folder{instead}.")
+        origin, description = provenance.of_this_process(run.seed), _description(run, env, own)
         try:
             (path / "checkpoint").mkdir(parents=True)
         except OSError as error:
             raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
-        directory = cls(path)
-        files.write_json(path / "provenance.json", provenance(run.seed))
-        files.write_json(path / "config.json", _description(run, env))
-        return directory
+        try:
+            files.write_json(path / "provenance.json", origin)
+            files.write_json(path / "config.json", description)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        return cls(path)
 
     def description(self) -> dict[str, Any]:
         """config.json, checked."""
         path = self.path / "config.json"
-        data = files.read_json(path)
+        try:
+            data = files.read_json(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ValueError(f"{self.path} is not a run directory: it has no config.json.") from None
         if not isinstance(data, dict) or not isinstance(data.get("format"), int):
-            raise ValueError(f"{path} is damaged: it has no format number.")
+            raise files.DamagedError(path, "it has no format number")
         if data["format"] > FORMAT:
             raise ValueError(f"{path} has format {data['format']}, newer than {FORMAT}: update moac to read it.")
-        missing = [key for key in _RUN_KEYS if key not in data]
-        if missing:
-            raise ValueError(f"{path} is damaged: it lacks {', '.join(missing)}.")
+        for key, kind in _KEYS.items():
+            if not isinstance(data.get(key), kind):
+                raise files.DamagedError(path, f"`{key}` is missing or not of type {kind.__name__}")
+        for key in _PROBLEM_KEYS:
+            if key not in data["problem"]:
+                raise files.DamagedError(path, f"`problem.{key}` is missing")
         return data
 
-    def checkpoint(self, snapshot: training.Snapshot) -> None:
-        """Store all that is needed to go on; the last two are kept."""
-        arrays = {f"trials{name}": np.asarray(leaf) for name, leaf in _named_leaves(snapshot.trials)}
-        arrays |= {f"history.{name}": array for name, array in snapshot.history.arrays().items()}
-        about = {"format": str(FORMAT), "iteration": str(snapshot.iteration), "kind": snapshot.history.kind}
-        files.write_arrays(self._checkpoint_path(snapshot.iteration), arrays, about)
-        for old in self._checkpoints()[:-_KEPT]:
-            old.unlink()
+    def checkpoints(self) -> Checkpoints:
+        """Where the run can be continued from."""
+        return Checkpoints(self.path / "checkpoint", self.description())
 
-    def latest(self, run: training.Run) -> training.Snapshot | None:
-        """The newest checkpoint that can be read, or None where there is none yet."""
-        damaged: ValueError | None = None
-        for path in reversed(self._checkpoints()):
-            try:
-                return _snapshot(path, run)
-            except ValueError as error:
-                damaged = damaged or error
-        if damaged is not None:
-            raise damaged
-        return None
+    def complete(
+        self,
+        run: training.Run,
+        snapshot: training.Snapshot | None = None,
+        every: float = CHECKPOINT_SECONDS,
+        show: Callable[[training.Snapshot], None] | None = None,
+    ) -> training.Snapshot:
+        """Iterate to the end; a checkpoint every so many seconds, and one when interrupted."""
+        checkpoints, saved, at = self.checkpoints(), time.monotonic(), snapshot
+        files.remove_unfinished(self.path)
+        (self.path / "checkpoint").mkdir(exist_ok=True)
+        latest = snapshot
+        try:
+            for latest in training.iterate(run, snapshot):
+                if show is not None:
+                    show(latest)
+                if time.monotonic() - saved >= every:
+                    checkpoints.write(latest)
+                    saved, at = time.monotonic(), latest
+        finally:
+            if latest is not None and latest is not at:
+                checkpoints.write(latest)
+        if latest is None:
+            raise ValueError(f"{self.path} has nothing to train.")
+        return latest
 
     def finish(self, outcome: result.Result) -> None:
-        """Write history, metrics, policies and the figure."""
+        """Write history, metrics, the figure and the policies."""
         (self.path / "figures").mkdir(exist_ok=True)
-        files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), {"format": str(FORMAT)})
+        about = {"format": FORMAT, "kind": outcome.history.kind}
+        files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
         files.write_bytes(self.path / "metrics.jsonl", _metrics(outcome.history))
         figure = outcome.plot()
         for kind in ("png", "svg"):
-            figure.savefig(self.path / "figures" / f"training.{kind}", dpi=144)
-        files.write_arrays(self.path / "policy.safetensors", _policies(outcome), {"format": str(FORMAT)})
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=kind, dpi=144, metadata={"Date": None} if kind == "svg" else None)
+            files.write_bytes(self.path / "figures" / f"training.{kind}", drawn.getvalue())
+        about = {"format": FORMAT, "iteration": outcome.iteration, "run": self.description()}
+        files.write_arrays(self.path / "policy.safetensors", policies.arrays(outcome), about)
 
     @property
     def finished(self) -> bool:
         """Whether the run has ended; the policies are written last."""
         return (self.path / "policy.safetensors").exists()
 
-    def _checkpoint_path(self, iteration: int) -> Path:
-        return self.path / "checkpoint" / f"{iteration:010d}.safetensors"
-
-    def _checkpoints(self) -> list[Path]:
-        return sorted((self.path / "checkpoint").glob("[0-9]*.safetensors"))
+    def outcome(self, run: training.Run, own: tuple[str, ...] = ()) -> result.Result:
+        """The result of a run that has finished."""
+        logged, history = files.read_arrays(self.path / "history.safetensors")
+        path = self.path / "policy.safetensors"
+        arrays, about = files.read_arrays(path)
+        check_same_run(self.path / "config.json", self.description(), about)
+        try:
+            last, random = (policies.tree(arrays, name, run.parts.policy) for name in ("theta", "theta_random"))
+            return result.Result(
+                run,
+                int(about["iteration"]),
+                History.of_arrays(logged, history["kind"]),
+                result.TrainedPolicy(run.parts.policy, last, run.source.spec.observations),
+                result.TrainedPolicy(run.parts.policy, random, run.source.spec.observations),
+                arrays["random_iteration"],
+                arrays["stopped"],
+                own,
+            )
+        except KeyError as error:
+            raise files.DamagedError(path, f"{error} is missing") from None
 
 
 def save(outcome: result.Result, path: Path) -> Path:
     """Write the run directory of a result."""
-    directory = RunDirectory.create(path, outcome.run)
+    directory = RunDirectory.create(path, outcome.run, own=outcome.own)
     directory.finish(outcome)
     return path
 
 
-def load(directory: str | Path, trial: int = 0) -> result.TrainedPolicy:
-    """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations."""
-    path = Path(directory)
-    description = RunDirectory(path).description()
-    arrays, _ = files.read_arrays(path / "policy.safetensors")
-    policies = prepared_policy(description, arrays)
-    return policies.of_trial(trial)
+def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> result.TrainedPolicy:
+    """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
+
+    Args:
+        directory: of a run that has finished.
+        trial: which of its trials.
+        policy: the object that was trained, where `train` was given one.
+    """
+    own = RunDirectory(Path(directory))
+    description = own.description()
+    if not own.finished:
+        raise ValueError(f"{directory} has not finished: continue it with moac resume {directory}.")
+    if ("policy" in description["own"]) != (policy is not None):
+        raise ValueError(_wanted(directory, ["policy"] if "policy" in description["own"] else []))
+    path = own.path / "policy.safetensors"
+    arrays, about = files.read_arrays(path)
+    check_same_run(own.path / "config.json", description, about)
+    try:
+        trained = policies.named(arrays) if policy is None else policy
+        theta = policies.tree(arrays, "theta", trained)
+    except KeyError as error:
+        raise files.DamagedError(path, f"{error} is missing") from None
+    return result.TrainedPolicy(trained, theta, arrays.get("observations")).of_trial(trial)
 
 
-def prepared_policy(description: dict[str, Any], arrays: files.Arrays) -> result.TrainedPolicy:
-    """The policy of what a run directory holds, without the problem it was trained on."""
-    from moac.features import Table
-    from moac.policy import SoftmaxLinear, SoftmaxTable
+def resume(
+    directory: str | Path,
+    problem: Source,
+    *,
+    policy: Policy | None = None,
+    critic: Critic | None = None,
+    rule: Rule | None = None,
+) -> result.Result:
+    """Continue a run to its end and write it; it ends as if it had never stopped. One that has ended is read.
 
-    theta = arrays["theta"]
-    if description["config"]["policy"] == "table":
-        policy = SoftmaxTable(theta.shape[1], theta.shape[2])
-    else:
-        policy = SoftmaxLinear(Table(arrays["features"]), theta.shape[2])
-    return result.TrainedPolicy(policy, theta, arrays.get("observations"))
-
-
-def resume(directory: str | Path, problem: Source) -> result.Result:
-    """Continue a run to its end and write it; it ends as if it had never stopped."""
-    own, run = reopen(Path(directory), problem)
-    for snapshot in training.iterate(run, own.latest(run)):
-        own.checkpoint(snapshot)
-    final = own.latest(run)
-    if final is None:
-        raise ValueError(f"{directory} has nothing to resume.")
-    outcome = result.Result.of(run, final)
-    own.finish(outcome)
+    Args:
+        directory: of the run.
+        problem: what it was trained on.
+        policy: the object that was trained, where `train` was given one; likewise `critic` and `rule`.
+        critic: see `policy`.
+        rule: see `policy`.
+    """
+    own: result.Own = {"policy": policy, "critic": critic, "rule": rule}
+    opened, run = reopen(Path(directory), problem, own)
+    if opened.finished:
+        return opened.outcome(run, result.given(own))
+    final = opened.complete(run, opened.checkpoints().newest(run))
+    outcome = result.Result.of(run, final, own)
+    opened.finish(outcome)
     return outcome
 
 
-def reopen(path: Path, problem: Source) -> tuple[RunDirectory, training.Run]:
-    """A run directory and its run, checked against the problem."""
+def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[RunDirectory, training.Run]:
+    """A run directory and its run, checked against the problem and the parts that replace the configuration's."""
     directory = RunDirectory(path)
     data = directory.description()
     if data["problem"]["fingerprint"] != problem.spec.fingerprint:
         raise ValueError(f"{path} was trained on another problem than {problem.spec.name}: the fingerprints differ.")
-    if data["own"]:
-        raise ValueError(f"{path} used a {', '.join(data['own'])} of its own: resume it by moac.train's iterator.")
-    run = result.prepare(problem, Config.from_json(data["config"]), data["trials"], data["seed"])
-    return directory, run
-
-
-def provenance(seed: int) -> dict[str, Any]:
-    """Where and with what a run was made."""
-    names = ("moac", "jax", "jaxlib", "numpy", "scipy", "mo-gymnasium")
-    return {
-        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in names}},
-        "commit": _commit(),
-        "cpu": _cpu(),
-        "devices": [str(device) for device in jax.local_devices()],
-        "seed": seed,
-    }
-
-
-def _commit() -> str | None:
-    here = Path(__file__).parent
+    if set(data["own"]) != set(result.given(own)):
+        raise ValueError(_wanted(path, data["own"]))
     try:
-        answer = subprocess.run(
-            ["git", "rev-parse", "HEAD"],  # noqa: S607
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout.strip()
+        return directory, result.prepare(problem, Config.from_json(data["config"]), data["trials"], data["seed"], own)
+    except ValueError as error:
+        raise ValueError(f"{path / 'config.json'} is wrong: {error}") from None
 
 
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+def _wanted(path: str | Path, own: list[str]) -> str:
+    if not own:
+        return f"{path} was trained without parts of its own: give no policy, critic or rule."
+    return f"{path} was trained with a {' and a '.join(own)} of its own: give the same, as {'=, '.join(own)}=."
 
 
-def _description(run: training.Run, env: str | None) -> dict[str, Any]:
+def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> dict[str, Any]:
     spec = run.source.spec
     problem = {
         "name": spec.name,
@@ -205,33 +233,14 @@ def _description(run: training.Run, env: str | None) -> dict[str, Any]:
         "num_actions": spec.num_actions,
         "fingerprint": spec.fingerprint,
     }
-    named = result.prepare(run.source, run.config, run.num_trials, run.seed).parts
-    own = [name for name in named._fields if getattr(named, name) is not getattr(run.parts, name)]
-    config = run.config.to_json()
     return {
         "format": FORMAT,
         "problem": problem,
         "trials": run.num_trials,
         "seed": run.seed,
-        "config": config,
-        "own": own,
+        "config": run.config.to_json(),
+        "own": list(own),
     }
-
-
-def _policies(outcome: result.Result) -> files.Arrays:
-    arrays: files.Arrays = {
-        "random_iteration": outcome.random_iteration,
-        "stopped": outcome.stopped,
-    }
-    for name, policy in (("theta", outcome.policy), ("theta_random", outcome.random_iterate_policy)):
-        leaves = jax.tree.leaves(policy.theta)
-        arrays |= {name if len(leaves) == 1 else f"{name}.{k}": np.asarray(x) for k, x in enumerate(leaves)}
-    features = getattr(outcome.policy.policy, "features", None)
-    if features is not None:
-        arrays["features"] = features.table()
-    if outcome.policy.observations is not None:
-        arrays["observations"] = outcome.policy.observations
-    return arrays
 
 
 def _metrics(history: History) -> bytes:
@@ -243,24 +252,3 @@ def _metrics(history: History) -> bytes:
                 row[name] = training.mean_over_trials(array[:, index])
         lines.append(json.dumps(files.finite(row)))
     return ("\n".join(lines) + "\n").encode()
-
-
-def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
-    return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
-
-
-def _snapshot(path: Path, run: training.Run) -> training.Snapshot:
-    arrays, about = files.read_arrays(path)
-    template = training.template(run)
-    leaves: list[Any] = []
-    for name, expected in _named_leaves(template):
-        found = arrays.get(f"trials{name}")
-        if found is None or found.shape != expected.shape or found.dtype != expected.dtype:
-            raise ValueError(f"{path} does not fit the run's configuration: array {name} is missing or differs.")
-        leaves.append(found)
-    trials = jax.tree.unflatten(jax.tree.structure(template), leaves)
-    try:
-        logged = {name: arrays[f"history.{name}"] for name in History.empty().arrays()}
-        return training.Snapshot(int(about["iteration"]), trials, History(**logged, kind=about["kind"]))
-    except (KeyError, ValueError):
-        raise ValueError(f"{path} is damaged: its history is incomplete.") from None

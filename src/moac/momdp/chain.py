@@ -177,7 +177,7 @@ def _eliminate(model: FiniteMOMDP, P: Float[np.ndarray, "n k k"]) -> Float[np.nd
     """
     P = P.copy()
     size = P.shape[1]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for top in range(size, 0, -_PANEL):
             low = max(top - _PANEL, 0)
             for k in range(top - 1, max(low, 1) - 1, -1):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, final
 
 import jax
@@ -16,12 +17,14 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
+from moac.policy import Tabulated
 from moac.types import Batch, Key, Params, Policy, Sampling
 
 if TYPE_CHECKING:
     from moac.momdp.model import FiniteMOMDP
 
 _UNROLL = 8
+_UNROLLED_COLUMNS = 32
 
 
 @final
@@ -84,7 +87,9 @@ def draw(
 
 
 def probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Array, "S A"]:
-    """π(a|s) for all states and actions, from the policy's log-probabilities alone."""
+    """π(a|s) for all states and actions; of a user's policy, from its log-probabilities alone."""
+    if isinstance(policy, Tabulated):
+        return policy.tabulate(theta)
     over_actions = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
     over_states = jax.vmap(over_actions, in_axes=(None, 0, None))
     return jnp.exp(over_states(theta, jnp.arange(model.num_states), jnp.arange(model.num_actions)))
@@ -94,9 +99,20 @@ def _cumulative(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Arra
     """Cumulative chance of (action, outcome) in each state, without the last, which is 1."""
     pi = probabilities(model, policy, theta)
     joint = (pi[:, :, None] * jnp.asarray(model.probability, pi.dtype)).reshape(model.num_states, -1)
-    cumulative = jnp.cumsum(joint, axis=1)
+    cumulative = _running_sum(joint)
     # Divided by its last entry, so that rounding never lets a uniform number reach an outcome of probability zero.
     return (cumulative / cumulative[:, -1:])[:, :-1]
+
+
+def _running_sum(joint: Float[Array, "S AO"]) -> Float[Array, "S AO"]:
+    """Cumulative sums over the last axis, flat where a term is zero.
+
+    Few columns are added one after the other, which XLA fuses; it sums long rows in blocks, whose rounding can make a
+    sum rise or fall by a bit where nothing is added.
+    """
+    if joint.shape[1] > _UNROLLED_COLUMNS:
+        return lax.cummax(jnp.where(joint > 0, jnp.cumsum(joint, axis=1), 0), axis=1)
+    return jnp.stack(list(accumulate(joint.T, jnp.add)), axis=1)
 
 
 @final

@@ -6,7 +6,9 @@ h every linear function λᵀJ touches it over a corner, so that the regret
     min over λ of (h(λ) − λᵀJ) = min over corners c of (h(c) − cᵀJ)
 
 costs one small matrix product per policy once the corners are known. They are found by asking for the best policy at
-each corner of what is known so far, until none brings anything new (optimistic linear support, Roijers, 2016).
+each corner of what is known so far, until none brings anything new (optimistic linear support, Roijers, 2016). With
+several discounts the best policy changes with time and h has no end of pieces, ever smaller ones: then the corners
+found first stand for the rest, and `Support.precision` bounds the error.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ if TYPE_CHECKING:
 
 MAX_OBJECTIVES = 6
 """The number of corners grows exponentially with M; beyond this many objectives the support is refused."""
+MAX_CORNERS = 300
+"""Beyond this many corners the support is not refined any more."""
 _TOLERANCE = 1e-9
+_TOGETHER = 64
+"""Weights whose best responses in time are found together."""
 
 
 @final
@@ -41,11 +47,13 @@ class Support:
         points: values [V, M] of the policies that are best for some λ: the corners of the convex hull.
         corners: [C, M] weights at which pieces meet.
         heights: h at the corners.
+        precision: the regret is too large by no more than this; rounding, unless there are too many corners.
     """
 
     points: Float[np.ndarray, "V M"]
     corners: Float[np.ndarray, "C M"]
     heights: Float[np.ndarray, " C"]
+    precision: float
 
     def regret(self, returns: Any) -> Float[np.ndarray, "..."]:
         """min over λ of h(λ) − λᵀJ for J [..., M]; never below 0."""
@@ -55,33 +63,48 @@ class Support:
 
 @lru_cache(maxsize=16)
 def of(model: FiniteMOMDP, setting: Setting) -> Support:
-    """The support of all policies of `model`, those with memory of time included."""
+    """The support of all policies of `model`, those with memory of time included.
+
+    Where it has more than `MAX_CORNERS` corners (with several discounts there is no end of them) refinement stops, the
+    worst ones being refined first; `Support.precision` then says how good it is.
+    """
     M = model.num_objectives
     if M > MAX_OBJECTIVES:
         raise ValueError(f"the support takes at most {MAX_OBJECTIVES} objectives, {model.name} has {M}.")
-    first = np.stack([best_response(model, lam, setting) for lam in (*np.eye(M), np.full(M, 1 / M))])
+    first = _best_responses(model, np.vstack([np.eye(M), np.full(M, 1 / M)]), setting)
     unit = float(np.abs(first).max()) or 1.0  # so that all tolerances are relative to the largest return
     points = first / unit
-    known: dict[bytes, float] = {}
+    known: dict[bytes, Float[np.ndarray, " M"]] = {}
     while True:
         corners, below = _corners(points)
-        found = [(lam, best_response(model, lam, setting) / unit) for lam in corners if _key(lam) not in known]
-        known |= {_key(lam): float(lam @ value) for lam, value in found}
-        heights = np.array([known[_key(lam)] for lam in corners])
-        better = [value for lam, value in found if lam @ value > np.max(points @ lam) + _TOLERANCE]
-        if not better:
-            return Support(_supported(points, corners, below) * unit, corners, np.maximum(heights, below) * unit)
-        points = np.unique(np.concatenate([points, better]).round(13), axis=0)
+        fresh = np.array([lam for lam in corners if _key(lam) not in known]).reshape(-1, M)
+        found = _best_responses(model, fresh, setting) / unit
+        known |= {_key(lam): value for lam, value in zip(fresh, found, strict=True)}
+        values = np.stack([known[_key(lam)] for lam in corners])
+        heights = np.maximum(np.sum(corners * values, axis=1), below)
+        gain = heights - below
+        if gain.max() <= _TOLERANCE or len(corners) > MAX_CORNERS:
+            seen = _supported(points, corners, below) * unit
+            return Support(seen, corners, heights * unit, float(gain.max()) * unit)
+        worst = np.argsort(-gain)[: M + len(points) // 2]
+        points = np.unique(np.concatenate([points, values[worst[gain[worst] > _TOLERANCE]]]).round(13), axis=0)
 
 
-def best_response(model: FiniteMOMDP, lam: Float[np.ndarray, " M"], setting: Setting) -> Float[np.ndarray, " M"]:
+def best_response(model: FiniteMOMDP, lam: Any, setting: Setting) -> Float[np.ndarray, " M"]:
     """J(π) of a policy that maximises λᵀJ."""
-    if isinstance(setting, Average):
-        return _best_average(model, lam)
+    return _best_responses(model, np.asarray(lam, dtype=np.float64)[None], setting)[0]
+
+
+def _best_responses(model: FiniteMOMDP, lams: Float[np.ndarray, "L M"], setting: Setting) -> Float[np.ndarray, "L M"]:
     gammas = np.array(setting.discounts(model.num_objectives))
-    if np.ptp(gammas) == 0:
-        return model.start_distribution @ _best_stationary(model, lam, gammas)
-    return _best_in_time(model, lam[None], gammas)[0]
+    if isinstance(setting, Average):
+        found = [_best_average(model, lam) for lam in lams]
+    elif np.ptp(gammas) == 0:
+        found = [model.start_distribution @ _best_stationary(model, lam, gammas) for lam in lams]
+    else:
+        blocks = [lams[k : k + _TOGETHER] for k in range(0, len(lams), _TOGETHER)]
+        found = [value for block in blocks for value in _best_in_time(model, block, gammas)]
+    return np.array(found).reshape(lams.shape)
 
 
 def _best_stationary(
