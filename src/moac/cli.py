@@ -16,6 +16,7 @@ import tyro
 from moac.commands import mistakes
 from moac.config import CHOICES, Average, Config, Discounted, check_trials
 from moac.experiments import CHECKPOINT_SECONDS
+from moac.experiments import spec as experiments
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 _EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
@@ -52,6 +53,7 @@ Discounts = Annotated[
     tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: by the problem)"),
 ]
 Seconds = Annotated[float, tyro.conf.arg(metavar="SECONDS")]
+ExperimentName = Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{', '.join(experiments.names())}, or all.")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
 
 
@@ -117,10 +119,34 @@ class Front:
     """End with one JSON object on stdout."""
 
 
+@dataclass(frozen=True)
+class Report:
+    """Write the report of a run or an experiment again, from its folder alone."""
+
+    run: tyro.conf.Positional[RunPath]
+    json: bool = False
+    """End with one JSON object on stdout."""
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Run an experiment of the paper and write its report; a second call continues what was interrupted."""
+
+    name: tyro.conf.Positional[ExperimentName]
+    quick: bool = False
+    """A reduced run, for a first look."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: runs/NAME)")] = None
+    """Folder of the experiment."""
+    json: bool = False
+    """End with one JSON object on stdout."""
+
+
 Command = Annotated[
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
-    | Annotated[Front, tyro.conf.subcommand("front")],
+    | Annotated[Front, tyro.conf.subcommand("front")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Report, tyro.conf.subcommand("report")],
     tyro.conf.FlagCreatePairsOff,
 ]
 
@@ -129,6 +155,8 @@ _SYNTAX = {
     "train": mistakes.syntax_of(Train, "ENV", _ALIASES),
     "resume": mistakes.syntax_of(Resume, "RUN", _ALIASES),
     "front": mistakes.syntax_of(Front, "ENV", _ALIASES),
+    "reproduce": mistakes.syntax_of(Reproduce, "NAME", _ALIASES),
+    "report": mistakes.syntax_of(Report, "RUN", _ALIASES),
 }
 _MISTAKE = 2
 _INTERRUPTED = 130
@@ -146,8 +174,19 @@ def main(arguments: list[str] | None = None) -> int:
         return _end(_INTERRUPTED, "interrupted.")
 
 
-def _dispatch(command: Train | Resume | Front) -> int:
+def _dispatch(command: Train | Resume | Front | Reproduce | Report) -> int:
     """Check what can be checked before JAX is imported, then run."""
+    if isinstance(command, Reproduce):
+        from moac.commands import devices
+
+        devices.set_up()
+        from moac.commands import reproduce
+
+        return reproduce.run(reproduce.Order(command.name, command.quick, command.out, command.json))
+    if isinstance(command, Report):
+        from moac.commands import report
+
+        return report.run(command.run, command.json)
     if isinstance(command, Front):
         setting = Discounted(command.discount)
         from moac.commands import front

@@ -28,16 +28,17 @@ class Parts(NamedTuple):
 def defaults(problem: Source) -> Config:
     """The configuration that `problem` gets where nothing else is said.
 
-    A table of logits has gradients of the size of a state's visitation, about 1/S, hence the actor's step grows with
-    the number of states.
+    A table of logits has gradients of the size of a state's visitation, about 1/S, times that of the rewards: hence
+    the actor's step.
     """
+    spec = problem.spec
     return Config(
         setting=Discounted(0.9),
         num_iterations=2000,
         num_critic_steps=5,
         critic_batch_size=64,
         actor_batch_size=128,
-        actor_step_size=min(50.0, 0.5 * problem.spec.num_states),
+        actor_step_size=min(2.0 * spec.num_states, 200.0) / spec.reward_bound,
         critic_step_size=0.5,
     )
 

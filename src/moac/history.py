@@ -11,6 +11,8 @@ from jaxtyping import Float, Int
 from moac import simplex
 from moac.types import Evaluation, Metrics
 
+_BLOCK = 64
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -55,15 +57,12 @@ class History:
     def extended(self, iteration: int, metrics: Metrics, evaluation: Evaluation) -> History:
         """The history with one more iteration."""
         K, lam = np.asarray(metrics.gram, np.float64), np.asarray(metrics.weights, np.float64)
-        healthy = np.asarray(np.isfinite(K).all(axis=(1, 2)))
-        lam_hat = np.full_like(lam, np.nan)
-        lam_hat[healthy] = simplex.min_norm_from_gram(np.where(healthy[:, None, None], K, 1.0)).weights[healthy]
-        alignment = np.einsum("kij,kj->ki", K, lam)
+        alignment = (K * lam[:, None, :]).sum(axis=2)
         new: dict[str, Any] = {
             "returns": evaluation.returns,
             "weights": lam,
-            "min_norm_weights": lam_hat,
-            "gradient_norm_squared": np.maximum(np.einsum("ki,ki->k", lam, alignment), 0.0),
+            "min_norm_weights": _min_norm_weights(K),
+            "gradient_norm_squared": np.maximum((lam * alignment).sum(axis=1), 0.0),
             "smallest_alignment": alignment.min(axis=1),
             "gap": evaluation.gap,
             "direction_gap": evaluation.direction_gap,
@@ -79,3 +78,15 @@ class History:
     def _appended(self, name: str, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         column = value[:, None]
         return column if len(self.iteration) == 0 else np.concatenate([getattr(self, name), column], axis=1)
+
+
+def _min_norm_weights(K: Float[np.ndarray, "K M M"]) -> Float[np.ndarray, "K M"]:
+    """λ̂ of each Gram matrix, NaN where it is not finite.
+
+    In blocks of one size: one compilation serves any number of trials, and a trial's numbers do not depend on it.
+    """
+    healthy = np.asarray(np.isfinite(K).all(axis=(1, 2)))
+    safe = np.where(healthy[:, None, None], K, 1.0)
+    padded = np.concatenate([safe, np.ones((-len(K) % _BLOCK, *K.shape[1:]))])
+    blocks = [simplex.min_norm_from_gram(part).weights for part in padded.reshape(-1, _BLOCK, *K.shape[1:])]
+    return np.where(healthy[:, None], np.concatenate(blocks)[: len(K)], np.nan)

@@ -78,12 +78,16 @@ class TrainedPolicy:
         return {np.asarray(row).tobytes(): s for s, row in enumerate(self.observations)}
 
     def _state(self, observation: Any) -> int:
+        seen = np.asarray(observation)
         if self.observations is None:
-            return int(observation)
-        shown = np.asarray(observation, dtype=self.observations.dtype)
-        if shown.tobytes() not in self._index:
-            raise ValueError(f"`observation` must be one that the model knows, got {np.asarray(observation).tolist()}.")
-        return self._index[shown.tobytes()]
+            if seen.size != 1 or not np.issubdtype(seen.dtype, np.integer) or seen.item() < 0:
+                raise ValueError(f"`observation` must be the index of a state, got {seen.tolist()}.")
+            return int(seen.item())
+        cast = seen.astype(self.observations.dtype, copy=False)
+        state = self._index.get(cast.tobytes())
+        if state is None or not np.array_equal(cast, seen):
+            raise ValueError(f"`observation` must be one that the model knows, got {seen.tolist()}.")
+        return state
 
 
 @final

@@ -94,6 +94,7 @@ class Spec:
         num_states: S, where observations are state indices; None elsewhere.
         num_actions: A.
         reference_state: the most visited state under the uniform policy, where known.
+        reward_bound: r_max, the largest |rⁱ|; 1 where all rewards are zero or unknown.
         fingerprint: two sources with one fingerprint are the same problem.
         observations: [S, …] what the environment shows in each state; None where it shows the index.
     """
@@ -103,6 +104,7 @@ class Spec:
     num_states: int
     num_actions: int
     reference_state: int
+    reward_bound: float
     fingerprint: str
     observations: np.ndarray[Any, Any] | None = None
 

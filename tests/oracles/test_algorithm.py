@@ -24,24 +24,25 @@ USERS_TABLE = np.array([[1.0, 0.5], [-0.3, 2.0], [0.7, 0.7], [0.0, -1.0]])
 ITERATIONS = 5
 QUICK_TO_COMPILE = {"xla_backend_optimization_level": 0}
 
-DISCOUNTED = {"setting": Discounted(GAMMAS[:3])}
-VISITATION = {"setting": Discounted(GAMMAS[:3]), "visitation": "discounted"}
-AVERAGE = {"setting": Average()}
-ROADS = {"discounted": DISCOUNTED, "discounted visitation": VISITATION, "average": AVERAGE}
+ROADS = {
+    "discounted": lambda M: {"setting": Discounted(GAMMAS[:M])},
+    "discounted visitation": lambda M: {"setting": Discounted(GAMMAS[:M]), "visitation": "discounted"},
+    "average": lambda M: {"setting": Average()},
+}
 
-# Every road with all features; compilation is what costs, so that the other options ride along.
+# Every road with all features. Compilation is what costs, so the other options ride along, some with two objectives.
 GRID = {
     ("discounted", "one-hot"): {},
-    ("discounted", "one-hot-reference"): {"critic_start": "cold", "policy": "linear"},
+    ("discounted", "one-hot-reference"): {"critic_start": "cold", "policy": "linear", "M": 2},
     ("discounted", "random:3"): {"momentum": "const:0.3", "weights": (0.1, 0.2, 0.7)},
     ("discounted", "users-table"): {"weighting": "fixed", "weights": (0.2, 0.3, 0.5)},
     ("discounted visitation", "one-hot"): {"normalise": "l2", "momentum": "1/sqrt(t)"},
-    ("discounted visitation", "one-hot-reference"): {},
+    ("discounted visitation", "one-hot-reference"): {"M": 2},
     ("discounted visitation", "random:3"): {"weighting": "uniform", "policy": "linear"},
-    ("discounted visitation", "users-table"): {"momentum": "0", "weights": (0.5, 0.5, 0.0)},
+    ("discounted visitation", "users-table"): {"momentum": "0", "weights": (0.4, 0.6), "M": 2},
     ("average", "one-hot"): {"mu": "paper"},
-    ("average", "one-hot-reference"): {"average_step_size": 0.7, "momentum": "1/t^2"},
-    ("average", "random:3"): {"weighting": "first-batch"},
+    ("average", "one-hot-reference"): {"average_step_size": 0.7, "momentum": "1/t^2", "M": 2},
+    ("average", "random:3"): {"weighting": "first-batch", "M": 2},
     ("average", "users-table"): {"mu": "paper", "critic_start": "cold", "normalise": "l2", "momentum": "1"},
 }
 
@@ -131,8 +132,11 @@ def follow(options, M=3):
 
 @pytest.mark.parametrize(("road", "phi"), GRID)
 def test_update_is_the_papers(road, phi, x64):
-    own = {"policy": "linear"} if phi == "users-table" else {}
-    pair = follow({**ROADS[road], **own, **GRID[road, phi], "features": phi})
+    options = {**GRID[road, phi], "features": phi}
+    M = options.pop("M", 3)
+    if phi == "users-table":
+        options["policy"] = "linear"
+    pair = follow({**ROADS[road](M), **options}, M)
     assert np.abs(pair.reference.theta).max() > 0.01  # the policy moved
     assert np.abs(pair.reference.w).max() > 0.01
 
@@ -148,7 +152,7 @@ def test_update_with_two_objectives_of_one_discount(x64):
 
 def test_the_batches_of_this_suite_hold_what_they_should(x64):
     """Termination, ages and several states: else the comparisons above would miss a branch."""
-    pair = Pair(VISITATION)
+    pair = Pair(ROADS["discounted visitation"](3))
     actor = [batch for seed in range(ITERATIONS) for batch in reference.transitions(pair.draw(seed)[1])]
     assert 3 <= sum(x.terminated for x in actor) <= len(actor) // 2
     assert max(x.age for x in actor) >= 5
@@ -158,7 +162,7 @@ def test_the_batches_of_this_suite_hold_what_they_should(x64):
 
 @pytest.mark.parametrize("road", ["discounted visitation", "average"])
 def test_single_precision_follows_double(road):
-    pair = Pair(ROADS[road])
+    pair = Pair(ROADS[road](2), M=2)
     assert pair.state.theta.dtype == jnp.float32
     for seed in range(ITERATIONS):
         metrics = pair.step(seed)

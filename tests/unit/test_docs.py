@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-ROWS = re.findall(r"\| `(moac\.[\w.]+)` \|$", (Path(__file__).parents[2] / "docs" / "equations.md").read_text(), re.M)
+PAGE = Path(__file__).parents[2] / "docs" / "equations.md"
+ROWS = re.findall(r"\| `(moac\.[\w.]+)` \|$", PAGE.read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", sorted(set(ROWS)))

@@ -22,7 +22,7 @@ of_all = pytest.mark.parametrize("phi", ALL.values(), ids=ALL)
 
 @of_all
 def test_applying_features_is_a_product_with_their_table(phi):
-    w = np.random.default_rng(0).normal(size=(phi.size, 2)).astype(np.float32)
+    w = jnp.asarray(np.random.default_rng(0).normal(size=(phi.size, 2)), jnp.float32)
     assert phi.table().shape == (5, phi.size)
     np.testing.assert_allclose(phi.apply(w, STATES), phi.table()[STATES] @ w, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(phi.apply(w, jnp.array(2)), phi.table()[2] @ w, rtol=1e-6, atol=1e-6)

@@ -1,6 +1,6 @@
 """Samples of a finite model: their law, their order in time, and how the chain starts anew."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -131,8 +131,14 @@ def test_after_the_end_the_chain_starts_anew(model, sizes):
 
 def test_without_termination_nothing_is_flagged():
     model = library.random_ergodic(0, num_states=4, num_actions=3, num_successors=2)
-    _, batch = drawn(model, DISCOUNTED)
-    assert batch.terminated is None
+    policy, key = SoftmaxTable(4, 3), jax.random.key(0)
+    for sizes in SIZES.values():
+        draw = partial(model.sample, policy=policy, sizes=sizes)
+        _, critic, actor = jax.eval_shape(
+            lambda c, t, k, draw=draw: draw(c, theta=t, key=k), model.start(key), LOGITS, key
+        )
+        assert critic.terminated is None
+        assert actor.terminated is None
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

@@ -16,7 +16,7 @@ from moac import momdp
 from moac.commands.problems import model_of
 from moac.config import Discounted
 from moac.experiments import files
-from moac.report import figures
+from moac.report import figures, style
 
 
 @final
@@ -86,7 +86,7 @@ def _draw(out: Path, order: Order, model: momdp.FiniteMOMDP, front: momdp.Pareto
     title = f"{order.env}, γ = {_gamma(order.setting)}: {len(front.points)} points"
     figure = figures.front(front.points, front.hull, model.objective_names, title)
     for kind in ("svg", "png"):
-        figure.savefig(out / f"front.{kind}", dpi=144)
+        files.write_bytes(out / f"front.{kind}", style.rendered(figure, kind))
     return out / "front.png"
 
 

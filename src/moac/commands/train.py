@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from moac import momdp, result, training
+from moac.commands import report
 from moac.commands.problems import model_of
 from moac.commands.progress import Display
 from moac.config import Average, Config
@@ -79,8 +80,9 @@ def resume(path: Path, output: Output) -> int:
         raise ValueError(f"{path} was saved from Python: resume it with moac.resume({str(path)!r}, problem).")
     directory, prepared = reopen(path, model_of(env))
     if directory.finished:
+        outcome = directory.outcome(prepared)
         sys.stderr.write(f"{path} has finished: nothing to resume.\n")
-        _report(directory, directory.outcome(prepared), Spent(0.0, 0), output)
+        _report(directory, outcome, Spent(0.0, 0), output)
         return 0
     snapshot = directory.checkpoints().newest(prepared)
     done = 0 if snapshot is None else snapshot.iteration
@@ -106,6 +108,7 @@ def _complete(
             final = directory.complete(prepared, snapshot, output.checkpoint_every, display.show)
         outcome = result.Result.of(prepared, final)
         directory.finish(outcome)
+        report.write(directory.path)
     except KeyboardInterrupt:
         sys.stderr.write(f"moac: stopped; continue with: moac resume {directory.path}\n")
         return _INTERRUPTED
@@ -122,7 +125,7 @@ def _report(directory: RunDirectory, outcome: result.Result, spent: Spent, outpu
     for line in (*_on_hull(outcome), *_stopped(outcome)):
         console.print(line, highlight=False)
     console.print(f"figure: {directory.path / 'figures' / 'training.png'}", highlight=False, soft_wrap=True)
-    console.print(f"run: {directory.path}", highlight=False, soft_wrap=True)
+    console.print(f"report: {directory.path / 'report.html'}", highlight=False, soft_wrap=True)
 
 
 def summary(directory: RunDirectory, outcome: result.Result, spent: Spent) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import time
@@ -16,6 +15,7 @@ from moac.config import Config
 from moac.experiments import CHECKPOINT_SECONDS, files, policies, provenance
 from moac.experiments.checkpoints import Checkpoints, check_same_run
 from moac.history import History
+from moac.report import style
 from moac.types import Critic, Policy, Source
 from moac.weighting import Rule
 
@@ -111,9 +111,7 @@ class RunDirectory:
         files.write_bytes(self.path / "metrics.jsonl", _metrics(outcome.history))
         figure = outcome.plot()
         for kind in ("png", "svg"):
-            drawn = io.BytesIO()
-            figure.savefig(drawn, format=kind, dpi=144, metadata={"Date": None} if kind == "svg" else None)
-            files.write_bytes(self.path / "figures" / f"training.{kind}", drawn.getvalue())
+            files.write_bytes(self.path / "figures" / f"training.{kind}", style.rendered(figure, kind))
         about = {"format": FORMAT, "iteration": outcome.iteration, "run": self.description()}
         files.write_arrays(self.path / "policy.safetensors", policies.arrays(outcome), about)
 

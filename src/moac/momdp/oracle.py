@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float
@@ -24,6 +24,11 @@ _BLOCK = 16
 """Policies solved together: their matrices stay in the cache."""
 _LARGE_BIAS = 1e6
 """A bias this many times the largest reward costs its differences six digits; beyond, they are computed apart."""
+
+
+class _Shortest(NamedTuple):
+    weights: Float[np.ndarray, "... M"]
+    squared_norm: Float[np.ndarray, "..."]
 
 
 @final
@@ -98,14 +103,12 @@ class Exact:
         return support.of(self.model, self.setting).regret(self.returns)
 
     @cached_property
-    def _min_norm(self) -> simplex.MinNorm:
-        return simplex.min_norm(_rows(self.gradient))
+    def _min_norm(self) -> _Shortest:
+        return _shortest(self.gradient)
 
     @cached_property
-    def _direction_min_norm(self) -> simplex.MinNorm:
-        if isinstance(self.setting, Average):
-            return self._min_norm
-        return simplex.min_norm(_rows(self.direction))
+    def _direction_min_norm(self) -> _Shortest:
+        return self._min_norm if isinstance(self.setting, Average) else _shortest(self.direction)
 
     @property
     def _flat(self) -> chain.Policies:
@@ -253,8 +256,14 @@ def _successor_values(
     return gammas * (successors + ends[:, :, None] * after_end[:, None, None, :])
 
 
-def _rows(gradient: Float[np.ndarray, "... M S A"]) -> Float[np.ndarray, "... M P"]:
-    return gradient.reshape(*gradient.shape[:-2], -1)
+def _shortest(gradient: Float[np.ndarray, "... M S A"]) -> _Shortest:
+    """The min-norm point: weights from the Gram matrix, which compiles once for all sizes of model, length from d."""
+    rows = gradient.reshape(*gradient.shape[:-2], -1)
+    largest = np.abs(rows).max(axis=(-1, -2), keepdims=True)
+    unit = rows / np.where(largest > 0, largest, 1.0)
+    lam = simplex.min_norm_from_gram(unit @ np.swapaxes(unit, -1, -2)).weights
+    d = np.einsum("...m,...mp->...p", lam, rows)
+    return _Shortest(lam, np.einsum("...p,...p->...", d, d))
 
 
 def _in_blocks(function: Callable[..., Any], *arrays: np.ndarray[Any, Any]) -> Any:

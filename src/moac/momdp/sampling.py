@@ -130,9 +130,9 @@ def _walk(
 ) -> tuple[_Visited, Chain]:
     table, width = tables(model), model.num_actions * model.num_outcomes
     successor, terminated = jnp.asarray(table.successor), jnp.asarray(table.terminated)
-    key_step, key_start, key_restart = jax.random.split(key, 3)
     restarting = sizes.survival is not None
     drawn = (len(table.starts) > 1 and bool(table.terminated.any())) or restarting
+    key_step, key_start, key_restart = jax.random.split(key, 3) if drawn else (key, key, key)
     inputs = (
         jax.random.uniform(key_step, (sizes.steps,)),
         _draw_starts(table, key_start, sizes.steps) if drawn else None,

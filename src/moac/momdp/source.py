@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -28,6 +28,7 @@ def spec(model: FiniteMOMDP) -> Spec:
         model.num_states,
         model.num_actions,
         most_visited(model),
+        float(np.abs(model.reward[model.probability > 0]).max()) or 1.0,
         model.fingerprint,
         model.observations,
     )
@@ -48,8 +49,13 @@ def action_probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> F
     """π of K policies in float64, rows summing to one."""
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), theta)
-        pi = np.asarray(jax.vmap(lambda one: sampling.probabilities(model, policy, one))(wide))
+        pi = np.asarray(_tabulated(model, policy, wide))
     return pi / pi.sum(axis=2, keepdims=True)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _tabulated(model: FiniteMOMDP, policy: Policy, theta: Params) -> Any:
+    return jax.vmap(lambda one: sampling.probabilities(model, policy, one))(theta)
 
 
 def evaluate(model: FiniteMOMDP, policy: Policy, theta: Params, setting: Setting) -> Evaluation:

@@ -12,37 +12,44 @@ from matplotlib.figure import Figure
 from moac.history import History
 from moac.report import style
 
+_ROUNDING = 1e-24
+"""A squared gradient below this is zero."""
 
+
+@style.styled
 def training(history: History, objectives: tuple[str, ...], title: str) -> Figure:
     """Returns, ‖g_t‖², gap, weights and alignment over iterations: means with 95 % bands over trials."""
     figure, axes = style.grid(2, 3, (11.5, 6.2))
     trials = history.returns.shape[0]
-    figure.suptitle(f"{title}: {trials} trial{'s' if trials > 1 else ''}", x=0.01, ha="left", fontweight="bold")
+    about = "1 trial" if trials == 1 else f"{trials} trials, mean and its 95 % band"
+    figure.suptitle(f"{title}: {about}", x=0.01, ha="left", fontweight="bold")
     x = history.iteration
     for i, name in enumerate(objectives):
         band(axes[0], x, history.returns[:, :, i], i, name)
         band(axes[3], x, history.weights[:, :, i], i, name)
         band(axes[4], x, history.min_norm_weights[:, :, i], i, name)
-    band(axes[1], x, history.gradient_norm_squared, 6, None)
-    band(axes[2], x, history.gap, 0, "true gradient")
-    band(axes[2], x, history.direction_gap, 1, "stationary-law direction")
+    squared_norms(axes[1], x, {"": history.gradient_norm_squared}, 6)
+    squared_norms(axes[2], x, {"true gradient": history.gap, "stationary-law direction": history.direction_gap})
     band(axes[5], x, history.smallest_alignment, 6, None)
-    titles = ("Return of each objective", "‖g_t‖² of the step taken", "Exact stationarity gap")
-    titles += ("Weights λ_t", "Min-norm weights λ̂_t of the batch", "Smallest ⟨gⁱ, d⟩: below 0 hurts one")
+    titles = ("Return of each objective", r"$\|g_t\|^2$ of the step taken", "Exact stationarity gap")
+    titles += (r"Weights $\lambda_t$", r"Min-norm weights $\hat\lambda_t$ of the batch")
+    titles += (r"Smallest $\langle g^i, d\rangle$: below 0 hurts one",)
     for ax, text in zip(axes, titles, strict=True):
-        ax.set_title(text)
+        ax.set_title(text, loc="left", fontweight="bold")
         ax.set_xlabel("iteration")
+        ax.locator_params(axis="x", integer=True)
+        _say_if_empty(ax)
     for ax in (axes[0], axes[2]):
-        ax.legend()
-    _log_where_positive(axes[1], history.gradient_norm_squared)
-    _log_where_positive(axes[2], history.gap)
-    axes[3].set_ylim(-0.03, 1.03)
-    axes[4].set_ylim(-0.03, 1.03)
+        if ax.lines:
+            ax.legend(frameon=False)
+    for ax in axes[3:5]:
+        ax.set_ylim(-0.03, 1.03)
     axes[5].axhline(0, color="#999999", linewidth=0.8)
     axes[5].ticklabel_format(axis="y", scilimits=(-2, 3))
     return figure
 
 
+@style.styled
 def front(points: Float[np.ndarray, "F M"], hull: Any, objectives: tuple[str, ...], title: str) -> Figure:
     """The exact front, one panel for each pair of objectives; filled points are on the hull."""
     M = points.shape[1]
@@ -54,22 +61,50 @@ def front(points: Float[np.ndarray, "F M"], hull: Any, objectives: tuple[str, ..
         ax.set_xlabel(objectives[i])
         ax.set_ylabel(objectives[j])
         ax.margins(0.12)
-    axes[0].legend(loc="best", fontsize=9)
+        ax.locator_params(nbins=5)
+    axes[0].legend(loc="best", fontsize=9, frameon=False)
     return figure
 
 
 def band(ax: Axes, x: Any, values: Float[np.ndarray, "K L"], index: int, label: str | None) -> None:
-    """The mean over trials and its 95 % band."""
+    """The mean over trials and its 95 % band; on a log axis the band of its logarithm, which stays positive."""
     known = np.isfinite(values)
     if not known.any():
         return
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, values, 0).sum(axis=0) / count
-    spread = np.sqrt(np.where(known, (values - mean) ** 2, 0).sum(axis=0) / np.maximum(count - 1, 1) / count)
-    ax.plot(x, mean, label=label, **style.line(index))
+    count = known.sum(axis=0)
+    seen = np.maximum(count, 1)
+    mean = np.where(known, values, 0).sum(axis=0) / seen
+    deviation = np.where(known, values, mean) - mean
+    spread = 1.96 * np.sqrt((deviation**2).sum(axis=0) / np.maximum(seen - 1, 1) / seen)
+    mean = np.where(count > 0, mean, np.nan)
+    marker: dict[str, Any] = {"marker": "o"} if len(x) == 1 else {}
+    look = style.line(index) | marker
+    ax.plot(x, mean, label=label, **look)
     if len(values) > 1:
-        low, high = mean - 1.96 * spread, mean + 1.96 * spread
-        ax.fill_between(x, low, high, color=style.line(index)["color"], alpha=0.2, linewidth=0)
+        low, high = mean - spread, mean + spread
+        if ax.get_yscale() == "log":
+            factor = np.exp(np.divide(spread, mean, out=np.zeros_like(spread), where=mean > 0))
+            low, high = mean / factor, mean * factor
+        ax.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
+
+
+def squared_norms(ax: Axes, x: Any, rows: dict[str, Float[np.ndarray, "K L"]], first: int = 0) -> None:
+    """Squared norms on a log axis, or the word that they are zero."""
+    largest = max(float(np.max(values, initial=0.0, where=np.isfinite(values))) for values in rows.values())
+    if largest > _ROUNDING:
+        ax.set_yscale("log")
+        for index, (label, values) in enumerate(rows.items(), start=first):
+            band(ax, x, values, index, label or None)
+    elif any(np.isfinite(values).any() for values in rows.values()):
+        band(ax, x, np.zeros((1, len(x))), first, "0 up to rounding")
+        ax.set_yticks([0])
+
+
+def _say_if_empty(ax: Axes) -> None:
+    if not ax.lines:
+        ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", color="#777777")
+        ax.set_xticks([])
+        ax.set_yticks([])
 
 
 def _points(ax: Axes, x: Any, y: Any, hull: Any) -> None:
@@ -78,8 +113,3 @@ def _points(ax: Axes, x: Any, y: Any, hull: Any) -> None:
     if rest.any():
         look: dict[str, Any] = {"facecolors": "none", "edgecolors": style.COLOURS[1], "linewidths": 1.5}
         ax.scatter(x[rest], y[rest], s=48, label="a mixture is better", zorder=3, **look)
-
-
-def _log_where_positive(ax: Axes, values: Any) -> None:
-    if np.nanmax(values, initial=0.0) > 0:
-        ax.set_yscale("log")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import io
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
@@ -34,15 +38,33 @@ _RC: dict[Any, Any] = {
 }
 
 
-def grid(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with rows × columns axes, drawn without any display."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+P = ParamSpec("P")
 
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw a figure in the house style; nothing outside changes."""
+
+    @wraps(draw)
+    def in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with mpl.rc_context(_RC):
+            return draw(*args, **kwargs)
+
+    return in_style
+
+
+def rendered(figure: Figure, kind: str) -> bytes:
+    """The figure as a file's content, `png` or `svg`; the same figure gives the same bytes."""
+    drawn = io.BytesIO()
     with mpl.rc_context(_RC):
-        figure = Figure(figsize=size, layout="constrained", **options)
-        FigureCanvasAgg(figure)
-        axes = [figure.add_subplot(rows, columns, k + 1) for k in range(rows * columns)]
-    return figure, axes
+        figure.savefig(drawn, format=kind, dpi=144, metadata={"Date": None} if kind == "svg" else None)
+    return drawn.getvalue()
+
+
+def grid(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """A figure with rows × columns axes, drawn without any display."""
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(rows * columns)]
 
 
 def line(index: int) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""`moac reproduce`: the paper's experiments, each with its report."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from moac import training
+from moac.commands import report
+from moac.commands.problems import model_of
+from moac.commands.progress import Display
+from moac.experiments import files, reproduce, spec
+from moac.experiments.experiment_page import of_experiment
+
+_INTERRUPTED = 130
+
+
+@final
+@dataclass(frozen=True)
+class Order:
+    """What `moac reproduce` was asked to do."""
+
+    name: str
+    quick: bool
+    out: Path | None
+    json: bool
+
+
+def run(order: Order) -> int:
+    """Run one experiment, or all of them."""
+    chosen = spec.names() if order.name == "all" else (order.name,)
+    experiments = [spec.load(name, order.quick) for name in chosen]
+    root = Path("runs") if order.out is None else order.out
+    done: list[dict[str, Any]] = []
+    for experiment in experiments:
+        folder = root / experiment.name if order.out is None or order.name == "all" else root
+        try:
+            done.append(_one(experiment, folder, order.json))
+        except KeyboardInterrupt:
+            sys.stderr.write(f"moac: stopped; the same command continues {folder}\n")
+            return _INTERRUPTED
+    if order.json:
+        sys.stdout.write(json.dumps(files.finite(done[0] if len(done) == 1 else {"experiments": done})) + "\n")
+    return 0
+
+
+def _one(experiment: spec.Experiment, folder: Path, quiet: bool) -> dict[str, Any]:
+    began = time.monotonic()
+    if experiment.quick:
+        sys.stderr.write(f"{experiment.name}: a reduced run, for a first look\n")
+    reproduce.run(experiment, model_of(experiment.env), folder, _display)
+    page = of_experiment(folder)
+    path = report.write(folder)
+    if not quiet:
+        for claim in page.claims:
+            sys.stdout.write(f"[{claim.verdict}] {claim.claim}\n    {claim.measured}\n")
+        sys.stdout.write(f"report: {path}\n")
+    return {
+        "experiment": experiment.name,
+        "quick": experiment.quick,
+        "seconds": time.monotonic() - began,
+        "claims": [
+            {"claim": claim.claim, "verdict": claim.verdict, "measured": claim.measured} for claim in page.claims
+        ],
+        "report": str(path),
+    }
+
+
+def _display(task: spec.Task, run: training.Run, iteration: int) -> Display:
+    sys.stderr.write(f"{task.label}\n")
+    return Display(run, iteration)

@@ -1,0 +1,112 @@
+"""Experiments as TOML: one file per figure, which says only what differs from the defaults."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, final
+
+from moac.config import Config
+
+_KEYS = ("title", "env", "trials", "seed", "main", "summary", "why", "config", "methods", "sensitivity", "quick")
+
+
+@final
+@dataclass(frozen=True)
+class Task:
+    """One training run of an experiment.
+
+    Attributes:
+        label: the method's name, or the settings of a cell of the sensitivity grid.
+        config: what differs from the defaults.
+        trials: K.
+    """
+
+    label: str
+    config: Config
+    trials: int
+
+
+@final
+@dataclass(frozen=True)
+class Experiment:
+    """A figure of the paper, as data.
+
+    Attributes:
+        name: of its file.
+        title: of its report.
+        env: the environment.
+        trials: per method.
+        seed: of every method, so that all see the same randomness.
+        main: the method that the paper's figure shows.
+        summary: what is shown.
+        why: how the settings were chosen.
+        methods: tasks by label, in the order of the figures.
+        sensitivity: cells of the grid.
+        quick: whether this is the reduced run.
+    """
+
+    name: str
+    title: str
+    env: str
+    trials: int
+    seed: int
+    main: str
+    summary: str
+    why: str
+    methods: tuple[Task, ...]
+    sensitivity: tuple[Task, ...]
+    quick: bool
+
+
+def names() -> tuple[str, ...]:
+    """The experiments that come with the package."""
+    files = resources.files("moac.experiments") / "specs"
+    return tuple(sorted(path.name.removesuffix(".toml") for path in files.iterdir() if path.name.endswith(".toml")))
+
+
+def load(name: str, quick: bool = False) -> Experiment:
+    """The experiment of that name; `quick` is its reduced version."""
+    if name not in names():
+        raise ValueError(f"`NAME` must be one of {', '.join((*names(), 'all'))}, got {name!r}.")
+    return parse(name, (resources.files("moac.experiments") / "specs" / f"{name}.toml").read_text(), quick)
+
+
+def parse(name: str, text: str, quick: bool = False) -> Experiment:
+    """An experiment from its TOML; an unknown or missing key is an error."""
+    data = tomllib.loads(text)
+    for key in (*(key for key in data if key not in _KEYS), *(key for key in _KEYS if key not in data)):
+        raise ValueError(f"{name}.toml must have the keys {', '.join(_KEYS)}; {key!r} is unknown or missing.")
+    reduced: dict[str, Any] = data["quick"] if quick else {}
+    trials = int(reduced.get("trials", data["trials"]))
+    base: dict[str, Any] = data["config"] | {k: v for k, v in reduced.items() if k not in ("trials", "methods")}
+    chosen = reduced.get("methods", list(data["methods"]))
+    methods = tuple(Task(label, Config.from_json(base | data["methods"][label]), trials) for label in chosen)
+    return Experiment(
+        name,
+        data["title"],
+        data["env"],
+        trials,
+        int(data["seed"]),
+        data["main"],
+        " ".join(data["summary"].split()),
+        " ".join(data["why"].split()),
+        methods,
+        () if quick else _grid(base, data["methods"], data["sensitivity"]),
+        quick,
+    )
+
+
+def _grid(base: Mapping[str, Any], methods: Mapping[str, Any], grid: Mapping[str, Any]) -> tuple[Task, ...]:
+    """One task for each combination of the listed values, of the named method."""
+    axes = {key: values for key, values in grid.items() if key not in ("of", "trials")}
+    changes = methods[grid["of"]]
+    tasks: list[Task] = []
+    for values in itertools.product(*axes.values()):
+        cell = dict(zip(axes, values, strict=True))
+        label = ", ".join(f"{key} = {value:g}" for key, value in cell.items())
+        tasks.append(Task(label, Config.from_json({**base, **changes, **cell}), int(grid["trials"])))
+    return tuple(tasks)

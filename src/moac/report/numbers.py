@@ -1,0 +1,78 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+Value = str | int | float | None
+"""What a page shows: a text as it is, a number, or nothing known."""
+
+UNKNOWN = "–"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PLAIN = range(-3, 5)
+"""Powers of ten that are written out."""
+_GROUPED = 10_000
+"""From here on the digits of a whole number stand in groups of three."""
+_FINEST = 8
+"""Decimals at most."""
+
+
+def text(value: Value) -> str:
+    """Any value as text; a half of a surrogate pair, which no file can hold, is replaced."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return number(value)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number with so many significant digits; `–` where it is not known.
+
+    >>> number(0.25), number(-5.584e-7), number(2000000), number(float("nan"))
+    ('0.25', '−5.584 × 10⁻⁷', '2 000 000', '–')
+    """
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if math.isinf(value):
+        return _signed("-∞" if value < 0 else "∞")
+    if isinstance(value, int | np.integer):
+        grouped = f"{int(value):,}" if abs(value) >= _GROUPED else str(int(value))
+        return _signed(grouped.replace(",", "\u202f"))
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    if value == 0.0 or int(power) in _PLAIN:
+        return _signed(f"{value:.{digits}g}")
+    return _signed(mantissa) + times_power(int(power))
+
+
+def plus_minus(mean: float, half: float) -> str:
+    """A mean and its uncertainty, to the digits that mean something; the mean alone where that is not known.
+
+    >>> plus_minus(-0.010365, 0.00146), plus_minus(5.74e-7, 8.3e-8)
+    ('−0.0104 ± 0.0015', '(5.74 ± 0.83) × 10⁻⁷')
+    """
+    if not math.isfinite(mean + half):
+        return number(mean)
+    power = _power(max(abs(mean), half))
+    shift = 0 if power in _PLAIN else power
+    scaled, width = mean / 10.0**shift, half / 10.0**shift
+    decimals = max(0, 1 - _power(width) if width > 0 else 3 - _power(scaled))
+    if decimals > _FINEST:
+        return f"{number(mean)} ± {number(half, 2)}"
+    pair = _signed(f"{scaled:.{decimals}f} ± {width:.{decimals}f}")
+    return f"({pair}){times_power(shift)}" if shift else pair
+
+
+def times_power(power: int) -> str:
+    """A power of ten as a factor: ` × 10⁻⁷`."""
+    return f" × 10{str(power).translate(_SUPERSCRIPTS)}"
+
+
+def _power(value: float) -> int:
+    return math.floor(math.log10(abs(value))) if value else 0
+
+
+def _signed(digits: str) -> str:
+    return digits.replace("-", "−")

@@ -1,0 +1,50 @@
+"""What stands in examples/ and in the documentation runs."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_exact_front_ends_near_the_hull():
+    assert runpy.run_path(str(ROOT / "examples" / "exact_front.py"))["main"](iterations=600, trials=16) < 0.2
+
+
+def test_own_model_and_rule_trains():
+    returns = runpy.run_path(str(ROOT / "examples" / "own_model_and_rule.py"))["main"](iterations=40)
+    assert returns.shape == (8, 2)
+    assert np.isfinite(returns).all()
+
+
+def test_the_quickstart_notebook_runs():
+    notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text())
+    names: dict = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert names["result"].returns.shape == (16, 3)
+    assert names["action"] in range(4)
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_scripts_stay_short(script):
+    assert len(script.read_text().splitlines()) < 60
+
+
+SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("index", range(len(SNIPPETS)))
+def test_the_recipes_for_extending_run(index):
+    exec(SNIPPETS[index], {})
+
+
+def test_the_api_example_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    exec(snippet, {})

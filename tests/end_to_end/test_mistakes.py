@@ -1,0 +1,144 @@
+"""What a newcomer does wrong ends with exit code 2 and one line, and leaves nothing behind."""
+
+import pytest
+
+from moac.cli import main
+
+ENV = "resource-gathering-v0"
+COMMANDS = "the command must be one of train, resume, front, got"
+
+TYPED = {
+    "": f"{COMMANDS} nothing. See moac --help.",
+    "trian": f"{COMMANDS} 'trian'. Did you mean train?",
+    "--trials 3": f"{COMMANDS} '--trials'. See moac --help.",
+    "train": "`ENV` must be given: moac train ENV. See moac train --help.",
+    "train --json": "`ENV` must be given: moac train ENV. See moac train --help.",
+    f"train {ENV} fishwood-v0": f"`ENV` must be one argument, got 2: {ENV} fishwood-v0.",
+    f"train {ENV} --iteratons 3": "`--iteratons` is not an option of moac train. Did you mean --iterations?",
+    f"train {ENV} --gpu": "`--gpu` is not an option of moac train. See moac train --help.",
+    f"train {ENV} -x 3": "`-x` is not an option of moac train. See moac train --help.",
+    f"train {ENV} --trials": "`--trials` must be followed by a whole number, got nothing.",
+    f"train {ENV} --trials many": "`--trials` must be a whole number, got 'many'.",
+    f"train {ENV} --iterations 1.5": "`--iterations` must be a whole number, got '1.5'.",
+    f"train {ENV} --num_iterations=1e3": "`--num_iterations` must be a whole number, got '1e3'.",
+    f"train {ENV} --actor-step-size big": "`--actor-step-size` must be a number, got 'big'.",
+    f"train {ENV} --discount .9 high": "`--discount` must be numbers, got 'high'.",
+    f"train {ENV} --setting averaged": "`--setting` must be one of discounted, average, got 'averaged'.",
+    f"train {ENV} --json=yes": "`--json` must be given without a value, got 'yes'.",
+    f"train {ENV} --out": "`--out` must be followed by a value, got nothing.",
+    "resume": "`RUN` must be given: moac resume RUN. See moac resume --help.",
+}
+
+MEANT = {
+    "--discount 1.5": "`discount` must be in (0, 1), got 1.5.",
+    "--discount 0": "`discount` must be in (0, 1), got 0.0.",
+    "--discount -0.5": "`discount` must be in (0, 1), got -0.5.",
+    "--discount nan": "`discount` must be in (0, 1), got nan.",
+    "--discount": "`discount` must hold at least one value, got none.",
+    "--discount .9 .8": "`discount` must be one value or one per objective (3), got 2.",
+    "--iterations 0": "`num_iterations` must be a whole number of at least 1, got 0.",
+    "--iterations -3": "`num_iterations` must be a whole number of at least 1, got -3.",
+    "--num-critic-steps 0": "`num_critic_steps` must be a whole number of at least 1, got 0.",
+    "--critic-batch-size 0": "`critic_batch_size` must be a whole number of at least 1, got 0.",
+    "--actor-batch-size 0": "`actor_batch_size` must be a whole number of at least 1, got 0.",
+    "--num-evaluations 0": "`num_evaluations` must be a whole number of at least 1, got 0.",
+    "--actor-step-size 0": "`actor_step_size` must be positive and finite, got 0.0.",
+    "--actor-step-size nan": "`actor_step_size` must be positive and finite, got nan.",
+    "--critic-step-size inf": "`critic_step_size` must be positive and finite, got inf.",
+    "--critic-step-size -1": "`critic_step_size` must be positive and finite, got -1.0.",
+    "--average-step-size 2": "`average_step_size` must be in (0, 1], got 2.0.",
+    "--momentum 2/t": "`momentum` must be one of 1/t, 1/sqrt(t), 1/t^2, 0, 1, const:<value in [0, 1]>, got '2/t'.",
+    "--momentum const:2": "`momentum` must be in [0, 1], got 2.",
+    "--momentum const:nan": "`momentum` must be in [0, 1], got nan.",
+    "--momentum const:a": "`momentum` must be const:<value in [0, 1]>, got 'const:a'.",
+    "--weights 1 1 1": "`weights` must be non-negative and sum to 1, got [1.0, 1.0, 1.0].",
+    "--weights 2 -1 0": "`weights` must be non-negative and sum to 1, got [2.0, -1.0, 0.0].",
+    "--weights nan 1 0": "`weights` must be non-negative and sum to 1, got [nan, 1.0, 0.0].",
+    "--weights .5 .5": "`weights` must hold one weight per objective (3), got 2.",
+    "--weights 1 0 0 --weighting uniform": "`weights` must be None with weighting='uniform', got [1.0, 0.0, 0.0].",
+    "--weighting fixed": "`weights` must be given with weighting='fixed', one per objective, got None.",
+    "--weighting fixd": "`weighting` must be one of min-norm, fixed, uniform, first-batch, got 'fixd'.",
+    "--policy cnn": "`policy` must be one of table, linear, got 'cnn'.",
+    "--features random:0": "`features` must be one of one-hot, one-hot-reference, random:<d>, got 'random:0'.",
+    "--setting average --discount .9": "`discount` must be left out in the average setting, got [0.9].",
+    "--setting average --visitation discounted": "`visitation` must be stationary in the average setting, got "
+    "'discounted'.",
+    "--trials 0": "`trials` must be a whole number of at least 1, got 0.",
+    "--seed -1": "`seed` must be a whole number in [0, 2^32), got -1.",
+    "--seed 4294967296": "`seed` must be a whole number in [0, 2^32), got 4294967296.",
+    "--checkpoint-every nan": "`checkpoint_every` must be at least 0 seconds, got nan.",
+    "--checkpoint-every -1": "`checkpoint_every` must be at least 0 seconds, got -1.0.",
+}
+
+
+def refused(capsys, *arguments):
+    assert main(list(map(str, arguments))) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert err.startswith("moac: ")
+    return err.removeprefix("moac: ").removesuffix("\n")
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_what_cannot_be_parsed(typed, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refused(capsys, *typed.split()) == TYPED[typed]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("options", MEANT)
+def test_what_makes_no_sense(options, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refused(capsys, "train", ENV, *options.split(), "--out", "deep/run") == MEANT[options]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("env", "near"), [("resorce-gathering-v0", f" Did you mean {ENV}?"), ("chess", "")])
+def test_unknown_environment(env, near, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    message = refused(capsys, "train", env)
+    assert message.startswith(f"`ENV` must be one of {ENV}, fishwood-v0, ")
+    assert message.endswith(f", got '{env}'.{near}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_existing_run_directory(capsys, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    message = refused(capsys, "train", ENV, "--out", tmp_path)
+    assert message == (
+        f"{tmp_path} exists already: choose a new folder, or continue that run with moac resume {tmp_path}."
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_folder_that_is_not_empty(capsys, tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    assert refused(capsys, "train", ENV, "--out", tmp_path) == f"{tmp_path} exists already: choose a new folder."
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_unwritable_run_directory(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    below = tmp_path / "file" / "run"
+    assert refused(capsys, "train", ENV, "--out", below) == f"{below} cannot be written: Not a directory."
+    assert refused(capsys, "train", ENV, "--out", "/proc/run").startswith("/proc/run cannot be written: ")
+
+
+def test_run_directory_is_a_file(capsys, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    message = refused(capsys, "train", ENV, "--out", tmp_path / "file")
+    assert message == f"{tmp_path / 'file'} exists already: choose a new folder."
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("train", ENV, "--discount", "2"), "`discount` must be in (0, 1)"), (("tarin",), "Did you mean train?")],
+)
+def test_in_its_own_process(arguments, message, moac, tmp_path):
+    done = moac(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,148 @@
+"""Trial i depends on (seed, i) alone, bit for bit; one that becomes non-finite stops alone."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moac import Config, momdp, result, training, weighting
+from moac.experiments import run_directory
+from moac.history import History
+
+T = 6
+CONFIG = Config(
+    num_iterations=T,
+    num_critic_steps=2,
+    critic_batch_size=4,
+    actor_batch_size=8,
+    actor_step_size=2.0,
+    critic_step_size=0.5,
+    num_evaluations=T,
+    weighting="uniform",
+)
+MODEL = momdp.library.random_ergodic(jax.random.key(3), num_states=5, num_actions=3, num_objectives=2)
+
+ON_TWO_DEVICES = """
+import sys
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+import numpy as np
+from tests.learning import test_trials as here
+assert len(jax.local_devices()) == 2
+np.savez(sys.argv[1], *here.bits(here.trained(500)))
+"""
+
+
+def trained(trials, seed=11, **options):
+    return result.train(MODEL, CONFIG, trials=trials, seed=seed, **options)
+
+
+def bits(outcome):
+    """All that trials end with, leading axis K."""
+    logged = [array for name, array in outcome.history.arrays().items() if name != "iteration"]
+    return [outcome.policy.theta, outcome.random_iterate_policy.theta, outcome.random_iteration, *logged]
+
+
+NAMES = ["theta", "theta_random", "random_iteration", *(n for n in History.empty().arrays() if n != "iteration")]
+
+
+ORACLE = {"returns", "gap", "direction_gap", "regret"}
+"""What the float64 oracle says of a trial: it solves all trials together, and rounds by how many they are."""
+
+
+def assert_same_trials(few, many):
+    """The first trials of `many` are `few`: what was learned and logged of it to the last bit."""
+    for name, a, b in zip(NAMES, few, many, strict=True):
+        assert a.dtype == b.dtype
+        if name in ORACLE and len(a) != len(b):
+            np.testing.assert_allclose(a, b[: len(a)], rtol=1e-9, atol=1e-14, err_msg=name)
+        else:
+            np.testing.assert_array_equal(a, b[: len(a)], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def many():
+    return bits(trained(500))
+
+
+@pytest.mark.parametrize("trials", [1, 2, 64])
+def test_any_number_of_trials(trials, many):
+    assert_same_trials(bits(trained(trials)), many)
+
+
+def test_any_number_of_devices(many, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", ON_TWO_DEVICES, str(tmp_path / "bits.npz")], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "bits.npz") as stored:
+        assert_same_trials([stored[name] for name in stored.files], many)
+
+
+def test_trials_differ(many):
+    theta = many[0]
+    assert len(np.unique(theta.reshape(500, -1), axis=0)) == 500
+
+
+def test_seeds_differ(many):
+    other = bits(trained(2, seed=12))[0]
+    assert not (other[:, None] == many[0][None]).all(axis=(2, 3)).any()
+
+
+def test_stopping_between_any_two_iterations_changes_nothing(many):
+    run = result.prepare(MODEL, CONFIG, 64, 11)
+    snapshots = list(training.iterate(run))
+    assert [snapshot.iteration for snapshot in snapshots] == list(range(1, T + 1))
+    for snapshot in (snapshots[0], snapshots[3]):
+        *_, final = training.iterate(run, snapshot)
+        assert_same_trials(bits(result.Result.of(run, final)), many)
+
+
+def breaks_above(limit):
+    """Uniform weights, and NaN as soon as ‖g‖² is above the limit."""
+
+    def update(state, K, t):
+        lam = jnp.full(len(K), 1 / len(K), K.dtype)
+        return state, jnp.where(lam @ K @ lam > limit, jnp.nan, lam)
+
+    return weighting.Rule(lambda M: (), update)
+
+
+def test_a_trial_that_becomes_non_finite_stops_alone(tmp_path):
+    count = 64
+    run = result.prepare(MODEL, CONFIG, count, 11)
+    snapshots = list(training.iterate(run))
+    norms = snapshots[-1].history.gradient_norm_squared
+    ordered = np.sort(norms.max(axis=1))
+    limit = (ordered[40] + ordered[41]) / 2
+    above = norms > limit
+    expected = np.where(above.any(axis=1), above.argmax(axis=1) + 1, 0)
+    assert (expected > 0).sum() == 23
+    assert len(np.unique(expected)) > 3
+
+    outcome = trained(count, rule=breaks_above(limit))
+    np.testing.assert_array_equal(outcome.stopped, expected)
+    start = np.zeros_like(snapshots[0].trials.state.theta)
+    thetas = [start, *(snapshot.trials.state.theta for snapshot in snapshots)]
+    for trial, stopped in enumerate(expected):
+        last = stopped - 1 if stopped else T
+        np.testing.assert_array_equal(outcome.policy.theta[trial], thetas[last][trial])
+        assert np.isfinite(outcome.random_iterate_policy.theta[trial]).all()
+        assert outcome.random_iteration[trial] <= max(last, 1)
+        assert np.isfinite(outcome.history.returns[trial]).all()
+        assert np.isfinite(outcome.history.weights[trial]).all(axis=1).tolist() == [t <= last for t in range(1, T + 1)]
+
+    outcome.save(tmp_path / "run")
+    again = run_directory.resume(tmp_path / "run", MODEL, rule=breaks_above(limit))
+    np.testing.assert_array_equal(again.stopped, expected)
+
+
+def test_a_critic_that_diverges_stops_every_trial_at_its_last_finite_state():
+    outcome = result.train(MODEL, replace(CONFIG, critic_step_size=1e9), trials=2)
+    assert (outcome.stopped > 0).all()
+    assert np.isfinite(outcome.policy.theta).all()
+    outcome.plot().canvas.draw()

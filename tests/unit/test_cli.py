@@ -1,0 +1,97 @@
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from moac import cli
+from moac.commands import mistakes
+from moac.config import Config
+
+
+def test_every_field_of_the_configuration_is_an_option_with_its_help(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["train", "--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    for field in fields(Config):
+        assert f"--{field.name.replace('_', '-')} " in shown
+    assert "T, updates of the policy." in shown
+    assert "{None}" not in shown
+
+
+def test_defaults_are_those_of_the_configuration():
+    assert cli._parse(["train", "x"]).config_of() == Config()
+
+
+def test_iterations_is_short_for_num_iterations():
+    for option in ("--iterations", "--num-iterations", "--num_iterations"):
+        assert cli._parse(["train", "x", option, "7"]).config_of().num_iterations == 7
+
+
+def test_setting_and_discounts():
+    config = cli._parse(["train", "x", "--discount", "0.9", "0.5", "--weights", "1", "0"]).config_of()
+    assert config.setting == cli.Discounted((0.9, 0.5))
+    assert config.weights == (1.0, 0.0)
+    assert cli._parse(["train", "x", "--setting", "average"]).config_of().setting == cli.Average()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "x", "--trials", "0"], ["oops"]])
+def test_answers_without_jax(arguments):
+    script = (
+        "import sys\nfrom moac.cli import main\n"
+        f"try:\n    main({arguments})\nexcept SystemExit:\n    pass\n"
+        "sys.exit('jax' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("at", ["_parse", "_dispatch"])
+def test_interrupt_has_no_traceback(at, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, at, interrupted)
+    assert cli.main(["front", "fishwood-v0"]) == 130
+    assert capsys.readouterr().err == "moac: interrupted.\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("two\n  lines"), "moac: two lines\n"),
+        (PermissionError(13, "Permission denied", "/root/x"), "moac: /root/x: Permission denied.\n"),
+        (OSError("odd"), "moac: odd\n"),
+    ],
+)
+def test_errors_are_one_line(error, line, monkeypatch, capsys):
+    def fails(_):
+        raise error
+
+    monkeypatch.setattr(cli, "_dispatch", fails)
+    assert cli.main(["front", "fishwood-v0"]) == 2
+    assert capsys.readouterr().err == line
+
+
+def test_a_mistake_that_only_tyro_sees_is_unboxed(monkeypatch):
+    monkeypatch.setattr(mistakes, "explain", lambda arguments, commands: None)
+    with pytest.raises(ValueError, match=r"--trials") as error:
+        cli._parse(["train", "x", "--trials", "y"])
+    assert not set("│╭╰─") & set(str(error.value))
+
+
+def test_explain_finds_nothing_wrong_with_what_is_right():
+    for line in (
+        "train x",
+        "train x --trials 3 --json --discount 0.9 0.5 -0.5 --weights None",
+        "train --json x --out=dir --critic_step_size 1e-3",
+        "front --memory x",
+        "resume run",
+    ):
+        assert mistakes.explain(line.split(), cli._SYNTAX) is None
+
+
+def test_did_you_mean():
+    assert mistakes.did_you_mean("--iteration", ["--iterations", "--seed"]) == " Did you mean --iterations?"
+    assert mistakes.did_you_mean("--bogus", ["--out", "--json"]) == ""

@@ -1,0 +1,101 @@
+import json
+import os
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from moac.experiments import files
+
+
+def test_arrays_round_trip(tmp_path):
+    arrays = {
+        "a": np.arange(6.0).reshape(2, 3).T,
+        "b": np.array([True, False]),
+        "c": np.zeros((0, 2), np.float32),
+        "d": np.array(7, np.uint32),
+    }
+    files.write_arrays(tmp_path / "x.safetensors", arrays, {"deep": {"n": 1, "none": None}})
+    read, about = files.read_arrays(tmp_path / "x.safetensors")
+    assert about == {"deep": {"n": 1, "none": None}}
+    for name, array in arrays.items():
+        assert read[name].dtype == array.dtype
+        np.testing.assert_array_equal(read[name], array)
+
+
+def test_equal_content_makes_equal_bytes(tmp_path):
+    arrays = {name: np.arange(3.0) for name in "abcdef"}
+    about = {str(k): k for k in range(20)}
+    for name in "xy":
+        files.write_arrays(tmp_path / name, arrays, about)
+    assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"12345678", b"\xff" * 100, b"\x80\x04K\x01."])
+def test_damaged_arrays(content, tmp_path):
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(files.DamagedError, match=r"/x is damaged: "):
+        files.read_arrays(tmp_path / "x")
+
+
+def test_every_truncation_is_noticed(tmp_path):
+    path = tmp_path / "x"
+    files.write_arrays(path, {"a": np.arange(5.0)}, {"n": 1})
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(files.DamagedError):
+            files.read_arrays(path)
+
+
+def test_arrays_of_another_program(tmp_path):
+    save_file({"a": np.zeros(2)}, tmp_path / "x")
+    with pytest.raises(files.DamagedError, match=r"/x is damaged: it was not written by moac.$"):
+        files.read_arrays(tmp_path / "x")
+
+
+def test_missing_arrays(tmp_path):
+    with pytest.raises(ValueError, match=r"/x is missing.$"):
+        files.read_arrays(tmp_path / "x")
+
+
+def test_json_has_no_nan(tmp_path):
+    data = {"a": np.array([1.0, np.nan, -np.inf]), "b": (np.float32(0.5), np.int64(2)), "c": None, 3: "text"}
+    files.write_json(tmp_path / "x", data)
+    assert files.read_json(tmp_path / "x") == {"a": [1.0, None, None], "b": [0.5, 2], "c": None, "3": "text"}
+
+
+def test_damaged_json(tmp_path):
+    (tmp_path / "x").write_text("{")
+    with pytest.raises(files.DamagedError, match=r"/x is damaged: Expecting property name"):
+        files.read_json(tmp_path / "x")
+
+
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    files.write_json(tmp_path / "x", 1)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left"):
+        files.write_json(tmp_path / "x", 2)
+    assert json.loads((tmp_path / "x").read_text()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_remove_unfinished(tmp_path):
+    (tmp_path / "checkpoint").mkdir()
+    for name in ("checkpoint/.a.safetensors.12.tmp", ".config.json.3.tmp", "mine.tmp", ".hidden"):
+        (tmp_path / name).write_text("")
+    files.remove_unfinished(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".hidden", "checkpoint", "mine.tmp"]
+
+
+def test_check_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    files.check_folder("out", tmp_path)
+    files.check_folder("out", tmp_path / "new" / "deep")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ValueError, match=f"^`out` must be a folder, got {path}: {tmp_path}/file is a file.$"):
+            files.check_folder("out", path)

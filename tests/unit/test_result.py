@@ -1,0 +1,137 @@
+"""What training returns, with arrays made by hand, and the words and numbers that tell of it."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from moac import Average, Config, Discounted, momdp, result
+from moac.commands import train as command
+from moac.experiments.run_directory import RunDirectory
+from moac.history import History
+from moac.policy import SoftmaxTable
+
+K, L, M = 4, 3, 3
+MODEL = momdp.library.resource_gathering()
+S, A = MODEL.num_states, MODEL.num_actions
+
+
+def outcome_of(model=MODEL, config=None, trials=K, stopped=None, value=0.1):
+    run = result.prepare(model, config, trials, 0)
+    M = model.num_objectives
+    cube, square = np.full((trials, L, M), value), np.full((trials, L), value)
+    history = History(np.array([1, 5, 9]), cube, cube, cube, *(square,) * 5)
+    policy = result.TrainedPolicy(run.parts.policy, np.zeros((trials, S, A), np.float32), run.source.spec.observations)
+    stopped = np.zeros(trials, int) if stopped is None else np.array(stopped)
+    return result.Result(run, 9, history, policy, policy, np.ones(trials, int), stopped)
+
+
+def test_acts_as_its_trial():
+    theta = np.zeros((2, 3, 2), np.float32)
+    theta[0, :, 0], theta[1, :, 1] = 50, 50
+    policy = result.TrainedPolicy(SoftmaxTable(3, 2), theta)
+    for trial in (0, 1):
+        one = policy.of_trial(trial)
+        assert {one.act(state, jax.random.key(7)) for state in (0, np.int64(1), np.array([2]))} == {trial}
+        assert one.log_prob(1, trial) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("observation", [-1, 0.5, [0, 1], None, "left"])
+def test_observation_that_is_no_index(observation):
+    policy = result.TrainedPolicy(SoftmaxTable(3, 2), np.zeros((1, 3, 2)))
+    with pytest.raises(ValueError, match=r"^`observation` must be the index of a state, got "):
+        policy.act(observation, jax.random.key(0))
+
+
+def test_observations_of_the_environment():
+    policy = outcome_of().policy
+    for state in (0, 17, S - 1):
+        shown = MODEL.observations[state]
+        for same in (shown, shown.astype(np.int64), shown.astype(float), shown.tolist()):
+            assert policy._state(same) == state
+    for other in (MODEL.observations[0] + 0.5, MODEL.observations[0] + 99, 0, np.full(4, 2**32)):
+        with pytest.raises(ValueError, match=r"^`observation` must be one that the model knows, got "):
+            policy.act(other, jax.random.key(0))
+
+
+def test_policies_as_an_array():
+    policy = outcome_of().policy
+    assert np.asarray(policy) is not None
+    assert np.asarray(policy, dtype=np.float64).dtype == np.float64
+    assert np.array(policy).shape == (K, S, A)
+    exact = momdp.evaluate(MODEL, policy, Discounted(0.9))
+    uniform = momdp.evaluate(MODEL, np.zeros((S, A)), Discounted(0.9))
+    np.testing.assert_allclose(exact.returns, np.tile(uniform.returns, (K, 1)))
+
+
+def test_plot_has_all_panels():
+    figure = outcome_of().plot()
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert len(titles) == 6
+    assert titles[0] == "Return of each objective"
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["death", "gold", "diamond"]
+
+
+@pytest.mark.parametrize(("value", "trials"), [(0.0, K), (np.nan, 1), (np.inf, K), (1e30, 1)])
+def test_plot_of_odd_numbers(value, trials):
+    outcome_of(value=value, trials=trials).plot().canvas.draw()
+
+
+def test_plot_of_one_evaluation_shows_points():
+    outcome = outcome_of()
+    arrays = {name: x[:1] if name == "iteration" else x[:, :1] for name, x in outcome.history.arrays().items()}
+    figure = replace(outcome, history=History.of_arrays(arrays, "exact")).plot()
+    assert {line.get_marker() for line in figure.axes[0].lines} == {"o"}
+
+
+def test_bands_on_a_log_axis_stay_positive():
+    outcome = outcome_of()
+    outcome.history.gap[:] = np.geomspace(1e-12, 1, K)[:, None]
+    axis = outcome.plot().axes[2]
+    assert axis.get_yscale() == "log"
+    assert min(path.vertices[:, 1].min() for c in axis.collections for path in c.get_paths()) > 0
+
+
+def test_interval_is_students():
+    values = np.random.default_rng(0).normal(size=(20, M))
+    (low, high), *_ = command.interval(values)
+    expected = student.interval(0.95, 19, values[:, 0].mean(), values[:, 0].std(ddof=1) / np.sqrt(20))
+    np.testing.assert_allclose((low, high), expected)
+    assert command.interval(values[:1]) is None
+
+
+def test_summary_counts_stopped_trials(tmp_path, capsys):
+    outcome = outcome_of(stopped=[0, 7, 0, 3], config=Config(num_iterations=9))
+    outcome.history.returns[1] = np.nan
+    directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
+    summary = command.summary(directory, outcome, command.Spent(2.0, 5))
+    assert summary["stopped_trials"] == 2
+    assert summary["returns"] == pytest.approx([0.1] * M)
+    assert summary["env_steps"] == 9 * outcome.run.env_steps_per_iteration
+    assert summary["env_steps_per_second"] == 2.5 * outcome.run.env_steps_per_iteration
+    command._report(directory, outcome, command.Spent(2.0, 5), command.Output(json=False, checkpoint_every=1))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "2 of 4 trials stopped, the first at iteration 3: an update was not finite. Try smaller step sizes." in shown
+
+
+def test_report_without_any_finite_number(tmp_path, capsys):
+    outcome = outcome_of(value=np.nan, trials=1, config=Config(setting=Average()))
+    directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
+    for as_json in (True, False):
+        command._report(directory, outcome, command.Spent(0.0, 0), command.Output(as_json, 1))
+    assert '"returns": [null, null, null]' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("trials", "seed"), [(0, 0), (1, -1), (1.5, 0), (1, 2**32)])
+def test_refused_trials_and_seeds(trials, seed):
+    with pytest.raises(ValueError, match=r"^`(trials|seed)` must be a whole number "):
+        result.train(MODEL, Config(), trials=trials, seed=seed)
+
+
+def test_refused_for_this_problem():
+    with pytest.raises(ValueError, match=r"^`discount` must be one value or one per objective \(3\), got 2.$"):
+        result.train(MODEL, Config(setting=Discounted((0.9, 0.8))))
+    with pytest.raises(ValueError, match=r"^`weights` must hold one weight per objective \(3\), got 2.$"):
+        result.train(MODEL, Config(weights=(0.5, 0.5)))
