@@ -69,7 +69,7 @@ def run_peer(script: str, *arguments: str) -> dict[str, Any]:
 def machine() -> str:
     """The CPU, the number of cores this process may use, and how busy they are."""
     cores = len(os.sched_getaffinity(0))
-    return f"{_cpu_model()}, {cores} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
+    return f"{cpu_model()}, {cores} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
 
 
 def _repeat(function: Callable[[], Any], cpu_clock: Callable[[], float], repeats: int) -> Timing:
@@ -87,7 +87,8 @@ def _children_cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The CPU's name."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from moac.cli import main
+from moac.cli import _SYNTAX, main
 
 ENV = "resource-gathering-v0"
-COMMANDS = "the command must be one of train, resume, front, got"
+COMMANDS = f"the command must be one of {', '.join(_SYNTAX)}, got"
 
 TYPED = {
     "": f"{COMMANDS} nothing. See moac --help.",

@@ -90,13 +90,22 @@ def test_killed_again_and_again(moac, environment, finished, tmp_path):
     assert_same(run, finished)
 
 
-def test_interrupted_by_ctrl_c(moac, environment, finished, tmp_path):
+def test_interrupted_by_ctrl_c(environment, tmp_path):
     run = tmp_path / "run"
     (out, err), code = stop(run, environment, signal.SIGINT, lambda: len(checkpoints(run)) >= 1)
     assert code == 130
     assert out == ""
+    assert err.splitlines()[-2] == "stopping at the next checkpoint; once more to stop at once"
     assert err.splitlines()[-1] == f"moac: stopped; continue with: moac resume {run}"
     assert "Traceback" not in err
+    assert checkpoints(run)
+    assert not (run / "policy.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_interrupted_run_is_resumed(moac, environment, finished, tmp_path):
+    run = tmp_path / "run"
+    stop(run, environment, signal.SIGINT, lambda: len(checkpoints(run)) >= 2)
     assert moac("resume", run).returncode == 0
     assert_same(run, finished)
 
@@ -126,7 +135,7 @@ def test_finished_run_as_text(finished, capsys):
     out, _ = capsys.readouterr()
     assert "resource-gathering-v0, mean of 3 trials, 400 iterations" in out
     assert "of 3 trials ended on a corner of the exact hull" in out
-    assert out.splitlines()[-1] == f"run: {finished.path}"
+    assert out.splitlines()[-1] == f"report: {finished.path / 'report.html'}"
 
 
 @pytest.fixture

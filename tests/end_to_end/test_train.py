@@ -43,7 +43,7 @@ def test_run_directory_contents(finished):
     checkpoints = {name for name in names if name.startswith("checkpoint/")}
     assert names - checkpoints == {
         "config.json", "provenance.json", "metrics.jsonl", "history.safetensors", "policy.safetensors",
-        "figures/training.png", "figures/training.svg",
+        "figures/training.png", "figures/training.svg", "report.html",
     }  # fmt: skip
     assert len(checkpoints) == 2
     assert f"checkpoint/{T:010d}.safetensors" in checkpoints

@@ -50,18 +50,11 @@ def bits(outcome):
 NAMES = ["theta", "theta_random", "random_iteration", *(n for n in History.empty().arrays() if n != "iteration")]
 
 
-ORACLE = {"returns", "gap", "direction_gap", "regret"}
-"""What the float64 oracle says of a trial: it solves all trials together, and rounds by how many they are."""
-
-
 def assert_same_trials(few, many):
     """The first trials of `many` are `few`: what was learned and logged of it to the last bit."""
     for name, a, b in zip(NAMES, few, many, strict=True):
         assert a.dtype == b.dtype
-        if name in ORACLE and len(a) != len(b):
-            np.testing.assert_allclose(a, b[: len(a)], rtol=1e-9, atol=1e-14, err_msg=name)
-        else:
-            np.testing.assert_array_equal(a, b[: len(a)], err_msg=name)
+        np.testing.assert_array_equal(a, b[: len(a)], err_msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +82,8 @@ def test_trials_differ(many):
 
 
 def test_seeds_differ(many):
-    other = bits(trained(2, seed=12))[0]
+    shared = result.prepare(MODEL, CONFIG, 1, 11).parts._asdict()  # so that nothing is compiled anew
+    other = bits(trained(2, seed=12, **shared))[0]
     assert not (other[:, None] == many[0][None]).all(axis=(2, 3)).any()
 
 
@@ -141,6 +135,7 @@ def test_a_trial_that_becomes_non_finite_stops_alone(tmp_path):
     np.testing.assert_array_equal(again.stopped, expected)
 
 
+@pytest.mark.slow
 def test_a_critic_that_diverges_stops_every_trial_at_its_last_finite_state():
     outcome = result.train(MODEL, replace(CONFIG, critic_step_size=1e9), trials=2)
     assert (outcome.stopped > 0).all()

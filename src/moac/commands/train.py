@@ -17,6 +17,7 @@ from rich.table import Table
 
 from moac import momdp, result, training
 from moac.commands import report
+from moac.commands.interrupts import Interrupts
 from moac.commands.problems import model_of
 from moac.commands.progress import Display
 from moac.config import Average, Config
@@ -104,8 +105,13 @@ def _complete(
     """Train to the end and report; Ctrl-C leaves a run that can be resumed."""
     began, first = time.monotonic(), 0 if snapshot is None else snapshot.iteration
     try:
-        with Display(prepared, first) as display:
-            final = directory.complete(prepared, snapshot, output.checkpoint_every, display.show)
+        with Interrupts() as interrupts, Display(prepared, first) as display:
+
+            def seen(latest: training.Snapshot) -> None:
+                display.show(latest)
+                interrupts.check()
+
+            final = directory.complete(prepared, snapshot, output.checkpoint_every, seen)
         outcome = result.Result.of(prepared, final)
         directory.finish(outcome)
         report.write(directory.path)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_STATES = 2000
 """The oracle solves dense S × S systems; beyond this many states it refuses."""
-_BLOCK = 16
+BLOCK = 16
 """Policies solved together: their matrices stay in the cache."""
 _LARGE_BIAS = 1e6
 """A bias this many times the largest reward costs its differences six digits; beyond, they are computed apart."""
@@ -268,7 +268,7 @@ def _shortest(gradient: Float[np.ndarray, "... M S A"]) -> _Shortest:
 
 def _in_blocks(function: Callable[..., Any], *arrays: np.ndarray[Any, Any]) -> Any:
     """Apply `function` to blocks of policies, two at a time, and join what it returns."""
-    blocks = [tuple(a[k : k + _BLOCK] for a in arrays) for k in range(0, len(arrays[0]), _BLOCK)]
+    blocks = [tuple(a[k : k + BLOCK] for a in arrays) for k in range(0, len(arrays[0]), BLOCK)]
     with ThreadPoolExecutor(2) as pool:
         parts = list(pool.map(lambda block: function(*block), blocks))
     if isinstance(parts[0], tuple):

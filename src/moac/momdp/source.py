@@ -46,10 +46,18 @@ def most_visited(model: FiniteMOMDP) -> int:
 
 
 def action_probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[np.ndarray, "K S A"]:
-    """π of K policies in float64, rows summing to one."""
+    """π of K policies in float64, rows summing to one.
+
+    Blocks of one size share one compiled program, so that rounding does not depend on how many policies there are.
+    """
+    count = len(jax.tree.leaves(theta)[0])
+    parts: list[np.ndarray[Any, Any]] = []
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), theta)
-        pi = np.asarray(_tabulated(model, policy, wide))
+        for first in range(0, count, oracle.BLOCK):
+            picked = np.minimum(np.arange(first, first + oracle.BLOCK), count - 1)
+            block = jax.tree.map(lambda x, i=picked: jnp.asarray(np.asarray(x)[i], jnp.float64), theta)
+            parts.append(np.asarray(_tabulated(model, policy, block)))
+    pi = np.concatenate(parts)[:count]
     return pi / pi.sum(axis=2, keepdims=True)
 
 
@@ -64,11 +72,18 @@ def evaluate(model: FiniteMOMDP, policy: Policy, theta: Params, setting: Setting
         count = len(jax.tree.leaves(theta)[0])
         return _evaluation(model, [{} for _ in range(count)])
     pi = action_probabilities(model, policy, theta)
+    count = len(pi)
     try:
-        exact = oracle.of_policy(model, pi, setting)
-        return Evaluation(exact.returns, exact.gap, exact.direction_gap, _regret(exact), "exact")
+        exact = oracle.of_policy(model, _whole_blocks(pi), setting)
+        known = (exact.returns, exact.gap, exact.direction_gap, _regret(exact))
+        return Evaluation(*(values[:count] for values in known), kind="exact")
     except ValueError:
         return _evaluation(model, [_what_is_known(model, one, setting) for one in pi])
+
+
+def _whole_blocks(pi: Float[np.ndarray, "K S A"]) -> Float[np.ndarray, "n S A"]:
+    """Padded to whole blocks of the oracle, so that rounding does not depend on how many policies there are."""
+    return np.concatenate([pi, np.repeat(pi[-1:], -len(pi) % oracle.BLOCK, axis=0)])
 
 
 def _what_is_known(model: FiniteMOMDP, pi: Float[np.ndarray, "S A"], setting: Setting) -> dict[str, Any]:

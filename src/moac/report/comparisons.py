@@ -30,12 +30,12 @@ def over_iterations(histories: Mapping[str, History], quantity: str, log: bool) 
     """One quantity over iterations, one line per method."""
     figure, axes = style.grid(1, 1, (7.8, 4.2))
     ax = axes[0]
+    if log:
+        ax.set_yscale("log")
     for index, (label, history) in enumerate(histories.items()):
         band(ax, history.iteration, getattr(history, quantity), index, label)
     ax.set_xlabel("iteration")
-    if log:
-        ax.set_yscale("log")
-    else:
+    if not log:
         ax.axhline(0, color="#999999", linewidth=0.8)
         ax.ticklabel_format(axis="y", scilimits=(-2, 3))
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
@@ -46,9 +46,9 @@ def over_iterations(histories: Mapping[str, History], quantity: str, log: bool) 
 def gaps(history: History) -> Figure:
     """The exact gap of the true gradient and of Lemma 1's direction."""
     figure, axes = style.grid(1, 1, (6.4, 3.8))
+    axes[0].set_yscale("log")
     band(axes[0], history.iteration, history.gap, 0, "true gradient")
     band(axes[0], history.iteration, history.direction_gap, 1, "stationary-law direction")
-    axes[0].set_yscale("log")
     axes[0].set_xlabel("iteration")
     axes[0].legend()
     return figure

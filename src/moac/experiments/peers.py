@@ -1,0 +1,87 @@
+"""Agents of morl-baselines beside MOAC, as `benchmarks/record_peers.py` recorded them once."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from moac.experiments.statistics import mean
+from moac.report.numbers import Value
+from moac.report.page import Table
+
+_ABOUT_UTILITY = (
+    " Utility is the mean of min(fish, wood // 2) over {} simulated episodes: the goal that EUPG is given, and that "
+    "MOAC does not know. Every policy lies on the front here, so no return can be called better than another."
+)
+
+
+@cache
+def record() -> dict[str, Any]:
+    """The whole record."""
+    return json.loads((resources.files("moac.experiments") / "peers.json").read_text(encoding="utf-8"))
+
+
+def table(env: str) -> Table | None:
+    """The methods on an environment: steps, returns, hypervolume and CPU time; None where none were recorded."""
+    found = record()["environments"].get(env)
+    if found is None:
+        return None
+    has_utility = all("utility" in method for method in found["methods"])
+    header = ("method", "steps", *found["objectives"], *(("utility",) if has_utility else ()), "hypervolume", "CPU s")
+    front: tuple[Value, ...] = (
+        f"exact front, {found['front']['points']} points",
+        *(None for _ in header[1:-2]),
+        f"{found['front']['hypervolume']:.3f}",
+        None,
+    )
+    rows = tuple(_row(method, has_utility) for method in found["methods"])
+    return Table("Peers", _caption(found, has_utility), header, (*rows, front))
+
+
+def _row(method: dict[str, Any], has_utility: bool) -> tuple[Value, ...]:
+    columns = [*zip(*method["returns"], strict=True), *((method["utility"],) if has_utility else ())]
+    return (
+        method["name"],
+        method["steps"],
+        *(str(mean(column)) for column in columns),
+        f"{method['hypervolume']:.3f}",
+        _seconds(method),
+    )
+
+
+def _seconds(method: dict[str, Any]) -> str:
+    """CPU seconds of a run and, where code is compiled first, what they are with that."""
+    seconds = f"{np.mean(method['cpu_seconds']):.2g}"
+    first = method.get("cpu_seconds_with_compilation")
+    return seconds if first is None else f"{seconds} ({np.mean(first):.2g} with compilation)"
+
+
+def _caption(found: dict[str, Any], has_utility: bool) -> str:
+    data = record()
+    versions = ", ".join(f"{name} {data['versions'][name]}" for name in ("morl-baselines", "torch", "moac", "jax"))
+    settings = "; ".join(f"{method['name']}: {method['settings']}" for method in found["methods"])
+    seeds = len(data["seeds"])
+    return (
+        f"Recorded once by {data['command']}, not measured in this run: {versions}; {data['machine']['cpu']}, "
+        f"{data['machine']['cores']} cores shared with other work. {settings}; all else as each library has it, none "
+        f"tuned. Means of {seeds} seeds with 95 % intervals. Returns are discounted by {data['discount']} and "
+        f"{_how(found, data['episodes'])}. The hypervolume is that of the {seeds} seeds' points together above "
+        f"{_point(found['reference'])}: it also pays for seeds that end apart. CPU seconds are per run, of training "
+        f"alone; MOAC always computes 64 trials at once, and its {seeds} share the whole cost."
+        + (_ABOUT_UTILITY.format(data["episodes"]) if has_utility else "")
+    )
+
+
+def _how(found: dict[str, Any], episodes: int) -> str:
+    """How the returns were evaluated."""
+    simulated = [method["name"] for method in found["methods"] if method["evaluation"] == "simulated"]
+    rest = f", but for {', '.join(simulated)}: means of {episodes} simulated episodes" if simulated else ""
+    return f"exact, from the policy and the model{rest}"
+
+
+def _point(values: list[float]) -> str:
+    return f"({', '.join(f'{value:g}' for value in values)})".replace("-", "−")
