@@ -18,8 +18,8 @@ from morl_baselines.single_policy.ser.mo_q_learning import MOQLearning
 def train(steps: int, seed: int = 0) -> tuple[MOQLearning, dict[str, float]]:
     """The agent, and wall and CPU seconds of `steps` environment steps without logging or evaluation."""
     env = mo_gymnasium.make("resource-gathering-v0")
-    env.reset(seed=seed)
-    env.action_space.seed(seed)
+    env.reset(seed=1_000 + seed)  # seeds of their own: with the agent's, all three would draw the same numbers
+    env.action_space.seed(2_000 + seed)
     agent = MOQLearning(env, weights=np.full(3, 1 / 3), gamma=0.9, log=False, seed=seed)
     return agent, timed(lambda: agent.train(start_time=time.time(), total_timesteps=steps))
 

@@ -74,9 +74,13 @@ def sampling(config: Config, spec: Spec) -> Sampling:
     )
 
 
-@lru_cache(maxsize=16)
 def parts(config: Config, spec: Spec, seed: int) -> Parts:
-    """The policy, critic and rule that a resolved configuration names."""
+    """The policy, critic and rule that a resolved configuration names; the same objects for the same names."""
+    return _parts(config, spec, seed if config.features.startswith("random:") else 0)
+
+
+@lru_cache(maxsize=16)
+def _parts(config: Config, spec: Spec, seed: int) -> Parts:
     phi = features.by_name(config.features, spec, run_key(seed))
     policy = (
         SoftmaxTable(spec.num_states, spec.num_actions)

@@ -73,5 +73,18 @@ def test_the_table_can_be_shown_and_says_where_it_is_from(env):
         assert f">{name}</th>" in content
 
 
+def test_the_record_bears_out_what_the_captions_say():
+    gathering, fishing = (
+        {method["name"]: method for method in found["methods"]} for found in peers.record()["environments"].values()
+    )
+    assert gathering["MOQLearning"]["hypervolume"] > gathering["MOAC"]["hypervolume"] + 0.5
+    assert np.abs(gathering["MOAC"]["returns"]).max() < 0.05
+    diamond_alone = (0.0, 0.0, 0.9**9)
+    np.testing.assert_allclose(gathering["MOAC, default length"]["returns"], [diamond_alone] * 5, atol=0.01)
+    assert (np.ptp(fishing["MOAC"]["returns"], axis=0) > np.ptp(fishing["EUPG"]["returns"], axis=0)).all()
+    for method in fishing.values():
+        np.testing.assert_allclose(np.array(method["returns"]) @ (0.9, 0.1), 0.9, atol=SIMULATION_ERROR)
+
+
 def test_an_environment_without_a_record_has_no_table():
     assert peers.table("deep-sea-treasure-v0") is None
