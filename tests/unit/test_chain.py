@@ -167,3 +167,17 @@ def test_bias_of_transient_states_counts_what_they_earn_on_the_way():
 def test_softmax_takes_any_finite_logits():
     np.testing.assert_array_equal(chain.softmax([[1e308, 0], [-1e308, -1e308]]), [[1, 0], [0.5, 0.5]])
     np.testing.assert_allclose(chain.softmax([0, np.log(3)]), [0.25, 0.75], rtol=1e-15)
+
+
+@pytest.mark.parametrize("scale", [1.0, 5.0, 30.0])
+def test_the_law_by_visits_per_episode_is_the_stationary_law(scale):
+    model = library.resource_gathering()
+    logits = scale * np.random.default_rng(3).standard_normal((20, model.num_states, model.num_actions))
+    pi = chain.softmax(logits)
+    np.testing.assert_allclose(chain.episodic_law(model, pi), chain.stationary_distribution(model, pi), atol=1e-12)
+
+
+def test_without_ends_the_law_by_visits_is_eliminated():
+    model = library.random_ergodic(4, num_states=6)
+    pi = np.full((2, 6, 3), 1 / 3)
+    np.testing.assert_array_equal(chain.episodic_law(model, pi), chain.stationary_distribution(model, pi))

@@ -62,7 +62,7 @@ def test_from_outcomes_keeps_the_tables():
     tables = outcomes()
     model = FiniteMOMDP.from_outcomes(**tables)
     for name, table in tables.items():
-        np.testing.assert_array_equal(getattr(model, name), table)
+        np.testing.assert_array_equal(getattr(model, {"start": "start_distribution"}.get(name, name)), table)
     sizes = (model.num_states, model.num_actions, model.num_outcomes, model.num_objectives)
     assert sizes == (*TABLE, M)
     assert (model.next_state.dtype, model.probability.dtype, model.terminated.dtype) == (np.int32, np.float64, bool)

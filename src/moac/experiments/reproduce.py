@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Drawing
 
 from moac import momdp
 from moac.config import Average
-from moac.experiments import claims, files, provenance, runner, tables
+from moac.experiments import claims, files, peers, provenance, runner, tables
 from moac.experiments.spec import Experiment
 from moac.history import History
 from moac.momdp import FiniteMOMDP
@@ -52,6 +52,8 @@ def run(experiment: Experiment, model: FiniteMOMDP, out: Path, show: runner.Show
         for group, table in (("methods", tables.methods), ("sensitivity", tables.sensitivity))
         if done[group]
     )
+    recorded = None if isinstance(setting, Average) else peers.table(experiment.env)
+    listed = listed if recorded is None else (*listed, recorded)
     shown = figures(experiment, done["methods"], model.objective_names, points)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for item in shown:

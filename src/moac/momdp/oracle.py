@@ -68,7 +68,7 @@ class Exact:
         """d, the stationary law of the chain that restarts after each episode."""
         if isinstance(self.setting, Average):
             return self._shaped(self._solved[2][..., 0])
-        return self._shaped(_in_blocks(lambda pi: chain.stationary_distribution(self.model, pi), self._flat))
+        return self._shaped(_in_blocks(lambda pi: chain.episodic_law(self.model, pi), self._flat))
 
     @cached_property
     def direction(self) -> Float[np.ndarray, "... M S A"]:
