@@ -85,5 +85,6 @@ def ends(histories: Mapping[str, History], points: Float[np.ndarray, "F M"], obj
         ax.set_xlabel(objectives[i])
         ax.set_ylabel(objectives[j])
         ax.margins(0.1)
+        ax.locator_params(nbins=5)
     axes[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
     return figure
