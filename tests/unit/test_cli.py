@@ -64,7 +64,7 @@ def test_interrupt_has_no_traceback(at, monkeypatch, capsys):
     ("error", "line"),
     [
         (ValueError("two\n  lines"), "moac: two lines\n"),
-        (PermissionError(13, "Permission denied", "/root/x"), "moac: /root/x: Permission denied.\n"),
+        (PermissionError(13, "Permission denied", "/somewhere/x"), "moac: /somewhere/x: Permission denied.\n"),
         (OSError("odd"), "moac: odd\n"),
     ],
 )

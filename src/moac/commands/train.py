@@ -21,7 +21,7 @@ from moac.commands.interrupts import Interrupts
 from moac.commands.problems import model_of
 from moac.commands.progress import Display
 from moac.config import Average, Config
-from moac.experiments import files
+from moac.experiments import files, statistics
 from moac.experiments.run_directory import RunDirectory, reopen
 
 _INTERRUPTED = 130
@@ -160,14 +160,10 @@ def summary(directory: RunDirectory, outcome: result.Result, spent: Spent) -> di
 
 def interval(values: Float[np.ndarray, "K M"]) -> list[list[float]] | None:
     """The 95 % interval of the mean over trials, one pair per objective; None for a single trial."""
-    from scipy.stats import t as student
-
-    known = np.ascontiguousarray(values[np.isfinite(values).all(axis=1)])
+    known = values[np.isfinite(values).all(axis=1)]
     if len(known) < 2:
         return None
-    half = student.ppf(0.975, len(known) - 1) * known.std(axis=0, ddof=1) / np.sqrt(len(known))
-    mean = known.mean(axis=0)
-    return [[float(low), float(high)] for low, high in zip(mean - half, mean + half, strict=True)]
+    return [[mean.low, mean.high] for mean in map(statistics.mean, np.ascontiguousarray(known.T))]
 
 
 def _table(outcome: result.Result) -> Table:
