@@ -103,17 +103,21 @@ class RunDirectory:
             raise ValueError(f"{self.path} has nothing to train.")
         return latest
 
-    def finish(self, outcome: result.Result) -> None:
-        """Write history, metrics, the figure and the policies."""
-        (self.path / "figures").mkdir(exist_ok=True)
+    def finish(self, outcome: result.Result, draw: bool = True) -> None:
+        """Write history, metrics, the figure (unless it is drawn elsewhere) and the policies."""
         about = {"format": FORMAT, "kind": outcome.history.kind}
         files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
         files.write_bytes(self.path / "metrics.jsonl", _metrics(outcome.history))
+        if draw:
+            self._draw(outcome)
+        about = {"format": FORMAT, "iteration": outcome.iteration, "run": self.description()}
+        files.write_arrays(self.path / "policy.safetensors", policies.arrays(outcome), about)
+
+    def _draw(self, outcome: result.Result) -> None:
+        (self.path / "figures").mkdir(exist_ok=True)
         figure = outcome.plot()
         for kind in ("png", "svg"):
             files.write_bytes(self.path / "figures" / f"training.{kind}", style.rendered(figure, kind))
-        about = {"format": FORMAT, "iteration": outcome.iteration, "run": self.description()}
-        files.write_arrays(self.path / "policy.safetensors", policies.arrays(outcome), about)
 
     @property
     def finished(self) -> bool:

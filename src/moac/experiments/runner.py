@@ -32,7 +32,7 @@ def complete(task: Task, experiment: Experiment, problem: Source, folder: Path, 
     with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
         final = directory.complete(run, snapshot, show=display.show)
     outcome = result.Result.of(run, final)
-    directory.finish(outcome)
+    directory.finish(outcome, draw=False)  # the experiment's own figures show it
     return outcome
 
 
