@@ -29,9 +29,6 @@ from jaxtyping import Bool, Float
 _UNROLL_UP_TO = 8
 """Largest M whose Cholesky factor is written out; above, LAPACK's is faster than what XLA makes of it."""
 
-_CHUNK = 16
-"""NumPy problems that are solved together."""
-
 
 class MinNorm(NamedTuple):
     """The min-norm point and how well it solves the problem.
@@ -82,19 +79,11 @@ def _dispatch(solve: Any, name: str, values: Any) -> MinNorm:
         where = tuple(int(i) for i in index)
         raise ValueError(f"`{name}` must be finite, got {table[where]} at index {where}.")
     flat = table.reshape(-1, *table.shape[-2:])
-    width = 1 if len(flat) == 1 else _CHUNK
-    parts = [_solve_in_double(solve, flat[k : k + width], width) for k in range(0, max(len(flat), 1), width)]
-    joined = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-    return jax.tree.map(lambda x: x.reshape((*table.shape[:-2], *x.shape[1:])), joined)
-
-
-def _solve_in_double(solve: Any, problems: Float[np.ndarray, "n M P"], width: int) -> MinNorm:
-    """Up to `width` problems, padded to that number: one program, and one rounding, for batches of any size."""
-    count = len(problems)
-    padding = np.ones((width - count, *problems.shape[1:]))
+    padding = (1 << (len(flat) - 1).bit_length()) - len(flat) if len(flat) else 1  # few shapes, few compilations
+    padded = np.concatenate([flat, np.ones((padding, *flat.shape[1:]))])
     with jax.enable_x64(True):
-        solution = _batched(solve, jnp.asarray(np.concatenate([problems, padding])))
-    return jax.tree.map(lambda x: np.asarray(x)[:count], solution)
+        solution = _batched(solve, jnp.asarray(padded))
+    return jax.tree.map(lambda x: np.asarray(x)[: len(flat)].reshape((*table.shape[:-2], *x.shape[1:])), solution)
 
 
 def _check_axes(name: str, shape: tuple[int, ...]) -> None:

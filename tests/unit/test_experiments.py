@@ -183,3 +183,12 @@ def test_means_have_students_interval():
 
 def test_the_setting_of_the_null_test_is_one_discount():
     assert isinstance(spec.load("fishwood-discounted").methods[0].config.setting, Discounted)
+
+
+@pytest.mark.parametrize("name", spec.names())
+def test_a_full_run_judges_every_claim(name):
+    """A claim is left out only where its method was not run: never because a label is misspelt."""
+    experiment, model = spec.load(name), momdp.library.for_environment(spec.load(name).env)
+    data = {task.label: history(np.ones((3, 2, model.num_objectives))) for task in experiment.methods}
+    arguments = (data, model.objective_names, np.ones(model.num_objectives))
+    assert len(claims.of(name, *arguments)) == len(claims._CLAIMS[name](*arguments))

@@ -261,7 +261,10 @@ def _shortest(gradient: Float[np.ndarray, "... M S A"]) -> _Shortest:
     rows = gradient.reshape(*gradient.shape[:-2], -1)
     largest = np.abs(rows).max(axis=(-1, -2), keepdims=True)
     unit = rows / np.where(largest > 0, largest, 1.0)
-    lam = simplex.min_norm_from_gram(unit @ np.swapaxes(unit, -1, -2)).weights
+    K = unit @ np.swapaxes(unit, -1, -2)
+    flat = K.reshape(-1, *K.shape[-2:])
+    blocks = [simplex.min_norm_from_gram(flat[k : k + BLOCK]).weights for k in range(0, len(flat), BLOCK)]
+    lam = np.concatenate(blocks).reshape(K.shape[:-1])
     d = np.einsum("...m,...mp->...p", lam, rows)
     return _Shortest(lam, np.einsum("...p,...p->...", d, d))
 
