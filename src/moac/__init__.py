@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from moac import policy as policy
     from moac import schedules as schedules
     from moac import simplex as simplex
+    from moac import theory as theory
     from moac import weighting as weighting
     from moac.components import defaults as defaults
     from moac.config import Average as Average
@@ -32,7 +33,7 @@ _HOME = {
     "resume": "moac.experiments.run_directory",
     "train": "moac.result",
 }
-_MODULES = ("features", "momdp", "policy", "schedules", "simplex", "weighting")
+_MODULES = ("features", "momdp", "policy", "schedules", "simplex", "theory", "weighting")
 
 __all__ = [
     "Average",
@@ -46,6 +47,7 @@ __all__ = [
     "resume",
     "schedules",
     "simplex",
+    "theory",
     "train",
     "weighting",
 ]
