@@ -1,6 +1,6 @@
 """The theory as numbers: assumptions checked, constants computed, the theorems as functions, and what they ask for."""
 
-from moac.theory import mixing, smoothness
+from moac.theory import mixing, quantities, smoothness
 from moac.theory.assumptions import Assumption, check
 from moac.theory.bounds import (
     DERIVATIONS,
@@ -35,6 +35,7 @@ __all__ = [
     "ground",
     "mixing",
     "plan",
+    "quantities",
     "smoothness",
     "worst",
 ]

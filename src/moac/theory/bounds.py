@@ -8,7 +8,10 @@ the factor (α + 2α²L_J)/(α − 2α²L_J) = 5 that was dropped, C_ψ, the nex
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from typing import Literal, final
 
 from moac import schedules
@@ -19,6 +22,7 @@ DERIVATIONS: tuple[Derivation, ...] = ("printed", "derived")
 _ZETA_HALF = -1.4603545088095868
 """ζ(1/2)."""
 _EULER = 0.5772156649015329
+_SUMMED = 1000
 
 
 @final
@@ -175,13 +179,19 @@ def actor_bound(
 
 
 def total(momentum: str, iterations: float) -> float:
-    """Σ_{t ≤ T} η_t: summed up to 10⁵, beyond that by the Euler–Maclaurin formula."""
-    schedule = schedules.parse(momentum)
-    if iterations <= 1e5:
-        return float(sum(schedule(float(t)) for t in range(1, int(iterations) + 1)))
-    tails = {
-        "1/t": lambda T: math.log(T) + _EULER + 0.5 / T,
-        "1/sqrt(t)": lambda T: 2 * math.sqrt(T) + _ZETA_HALF + 0.5 / math.sqrt(T),
-        "1/t^2": lambda T: math.pi**2 / 6 - 1 / T + 0.5 / T**2,
+    """Σ_{t ≤ T} η_t: summed up to T = 1000, beyond that by the Euler–Maclaurin formula, to ten digits."""
+    T = math.floor(iterations)
+    if T <= _SUMMED:
+        return _sums(momentum)[T]
+    tails: dict[str, Callable[[float], float]] = {
+        "1/t": lambda T: math.log(T) + _EULER + 0.5 / T - 1 / (12 * T**2),
+        "1/sqrt(t)": lambda T: 2 * math.sqrt(T) + _ZETA_HALF + 0.5 / math.sqrt(T) - T**-1.5 / 24,
+        "1/t^2": lambda T: math.pi**2 / 6 - 1 / T + 0.5 / T**2 - 1 / (6 * T**3),
     }
-    return tails[momentum](iterations) if momentum in tails else iterations * float(schedule(1.0))
+    return tails[momentum](float(T)) if momentum in tails else T * float(schedules.parse(momentum)(1.0))
+
+
+@lru_cache(maxsize=32)
+def _sums(momentum: str) -> tuple[float, ...]:
+    schedule = schedules.parse(momentum)
+    return tuple(accumulate((float(schedule(float(t))) for t in range(1, _SUMMED + 1)), initial=0.0))

@@ -69,7 +69,7 @@ def certified(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     for doubling in range(_MAX_DOUBLINGS):
         m, tau = 2**doubling, dobrushin(power)
         if tau < 1 - _ROUNDING:
-            rho = max(tau, _ROUNDING) ** (1 / m)
+            rho = 0.0 if tau == 0.0 and m == 1 else max(tau, _ROUNDING) ** (1 / m)
             ends = np.minimum(2.0 ** np.arange(len(distances)), m) - 1  # the last t for which each distance serves
             kappa = float(max(1.0, np.max(np.array(distances) / rho**ends)))
             best = min(best, Mixing(rho, kappa, "certified", m), key=lambda mixing: mixing.factor)
