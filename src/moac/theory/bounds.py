@@ -126,6 +126,7 @@ class ActorTerms:
 
 def critic_terms(c: Constants, derivation: Derivation = "derived") -> CriticTerms:
     """The coefficients of Theorem 1; a chain or features that it does not cover are a ValueError."""
+    _known(derivation)
     lam = c.lambda_A_modulo_constants
     if not lam > 0:
         raise ValueError("`lambda_A` must be positive for Theorem 1, got 0: see the assumptions.")
@@ -139,15 +140,17 @@ def critic_bound(
     c: Constants, steps: int, batch: int, beta: float, derivation: Derivation = "derived", C_1: float | None = None
 ) -> CriticBound:
     """Theorem 1 for N = `steps`, D = `batch` and β; C₁ = ‖w_0 − w*‖², by default from w_0 = 0."""
+    _at_least_one(batch=batch)
     terms = critic_terms(c, derivation)
     terms.check(beta)
     start = c.w_star**2 if C_1 is None else C_1
     transient = start * math.exp(steps * math.log1p(-beta * terms.lambda_A / 8))
-    return CriticBound(transient, terms.per_batch(beta) / batch, batch >= terms.smallest_batch(beta))
+    return CriticBound(transient, terms.per_batch(beta) / batch, batch >= terms.smallest_batch(beta) * (1 - 1e-9))
 
 
 def actor_terms(c: Constants, derivation: Derivation = "derived") -> ActorTerms:
     """The coefficients of Theorem 2."""
+    _known(derivation)
     if not c.mixing.rho < 1:
         raise ValueError("`rho` must be below 1 for Theorem 2, got 1: the chain is periodic or reducible.")
     derived, rho, kappa = derivation == "derived", c.mixing.rho, c.mixing.kappa
@@ -173,9 +176,21 @@ def actor_bound(
     derivation: Derivation = "derived",
 ) -> ActorBound:
     """Theorem 2 for T = `iterations`, B = `batch`, η_t = `momentum` and a mean critic error E‖w − w*‖²."""
+    _at_least_one(iterations=iterations, batch=batch)
     terms = actor_terms(c, derivation)
     ascent = terms.ascent * (terms.ends + 2 * total(momentum, iterations)) / iterations
     return ActorBound(ascent, terms.critic * critic_error, terms.noise / batch, terms.approximation)
+
+
+def _known(derivation: str) -> None:
+    if derivation not in DERIVATIONS:
+        raise ValueError(f"`derivation` must be one of {', '.join(DERIVATIONS)}, got {derivation!r}.")
+
+
+def _at_least_one(**sizes: float) -> None:
+    for name, size in sizes.items():
+        if not size >= 1:
+            raise ValueError(f"`{name}` must be at least 1, got {size!r}.")
 
 
 def total(momentum: str, iterations: float) -> float:
@@ -184,9 +199,9 @@ def total(momentum: str, iterations: float) -> float:
     if T <= _SUMMED:
         return _sums(momentum)[T]
     tails: dict[str, Callable[[float], float]] = {
-        "1/t": lambda T: math.log(T) + _EULER + 0.5 / T - 1 / (12 * T**2),
+        "1/t": lambda T: math.log(T) + _EULER + 0.5 / T - T**-2 / 12,
         "1/sqrt(t)": lambda T: 2 * math.sqrt(T) + _ZETA_HALF + 0.5 / math.sqrt(T) - T**-1.5 / 24,
-        "1/t^2": lambda T: math.pi**2 / 6 - 1 / T + 0.5 / T**2 - 1 / (6 * T**3),
+        "1/t^2": lambda T: math.pi**2 / 6 - 1 / T + T**-2 / 2 - T**-3 / 6,
     }
     return tails[momentum](float(T)) if momentum in tails else T * float(schedules.parse(momentum)(1.0))
 

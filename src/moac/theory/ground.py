@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from moac.config import Average, Setting
+from moac.config import Average, Discounted, Setting
 from moac.momdp import Exact, FiniteMOMDP, chain, evaluate, td_fixed_point
 
 
@@ -108,9 +108,10 @@ def ground(model: FiniteMOMDP, logits: Any, setting: Setting, features: Any = No
         inputs: X [S, k] where the policy's logits are Xθ; None is a table.
     """
     S = model.num_states
-    exact = evaluate(model, logits, setting) if np.ndim(logits) == 2 else None
-    if exact is None:
+    if np.ndim(logits) != 2:
         raise ValueError(f"`logits` must have shape [{S}, {model.num_actions}], got {np.shape(logits)}.")
+    evaluate(model, logits, Discounted())  # not the average, which refuses several classes before `check` can name them
+    setting.discounts(model.num_objectives)
     Phi = np.eye(S) if features is None else _rows("features", features, S)
     return Ground(
         model, setting, np.asarray(logits, np.float64), Phi, None if inputs is None else _rows("inputs", inputs, S)

@@ -14,8 +14,12 @@ _ROUNDING = 1e-11
 _MAX_DOUBLINGS = 40
 _EXACT_PAIRS = 512
 """Up to so many states Dobrushin's coefficient compares all pairs of rows; beyond it is bounded from two sides."""
+_LARGER = (0.1, 0.5)
+"""Values of τ that are tried where the true one is smaller."""
 _SLACK = 0.02
 """How much of 1 − ρ a defective eigenvalue gives away, at each attempt."""
+_MEASURED, _FEW_STATES = 512, 128
+"""Distances that are measured one after the other: so many up to so many states, an eighth of them beyond."""
 
 
 @final
@@ -63,16 +67,17 @@ def certified(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     """The best proof among m = 1, 2, 4, …: ρ = τ(Pᵐ)^{1/m} and κ = max over r < m of (distance after r steps)/ρʳ.
 
     For t = km + r the distance is at most (distance after r) τ(Pᵐ)ᵏ. Distances never grow with t, so between two
-    powers of two the earlier one serves.
+    powers of two the earlier one serves. A larger τ proves it too, with a smaller κ.
     """
     best, power, distances = Mixing(1.0, 1.0, "certified"), P, [1.0]
     for doubling in range(_MAX_DOUBLINGS):
         m, tau = 2**doubling, dobrushin(power)
         if tau < 1 - _ROUNDING:
-            rho = 0.0 if tau == 0.0 and m == 1 else max(tau, _ROUNDING) ** (1 / m)
             ends = np.minimum(2.0 ** np.arange(len(distances)), m) - 1  # the last t for which each distance serves
-            kappa = float(max(1.0, np.max(np.array(distances) / rho**ends)))
-            best = min(best, Mixing(rho, kappa, "certified", m), key=lambda mixing: mixing.factor)
+            for rate in {tau if m == 1 else max(tau, _ROUNDING), *(larger for larger in _LARGER if larger > tau)}:
+                rho = rate ** (1 / m)
+                kappa = float(max(1.0, np.max(np.array(distances) / rho**ends)))
+                best = min(best, Mixing(rho, kappa, "certified", m), key=lambda mixing: mixing.factor)
         if tau < 1e-3:
             return best
         distances.append(distance(power, d))
@@ -81,7 +86,7 @@ def certified(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
 
 
 def spectral(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
-    """ρ = |λ₂| and the smallest κ that the first 64 distances and those at powers of two need.
+    """ρ = |λ₂| and the smallest κ that the first 512 distances (64 for many states) and those at powers of two need.
 
     Where the ratio of distance to ρᵗ still grows at the end (a defective eigenvalue), ρ gives way a little.
     """
@@ -90,8 +95,10 @@ def spectral(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     if rho >= 1 - _ROUNDING:
         return Mixing(1.0, 1.0, "spectral")
     times, distances = _distances(deflated)
+    if distances[0] > _ROUNDING:  # a ρ of 0 and powers that underflow bound nothing
+        rho = max(rho, _ROUNDING, 1e-250 ** (1 / float(times[-1])))
     ratios = distances / max(rho, _ROUNDING) ** times
-    while len(ratios) > 1 and int(np.argmax(ratios)) == len(ratios) - 1:
+    while len(ratios) > 1 and int(np.argmax(ratios)) == len(ratios) - 1 and ratios[-1] > 2:
         rho += _SLACK * (1 - rho)
         ratios = distances / rho**times
     return Mixing(rho, float(max(1.0, ratios.max())), "spectral")
@@ -99,10 +106,10 @@ def spectral(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
 
 def _distances(deflated: Matrix) -> tuple[Float[np.ndarray, " L"], Float[np.ndarray, " L"]]:
     """Times and distances, until they are rounding."""
-    zero = np.zeros(len(deflated))
+    zero, first = np.zeros(len(deflated)), _MEASURED if len(deflated) <= _FEW_STATES else _MEASURED // 8
     times, found, power = [1.0], [distance(deflated, zero)], deflated
     while found[-1] > _ROUNDING and times[-1] < 2.0**_MAX_DOUBLINGS:
-        power, t = (power @ deflated, times[-1] + 1) if times[-1] < 64 else (power @ power, times[-1] * 2)
+        power, t = (power @ deflated, times[-1] + 1) if times[-1] < first else (power @ power, times[-1] * 2)
         times.append(t)
         found.append(distance(power, zero))
     kept = [k for k, value in enumerate(found) if value > _ROUNDING or k == 0]

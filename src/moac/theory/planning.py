@@ -68,11 +68,12 @@ def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Deriva
     def cost(x: Any) -> float:
         return math.log(_sizes(actor, critic, start, epsilon * _split(x), momentum)[-1])
 
-    if not math.isfinite(_iterations(actor, epsilon, momentum)):
+    first = next((x for x in np.arange(30.0)[:, None] * [1.0, 0.0, 0.0] if math.isfinite(cost(x))), None)
+    if first is None:
         best = np.full(4, 0.25)
     else:
-        found = minimize(cost, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-6})
-        best = _split(found.x)
+        options = {"xatol": 1e-3, "fatol": 1e-6, "initial_simplex": first + np.vstack([np.zeros(3), np.eye(3)])}
+        best = _split(minimize(cost, first, method="Nelder-Mead", options=options).x)
     N, D, B, T, samples = _sizes(actor, critic, start, epsilon * best, momentum)
     return _filled(c, derivation, epsilon, momentum, (N, D, B, T, samples))
 
