@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moac import envs as envs
     from moac import features as features
     from moac import momdp as momdp
     from moac import policy as policy
@@ -32,13 +33,14 @@ _HOME = {
     "resume": "moac.experiments.run_directory",
     "train": "moac.result",
 }
-_MODULES = ("features", "momdp", "policy", "schedules", "simplex", "weighting")
+_MODULES = ("envs", "features", "momdp", "policy", "schedules", "simplex", "weighting")
 
 __all__ = [
     "Average",
     "Config",
     "Discounted",
     "defaults",
+    "envs",
     "features",
     "load",
     "momdp",

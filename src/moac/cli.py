@@ -52,6 +52,7 @@ Discounts = Annotated[
     tuple[float, ...] | None,
     tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: by the problem)"),
 ]
+Count = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: by moac.envs.make)")]
 Seconds = Annotated[float, tyro.conf.arg(metavar="SECONDS")]
 ExperimentName = Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{', '.join(experiments.names())}, or all.")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
@@ -77,6 +78,14 @@ class Train:
     """Run directory; it must not exist yet."""
     checkpoint_every: Seconds = CHECKPOINT_SECONDS
     """Seconds between checkpoints; 0 is as often as possible."""
+    blackbox: bool = False
+    """Step the real environment, also where its exact model is known."""
+    num_envs: Count = None
+    """Copies of the real environment per trial; it divides the batch sizes."""
+    workers: Count = None
+    """Processes that step them; only slow environments gain."""
+    evaluation_episodes: Count = None
+    """Episodes of the real environment per evaluation while training."""
     json: bool = False
     """End with one JSON object on stdout."""
 
@@ -198,7 +207,9 @@ def _dispatch(command: Train | Resume | Front | Reproduce | Report) -> int:
         config = command.config_of()
         check_trials(command.trials, command.seed)
         train = _training()
-        order = train.Order(command.env, config, command.trials, command.seed, command.out)
+        names = ("num_envs", "workers", "evaluation_episodes")
+        stepping = train.Stepping(command.blackbox, {name: getattr(command, name) for name in names})
+        order = train.Order(command.env, config, command.trials, command.seed, command.out, stepping)
         return train.run(order, train.Output(command.json, command.checkpoint_every))
     train = _training()
     return train.resume(command.run, train.Output(command.json, command.checkpoint_every))

@@ -129,10 +129,10 @@ def _parts(config: Config, spec: Spec, seed: int) -> Parts:
 
 
 def _policy(config: Config, spec: Spec, phi: Features | Basis) -> Policy:
-    if isinstance(phi, Basis) and spec.num_states is None:
+    if spec.num_states is None:
         return SoftmaxBasis(phi, spec.num_actions)
     if config.policy == "table":
-        return SoftmaxTable(known(spec.num_states), spec.num_actions)
+        return SoftmaxTable(spec.num_states, spec.num_actions)
     return SoftmaxLinear(cast(Features, phi), spec.num_actions)
 
 

@@ -81,7 +81,9 @@ class Encoder:
     def lookup_key(self) -> Callable[[Any], Hashable]:
         """Observation ↦ something to look it up by, equal for equal observations of one dtype; cheap."""
         if len(self.leaves) == 1 and not self.leaves[0].path:
-            return lambda observation: observation.tobytes() if type(observation) is np.ndarray else _scalar(observation)
+            return lambda observation: (
+                observation.tobytes() if type(observation) is np.ndarray else _scalar(observation)
+            )
         return lambda observation: self.flat(observation).tobytes()
 
     def flat(self, observation: Any) -> Float[np.ndarray, " d"]:
@@ -95,6 +97,10 @@ class Encoder:
         if not ((flat >= self.low) & (flat <= self.high) & (flat == np.floor(flat))).all():
             raise ValueError(f"an observation must lie in its space, got {_numbers(flat)}.")
         return int((flat - self.low) @ self._strides)
+
+    def scale(self, moments: Moments | None) -> Scale:
+        """How vectors come into [0, 1]: by their moments, or where these are not kept, by the bounds of the space."""
+        return Scale.between(self.low, self.high) if moments is None else moments.scale()
 
     def to_json(self) -> list[dict[str, Any]]:
         """As plain JSON data; infinite bounds are null."""
@@ -160,6 +166,13 @@ class Moments:
     def nothing(cls, size: int) -> Moments:
         """Nothing seen yet."""
         return cls(np.zeros(()), np.zeros(size), np.zeros(size))
+
+    @classmethod
+    def of(cls, memory: Mapping[str, Any] | None, trial: int | None = None) -> Moments | None:
+        """The moments that a chain has kept, or of one of K; None where it keeps none."""
+        if not memory:
+            return None
+        return cls(**{name: np.asarray(value if trial is None else value[trial]) for name, value in memory.items()})
 
     def including(self, flat: Float[np.ndarray, "n d"]) -> Moments:
         """The moments after n more observations."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
 import gymnasium
-import mo_gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
+from jaxtyping import Float
 
 from moac.types import SourceError
 
+importlib.import_module("mo_gymnasium")  # registers its environments
+
+_BYTES = np.dtype(np.float32).itemsize
 _NO_LIMIT = -1
 """What Gymnasium's `make` takes for no time limit."""
 
@@ -37,9 +41,10 @@ class Maker:
         """An environment without a time limit of its own around it, and the limit that is to be kept."""
         if not isinstance(self.env, str):
             env = self.env(**dict(self.options))
-            return (env.env, env._max_episode_steps) if type(env) is TimeLimit else (env, math.inf)  # noqa: SLF001
-        made = mo_gymnasium.make(self.env, max_episode_steps=_NO_LIMIT, **dict(self.options), **more)
-        limit = gymnasium.spec(self.env).max_episode_steps
+            return (env.env, vars(env)["_max_episode_steps"]) if type(env) is TimeLimit else (env, math.inf)
+        options = {"max_episode_steps": _NO_LIMIT, "disable_env_checker": True} | dict(self.options) | more
+        made = gymnasium.make(self.env, **options)
+        limit = gymnasium.spec(self.env.rpartition(":")[2]).max_episode_steps
         return made, math.inf if limit is None or not self.time_limit else limit
 
 
@@ -74,45 +79,36 @@ class Copy:
         self.elapsed, self.age, self.walked = 0, 0, False
         return self.observation
 
-    def stands(self, here: Any, elapsed: int, age: int, done: int) -> None:
-        """End a walk of `done` steps at `here`."""
+    def stands(self, here: Any, elapsed: int, age: int) -> None:
+        """End a walk at `here`."""
         self.observation, self.elapsed, self.age, self.walked = here, elapsed, age, True
-        self.steps += done
 
-    def failure(self, what: str, step: int | None = None) -> SourceError:
-        """The error of this copy, one line."""
-        at = self.steps if step is None else step
-        return SourceError(f"the environment failed at step {at} of copy {self.number}: {what}.")
+    def failure(self, what: str, done: int = 0) -> SourceError:
+        """The error of this copy, one line; `done` steps after those counted."""
+        return SourceError(f"the environment failed at step {self.steps + done + 1} of copy {self.number}: {what}.")
 
     def raised(self, error: Exception, done: int) -> SourceError:
-        """The error of a step that raised, `done` steps after those counted."""
-        return self.failure(f"step raised {_named(error)}", self.steps + done)
+        """The error of a step that raised."""
+        return self.failure(f"step raised {_named(error)}", done)
 
 
-def rewards_of(copy: Copy, rows: list[Any], num_objectives: int) -> np.ndarray[Any, Any]:
-    """Rewards of consecutive steps as [T, M], single precision; a wrong length or a number that is none is refused."""
-    try:
-        table = np.array(rows, dtype=np.float32)
-    except (TypeError, ValueError):
-        table = np.zeros(0)
-    if table.shape != (len(rows), num_objectives):
-        place, row = next((i, row) for i, row in enumerate(rows) if np.shape(row) != (num_objectives,))
-        what = f"its reward must have length {num_objectives}, got {_shape(row)}"
-        raise copy.failure(what, copy.steps + place)
+def packed(reward: Any) -> bytes:
+    """A reward as the bytes of its numbers in single precision: a copy, whatever array the environment hands out."""
+    return np.asarray(reward, dtype=np.float32).tobytes()
+
+
+def rewards_of(copies: list[Copy], rows: list[bytes], steps: int, num_objectives: int) -> Float[np.ndarray, "n T M"]:
+    """Rewards of `steps` steps of each copy, one copy after the other; a wrong length, or NaN, is refused."""
+    wrong = {len(row) // _BYTES for row in rows} - {num_objectives}
+    if wrong:
+        bad = next(i for i, row in enumerate(rows) if len(row) // _BYTES in wrong)
+        what = f"its reward must have length {num_objectives}, got {len(rows[bad]) // _BYTES}"
+        raise copies[bad // steps].failure(what, bad % steps)
+    table = np.frombuffer(b"".join(rows), dtype=np.float32).reshape(len(copies), steps, num_objectives)
     if not np.isfinite(table).all():
-        place = int(np.argwhere(~np.isfinite(table))[0, 0])
-        raise copy.failure(f"its reward must be finite, got {rows[place]}", copy.steps + place)
+        k, t, _ = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
+        raise copies[k].failure(f"its reward must be finite, got {table[k, t].tolist()}", t)
     return table
-
-
-def plain(reward: Any) -> Any:
-    """A reward of the caller's own: an environment may hand out its array, or a list."""
-    return reward.tolist() if type(reward) is np.ndarray else np.array(reward).tolist()
-
-
-def _shape(row: Any) -> str:
-    shape = np.shape(row)
-    return "a number" if shape == () else str(shape[0]) if len(shape) == 1 else f"shape {shape}"
 
 
 def _named(error: Exception) -> str:

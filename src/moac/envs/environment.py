@@ -18,7 +18,7 @@ import numpy as np
 from moac.config import Setting
 from moac.encoding import Moments, Scale
 from moac.envs.fleet import Fleet, Order, Plan
-from moac.envs.walks import Draws, Walks, draw
+from moac.envs.walks import Walks, draw
 from moac.envs.workers import Worker
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, SourceError, Spec
 
@@ -63,11 +63,13 @@ class Environment:
         self, chain: Chain, policy: Policy, theta: Params, key: Key, sizes: Sampling
     ) -> tuple[Chain, Batch, Batch]:
         """The next N·D + B transitions of the copies under θ; copies side by side, in the order of time."""
-        n = self.spec.num_chains
+        n, host = self.spec.num_chains, jax.tree.map(np.asarray, theta)
+        draws = draw(key, (n, sizes.steps // n), sizes)
         if sizes.running_scale and chain.moments is None:
             chain.moments = Moments.nothing(self.spec.observation_size)
-        scale = self._scale(chain.moments)
-        walks = self._walk(chain, policy, jax.tree.map(np.asarray, theta), draw(key, (n, sizes.steps // n), sizes))
+        scale = self.scale(chain.moments)
+        orders = [(Order(chain.number, policy, host, scale, draws.of(first, last)),) for first, last in self._shares]
+        walks = Walks.joined(self._all("walk", orders))
         if chain.moments is not None:
             chain.moments = chain.moments.including(walks.observation.reshape(-1, self.spec.observation_size))
         return chain, *_batches(walks, scale, sizes)
@@ -78,7 +80,7 @@ class Environment:
 
     def recall(self, chain: Chain, memory: dict[str, Any]) -> None:
         """Let a new chain scale as another did."""
-        chain.moments = Moments(**memory) if memory else None
+        chain.moments = Moments.of(memory)
 
     def learned(self, chain: Chain) -> dict[str, Any]:
         """The chain's moments, or nothing."""
@@ -96,19 +98,9 @@ class Environment:
             if isinstance(fleet, Worker):
                 fleet.close()
 
-    def scale_of(self, memory: dict[str, Any] | None) -> Scale | None:
-        """How vectors are scaled, by what a chain has learned; None for states."""
-        return self._scale(Moments(**memory) if memory else None)
-
-    def _scale(self, moments: Moments | None) -> Scale | None:
-        if self.spec.num_states is not None:
-            return None
-        return Scale.between(self.plan.encoder.low, self.plan.encoder.high) if moments is None else moments.scale()
-
-    def _walk(self, chain: Chain, policy: Policy, theta: Params, draws: Draws) -> Walks:
-        scale = self._scale(chain.moments)
-        orders = [(Order(chain.number, policy, theta, scale, draws.of(a, b)),) for a, b in self._shares]
-        return Walks.joined(self._all("walk", orders))
+    def scale(self, moments: Moments | None) -> Scale | None:
+        """How vectors come into [0, 1]; None for states."""
+        return None if self.spec.num_states is not None else self.plan.encoder.scale(moments)
 
     def _all(self, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
         """Call every fleet with its own arguments; workers at the same time."""
@@ -137,29 +129,24 @@ class Environment:
 def fingerprint(name: str, plan: Plan, num_envs: int) -> str:
     """A short hash of what a run depends on: name, spaces, options, number of copies."""
     maker = plan.maker
-    about = [name, plan.encoder.to_json(), plan.num_actions, plan.num_objectives, num_envs, maker.time_limit]
+    about: list[Any] = [name, plan.encoder.to_json(), plan.num_actions, plan.num_objectives, num_envs, maker.time_limit]
     about.append([[key, repr(value)] for key, value in maker.options])
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
 def _batches(walks: Walks, scale: Scale | None, sizes: Sampling) -> tuple[Batch, Batch]:
     """[n, T] to the critic's [N, D] and the actor's [B]: time first, copies side by side."""
+    N, D = sizes.num_critic_steps, sizes.critic_batch_size
 
-    def ordered(table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return np.ascontiguousarray(table.swapaxes(0, 1)).reshape(-1, *table.shape[2:])
+    def ordered(table: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        flat = table.swapaxes(0, 1).reshape(-1, *table.shape[2:])
+        return flat[: N * D].reshape(N, D, *flat.shape[1:]), flat[N * D :]
 
     see: Callable[[Any], Any] = (lambda x: x) if scale is None else scale
-    flat = Batch(
-        observation=see(ordered(walks.observation)),
-        action=ordered(walks.action),
-        reward=ordered(walks.reward),
-        next_observation=see(ordered(walks.next_observation)),
-        terminated=None if sizes.average else ordered(walks.terminated),
-        age=None if walks.age is None else ordered(walks.age),
-    )
-    N, D = sizes.num_critic_steps, sizes.critic_batch_size
-    critic = jax.tree.map(lambda x: x[: N * D].reshape(N, D, *x.shape[1:]), flat)
-    return critic, jax.tree.map(lambda x: x[N * D :], flat)
+    terminated = None if sizes.average else walks.terminated
+    columns = (see(walks.observation), walks.action, walks.reward, see(walks.next_observation), terminated, walks.age)
+    critic, actor = zip(*((None, None) if x is None else ordered(x) for x in columns), strict=True)
+    return Batch(*critic), Batch(*actor)
 
 
 def _close(fleets: list[Fleet | Worker], number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,9 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac.config import Average, Setting
-from moac.encoding import Encoder, Scale
 from moac.envs import acting
-from moac.envs.copies import Copy, plain, rewards_of
+from moac.envs.copies import Copy, packed, rewards_of
+from moac.trained import TrainedPolicy
 from moac.types import Evaluation, Params, Policy
 
 if TYPE_CHECKING:
@@ -51,29 +52,21 @@ class Player:
     """A policy that plays an environment.
 
     Attributes:
-        encoder: of what the environment shows.
+        see: from what the environment shows to what the policy sees.
         actor: the policy.
-        scale: of vectors; None for states.
     """
 
-    encoder: Encoder
+    see: Callable[[Any], Any]
     actor: acting.Actor
-    scale: Scale | None
 
     @classmethod
-    def of(cls, environment: Environment, policy: Policy, theta: Params, memory: Any = None) -> Player:
-        """The policy with parameters θ in an environment, scaled as its chain has learned."""
-        encoder, scale = environment.plan.encoder, environment.scale_of(memory)
-        if scale is not None:
-            return cls(encoder, acting.of_vectors(policy, theta), scale)
-        size = (encoder.num_states or 0, environment.plan.num_actions)
-        return cls(encoder, acting.of_states(policy, theta, size), None)
-
-    def act(self, shown: list[Any], uniform: Float[np.ndarray, " n"]) -> list[int]:
-        """Actions for several observations."""
-        if self.scale is None:
-            return self.actor.act(np.array([self.encoder.state(one) for one in shown]), uniform)
-        return self.actor.act(self.scale(np.stack([self.encoder.flat(one) for one in shown])), uniform)
+    def of(cls, environment: Environment, trained: TrainedPolicy) -> Player:
+        """One trial of trained policies, of this environment or of its exact model."""
+        if trained.scales is not None:
+            return cls(trained.see, acting.of_vectors(trained.policy, trained.own_theta))
+        states = environment.spec.num_states if trained.observations is None else len(trained.observations)
+        size = (states or 0, environment.plan.num_actions)
+        return cls(trained.see, acting.of_states(trained.policy, trained.own_theta, size))
 
 
 def play(
@@ -83,16 +76,19 @@ def play(
     plan, E = environment.plan, len(seeds)
     copies = [Copy(plan.maker, number, seed) for number, seed in enumerate(seeds)]
     uniform = [np.random.default_rng([_STREAM, seed]) for seed in seeds]
-    rewards: list[list[Any]] = [[] for _ in seeds]
+    rewards: list[list[bytes]] = [[] for _ in seeds]
     truncated, active = np.zeros(E, dtype=bool), list(range(E))
     while active:
-        actions = player.act([copies[k].observation for k in active], np.array([uniform[k].random() for k in active]))
+        seen = np.stack([_seen(player, copies[k], len(rewards[k])) for k in active])
+        actions = player.actor.act(seen, np.array([uniform[k].random() for k in active]))
         ended = {k: _step(copies[k], action, rewards[k], longest) for k, action in zip(active, actions, strict=True)}
         truncated[[k for k in active if ended[k] == "truncated"]] = True
         active = [k for k in active if not ended[k]]
     for copy in copies:
         copy.env.close()
-    tables = [rewards_of(copy, rows, plan.num_objectives) for copy, rows in zip(copies, rewards, strict=True)]
+    tables = [
+        rewards_of([copy], rows, len(rows), plan.num_objectives)[0] for copy, rows in zip(copies, rewards, strict=True)
+    ]
     weight = [np.power(gamma, np.arange(len(table))[:, None]) for table in tables]
     return Episodes(
         np.stack([table.sum(axis=0, dtype=np.float64) for table in tables]),
@@ -109,11 +105,11 @@ def while_training(
     count = len(jax.tree.leaves(theta)[0])
     gamma = setting.discounts(environment.spec.num_objectives)
     longest = LONGEST if max(gamma) == 1 else min(LONGEST, math.ceil(math.log(_NEGLIGIBLE) / math.log(max(gamma))))
+    trained = TrainedPolicy.of(policy, theta, environment.spec, memory, setting)
     rows: list[Any] = []
     for k in range(count):
-        own, learned = (jax.tree.map(lambda x, k=k: np.asarray(x)[k], tree) for tree in (theta, memory or {}))
-        seeds = seeds_of(k, environment.evaluation_episodes)
-        episodes = play(environment, Player.of(environment, policy, own, learned), seeds, gamma, longest)
+        player, seeds = Player.of(environment, trained.of_trial(k)), seeds_of(k, environment.evaluation_episodes)
+        episodes = play(environment, player, seeds, gamma, longest)
         average = episodes.returns.sum(axis=0) / episodes.lengths.sum()
         rows.append(average if isinstance(setting, Average) else episodes.discounted.mean(axis=0))
     nothing = np.full(count, np.nan)
@@ -126,14 +122,21 @@ def seeds_of(stream: int, count: int) -> list[int]:
     return [int(seed) % 2**31 for seed in drawn]
 
 
-def _step(copy: Copy, action: int, rewards: list[Any], longest: int) -> str:
+def _step(copy: Copy, action: int, rewards: list[bytes], longest: int) -> str:
     """One step; says whether the episode has ended, and how."""
     try:
         copy.observation, reward, terminated, truncated, _ = copy.env.step(action)
+        rewards.append(packed(reward))
     except Exception as error:
         raise copy.raised(error, len(rewards)) from error
-    rewards.append(plain(reward))
     if terminated and not truncated:
         return "terminated"
     over = truncated or len(rewards) >= min(copy.limit, longest)
     return "truncated" if over else ""
+
+
+def _seen(player: Player, copy: Copy, done: int) -> Any:
+    try:
+        return player.see(copy.observation)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise copy.failure(str(error).rstrip("."), done) from None

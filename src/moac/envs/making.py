@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
-import mo_gymnasium  # noqa: F401 - registers its environments
 import numpy as np
 
 from moac.envs import spaces

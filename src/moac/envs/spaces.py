@@ -47,7 +47,7 @@ def _leaf(space: Any, path: tuple[str | int, ...]) -> Leaf:
     if isinstance(space, spaces.MultiBinary):
         count = int(np.prod(space.shape))
         return Leaf(path, "binary", (0.0,) * count, (1.0,) * count)
-    if isinstance(space, spaces.Box) and space.shape is not None:
+    if isinstance(space, spaces.Box):
         whole = np.issubdtype(space.dtype, np.integer) or np.issubdtype(space.dtype, np.bool_)
         return Leaf(path, "integer" if whole else "float", *_bounds(space))
     where = f" at {'.'.join(map(str, path))}" if path else ""

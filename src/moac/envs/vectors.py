@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from moac.encoding import Encoder, Scale
 from moac.envs.acting import CompiledActor, VectorActor
-from moac.envs.copies import Copy, plain, rewards_of
+from moac.envs.copies import Copy, packed, rewards_of
 from moac.envs.walks import Draws, Walks
 
 
@@ -24,7 +24,7 @@ class VectorWalker:
         """The next T steps of every copy."""
         n, T = draws.uniform.shape
         walks = _empty(n, T, self._encoder.size, self._M)
-        rewards: list[list[Any]] = [[] for _ in copies]
+        rewards: list[list[bytes]] = [[] for _ in copies]
         stand = [c.observation if c.walked else self._flat(c, c.observation, 0) for c in copies]
         here = np.stack(stand)
         for t in range(T):
@@ -32,21 +32,20 @@ class VectorWalker:
             walks.observation[:, t], walks.action[:, t] = here, actions
             for k, copy in enumerate(copies):
                 rewards[k].append(self._step(walks, draws, (copy, k, t), here))
+        walks.reward[:] = rewards_of(copies, [row for rows in rewards for row in rows], T, self._M)
         for k, copy in enumerate(copies):
-            walks.reward[k] = rewards_of(copy, rewards[k], self._M)
-            copy.stands(here[k].copy(), copy.elapsed, copy.age, T)
+            copy.stands(here[k].copy(), copy.elapsed, copy.age)
+            copy.steps += T
         return walks if draws.forced is not None else walks.ageless()
 
-    def _step(
-        self, walks: Walks, draws: Draws, at: tuple[Copy, int, int], here: Float[np.ndarray, "n d"]
-    ) -> Any:
+    def _step(self, walks: Walks, draws: Draws, at: tuple[Copy, int, int], here: Float[np.ndarray, "n d"]) -> bytes:
         """One step of copy k at time t: what it saw goes into `walks`, where it is now into `here`."""
         copy, k, t = at
         try:
             observation, reward, terminated, truncated, _ = copy.env.step(int(walks.action[k, t]))
+            reward = packed(reward)
         except Exception as error:
             raise copy.raised(error, t) from error
-        reward = plain(reward)
         here[k] = walks.next_observation[k, t] = self._flat(copy, observation, t)
         walks.age[k, t] = copy.age
         copy.elapsed, copy.age = copy.elapsed + 1, copy.age + 1
@@ -63,9 +62,9 @@ class VectorWalker:
         try:
             flat = self._encoder.flat(observation)
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise copy.failure(str(error).rstrip("."), copy.steps + done) from None
+            raise copy.failure(str(error).rstrip("."), done) from None
         if not np.isfinite(flat).all():
-            raise copy.failure(f"its observation must be finite, got {flat.tolist()}", copy.steps + done)
+            raise copy.failure(f"its observation must be finite, got {flat.tolist()}", done)
         return flat
 
 

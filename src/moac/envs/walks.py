@@ -58,13 +58,14 @@ class Walks:
         """Several groups of copies as one."""
         if len(parts) == 1:
             return parts[0]
-        columns = ([getattr(part, f.name) for part in parts] for f in fields(cls))
-        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
+        columns: list[list[Any]] = [[getattr(part, f.name) for part in parts] for f in fields(cls)]
+        joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
+        return cls(*joined)
 
 
 def draw(key: Any, shape: tuple[int, int], sizes: Sampling) -> Draws:
     """The random numbers of an iteration, by the data of its key."""
-    generator = np.random.Generator(np.random.PCG64(np.asarray(key).tolist()))
+    generator = np.random.Generator(np.random.Philox(key=np.asarray(key, dtype=np.uint64)))
     uniform = generator.random(shape)
     forced = None if sizes.survival is None else generator.random(shape) >= sizes.survival
     return Draws(uniform, forced, sizes.average)

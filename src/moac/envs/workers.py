@@ -11,7 +11,6 @@ import multiprocessing
 import pickle
 import signal
 import weakref
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, final
 
@@ -33,7 +32,7 @@ class Worker:
         try:
             self._process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise ValueError(f"`env` must be an id or a function of a module where workers are used: {error}.") from None
+            raise ValueError(f"`env` must be an id or a function of a module for workers: {error}.") from None
         theirs.close()
         self.close = weakref.finalize(self, _end, self._pipe, self._process)
 
@@ -57,7 +56,7 @@ class Worker:
         return SourceError(f"worker process {self._number} ended with exit code {self._process.exitcode}.")
 
 
-def _serve(pipe: Connection, plan: Plan) -> None:
+def _serve(pipe: Any, plan: Plan) -> None:
     """Answer calls until the pipe closes. Ctrl-C is for the process that asks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     fleet = Fleet(plan)
@@ -76,7 +75,7 @@ def _serve(pipe: Connection, plan: Plan) -> None:
             pipe.send(answer)
 
 
-def _end(pipe: Connection, process: BaseProcess) -> None:
+def _end(pipe: Any, process: BaseProcess) -> None:
     """Let a worker go: it ends when its pipe closes."""
     pipe.close()
     process.join(_SECONDS_TO_END)

@@ -11,7 +11,7 @@ def by_name(name: str, spec: Spec, key: Key) -> Features | Basis:
     """The features that `Config.features` names, for states or for vectors."""
     kind, _, size = name.partition(":")
     if spec.num_states is None:
-        return _of_vectors(kind, int(size or 0), spec.observation_size)
+        return of_vectors(name, spec.observation_size)
     if kind == "one-hot":
         return OneHot(spec.num_states)
     if kind == "one-hot-reference":
@@ -23,13 +23,15 @@ def by_name(name: str, spec: Spec, key: Key) -> Features | Basis:
     raise ValueError(f"`features` must be one-hot, one-hot-reference or random:<d> for states, got {name!r}.")
 
 
-def _of_vectors(kind: str, size: int, num_inputs: int) -> Basis:
+def of_vectors(name: str, num_inputs: int) -> Basis:
+    """The features of that name for vectors of d numbers."""
+    kind, _, size = name.partition(":")
     if kind == "tile":
-        return Tile(num_inputs, tiles=size or Tile.tiles)
+        return Tile(num_inputs, tiles=int(size or Tile.tiles))
     if kind == "fourier":
-        return Fourier(num_inputs, size)
+        return Fourier(num_inputs, int(size))
     if kind == "rbf":
-        return RBF(num_inputs, size)
+        return RBF(num_inputs, int(size))
     if kind == "raw":
         return Raw(num_inputs)
-    raise ValueError(f"`features` must be tile, fourier:<order>, rbf:<n> or raw for vectors, got {kind!r}.")
+    raise ValueError(f"`features` must be tile, fourier:<order>, rbf:<n> or raw for vectors, got {name!r}.")

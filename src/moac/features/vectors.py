@@ -54,7 +54,7 @@ class Raw:
 @final
 @dataclass(frozen=True)
 class Fourier:
-    """φ_c(x) = cos(π c·x) / √size, c ∈ {0 … order}^d with at most two entries that are not 0 (Konidaris et al., 2011)."""
+    """φ_c(x) = cos(π c·x) / √size, c ∈ {0 … order}^d with at most two entries not 0 (Konidaris et al., 2011)."""
 
     num_inputs: int
     order: int

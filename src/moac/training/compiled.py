@@ -100,7 +100,7 @@ def _devices(num_trials: int) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=1)
-def _compiler_options() -> dict[str, Any] | None:
+def compiler_options() -> dict[str, Any] | None:
     """`_OPTIONS`, or None where this build of XLA does not know them."""
     try:
         jax.jit(lambda x: x, compiler_options=_OPTIONS).lower(0.0).compile()
@@ -141,7 +141,7 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
     sharding = NamedSharding(mesh, along)
     return _Program(
         jax.jit(jax.vmap(first, in_axes=(None, 0)), out_shardings=sharding),
-        jax.jit(per_device, compiler_options=_compiler_options()),
+        jax.jit(per_device, compiler_options=compiler_options()),
         sharding,
     )
 

@@ -19,6 +19,7 @@ from jaxtyping import Int
 from moac import algorithm, components
 from moac.config import Config
 from moac.history import History
+from moac.training.compiled import compiler_options
 from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
 from moac.types import Batch, Hosted, Key, Metrics, Spec, State
 
@@ -105,7 +106,7 @@ def _program(config: Config, spec: Spec, parts: components.Parts) -> _Program:
         healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
         return new, healthy, metrics, sample_key(new)
 
-    return _Program(jax.jit(first), jax.jit(sample_key), jax.jit(step))
+    return _Program(jax.jit(first), jax.jit(sample_key), jax.jit(step, compiler_options=compiler_options()))
 
 
 def _advance(trial: _Live, run: Run, program: _Program, sizes: Any) -> None:
