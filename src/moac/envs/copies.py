@@ -40,10 +40,12 @@ class Maker:
     def __call__(self, **more: Any) -> tuple[Any, float]:
         """An environment without a time limit of its own around it, and the limit that is to be kept."""
         if not isinstance(self.env, str):
-            env = self.env(**dict(self.options))
-            return (env.env, vars(env)["_max_episode_steps"]) if type(env) is TimeLimit else (env, math.inf)
-        options = {"max_episode_steps": _NO_LIMIT, "disable_env_checker": True} | dict(self.options) | more
-        made = gymnasium.make(self.env, **options)
+            env = self.env(**dict(self.options), **more)
+            if type(env) is not TimeLimit:
+                return env, math.inf
+            return env.env, vars(env)["_max_episode_steps"] if self.time_limit else math.inf
+        options: dict[str, Any] = dict(self.options) | more
+        made = gymnasium.make(self.env, max_episode_steps=_NO_LIMIT, disable_env_checker=True, **options)
         limit = gymnasium.spec(self.env.rpartition(":")[2]).max_episode_steps
         return made, math.inf if limit is None or not self.time_limit else limit
 

@@ -144,7 +144,7 @@ def _ages(before: Int[np.ndarray, " n"], restarts: list[int], T: int) -> Int[np.
     """The age at each step: of the first it is known, then it counts up, from 0 after each restart."""
     n = len(before)
     step = np.arange(n * T)
-    started = np.zeros(n * T, dtype=np.int64)
+    started = np.full(n * T, np.iinfo(np.int64).min)
     started[::T] = np.arange(0, n * T, T) - before
     after = np.array(restarts, dtype=np.int64) + 1
     after = after[after % T != 0]
