@@ -1,4 +1,4 @@
-"""Measure moac beside its peers and print the report:  python benchmarks/run.py [simplex] [startup] [training].
+"""Measure moac beside its peers and print the report:  python benchmarks/run.py [simplex] [startup] [training] [environments].
 
 Every ratio is taken between two things measured in this one run on this one machine.
 """
@@ -13,7 +13,7 @@ from importlib.metadata import version
 import jax
 from _timing import machine
 
-SECTIONS = ("simplex", "startup", "training")
+SECTIONS = ("simplex", "startup", "training", "environments")
 
 
 def main(names: list[str]) -> None:
