@@ -13,6 +13,8 @@ from importlib.metadata import version
 import jax
 from _timing import machine
 
+from moac.commands import devices
+
 SECTIONS = ("simplex", "startup", "training", "environments")
 
 
@@ -22,6 +24,8 @@ def main(names: list[str]) -> None:
     if unknown:
         sys.exit(f"unknown section {', '.join(sorted(unknown))}; there are: {', '.join(SECTIONS)}")
     jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))  # as the command line does
+    if names == ["environments"]:
+        devices.for_hosted()  # likewise
     versions = ", ".join(f"{name} {version(name)}" for name in ("moac", "jax", "numpy", "scipy"))
     print(f"{machine()}\n{versions}")
     for name in names or SECTIONS:

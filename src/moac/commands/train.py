@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from moac import components, momdp, result, training
-from moac.commands import report
+from moac.commands import devices, report
 from moac.commands.interrupts import Interrupts
 from moac.commands.problems import Stepping, problem_of, problem_of_run, quiet
 from moac.commands.progress import Display
@@ -73,6 +73,8 @@ def run(order: Order, output: Output) -> int:
     """Train, save, and say how it went."""
     with quiet():
         problem = problem_of(order.env, order.stepping)
+        if not problem.compiled:
+            devices.for_hosted()
         prepared = result.prepare(problem, order.config, order.trials, order.seed)
         directory = RunDirectory.create(_out(order), prepared, order.env)
         if not problem.compiled:
@@ -88,6 +90,8 @@ def resume(path: Path, output: Output) -> int:
 
 def _resume(path: Path, output: Output) -> int:
     problem = problem_of_run(path, RunDirectory(path).description()["problem"])
+    if not problem.compiled:
+        devices.for_hosted()
     directory, prepared = reopen(path, problem)
     if directory.finished:
         outcome = directory.outcome(prepared)

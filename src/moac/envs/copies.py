@@ -10,7 +10,7 @@ from typing import Any, final
 
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from jaxtyping import Float
 
 from moac.types import SourceError
@@ -46,6 +46,7 @@ class Maker:
             return env.env, vars(env)["_max_episode_steps"] if self.time_limit else math.inf
         options: dict[str, Any] = dict(self.options) | more
         made = gymnasium.make(self.env, max_episode_steps=_NO_LIMIT, disable_env_checker=True, **options)
+        made = made.env if type(made) is OrderEnforcing else made  # it would cost each step to say what we do anyway
         limit = gymnasium.spec(self.env.rpartition(":")[2]).max_episode_steps
         return made, math.inf if limit is None or not self.time_limit else limit
 
