@@ -1,4 +1,4 @@
-"""Let morl-baselines judge a trained policy, once, for the suite to check:  python benchmarks/record_policy_evaluation.py.
+"""Let morl-baselines judge a policy, once, for the suite:  python benchmarks/record_policy_evaluation.py.
 
 Writes tests/data/policy_evaluation_mo.json: the seed of a short training run, and what `policy_evaluation_mo` says of
 its policy. The peers' environment has no JAX, so the policy goes there as a table of actions drawn before.
@@ -27,7 +27,13 @@ def main() -> None:
     weight = np.exp(logits - logits.max(axis=1, keepdims=True))
     chances = (weight / weight.sum(axis=1, keepdims=True)).tolist()
     found = run_peer("policy_evaluation.py", json.dumps(chances), str(policy.gamma), str(EPISODES))
-    content = {"iterations": ITERATIONS, "seed": SEED, "episodes": EPISODES, "logits": logits.round(4).tolist(), **found}
+    content = {
+        "iterations": ITERATIONS,
+        "seed": SEED,
+        "episodes": EPISODES,
+        "logits": logits.round(4).tolist(),
+        **found,
+    }
     OUTPUT.write_text(json.dumps(content) + "\n")
 
 

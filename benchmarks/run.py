@@ -1,4 +1,4 @@
-"""Measure moac beside its peers and print the report:  python benchmarks/run.py [simplex] [startup] [training] [environments].
+"""Measure moac beside its peers and print the report:  python benchmarks/run.py [SECTION …].
 
 Every ratio is taken between two things measured in this one run on this one machine.
 """

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from moac import policy as policy
     from moac import schedules as schedules
     from moac import simplex as simplex
+    from moac import theory as theory
     from moac import weighting as weighting
     from moac.components import defaults as defaults
     from moac.config import Average as Average
@@ -33,7 +34,7 @@ _HOME = {
     "resume": "moac.experiments.run_directory",
     "train": "moac.result",
 }
-_MODULES = ("envs", "features", "momdp", "policy", "schedules", "simplex", "weighting")
+_MODULES = ("envs", "features", "momdp", "policy", "schedules", "simplex", "theory", "weighting")
 
 __all__ = [
     "Average",
@@ -48,6 +49,7 @@ __all__ = [
     "resume",
     "schedules",
     "simplex",
+    "theory",
     "train",
     "weighting",
 ]

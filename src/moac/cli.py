@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import math
 import re
 import sys
 from dataclasses import dataclass, field, fields, make_dataclass
@@ -93,14 +94,7 @@ class Train:
     def config_of(self) -> Config:
         """The configuration that the options describe."""
         options: Any = self.config
-        return Config(setting=self._setting(), **vars(options))
-
-    def _setting(self) -> Average | Discounted | None:
-        if self.setting == "average":
-            if self.discount is not None:
-                raise ValueError(f"`discount` must be left out in the average setting, got {list(self.discount)}.")
-            return Average()
-        return None if self.discount is None else Discounted(self.discount)
+        return Config(setting=_setting(self.setting, self.discount), **vars(options))
 
 
 @dataclass(frozen=True)
@@ -127,6 +121,41 @@ class Front:
     """Folder for the figure."""
     json: bool = False
     """End with one JSON object on stdout."""
+
+
+@dataclass(frozen=True)
+class Theory:
+    """Check the theorems' assumptions, compute their constants, and plan the samples that guarantee ε."""
+
+    env: tyro.conf.Positional[Environment]
+    epsilon: Annotated[float, tyro.conf.arg(metavar="FLOAT")] = 0.01
+    """Stationarity gap to be guaranteed."""
+    setting: Annotated[
+        Literal["discounted", "average"] | None, tyro.conf.arg(help_behavior_hint="(default: discounted)")
+    ] = None
+    """Discounted return, or reward per step."""
+    discount: Discounts = None
+    """One discount, or one per objective."""
+    features: Annotated[
+        str | None,
+        tyro.conf.arg(metavar=f"{{{','.join(CHOICES['features'])}}}", help_behavior_hint="(default: one-hot)"),
+    ] = None
+    """The critic's features."""
+    momentum: Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="(default: 1/t)")] = None
+    """η_t, a schedule by name."""
+    run: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="(default: none)")] = None
+    """A finished run of ENV: its settings, the worst constants along it, and what it needed in practice."""
+    json: bool = False
+    """End with one JSON object on stdout."""
+
+    def config_of(self) -> Config:
+        """The configuration that the options describe; with a run they must be left out."""
+        named = {"discount": self.discount, "features": self.features, "momentum": self.momentum}
+        given = {name: value for name, value in ({"setting": self.setting} | named).items() if value is not None}
+        if self.run is not None and given:
+            raise ValueError(f"`{next(iter(given))}` must be left out with --run: the run has its own.")
+        chosen: Any = {name: given[name] for name in ("features", "momentum") if name in given}
+        return Config(setting=_setting(self.setting or "discounted", self.discount), **chosen)
 
 
 @dataclass(frozen=True)
@@ -186,12 +215,21 @@ class Reproduce:
     """End with one JSON object on stdout."""
 
 
+def _setting(name: str, discount: tuple[float, ...] | None) -> Average | Discounted | None:
+    if name == "average":
+        if discount is not None:
+            raise ValueError(f"`discount` must be left out in the average setting, got {list(discount)}.")
+        return Average()
+    return None if discount is None else Discounted(discount)
+
+
 Command = Annotated[
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Front, tyro.conf.subcommand("front")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]
+    | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")],
     tyro.conf.FlagCreatePairsOff,
@@ -204,6 +242,7 @@ _SYNTAX = {
     "front": mistakes.syntax_of(Front, "ENV", _ALIASES),
     "evaluate": mistakes.syntax_of(Evaluate, "RUN", _ALIASES, several=True),
     "watch": mistakes.syntax_of(Watch, "RUN", _ALIASES),
+    "theory": mistakes.syntax_of(Theory, "ENV", _ALIASES),
     "reproduce": mistakes.syntax_of(Reproduce, "NAME", _ALIASES),
     "report": mistakes.syntax_of(Report, "RUN", _ALIASES),
 }
@@ -223,7 +262,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _end(_INTERRUPTED, "interrupted.")
 
 
-def _dispatch(command: Train | Resume | Front | Evaluate | Watch | Reproduce | Report) -> int:
+def _dispatch(command: Train | Resume | Front | Evaluate | Watch | Theory | Reproduce | Report) -> int:
     """Check what can be checked before JAX is imported, then run."""
     if isinstance(command, Evaluate | Watch):
         return _play(command)
@@ -243,6 +282,17 @@ def _dispatch(command: Train | Resume | Front | Evaluate | Watch | Reproduce | R
         from moac.commands import front
 
         return front.run(front.Order(command.env, setting, command.memory, command.out, command.json))
+    if isinstance(command, Theory):
+        config = command.config_of()
+        if not 0 < command.epsilon < math.inf:
+            raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
+        from moac.commands import theory
+
+        return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
+    return _train(command)
+
+
+def _train(command: Train | Resume) -> int:
     if not command.checkpoint_every >= 0:
         raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {command.checkpoint_every}.")
     if isinstance(command, Train):

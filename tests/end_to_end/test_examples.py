@@ -42,12 +42,16 @@ def test_scripts_stay_short(script):
     assert len(script.read_text().splitlines()) < 60
 
 
-SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.DOTALL)
+SNIPPETS = [
+    pytest.param(snippet, id=f"{page.stem}-{index}")
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    for index, snippet in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
 
 
-@pytest.mark.parametrize("index", range(len(SNIPPETS)))
-def test_the_recipes_for_extending_run(index):
-    exec(SNIPPETS[index], {})
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_the_snippets_of_the_documentation_run(snippet):
+    exec(snippet, {})
 
 
 def test_the_api_example_of_the_readme_runs(tmp_path, monkeypatch):

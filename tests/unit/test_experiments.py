@@ -8,7 +8,7 @@ import pytest
 
 from moac import momdp
 from moac.config import Discounted
-from moac.experiments import claims, experiment_page, reproduce, runner, spec, statistics
+from moac.experiments import claims, experiment_page, reproduce, runner, spec, statistics, studies
 from moac.history import History
 
 TINY = """
@@ -50,7 +50,63 @@ def silent(task, run, iteration):
     return Nothing()
 
 
-@pytest.mark.parametrize("name", spec.names())
+STUDIES = [name for name in spec.names() if isinstance(spec.load(name), spec.Study)]
+TRAINED = [name for name in spec.names() if name not in STUDIES]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_shipped_study_parses(name):
+    full, quick = spec.load(name), spec.load(name, quick=True)
+    assert full.parameters.keys() == quick.parameters.keys()
+    assert full.parameters != quick.parameters
+    assert (full.quick, quick.quick) == (False, True)
+
+
+STUDY = """
+title = "t"
+study = "critic"
+seed = 0
+summary = "s"
+why = "w"
+[parameters.part]
+trials = 2
+[quick.part]
+trials = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "complaint"),
+    [
+        (("seed = 0", "sead = 0"), "'sead' is unknown or missing"),
+        (("[quick.part]", "[quick.other]"), "must name one of part"),
+    ],
+)
+def test_a_wrong_study_is_refused(edit, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        spec.parse("tiny", STUDY.replace(*edit))
+
+
+def test_an_unknown_study_is_refused_with_the_known_ones(tmp_path):
+    study = spec.parse("tiny", STUDY.replace('"critic"', '"crytic"'))
+    with pytest.raises(ValueError, match="must be one of critic, actor"):
+        reproduce.run_study(study, tmp_path, print)
+
+
+def test_a_workspace_keeps_what_was_measured(tmp_path):
+    said, calls = [], []
+    work = studies.Workspace(tmp_path / "tasks", said.append)
+
+    def measure():
+        calls.append(1)
+        return {"x": np.arange(3.0)}
+
+    for seed in (0, 0, 1):
+        np.testing.assert_array_equal(work.arrays("part", {"seed": seed}, measure)["x"], np.arange(3.0))
+    assert len(calls) == len(said) == 2
+
+
+@pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_shipped_experiment_parses(name, quick):
     experiment = spec.load(name, quick)
@@ -185,7 +241,7 @@ def test_the_setting_of_the_null_test_is_one_discount():
     assert isinstance(spec.load("fishwood-discounted").methods[0].config.setting, Discounted)
 
 
-@pytest.mark.parametrize("name", spec.names())
+@pytest.mark.parametrize("name", TRAINED)
 def test_a_full_run_judges_every_claim(name):
     """A claim is left out only where its method was not run: never because a label is misspelt."""
     experiment, model = spec.load(name), momdp.library.for_environment(spec.load(name).env)

@@ -48,11 +48,14 @@ def run(order: Order) -> int:
     return 0
 
 
-def _one(experiment: spec.Experiment, folder: Path, quiet: bool) -> dict[str, Any]:
+def _one(experiment: spec.Experiment | spec.Study, folder: Path, quiet: bool) -> dict[str, Any]:
     began = time.monotonic()
     if experiment.quick:
         sys.stderr.write(f"{experiment.name}: a reduced run, for a first look\n")
-    reproduce.run(experiment, model_of(experiment.env), folder, _display)
+    if isinstance(experiment, spec.Study):
+        reproduce.run_study(experiment, folder, _say)
+    else:
+        reproduce.run(experiment, model_of(experiment.env), folder, _display)
     page = of_experiment(folder)
     path = report.write(folder)
     if not quiet:
@@ -73,3 +76,7 @@ def _one(experiment: spec.Experiment, folder: Path, quiet: bool) -> dict[str, An
 def _display(task: spec.Task, run: training.Run, iteration: int) -> Display:
     sys.stderr.write(f"{task.label}\n")
     return Display(run, iteration)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

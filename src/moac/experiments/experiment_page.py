@@ -16,8 +16,9 @@ def of_experiment(directory: Path) -> Page:
     data = files.read_json(path)
     if not isinstance(data, dict) or not isinstance(data.get("format"), int):
         raise files.DamagedError(path, "it has no format number")
-    if data["format"] > FORMAT:
-        raise ValueError(f"{path} has format {data['format']}, newer than {FORMAT}: update moac to read it.")
+    if data["format"] != FORMAT:
+        age, cure = ("newer", "update moac") if data["format"] > FORMAT else ("older", "run `moac reproduce` again")
+        raise ValueError(f"{path} has format {data['format']}, {age} than {FORMAT}: {cure} to read it.")
     try:
         return _page(directory, data)
     except (KeyError, TypeError) as error:
@@ -30,14 +31,11 @@ def _page(directory: Path, data: dict[str, Any]) -> Page:
         title=data["title"],
         summary=data["summary"],
         facts=(
-            ("environment", data["env"]),
-            ("trials per method", data["trials"]),
+            *data["facts"].items(),
             ("seed", data["seed"]),
             ("time", f"{data['seconds']:.0f} s"),
         ),
-        notice="A reduced run (--quick) for a first look: fewer trials and iterations than the paper's."
-        if data["quick"]
-        else None,
+        notice="A reduced run (--quick) for a first look: fewer trials and smaller sizes." if data["quick"] else None,
         claims=tuple(Claim(**claim) for claim in data["claims"]),
         figures=tuple(
             Figure.of_file(f["name"], directory / "figures" / Path(f["file"]).name, f["caption"], f["alt"])

@@ -1,44 +1,48 @@
-"""Reproduce a figure: run its tasks, draw, judge the claims, and leave everything in one folder."""
+"""Reproduce an experiment: measure, draw, judge the claims, and leave everything in one folder."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure as Drawing
 
 from moac import momdp
 from moac.config import Average
-from moac.experiments import claims, files, peers, provenance, runner, tables
-from moac.experiments.spec import Experiment
+from moac.experiments import claims, files, peers, provenance, rates, runner, tables
+from moac.experiments.spec import Experiment, Study
+from moac.experiments.studies import Findings, Say, Shown, Workspace
 from moac.history import History
 from moac.momdp import FiniteMOMDP
 from moac.report import comparisons, style
-from moac.report.page import Claim, Table
 
-FORMAT = 1
-
-
-@final
-@dataclass(frozen=True)
-class Shown:
-    """A drawing and what to say of it."""
-
-    name: str
-    file: str
-    drawing: Drawing
-    caption: str
-    alt: str
+FORMAT = 2
 
 
 def run(experiment: Experiment, model: FiniteMOMDP, out: Path, show: runner.Show) -> Path:
     """Everything of one experiment; a second call keeps what has finished."""
     began = time.monotonic()
-    folder = out / ("tasks-quick" if experiment.quick else "tasks")
+    found = _trained(experiment, model, _tasks(experiment, out), show)
+    facts = {"environment": experiment.env, "trials per method": experiment.trials}
+    return _write(experiment, found, (facts, experiment.methods[0].config.to_json()), began, out)
+
+
+def run_study(study: Study, out: Path, say: Say) -> Path:
+    """Everything of one study; a second call keeps what has been measured."""
+    began = time.monotonic()
+    found = rates.run(study, Workspace(_tasks(study, out), say))
+    settings = {f"{table}: {key}": value for table, keys in study.parameters.items() for key, value in keys.items()}
+    return _write(study, found, ({}, settings), began, out)
+
+
+def _tasks(experiment: Experiment | Study, out: Path) -> Path:
+    return out / ("tasks-quick" if experiment.quick else "tasks")
+
+
+def _trained(experiment: Experiment, model: FiniteMOMDP, folder: Path, show: runner.Show) -> Findings:
+    """Train all methods of an experiment and compare them."""
     done = {
         group: {task.label: runner.complete(task, experiment, model, folder, show).history for task in tasks}
         for group, tasks in (("methods", experiment.methods), ("sensitivity", experiment.sensitivity))
@@ -54,12 +58,40 @@ def run(experiment: Experiment, model: FiniteMOMDP, out: Path, show: runner.Show
     )
     recorded = None if isinstance(setting, Average) else peers.table(experiment.env)
     listed = listed if recorded is None else (*listed, recorded)
-    shown = figures(experiment, done["methods"], model.objective_names, points)
+    return Findings(judged, listed, figures(experiment, done["methods"], model.objective_names, points))
+
+
+def _write(
+    experiment: Experiment | Study,
+    found: Findings,
+    about: tuple[dict[str, Any], dict[str, Any]],
+    began: float,
+    out: Path,
+) -> Path:
+    """The drawings, then experiment.json with all else that the report needs; `about` is facts and settings."""
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    for item in shown:
+    for item in found.figures:
         for kind in ("svg", "png"):
             files.write_bytes(out / "figures" / f"{item.file}.{kind}", style.rendered(item.drawing, kind))
-    files.write_json(out / "experiment.json", _record(experiment, judged, listed, shown, time.monotonic() - began))
+    record = {
+        "format": FORMAT,
+        "name": experiment.name,
+        "title": experiment.title,
+        "facts": about[0],
+        "seed": experiment.seed,
+        "summary": experiment.summary,
+        "why": experiment.why,
+        "quick": experiment.quick,
+        "seconds": time.monotonic() - began,
+        "config": about[1],
+        "provenance": provenance.of_this_process(experiment.seed),
+        "claims": [vars(claim) for claim in found.claims],
+        "tables": [vars(table) for table in found.tables],
+        "figures": [
+            {"name": s.name, "file": f"{s.file}.svg", "caption": s.caption, "alt": s.alt} for s in found.figures
+        ],
+    }
+    files.write_json(out / "experiment.json", record)
     return out
 
 
@@ -121,30 +153,3 @@ def figures(
             "Scatter plots of final returns per pair of objectives with the exact front.",
         ),
     )
-
-
-def _record(
-    experiment: Experiment,
-    judged: tuple[Claim, ...],
-    listed: tuple[Table, ...],
-    shown: tuple[Shown, ...],
-    seconds: float,
-) -> dict[str, Any]:
-    """experiment.json: all that the report needs beside the drawings."""
-    return {
-        "format": FORMAT,
-        "name": experiment.name,
-        "title": experiment.title,
-        "env": experiment.env,
-        "trials": experiment.trials,
-        "seed": experiment.seed,
-        "summary": experiment.summary,
-        "why": experiment.why,
-        "quick": experiment.quick,
-        "seconds": seconds,
-        "config": experiment.methods[0].config.to_json(),
-        "provenance": provenance.of_this_process(experiment.seed),
-        "claims": [vars(claim) for claim in judged],
-        "tables": [vars(table) for table in listed],
-        "figures": [{"name": s.name, "file": f"{s.file}.svg", "caption": s.caption, "alt": s.alt} for s in shown],
-    }

@@ -12,6 +12,7 @@ from typing import Any, final
 from moac.config import Config
 
 _KEYS = ("title", "env", "trials", "seed", "main", "summary", "why", "config", "methods", "sensitivity", "quick")
+_STUDY_KEYS = ("title", "study", "seed", "summary", "why", "parameters", "quick")
 
 
 @final
@@ -62,24 +63,73 @@ class Experiment:
     quick: bool
 
 
+@final
+@dataclass(frozen=True)
+class Study:
+    """A measurement of the theory, as data.
+
+    Attributes:
+        name: of its file.
+        title: of its report.
+        study: which study it is; `experiments.rates` knows them.
+        seed: of all randomness.
+        summary: what is shown.
+        why: how the parameters were chosen.
+        parameters: tables by the name of the measurement, each with its own keys.
+        quick: whether this is the reduced run.
+    """
+
+    name: str
+    title: str
+    study: str
+    seed: int
+    summary: str
+    why: str
+    parameters: Mapping[str, Mapping[str, Any]]
+    quick: bool
+
+
 def names() -> tuple[str, ...]:
     """The experiments that come with the package."""
     files = resources.files("moac.experiments") / "specs"
     return tuple(sorted(path.name.removesuffix(".toml") for path in files.iterdir() if path.name.endswith(".toml")))
 
 
-def load(name: str, quick: bool = False) -> Experiment:
+def load(name: str, quick: bool = False) -> Experiment | Study:
     """The experiment of that name; `quick` is its reduced version."""
     if name not in names():
         raise ValueError(f"`NAME` must be one of {', '.join((*names(), 'all'))}, got {name!r}.")
     return parse(name, (resources.files("moac.experiments") / "specs" / f"{name}.toml").read_text(), quick)
 
 
-def parse(name: str, text: str, quick: bool = False) -> Experiment:
-    """An experiment from its TOML; an unknown or missing key is an error."""
+def parse(name: str, text: str, quick: bool = False) -> Experiment | Study:
+    """An experiment or a study from its TOML; an unknown or missing key is an error."""
     data = tomllib.loads(text)
-    for key in (*(key for key in data if key not in _KEYS), *(key for key in _KEYS if key not in data)):
-        raise ValueError(f"{name}.toml must have the keys {', '.join(_KEYS)}; {key!r} is unknown or missing.")
+    keys = _STUDY_KEYS if "study" in data else _KEYS
+    for key in (*(key for key in data if key not in keys), *(key for key in keys if key not in data)):
+        raise ValueError(f"{name}.toml must have the keys {', '.join(keys)}; {key!r} is unknown or missing.")
+    return _study(name, data, quick) if "study" in data else _experiment(name, data, quick)
+
+
+def _study(name: str, data: Mapping[str, Any], quick: bool) -> Study:
+    """`[quick]` holds the tables of `[parameters]` again, with what the reduced run changes in them."""
+    parameters: dict[str, Mapping[str, Any]] = data["parameters"]
+    reduced: dict[str, Mapping[str, Any]] = data["quick"] if quick else {}
+    for table in (table for table in data["quick"] if table not in parameters):
+        raise ValueError(f"{name}.toml: [quick.{table}] must name one of {', '.join(parameters)}.")
+    return Study(
+        name,
+        data["title"],
+        data["study"],
+        int(data["seed"]),
+        " ".join(data["summary"].split()),
+        " ".join(data["why"].split()),
+        {table: {**values, **reduced.get(table, {})} for table, values in parameters.items()},
+        quick,
+    )
+
+
+def _experiment(name: str, data: Mapping[str, Any], quick: bool) -> Experiment:
     reduced: dict[str, Any] = data["quick"] if quick else {}
     trials = int(reduced.get("trials", data["trials"]))
     base: dict[str, Any] = data["config"] | {k: v for k, v in reduced.items() if k not in ("trials", "methods")}

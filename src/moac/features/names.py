@@ -9,9 +9,14 @@ from moac.types import Key, Spec
 
 def by_name(name: str, spec: Spec, key: Key) -> Features | Basis:
     """The features that `Config.features` names, for states or for vectors."""
+    return of_vectors(name, spec.observation_size) if spec.num_states is None else of_states(name, spec, key)
+
+
+def of_states(name: str, spec: Spec, key: Key) -> Features:
+    """The features of that name for states."""
     kind, _, size = name.partition(":")
     if spec.num_states is None:
-        return of_vectors(name, spec.observation_size)
+        raise ValueError(f"`features` must be those of vectors for {spec.name}, got {name!r}.")
     if kind == "one-hot":
         return OneHot(spec.num_states)
     if kind == "one-hot-reference":

@@ -1,0 +1,16 @@
+"""Studies of the theory: what the theorems say, measured. Each study is a function of its parameters."""
+
+from __future__ import annotations
+
+from moac.experiments.rates import actor, critic
+from moac.experiments.spec import Study
+from moac.experiments.studies import Findings, Workspace
+
+_STUDIES = {"critic": critic.run, "actor": actor.run}
+
+
+def run(study: Study, work: Workspace) -> Findings:
+    """Measure, judge and draw."""
+    if study.study not in _STUDIES:
+        raise ValueError(f"`study` must be one of {', '.join(_STUDIES)}, got {study.study!r}.")
+    return _STUDIES[study.study](study, work)

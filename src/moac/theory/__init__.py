@@ -1,0 +1,41 @@
+"""The theory as numbers: assumptions checked, constants computed, the theorems as functions, and what they ask for."""
+
+from moac.theory import mixing, quantities, smoothness
+from moac.theory.assumptions import Assumption, check
+from moac.theory.bounds import (
+    DERIVATIONS,
+    ActorBound,
+    CriticBound,
+    actor_bound,
+    actor_terms,
+    critic_bound,
+    critic_terms,
+)
+from moac.theory.ground import Ground, ground
+from moac.theory.mixing import Mixing
+from moac.theory.planning import Plan, corollaries, plan
+from moac.theory.quantities import Constants, constants, worst
+
+__all__ = [
+    "DERIVATIONS",
+    "ActorBound",
+    "Assumption",
+    "Constants",
+    "CriticBound",
+    "Ground",
+    "Mixing",
+    "Plan",
+    "actor_bound",
+    "actor_terms",
+    "check",
+    "constants",
+    "corollaries",
+    "critic_bound",
+    "critic_terms",
+    "ground",
+    "mixing",
+    "plan",
+    "quantities",
+    "smoothness",
+    "worst",
+]

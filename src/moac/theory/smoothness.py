@@ -1,0 +1,141 @@
+"""L_J: how fast the gradient of a return turns. Its value at a policy by Lanczos, and upper bounds that are proved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+from scipy.sparse import coo_array
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from moac.theory.ground import Ground
+
+_DENSE = 200
+"""Hessians up to this size are formed."""
+_TOLERANCE = 1e-7
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Hessian:
+    """∇²Jⁱ of one objective as a linear map, exact: no differences, no automatic differentiation.
+
+    With π' = π(v − πᵀv), q = Σ_a π'Q and K = (I − γP)⁻¹ (average: the fundamental matrix (I − P + 1dᵀ)⁻¹) the
+    derivatives along v are V' = Kq, ν'ᵀ = γ(νᵀP')K and Adv' = γE[V'(s')] − V' (average: − dᵀq), and
+    ∇²J v = ν'πAdv + νπ'Adv + νπAdv'.
+    """
+
+    ground: Ground
+    objective: int
+
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        rows = self.ground.model.num_states if self.ground.inputs is None else self.ground.inputs.shape[1]
+        return rows * self.ground.model.num_actions
+
+    @cached_property
+    def _gamma(self) -> float:
+        return self.ground.gammas[self.objective]
+
+    @cached_property
+    def _resolvent(self) -> Float[np.ndarray, "S S"]:
+        g = self.ground
+        system = np.eye(g.model.num_states) - self._gamma * g.moves
+        return np.linalg.inv(system + g.stationary if g.is_average else system)
+
+    @cached_property
+    def _weight(self) -> Float[np.ndarray, "S 1"]:
+        """ν: the weight of each state in the gradient."""
+        g = self.ground
+        return (g.stationary if g.is_average else g.model.start_distribution @ self._resolvent)[:, None]
+
+    @cached_property
+    def _advantage(self) -> Float[np.ndarray, "S A"]:
+        return self.ground.exact.advantage[self.objective]
+
+    @cached_property
+    def _successors(self) -> Any:
+        return successors(self.ground)
+
+    def __call__(self, v: Any) -> Float[np.ndarray, " n"]:
+        """∇²Jⁱ v for a flat v."""
+        g, S = self.ground, self.ground.model.num_states
+        along = np.reshape(v, (-1, g.model.num_actions))
+        along = along if g.inputs is None else g.inputs @ along
+        pi, nu, Adv, T = g.policy, self._weight, self._advantage, self._successors
+        dpi = pi * (along - (pi * along).sum(axis=1, keepdims=True))
+        q = (dpi * Adv).sum(axis=1)
+        dV = self._resolvent @ q
+        dnu = self._gamma * ((nu * dpi).ravel() @ T) @ self._resolvent
+        dAdv = self._gamma * (T @ dV).reshape(S, -1) - dV[:, None]
+        if g.is_average:
+            dAdv -= g.stationary @ q
+        product = dnu[:, None] * pi * Adv + nu * dpi * Adv + nu * pi * dAdv
+        return (product if g.inputs is None else g.inputs.T @ product).ravel()
+
+    def norm(self) -> float:
+        """‖∇²Jⁱ‖₂, the largest eigenvalue in modulus; by Lanczos where the matrix is large."""
+        if self.size <= _DENSE:
+            return float(np.abs(np.linalg.eigvalsh(np.stack([self(e) for e in np.eye(self.size)]))).max())
+        first = np.random.default_rng(0).standard_normal(self.size)
+        if not np.any(self(first)):
+            return 0.0
+        make: Any = LinearOperator
+        operator = make((self.size, self.size), matvec=self, dtype=np.float64)
+        options: dict[str, Any] = {"k": 1, "which": "LM", "v0": first, "tol": _TOLERANCE}
+        try:
+            found = eigsh(operator, return_eigenvectors=False, **options)
+        except ArpackNoConvergence as stuck:
+            found = np.atleast_1d(stuck.eigenvalues) if len(stuck.eigenvalues) else np.array([np.nan])
+        return float(np.abs(found).max())
+
+
+def successors(ground: Ground) -> Any:
+    """Where each (s, a) leads, as a sparse matrix [S·A, S]; ended episodes lead nowhere, or to the start."""
+    model = ground.model
+    S, A, rows = model.num_states, model.num_actions, np.arange(model.num_states * model.num_actions)
+    flat = (rows[:, None].repeat(model.num_outcomes, axis=1).ravel(), model.next_state.ravel())
+    moves = coo_array(((model.probability * ~model.terminated).ravel(), flat), shape=(S * A, S)).tocsr()
+    if not ground.is_average or not model.terminated.any():
+        return moves
+    ends = (model.probability * model.terminated).sum(axis=2).reshape(-1, 1)
+    return moves + coo_array(ends * model.start_distribution).tocsr()
+
+
+def at(ground: Ground) -> Float[np.ndarray, " M"]:
+    """‖∇²Jⁱ‖ of each objective at the policy: a lower bound on L_J, which is a supremum over policies."""
+    return np.array([Hessian(ground, i).norm() for i in range(ground.model.num_objectives)])
+
+
+def bound_everywhere(ground: Ground, r_max: float) -> float | None:
+    """An upper bound on L_J over all softmax policies; None in the average setting, where mixing decides.
+
+    Along a unit vector Σ_a|π'| ≤ 1/√2 and Σ_a|π''| ≤ 1, for logits have a range of at most √2 then and a variance of
+    at most 1/2. With ‖(I − γP)⁻¹‖_∞ = 1/(1 − γ) the second derivative of J is at most r_max/(1 − γ)³. The inputs of a
+    linear policy multiply it by the square of their largest norm.
+    """
+    if ground.is_average:
+        return None
+    return scale(ground) * r_max / (1 - max(ground.gammas)) ** 3
+
+
+def bound_by_mixing(ground: Ground, forgetting: float) -> float:
+    """An upper bound on ‖∇²Jⁱ‖ in the average setting, by the sum σ ≥ Σ_t τ(Pᵗ): half the range of r times (1 + σ)².
+
+    At one policy σ ≤ m/(1 − τ(Pᵐ)); over all policies σ ≤ 1/(1 − τ) with the uniform coefficient.
+    """
+    half_range = float(np.ptp(_possible(ground), axis=0).max() / 2)
+    return scale(ground) * half_range * (1 + forgetting) ** 2
+
+
+def scale(ground: Ground) -> float:
+    """The square of the policy's longest input; 1 for a table."""
+    return 1.0 if ground.inputs is None else float((ground.inputs**2).sum(axis=1).max())
+
+
+def _possible(ground: Ground) -> Float[np.ndarray, "n M"]:
+    return ground.model.reward[ground.model.probability > 0]
