@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from moac import momdp
-from moac.commands.problems import environment_of, quiet
+from moac.commands.problems import environment_of
 from moac.config import Average, Config
 from moac.experiments import files
+from moac.experiments.quiet import quiet
 from moac.experiments.run_directory import RunDirectory, load
 from moac.experiments.statistics import Mean
 from moac.momdp import indicators, library

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,9 +12,6 @@ from moac.commands.mistakes import did_you_mean
 from moac.experiments import files
 from moac.momdp import FiniteMOMDP, library
 from moac.types import Source
-
-_HARMLESS = (r"\x1b\[33mWARN", "Gym has been unmaintained", ".*pkg_resources")
-"""How the warnings begin that Gymnasium and pygame give about themselves."""
 
 
 @final
@@ -79,13 +74,3 @@ def environment_of(env: str, options: Mapping[str, Any]) -> Source:
         known = (*library.known_environments(), *(i for i in envs.known_ids() if not library.for_environment(i)))
         raise ValueError(f"`ENV` must be one of {', '.join(known)}, got {env!r}.{did_you_mean(env, known)}")
     return envs.make(env, **options)
-
-
-@contextlib.contextmanager
-def quiet() -> Generator[None]:
-    """Without the warnings that Gymnasium and pygame give about themselves."""
-    with warnings.catch_warnings():
-        for start in _HARMLESS:
-            warnings.filterwarnings("ignore", message=start)
-        warnings.filterwarnings("ignore", category=DeprecationWarning, module="pygame")
-        yield

@@ -18,10 +18,11 @@ from rich.table import Table
 from moac import components, momdp, result, training
 from moac.commands import devices, report
 from moac.commands.interrupts import Interrupts
-from moac.commands.problems import Stepping, problem_of, problem_of_run, quiet
+from moac.commands.problems import Stepping, problem_of, problem_of_run
 from moac.commands.progress import Display
 from moac.config import Average, Config
 from moac.experiments import files, statistics
+from moac.experiments.quiet import quiet
 from moac.experiments.run_directory import RunDirectory, reopen
 from moac.types import SourceError
 

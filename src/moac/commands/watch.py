@@ -13,8 +13,9 @@ from typing import Any, final
 import numpy as np
 from PIL import Image
 
-from moac.commands.problems import environment_of, quiet
+from moac.commands.problems import environment_of
 from moac.experiments import files
+from moac.experiments.quiet import quiet
 from moac.experiments.run_directory import RunDirectory, load
 
 _MOST_FRAMES = 600
