@@ -1,4 +1,4 @@
-"""Measure moac beside its peers and print the report:  python benchmarks/run.py [simplex] [startup] [training].
+"""Measure moac beside its peers and print the report:  python benchmarks/run.py [SECTION …].
 
 Every ratio is taken between two things measured in this one run on this one machine.
 """
@@ -13,7 +13,9 @@ from importlib.metadata import version
 import jax
 from _timing import machine
 
-SECTIONS = ("simplex", "startup", "training")
+from moac.commands import devices
+
+SECTIONS = ("simplex", "startup", "training", "environments")
 
 
 def main(names: list[str]) -> None:
@@ -22,6 +24,8 @@ def main(names: list[str]) -> None:
     if unknown:
         sys.exit(f"unknown section {', '.join(sorted(unknown))}; there are: {', '.join(SECTIONS)}")
     jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))  # as the command line does
+    if names == ["environments"]:
+        devices.for_hosted()  # likewise
     versions = ", ".join(f"{name} {version(name)}" for name in ("moac", "jax", "numpy", "scipy"))
     print(f"{machine()}\n{versions}")
     for name in names or SECTIONS:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moac import envs as envs
     from moac import features as features
     from moac import momdp as momdp
     from moac import policy as policy
@@ -33,13 +34,14 @@ _HOME = {
     "resume": "moac.experiments.run_directory",
     "train": "moac.result",
 }
-_MODULES = ("features", "momdp", "policy", "schedules", "simplex", "theory", "weighting")
+_MODULES = ("envs", "features", "momdp", "policy", "schedules", "simplex", "theory", "weighting")
 
 __all__ = [
     "Average",
     "Config",
     "Discounted",
     "defaults",
+    "envs",
     "features",
     "load",
     "momdp",

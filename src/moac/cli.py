@@ -53,8 +53,10 @@ Discounts = Annotated[
     tuple[float, ...] | None,
     tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: by the problem)"),
 ]
+Count = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: by moac.envs.make)")]
 Seconds = Annotated[float, tyro.conf.arg(metavar="SECONDS")]
 ExperimentName = Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{', '.join(experiments.names())}, or all.")]
+RunPaths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
 
 
@@ -78,6 +80,14 @@ class Train:
     """Run directory; it must not exist yet."""
     checkpoint_every: Seconds = CHECKPOINT_SECONDS
     """Seconds between checkpoints; 0 is as often as possible."""
+    blackbox: bool = False
+    """Step the real environment, also where its exact model is known."""
+    num_envs: Count = None
+    """Copies of the real environment per trial; it divides the batch sizes."""
+    workers: Count = None
+    """Processes that step them; only slow environments gain."""
+    evaluation_episodes: Count = None
+    """Episodes of the real environment per evaluation while training."""
     json: bool = False
     """End with one JSON object on stdout."""
 
@@ -158,6 +168,41 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Evaluate:
+    """Play whole episodes of the real environment with trained policies; several runs are compared."""
+
+    runs: tyro.conf.Positional[RunPaths]
+    episodes: int = 200
+    """Episodes per trial, each with a seed of its own."""
+    trial: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: up to 16 of them)")] = None
+    """Which trial of each run."""
+    reference: Annotated[
+        tuple[float, ...] | None,
+        tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: below all points)"),
+    ] = None
+    """Reference point of the hypervolume, one number per objective."""
+    json: bool = False
+    """End with one JSON object on stdout."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Record episodes of a trained policy as an animated GIF."""
+
+    run: tyro.conf.Positional[RunPath]
+    episodes: int = 3
+    """How many, one after the other."""
+    trial: int = 0
+    """Which trial."""
+    seed: int = 0
+    """Of the first episode."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: in RUN/figures)")] = None
+    """The GIF."""
+    json: bool = False
+    """End with one JSON object on stdout."""
+
+
+@dataclass(frozen=True)
 class Reproduce:
     """Run an experiment of the paper and write its report; a second call continues what was interrupted."""
 
@@ -182,6 +227,8 @@ Command = Annotated[
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Front, tyro.conf.subcommand("front")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")],
@@ -193,6 +240,8 @@ _SYNTAX = {
     "train": mistakes.syntax_of(Train, "ENV", _ALIASES),
     "resume": mistakes.syntax_of(Resume, "RUN", _ALIASES),
     "front": mistakes.syntax_of(Front, "ENV", _ALIASES),
+    "evaluate": mistakes.syntax_of(Evaluate, "RUN", _ALIASES, several=True),
+    "watch": mistakes.syntax_of(Watch, "RUN", _ALIASES),
     "theory": mistakes.syntax_of(Theory, "ENV", _ALIASES),
     "reproduce": mistakes.syntax_of(Reproduce, "NAME", _ALIASES),
     "report": mistakes.syntax_of(Report, "RUN", _ALIASES),
@@ -213,8 +262,10 @@ def main(arguments: list[str] | None = None) -> int:
         return _end(_INTERRUPTED, "interrupted.")
 
 
-def _dispatch(command: Train | Resume | Front | Theory | Reproduce | Report) -> int:
+def _dispatch(command: Train | Resume | Front | Evaluate | Watch | Theory | Reproduce | Report) -> int:
     """Check what can be checked before JAX is imported, then run."""
+    if isinstance(command, Evaluate | Watch):
+        return _play(command)
     if isinstance(command, Reproduce):
         from moac.commands import devices
 
@@ -238,16 +289,36 @@ def _dispatch(command: Train | Resume | Front | Theory | Reproduce | Report) -> 
         from moac.commands import theory
 
         return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
+    return _train(command)
+
+
+def _train(command: Train | Resume) -> int:
     if not command.checkpoint_every >= 0:
         raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {command.checkpoint_every}.")
     if isinstance(command, Train):
         config = command.config_of()
         check_trials(command.trials, command.seed)
         train = _training()
-        order = train.Order(command.env, config, command.trials, command.seed, command.out)
+        names = ("num_envs", "workers", "evaluation_episodes")
+        stepping = train.Stepping(command.blackbox, {name: getattr(command, name) for name in names})
+        order = train.Order(command.env, config, command.trials, command.seed, command.out, stepping)
         return train.run(order, train.Output(command.json, command.checkpoint_every))
     train = _training()
     return train.resume(command.run, train.Output(command.json, command.checkpoint_every))
+
+
+def _play(command: Evaluate | Watch) -> int:
+    if command.episodes < 1:
+        raise ValueError(f"`episodes` must be at least 1, got {command.episodes}.")
+    if isinstance(command, Watch):
+        from moac.commands import watch
+
+        return watch.run(watch.Order(**vars(command)))
+    if not command.runs:
+        raise ValueError("`RUN` must be given: moac evaluate RUN. See moac evaluate --help.")
+    from moac.commands import evaluate
+
+    return evaluate.run(evaluate.Order(**vars(command)))
 
 
 def _training() -> Any:

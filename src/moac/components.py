@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -12,9 +12,14 @@ import numpy as np
 from moac import features, weighting
 from moac.config import Average, Config, Discounted, known
 from moac.critic import LinearCritic
-from moac.policy import SoftmaxLinear, SoftmaxTable
+from moac.features import Basis, Features
+from moac.policy import SoftmaxBasis, SoftmaxLinear, SoftmaxTable
 from moac.types import Critic, Key, Policy, Sampling, Source, Spec
 from moac.weighting import Rule
+
+_VECTOR_STEP = 20.0
+_TILED_INPUTS = 3
+"""Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
 
 
 class Parts(NamedTuple):
@@ -26,21 +31,46 @@ class Parts(NamedTuple):
 
 
 def defaults(problem: Source) -> Config:
-    """The configuration that `problem` gets where nothing else is said.
+    """The configuration that `problem` gets where nothing else is said; `reasons` says why.
 
     A table of logits has gradients of the size of a state's visitation, about 1/S, times that of the rewards: hence
-    the actor's step.
+    the actor's step. Features of vectors are shared by many states, so its step is smaller there; and what shows
+    vectors tends to need many steps, so the discount is nearer to 1.
     """
-    spec = problem.spec
+    spec, chains = problem.spec, problem.spec.num_chains
+    states = spec.num_states
     return Config(
-        setting=Discounted(0.9),
+        setting=Discounted(0.9 if states is not None else 0.99),
         num_iterations=2000,
         num_critic_steps=5,
-        critic_batch_size=64,
-        actor_batch_size=128,
-        actor_step_size=min(2.0 * spec.num_states, 200.0) / spec.reward_bound,
+        critic_batch_size=-(-64 // chains) * chains,
+        actor_batch_size=-(-128 // chains) * chains,
+        actor_step_size=(_VECTOR_STEP if states is None else min(2.0 * states, 200.0)) / spec.reward_bound,
         critic_step_size=0.5,
+        policy="linear" if states is None else "table",
+        features=_features(spec),
+        observation_scale="bounds" if spec.encoder is None or spec.encoder.bounded else "running",
     )
+
+
+def reasons(problem: Source) -> str:
+    """What `defaults` picks for a problem, and why, in a sentence or two."""
+    spec, picked = problem.spec, defaults(problem)
+    if spec.num_states is not None:
+        return f"{spec.num_states} states: a table of logits and a value for each."
+    scale = "their bounds" if picked.observation_scale == "bounds" else "running moments, since a bound is infinite"
+    why = "few inputs" if spec.observation_size <= _TILED_INPUTS else "too many inputs for a grid of tiles"
+    return (
+        f"observations of {spec.observation_size} numbers: {picked.features} features ({why}), linear policy and "
+        f"critic, scaled by {scale}."
+    )
+
+
+def _features(spec: Spec) -> str:
+    """Tiles where they form a grid; cosines of one and two inputs at a time where there are too many for that."""
+    if spec.num_states is not None:
+        return "one-hot"
+    return "tile" if spec.observation_size <= _TILED_INPUTS else "fourier:3"
 
 
 def resolved(config: Config, problem: Source) -> Config:
@@ -54,7 +84,19 @@ def resolved(config: Config, problem: Source) -> Config:
         raise ValueError(
             f"`weights` must hold one weight per objective ({spec.num_objectives}), got {len(full.weights)}."
         )
+    _check_observations(full, spec)
     return full
+
+
+def _check_observations(config: Config, spec: Spec) -> None:
+    if spec.num_states is None and config.policy == "table":
+        raise ValueError("`policy` must be linear where observations are vectors, got 'table'.")
+    if spec.encoder is not None and not spec.encoder.bounded and config.observation_scale == "bounds":
+        raise ValueError("`observation_scale` must be running where a bound is infinite, got 'bounds'.")
+    for name in ("critic_batch_size", "actor_batch_size"):
+        size = known(getattr(config, name))
+        if size % spec.num_chains:
+            raise ValueError(f"`{name}` must be a multiple of `num_envs` ({spec.num_chains}), got {size}.")
 
 
 def discounts(config: Config, spec: Spec) -> tuple[float, ...]:
@@ -71,23 +113,27 @@ def sampling(config: Config, spec: Spec) -> Sampling:
         known(config.actor_batch_size),
         average=isinstance(config.setting, Average),
         survival=max(discounts(config, spec)) if config.visitation == "discounted" else None,
+        running_scale=spec.num_states is None and config.observation_scale == "running",
     )
 
 
 def parts(config: Config, spec: Spec, seed: int) -> Parts:
     """The policy, critic and rule that a resolved configuration names; the same objects for the same names."""
-    return _parts(config, spec, seed if config.features.startswith("random:") else 0)
+    return _parts(config, spec, seed if known(config.features).startswith("random:") else 0)
 
 
 @lru_cache(maxsize=16)
 def _parts(config: Config, spec: Spec, seed: int) -> Parts:
-    phi = features.by_name(config.features, spec, run_key(seed))
-    policy = (
-        SoftmaxTable(spec.num_states, spec.num_actions)
-        if config.policy == "table"
-        else SoftmaxLinear(phi, spec.num_actions)
-    )
-    return Parts(policy, LinearCritic(phi, spec.num_objectives), rule(config))
+    phi = features.by_name(known(config.features), spec, run_key(seed))
+    return Parts(_policy(config, spec, phi), LinearCritic(phi, spec.num_objectives), rule(config))
+
+
+def _policy(config: Config, spec: Spec, phi: Features | Basis) -> Policy:
+    if spec.num_states is None:
+        return SoftmaxBasis(phi, spec.num_actions)
+    if config.policy == "table":
+        return SoftmaxTable(spec.num_states, spec.num_actions)
+    return SoftmaxLinear(cast(Features, phi), spec.num_actions)
 
 
 def rule(config: Config) -> Rule:

@@ -60,7 +60,8 @@ Setting = Average | Discounted
 CHOICES: dict[str, tuple[str, ...]] = {
     "policy": ("table", "linear"),
     "critic": ("linear",),
-    "features": ("one-hot", "one-hot-reference", "random:<d>"),
+    "features": ("one-hot", "one-hot-reference", "random:<d>", "tile", "tile:<n>", "fourier:<order>", "rbf:<n>", "raw"),
+    "observation_scale": ("bounds", "running"),
     "weighting": ("min-norm", "fixed", "uniform", "first-batch"),
     "visitation": ("stationary", "discounted"),
     "normalise": ("none", "l2"),
@@ -70,6 +71,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """What the fields that name a part may say."""
 _COUNTS = ("num_iterations", "num_critic_steps", "critic_batch_size", "actor_batch_size", "num_evaluations")
 _STEPS = ("actor_step_size", "critic_step_size", "average_step_size")
+_BY_PROBLEM = ("policy", "features", "observation_scale")
 _NEEDED = ("num_evaluations", "average_step_size")
 
 
@@ -90,7 +92,10 @@ class Config:
             gradient of the discounted return.
         policy: `table` (one logit per state and action) or `linear` (logits linear in the features).
         critic: `linear`, the paper's.
-        features: `one-hot`, `one-hot-reference` (without the most visited state), `random:<d>`.
+        features: of states `one-hot`, `one-hot-reference` (without the most visited state), `random:<d>`; of vectors
+            `tile`, `tile:<tiles per input>`, `fourier:<order>`, `rbf:<centres>`, `raw`.
+        observation_scale: how vectors come into [0, 1]: by the `bounds` of their space, or by a `running` mean and
+            spread, saved with the policy.
         weighting: the rule that gives λ̂.
         weights: λ for `fixed`; λ_0 of the momentum otherwise. None is uniform.
         momentum: η_t, a schedule by name: `1/t`, `1/sqrt(t)`, `1/t^2`, `0`, `1`, `const:<value>`.
@@ -109,9 +114,10 @@ class Config:
     actor_step_size: float | None = None
     critic_step_size: float | None = None
     visitation: str = "stationary"
-    policy: str = "table"
+    policy: str | None = None
     critic: str = "linear"
-    features: str = "one-hot"
+    features: str | None = None
+    observation_scale: str | None = None
     weighting: str = "min-norm"
     weights: tuple[float, ...] | None = None
     momentum: str = "1/t"
@@ -125,7 +131,7 @@ class Config:
         _check_type("setting", self.setting, (Average, Discounted, type(None)), "Average() or Discounted(discount)")
         _check_type("momentum", self.momentum, (str,), f"one of {', '.join(schedules.names())}")
         for name, known in CHOICES.items():
-            if getattr(self, name) not in known and not _random_features(name, getattr(self, name)):
+            if not _is_choice(name, getattr(self, name), known):
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {shown(getattr(self, name))}.")
         for names, checked in ((_COUNTS, _count), (_STEPS, _step)):
             for name in names:
@@ -191,9 +197,15 @@ def _check_type(name: str, value: Any, kinds: tuple[type, ...], right: str) -> N
         raise ValueError(f"`{name}` must be {right}, got {shown(value)}.")
 
 
-def _random_features(name: str, value: Any) -> bool:
-    size = str(value).removeprefix("random:")
-    return name == "features" and value == f"random:{size}" and size.isdecimal() and int(size) > 0
+def _is_choice(name: str, value: Any, known: tuple[str, ...]) -> bool:
+    """Whether a value is one of those known, or a known one with its number; None where the problem decides."""
+    if value is None:
+        return name in _BY_PROBLEM
+    kind, colon, size = str(value).partition(":")
+    sized = any(choice.startswith(f"{kind}:<") for choice in known)
+    if colon and sized and size.isdecimal():
+        return int(size) > 0 and value == f"{kind}:{size}"
+    return value in known and "<" not in str(value)
 
 
 def _count(name: str, value: Any) -> int:

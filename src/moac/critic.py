@@ -11,7 +11,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from moac.config import Average, Config, known
-from moac.features import Features
+from moac.features import Basis, Features
 from moac.types import Batch, Critic, Key, Observation, Params
 
 Mu = Float[Array, " M"]
@@ -22,7 +22,7 @@ Mu = Float[Array, " M"]
 class LinearCritic:
     """Vⁱ(s) ≈ φ(s)ᵀwⁱ, one feature map for all objectives; w [d, M] starts at zero."""
 
-    features: Features
+    features: Features | Basis
     num_objectives: int
 
     def init(self, key: Key) -> Float[Array, "d M"]:

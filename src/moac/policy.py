@@ -1,4 +1,4 @@
-"""Softmax policies over a table and over linear features.
+"""Softmax policies over a table and over linear features, of states and of vectors.
 
 Each also gives its score ψ = ∇ log π as outer products, which is all that the actor needs of it.
 """
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
-from moac.features import Features
+from moac.features import Basis, Features
 from moac.types import Key, Observation, Params, Policy
 
 
@@ -126,6 +126,49 @@ class SoftmaxLinear:
         """ψ = φ(s) ⊗ (e_a − π(·|s))."""
         phi = self.features.apply(jnp.eye(self.features.size, dtype=theta.dtype), observation)
         return Factor(phi, _softmax_signal(self.features.apply(theta, observation), action))
+
+
+@final
+@dataclass(frozen=True)
+class SoftmaxBasis:
+    """π(a|x) ∝ exp φ(x)ᵀθ[:, a] for vectors x. Starts uniform. θ and x may be NumPy arrays in `logits`."""
+
+    features: Basis
+    num_actions: int
+
+    def init(self, key: Key) -> Float[Array, "d A"]:
+        """θ = 0."""
+        del key
+        return jnp.zeros((self.features.size, self.num_actions))
+
+    def logits(self, theta: Any, observation: Observation) -> Any:
+        """φ(x)ᵀθ over any leading axes."""
+        return self.features.apply(theta, observation)
+
+    def sample(self, theta: Float[Array, "d A"], observation: Observation, key: Key) -> Int[Array, ""]:
+        """a ~ π(·|x)."""
+        return jax.random.categorical(key, self.logits(theta, observation))
+
+    def log_prob(self, theta: Float[Array, "d A"], observation: Observation, action: Any) -> Float[Array, ""]:
+        """log π(a|x)."""
+        return jax.nn.log_softmax(self.logits(theta, observation))[action]
+
+    def accumulate(
+        self, theta: Float[Array, "d A"], observation: Observation, action: Any, signal: Float[Array, "B M"]
+    ) -> tuple[Params, ...]:
+        """Σ_l signalⁱ_l φ(x_l) ⊗ (e_a − π(·|x_l)), by the transpose of φ: a scatter where φ is sparse."""
+        logits, pull = jax.vjp(lambda table: self.logits(table, observation), theta)
+        score = _softmax_signal(logits, action)
+        return tuple(pull(score * column[:, None])[0] for column in signal.T)
+
+
+@runtime_checkable
+class OnHost(Policy, Protocol):
+    """A discrete policy whose logits NumPy can compute: no compiled call is needed to act."""
+
+    def logits(self, theta: Any, observation: Observation) -> Any:
+        """Logits [..., A], in the namespace of θ's arrays."""
+        ...
 
 
 def _softmax_signal(logits: Float[Array, "B A"], action: Int[Array, " B"]) -> Float[Array, "B A"]:

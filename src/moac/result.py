@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from moac import components, training
 from moac.config import Config, check_trials
 from moac.history import History
-from moac.types import Critic, Key, Params, Policy, Source
+from moac.trained import TrainedPolicy as TrainedPolicy
+from moac.types import Critic, Policy, Source
 from moac.weighting import Rule
 
 if TYPE_CHECKING:
@@ -25,69 +24,6 @@ if TYPE_CHECKING:
 
 Own = Mapping[str, Any]
 """Parts by name that replace those of the configuration; None leaves it its own."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class TrainedPolicy:
-    """The policies of K trials.
-
-    Attributes:
-        policy: their kind.
-        theta: parameters, leading axis K.
-        observations: [S, …] what the environment shows in each state; None where it shows the index.
-        trial: which of them `act` uses.
-    """
-
-    policy: Policy
-    theta: Params
-    observations: np.ndarray[Any, Any] | None = None
-    trial: int = 0
-
-    def act(self, observation: Any, key: Key) -> int:
-        """An action for what the real environment shows, drawn from the policy."""
-        return int(self._sample(self._own_theta, self._state(observation), key))
-
-    def log_prob(self, observation: Any, action: int) -> float:
-        """log π(a|s)."""
-        return float(self.policy.log_prob(self._own_theta, self._state(observation), action))
-
-    def of_trial(self, trial: int) -> TrainedPolicy:
-        """The same policies, acting as another trial's."""
-        count = len(jax.tree.leaves(self.theta)[0])
-        if not 0 <= trial < count:
-            raise ValueError(f"`trial` must be in [0, {count}), got {trial}.")
-        return replace(self, trial=trial)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """θ as an array, where it is one: for a table, logits [K, S, A] ready for `momdp.evaluate`."""
-        return np.array(self.theta, dtype=dtype, copy=copy)
-
-    @cached_property
-    def _own_theta(self) -> Params:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[self.trial]), self.theta)
-
-    @cached_property
-    def _sample(self) -> Any:
-        return jax.jit(self.policy.sample)
-
-    @cached_property
-    def _index(self) -> dict[bytes, int]:
-        if self.observations is None:
-            return {}
-        return {np.asarray(row).tobytes(): s for s, row in enumerate(self.observations)}
-
-    def _state(self, observation: Any) -> int:
-        seen = np.asarray(observation)
-        if self.observations is None:
-            if seen.size != 1 or not np.issubdtype(seen.dtype, np.integer) or seen.item() < 0:
-                raise ValueError(f"`observation` must be the index of a state, got {seen.tolist()}.")
-            return int(seen.item())
-        cast = seen.astype(self.observations.dtype, copy=False)
-        state = self._index.get(cast.tobytes())
-        if state is None or not np.array_equal(cast, seen):
-            raise ValueError(f"`observation` must be one that the model knows, got {seen.tolist()}.")
-        return state
 
 
 @final
@@ -118,13 +54,14 @@ class Result:
     @classmethod
     def of(cls, run: training.Run, snapshot: training.Snapshot, own: Own | None = None) -> Result:
         """The result of a run that ended, or stands, at `snapshot`."""
-        state, shown = snapshot.trials.state, run.source.spec.observations
+        state, memory = snapshot.trials.state, snapshot.trials.chain if not run.source.compiled else None
+        trained = partial(TrainedPolicy.of, spec=run.source.spec, memory=memory, setting=run.config.setting)
         return cls(
             run,
             snapshot.iteration,
             snapshot.history,
-            TrainedPolicy(run.parts.policy, state.theta, shown),
-            TrainedPolicy(run.parts.policy, state.theta_random, shown),
+            trained(run.parts.policy, state.theta),
+            trained(run.parts.policy, state.theta_random),
             np.asarray(state.random_iteration),
             np.asarray(snapshot.trials.stopped),
             given(own),
@@ -171,7 +108,7 @@ def train(  # noqa: PLR0913 - three optional parts beside the four that make a r
     """Train `trials` independent policies.
 
     Args:
-        problem: a `FiniteMOMDP`.
+        problem: a `FiniteMOMDP`, or an environment of `moac.envs.make`.
         config: what is None in it is filled from `moac.defaults(problem)`.
         trials: K.
         seed: trial i depends on (seed, i) alone.

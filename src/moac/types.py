@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -9,6 +10,8 @@ import jax
 import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
+
+from moac.encoding import Encoder
 
 Params = Any
 Observation = Any
@@ -91,27 +94,38 @@ class Spec:
     Attributes:
         name: of the problem.
         objective_names: one per objective.
-        num_states: S, where observations are state indices; None elsewhere.
+        num_states: S, where observations are state indices; None where they are vectors.
         num_actions: A.
         reference_state: the most visited state under the uniform policy, where known.
         reward_bound: r_max, the largest |rⁱ|; 1 where all rewards are zero or unknown.
         fingerprint: two sources with one fingerprint are the same problem.
         observations: [S, …] what the environment shows in each state; None where it shows the index.
+        encoder: from what an environment shows to what features see; None where `observations` says it.
+        num_chains: chains that stand side by side in a batch.
+        options: what it takes to make the source again, as plain data; None for a model.
     """
 
     name: str
     objective_names: tuple[str, ...]
-    num_states: int
+    num_states: int | None
     num_actions: int
     reference_state: int
     reward_bound: float
     fingerprint: str
     observations: np.ndarray[Any, Any] | None = None
+    encoder: Encoder | None = None
+    num_chains: int = 1
+    options: Mapping[str, Any] | None = None
 
     @property
     def num_objectives(self) -> int:
         """M."""
         return len(self.objective_names)
+
+    @property
+    def observation_size(self) -> int:
+        """d, where observations are vectors."""
+        return 0 if self.encoder is None else self.encoder.size
 
 
 @final
@@ -125,6 +139,7 @@ class Sampling:
         actor_batch_size: B.
         average: the successor of a terminated transition is the restart state.
         survival: c; after each step the chain restarts with probability 1 − c. None is never, and keeps no age.
+        running_scale: vectors are scaled by their running mean and spread, not by the bounds of their space.
     """
 
     num_critic_steps: int
@@ -132,6 +147,7 @@ class Sampling:
     actor_batch_size: int
     average: bool
     survival: float | None
+    running_scale: bool = False
 
     @property
     def steps(self) -> int:
@@ -187,6 +203,10 @@ class Critic(Protocol):
         ...
 
 
+class SourceError(ValueError):
+    """A source that failed while it was sampled; what was trained before is not lost."""
+
+
 class Source(Protocol):
     """Where transitions come from."""
 
@@ -210,4 +230,24 @@ class Source(Protocol):
 
     def evaluate(self, policy: Policy, theta: Params, setting: Any) -> Evaluation:
         """What the policies `theta` (leading axis K) are worth."""
+        ...
+
+
+class Hosted(Source, Protocol):
+    """A source whose `sample` runs on the host: its chain cannot be stored, only what the chain has learned."""
+
+    def memory(self, sizes: Sampling) -> Any:
+        """What a new chain has learned: arrays, or nothing."""
+        ...
+
+    def recall(self, chain: Any, memory: Any) -> None:
+        """Let a new chain know what another has learned."""
+        ...
+
+    def learned(self, chain: Any) -> Any:
+        """What a chain has learned, like `memory`."""
+        ...
+
+    def evaluate(self, policy: Policy, theta: Params, setting: Any, memory: Any = None) -> Evaluation:
+        """What the policies `theta` are worth, each with its chain's memory (leading axis K)."""
         ...

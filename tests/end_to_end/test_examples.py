@@ -21,6 +21,12 @@ def test_own_model_and_rule_trains():
     assert np.isfinite(returns).all()
 
 
+def test_an_environment_of_ones_own_trains():
+    returns = runpy.run_path(str(ROOT / "examples" / "custom_env.py"))["main"](iterations=60, trials=2)
+    assert returns.shape == (2, 2)
+    assert (returns[:, 0] > 0.3).all()
+
+
 def test_the_quickstart_notebook_runs():
     notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text())
     names: dict = {}

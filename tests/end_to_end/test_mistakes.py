@@ -59,7 +59,8 @@ MEANT = {
     "--weighting fixed": "`weights` must be given with weighting='fixed', one per objective, got None.",
     "--weighting fixd": "`weighting` must be one of min-norm, fixed, uniform, first-batch, got 'fixd'.",
     "--policy cnn": "`policy` must be one of table, linear, got 'cnn'.",
-    "--features random:0": "`features` must be one of one-hot, one-hot-reference, random:<d>, got 'random:0'.",
+    "--features random:0": "`features` must be one of one-hot, one-hot-reference, random:<d>, "
+    "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, got 'random:0'.",
     "--setting average --discount .9": "`discount` must be left out in the average setting, got [0.9].",
     "--setting average --visitation discounted": "`visitation` must be stationary in the average setting, got "
     "'discounted'.",

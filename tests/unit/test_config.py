@@ -84,7 +84,8 @@ def test_step_sizes(name, value):
         ({"policy": ["table"]}, "`policy` must be one of table, linear, got ['table']."),
         (
             {"features": "random:-1"},
-            "`features` must be one of one-hot, one-hot-reference, random:<d>, got 'random:-1'",
+            "`features` must be one of one-hot, one-hot-reference, random:<d>, "
+            "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, got 'random:-1'",
         ),
         ({"setting": Average(), "visitation": "discounted"}, "`visitation` must be stationary in the average setting"),
     ],

@@ -19,6 +19,14 @@ def set_up() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
+def for_hosted() -> None:
+    """Run compiled calls in the thread that makes them: with small ones, handing them over costs as much as they do.
+
+    Only training that samples on the host makes such calls one by one; it has no effect once JAX has started.
+    """
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 def _cores() -> int:
     """The cores that this process may use; not every system tells which."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

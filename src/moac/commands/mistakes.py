@@ -16,15 +16,17 @@ class Syntax:
     Attributes:
         positional: name of the one argument that must be given.
         options: the type of each option, by its name as typed.
+        several: whether there may be more than one.
     """
 
     positional: str
     options: Mapping[str, Any]
+    several: bool = False
 
 
-def syntax_of(command: type, positional: str, aliases: Mapping[str, Iterable[str]]) -> Syntax:
+def syntax_of(command: type, positional: str, aliases: Mapping[str, Iterable[str]], several: bool = False) -> Syntax:
     """The syntax that a dataclass of options describes."""
-    return Syntax(positional, dict(_options(command, aliases)))
+    return Syntax(positional, dict(_options(command, aliases)), several)
 
 
 def explain(arguments: list[str], commands: Mapping[str, Syntax]) -> str | None:
@@ -48,7 +50,7 @@ def explain(arguments: list[str], commands: Mapping[str, Syntax]) -> str | None:
         if wrong is not None:
             return f"`{option}` must be {wrong}."
         loose += rest
-    return _about_positional(name, syntax.positional, loose)
+    return _about_positional(name, syntax.positional, loose[:1] if syntax.several else loose)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
+from typing import Any, final
 
 from moac.commands.mistakes import did_you_mean
+from moac.experiments import files
 from moac.momdp import FiniteMOMDP, library
+from moac.types import Source
+
+
+@final
+@dataclass(frozen=True)
+class Stepping:
+    """How the real environment is stepped, where it is.
+
+    Attributes:
+        blackbox: also where the exact model is known.
+        options: `num_envs`, `workers`, `evaluation_episodes`; what is None is left to `moac.envs.make`.
+    """
+
+    blackbox: bool = False
+    options: Mapping[str, int | None] | None = None
+
+    @property
+    def given(self) -> dict[str, int]:
+        """The options that were given."""
+        return {name: value for name, value in (self.options or {}).items() if value is not None}
 
 
 @lru_cache(maxsize=4)
@@ -16,3 +41,36 @@ def model_of(env: str) -> FiniteMOMDP:
         return model
     known = library.known_environments()
     raise ValueError(f"`ENV` must be one of {', '.join(known)}, got {env!r}.{did_you_mean(env, known)}")
+
+
+def problem_of(env: str, stepping: Stepping) -> Source:
+    """The exact model where the library holds it and nothing else is asked for; else the environment itself."""
+    model = None if stepping.blackbox else library.for_environment(env)
+    if model is None:
+        return environment_of(env, stepping.given)
+    for name in stepping.given:
+        raise ValueError(f"`{name}` must be left out where the exact model is used, or given with --blackbox.")
+    return model
+
+
+def problem_of_run(path: Path, problem: Mapping[str, Any]) -> Source:
+    """The problem of a run directory, by what its config.json says."""
+    if problem["env"] is None:
+        raise ValueError(f"{path} was saved from Python: resume it with moac.resume({str(path)!r}, problem).")
+    if problem.get("encoder") is None:
+        return model_of(problem["env"])
+    options = problem.get("options")
+    if not isinstance(options, dict):
+        raise files.DamagedError(path / "config.json", "`problem.options` is missing")
+    return environment_of(problem["env"], options)
+
+
+def environment_of(env: str, options: Mapping[str, Any]) -> Source:
+    """The environment of that id."""
+    from moac import envs
+
+    namespaced = ":" in env
+    if not namespaced and env not in envs.known_ids():
+        known = (*library.known_environments(), *(i for i in envs.known_ids() if not library.for_environment(i)))
+        raise ValueError(f"`ENV` must be one of {', '.join(known)}, got {env!r}.{did_you_mean(env, known)}")
+    return envs.make(env, **options)

@@ -58,7 +58,8 @@ class Display:
             return ""
         returns = " ".join(f"{value:.4f}" for value in mean(history.returns[:, -1]))
         gap, norm = float(mean(history.gap[:, -1])), float(mean(history.gradient_norm_squared[:, -1]))
-        return f"J {returns}  gap {gap:.1e}  ‖g‖² {norm:.1e}  "
+        shown = f"gap {gap:.1e}  " if gap == gap else ""  # NaN where no model is known
+        return f"J {returns}  {shown}‖g‖² {norm:.1e}  "
 
     def _speed(self, iteration: int, now: float) -> str:
         if self._timed is None or now <= self._timed[1]:

@@ -15,14 +15,16 @@ from jaxtyping import Float
 from rich.console import Console
 from rich.table import Table
 
-from moac import momdp, result, training
-from moac.commands import report
+from moac import components, momdp, result, training
+from moac.commands import devices, report
 from moac.commands.interrupts import Interrupts
-from moac.commands.problems import model_of
+from moac.commands.problems import Stepping, problem_of, problem_of_run
 from moac.commands.progress import Display
 from moac.config import Average, Config
 from moac.experiments import files, statistics
+from moac.experiments.quiet import quiet
 from moac.experiments.run_directory import RunDirectory, reopen
+from moac.types import SourceError
 
 _INTERRUPTED = 130
 
@@ -37,6 +39,7 @@ class Order:
     trials: int
     seed: int
     out: Path | None
+    stepping: Stepping
 
 
 @final
@@ -69,17 +72,28 @@ class Spent:
 
 def run(order: Order, output: Output) -> int:
     """Train, save, and say how it went."""
-    prepared = result.prepare(model_of(order.env), order.config, order.trials, order.seed)
-    directory = RunDirectory.create(_out(order), prepared, order.env)
-    return _complete(directory, prepared, None, output)
+    with quiet():
+        problem = problem_of(order.env, order.stepping)
+        if not problem.compiled:
+            devices.for_hosted()
+        prepared = result.prepare(problem, order.config, order.trials, order.seed)
+        directory = RunDirectory.create(_out(order), prepared, order.env)
+        if not problem.compiled:
+            sys.stderr.write(f"{order.env}: {components.reasons(problem)}\n")
+        return _complete(directory, prepared, None, output)
 
 
 def resume(path: Path, output: Output) -> int:
     """Continue a stopped run; of a finished one, show the summary again."""
-    env = RunDirectory(path).description()["problem"]["env"]
-    if env is None:
-        raise ValueError(f"{path} was saved from Python: resume it with moac.resume({str(path)!r}, problem).")
-    directory, prepared = reopen(path, model_of(env))
+    with quiet():
+        return _resume(path, output)
+
+
+def _resume(path: Path, output: Output) -> int:
+    problem = problem_of_run(path, RunDirectory(path).description()["problem"])
+    if not problem.compiled:
+        devices.for_hosted()
+    directory, prepared = reopen(path, problem)
     if directory.finished:
         outcome = directory.outcome(prepared)
         sys.stderr.write(f"{path} has finished: nothing to resume.\n")
@@ -88,6 +102,9 @@ def resume(path: Path, output: Output) -> int:
     snapshot = directory.checkpoints().newest(prepared)
     done = 0 if snapshot is None else snapshot.iteration
     sys.stderr.write(f"{path} continues after iteration {done} of {training.total_iterations(prepared)}.\n")
+    if snapshot is not None and not problem.compiled:
+        sys.stderr.write("its environments could not be stored: they start new episodes, with seeds of their own.\n")
+        directory.note_restart(snapshot.iteration)
     return _complete(directory, prepared, snapshot, output)
 
 
@@ -115,6 +132,8 @@ def _complete(
         outcome = result.Result.of(prepared, final)
         directory.finish(outcome)
         report.write(directory.path)
+    except SourceError as error:
+        raise ValueError(f"{error} What was trained is kept: moac resume {directory.path}") from error
     except KeyboardInterrupt:
         sys.stderr.write(f"moac: stopped; continue with: moac resume {directory.path}\n")
         return _INTERRUPTED
@@ -182,6 +201,8 @@ def _table(outcome: result.Result) -> Table:
         table.add_row(name, f"{before:.4f}", f"{after:.4f}", *shown, f"{mean(history.weights[:, -1, i]):.3f}")
     table.add_section()
     for name, values in (("exact gap", history.gap), ("‖g_t‖²", history.gradient_norm_squared)):
+        if not np.isfinite(values).any():
+            continue
         table.add_row(name, f"{mean(values[:, 0]):.2e}", f"{mean(values[:, -1]):.2e}")
     return table
 

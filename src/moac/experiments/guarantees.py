@@ -87,7 +87,7 @@ def of(
     if not 0 < epsilon < math.inf:
         raise ValueError(f"`epsilon` must be positive and finite, got {epsilon!r}.")
     setting = Average() if config.setting is None else config.setting
-    Phi = features.by_name(config.features, model.spec, components.run_key(seed)).table()
+    Phi = features.of_states(known(config.features), model.spec, components.run_key(seed)).table()
     inputs = Phi if config.policy == "linear" else None
     tables = _policies(model, outcome)
     grounds = [theory.ground(model, logits, setting, Phi, inputs) for logits in tables]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax
 import numpy as np
 
-from moac import result
+from moac import features, result
 from moac.experiments.files import Arrays
 from moac.features import Table
-from moac.policy import SoftmaxLinear, SoftmaxTable
+from moac.policy import SoftmaxBasis, SoftmaxLinear, SoftmaxTable
+from moac.trained import Scales
 from moac.types import Params, Policy
 
 
@@ -22,12 +26,21 @@ def arrays(outcome: result.Result) -> Arrays:
         stored["features"] = outcome.policy.policy.features.table()
     if outcome.policy.observations is not None:
         stored["observations"] = outcome.policy.observations
-    return stored
+    return stored | {f"observation_{name}": array for name, array in (outcome.policy.scales or {}).items()}
 
 
-def named(stored: Arrays) -> Policy:
+def scales(stored: Arrays) -> Scales | None:
+    """Shift and gain of vectors; None for states."""
+    found = {name: stored.get(f"observation_{name}") for name in ("shift", "gain")}
+    return {name: array for name, array in found.items() if array is not None} or None
+
+
+def named(stored: Arrays, config: Mapping[str, Any]) -> Policy:
     """The policy that a configuration named, without the problem it was trained on."""
     theta = stored["theta"]
+    if "observation_shift" in stored:
+        basis = features.of_vectors(str(config["features"]), stored["observation_shift"].shape[1])
+        return SoftmaxBasis(basis, theta.shape[2])
     if "features" in stored:
         return SoftmaxLinear(Table(stored["features"]), theta.shape[2])
     return SoftmaxTable(theta.shape[1], theta.shape[2])

@@ -7,11 +7,13 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 from moac import result, training
 from moac.config import Config
+from moac.encoding import Encoder
 from moac.experiments import CHECKPOINT_SECONDS, files, policies, provenance
 from moac.experiments.checkpoints import Checkpoints, check_same_run
 from moac.history import History
@@ -73,9 +75,22 @@ class RunDirectory:
                 raise files.DamagedError(path, f"`problem.{key}` is missing")
         return data
 
+    def encoder(self) -> Encoder | None:
+        """Of what the environment shows; None for a model."""
+        data = self.description()["problem"].get("encoder")
+        return None if data is None else Encoder.from_json(data)
+
     def checkpoints(self) -> Checkpoints:
         """Where the run can be continued from."""
         return Checkpoints(self.path / "checkpoint", self.description())
+
+    def note_restart(self, iteration: int) -> None:
+        """Note in provenance.json that the chains started anew after an iteration."""
+        path = self.path / "provenance.json"
+        origin = files.read_json(path)
+        files.write_json(
+            path, origin | {"chains_restarted_after": [*origin.get("chains_restarted_after", []), iteration]}
+        )
 
     def complete(
         self,
@@ -132,18 +147,26 @@ class RunDirectory:
         check_same_run(self.path / "config.json", self.description(), about)
         try:
             last, random = (policies.tree(arrays, name, run.parts.policy) for name in ("theta", "theta_random"))
+            kept = partial(_trained, run.source.spec.observations, run.source.spec.encoder, run.config.setting, arrays)
             return result.Result(
                 run,
                 int(about["iteration"]),
                 History.of_arrays(logged, history["kind"]),
-                result.TrainedPolicy(run.parts.policy, last, run.source.spec.observations),
-                result.TrainedPolicy(run.parts.policy, random, run.source.spec.observations),
+                kept(run.parts.policy, last),
+                kept(run.parts.policy, random),
                 arrays["random_iteration"],
                 arrays["stopped"],
                 own,
             )
         except KeyError as error:
             raise files.DamagedError(path, f"{error} is missing") from None
+
+
+def _trained(
+    observations: Any, encoder: Encoder | None, setting: Any, arrays: files.Arrays, policy: Policy, theta: Any
+) -> result.TrainedPolicy:
+    scales = policies.scales(arrays)
+    return result.TrainedPolicy(policy, theta, observations, encoder=encoder, scales=scales, setting=setting)
 
 
 def save(outcome: result.Result, path: Path) -> Path:
@@ -171,11 +194,13 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     arrays, about = files.read_arrays(path)
     check_same_run(own.path / "config.json", description, about)
     try:
-        trained = policies.named(arrays) if policy is None else policy
-        theta = policies.tree(arrays, "theta", trained)
+        kind = policies.named(arrays, description["config"]) if policy is None else policy
+        theta = policies.tree(arrays, "theta", kind)
     except KeyError as error:
         raise files.DamagedError(path, f"{error} is missing") from None
-    return result.TrainedPolicy(trained, theta, arrays.get("observations")).of_trial(trial)
+    setting = Config.from_json(description["config"]).setting
+    found = _trained(arrays.get("observations"), own.encoder(), setting, arrays, kind, theta)
+    return found.of_trial(trial)
 
 
 def resume(
@@ -235,6 +260,8 @@ def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> di
         "num_actions": spec.num_actions,
         "fingerprint": spec.fingerprint,
     }
+    if spec.encoder is not None:
+        problem |= {"encoder": spec.encoder.to_json(), "options": files.finite(spec.options)}
     return {
         "format": FORMAT,
         "problem": problem,

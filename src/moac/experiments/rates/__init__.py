@@ -1,12 +1,13 @@
-"""Studies of the theory: what the theorems say, measured. Each study is a function of its parameters."""
+"""Studies: what the theorems say, measured; what is learned in real environments. Each is a function of its data."""
 
 from __future__ import annotations
 
+from moac.experiments import environments
 from moac.experiments.rates import actor, critic
 from moac.experiments.spec import Study
 from moac.experiments.studies import Findings, Workspace
 
-_STUDIES = {"critic": critic.run, "actor": actor.run}
+_STUDIES = {"critic": critic.run, "actor": actor.run, "environments": environments.run}
 
 
 def run(study: Study, work: Workspace) -> Findings:

@@ -1,4 +1,4 @@
-"""Features φ of an observation, ‖φ(s)‖ ≤ 1: what the linear critic, and linear policies, see."""
+"""Features of states, which are indices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from moac.types import Key, Observation, Spec
+from moac.types import Key, Observation
 
 
 class Features(Protocol):
@@ -93,14 +93,3 @@ def random_table(key: Key, num_states: int, size: int) -> Table:
     """A Gaussian table, each row normalised to length one."""
     Phi = np.asarray(jax.random.normal(key, (num_states, size)), dtype=np.float64)
     return Table(Phi / np.linalg.norm(Phi, axis=1, keepdims=True))
-
-
-def by_name(name: str, spec: Spec, key: Key) -> Features:
-    """The features that `Config.features` names."""
-    if name == "one-hot":
-        return OneHot(spec.num_states)
-    if name == "one-hot-reference":
-        if spec.num_states < 2:
-            raise ValueError("`features` must be one-hot for a model of one state, got 'one-hot-reference'.")
-        return OneHot(spec.num_states, spec.reference_state)
-    return random_table(key, spec.num_states, int(name.removeprefix("random:")))

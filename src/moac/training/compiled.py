@@ -1,7 +1,7 @@
-"""Training: many trials of the algorithm on one problem, in chunks, as an iterator of snapshots.
+"""Training on a source whose samples are drawn inside the compiled program.
 
 Trials run in blocks of fixed width, each block the same compiled program on whatever device, so that trial i depends
-on (seed, i) alone, bit for bit. A snapshot holds all that is needed to go on from it.
+on (seed, i) alone, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
 from moac import algorithm, components
-from moac.config import Config, known
+from moac.config import Config
 from moac.history import History
-from moac.types import Evaluation, Metrics, Params, Source, State
+from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
+from moac.types import Evaluation, Metrics, Source
 
 WIDTH = 64
 """Trials per block."""
@@ -31,64 +32,6 @@ _OPTIONS: dict[str, Any] = {
 }
 _STEPS_PER_CHUNK = 2**23
 """About so many environment steps of one device pass between two snapshots."""
-
-
-@final
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Trial:
-    """One trial, or a block of them.
-
-    Attributes:
-        state: the algorithm's.
-        chain: the source's.
-        stopped: 0 while the trial runs; else the iteration whose update was not finite. The state is the one before.
-    """
-
-    state: State
-    chain: Any
-    stopped: Int[Array, ""]
-
-
-@final
-@dataclass(frozen=True)
-class Snapshot:
-    """A run after some iteration.
-
-    Attributes:
-        iteration: updates done.
-        trials: of all K trials, leading axis K, on the host.
-        history: what was logged so far.
-    """
-
-    iteration: int
-    trials: Trial
-    history: History
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Run:
-    """What is to be run: everything but the state.
-
-    Attributes:
-        source: the problem.
-        config: resolved.
-        parts: policy, critic and rule.
-        num_trials: K.
-        seed: of all randomness.
-    """
-
-    source: Source
-    config: Config
-    parts: components.Parts
-    num_trials: int
-    seed: int
-
-    @property
-    def env_steps_per_iteration(self) -> int:
-        """Environment steps of all trials together."""
-        return self.num_trials * components.sampling(self.config, self.source.spec).steps
 
 
 def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
@@ -107,14 +50,8 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
             trials = _join([block for block, _ in advanced], run.num_trials)
             if iteration == target:
                 metrics = _join([metrics for _, metrics in advanced], run.num_trials)
-                history = history.extended(iteration, metrics, _evaluate(run, trials.state.theta))
+                history = history.extended(iteration, metrics, _evaluation(run, trials))
             yield Snapshot(iteration, trials, history)
-
-
-def evaluation_iterations(config: Config) -> Int[np.ndarray, " L"]:
-    """The iterations after which the policy is evaluated: evenly spread from the last to the first."""
-    T = known(config.num_iterations)
-    return np.unique(np.linspace(T, 1, min(config.num_evaluations, T)).round().astype(int))
 
 
 @final
@@ -163,7 +100,7 @@ def _devices(num_trials: int) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=1)
-def _compiler_options() -> dict[str, Any] | None:
+def compiler_options() -> dict[str, Any] | None:
     """`_OPTIONS`, or None where this build of XLA does not know them."""
     try:
         jax.jit(lambda x: x, compiler_options=_OPTIONS).lower(0.0).compile()
@@ -188,7 +125,7 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
         state = replace(trial.state, key=key_state)
         chain, critic_batches, actor_batch = source.sample(trial.chain, parts.policy, state.theta, key_sample, sizes)
         new, metrics = update(state, critic_batches, actor_batch)
-        healthy = _is_finite((new.theta, new.w, new.mu, metrics.weights))
+        healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
         running = healthy & (trial.stopped == 0)
         kept = jax.tree.map(partial(jnp.where, running), (new, chain), (trial.state, trial.chain))
         stopped = jnp.where(healthy | (trial.stopped > 0), trial.stopped, new.t)
@@ -204,14 +141,9 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
     sharding = NamedSharding(mesh, along)
     return _Program(
         jax.jit(jax.vmap(first, in_axes=(None, 0)), out_shardings=sharding),
-        jax.jit(per_device, compiler_options=_compiler_options()),
+        jax.jit(per_device, compiler_options=compiler_options()),
         sharding,
     )
-
-
-def total_iterations(run: Run) -> int:
-    """T."""
-    return known(run.config.num_iterations)
 
 
 def template(run: Run) -> Trial:
@@ -219,36 +151,13 @@ def template(run: Run) -> Trial:
     program = _program(run.source, run.config, run.parts, _devices(run.num_trials))
     index = jax.ShapeDtypeStruct((WIDTH * program.num_devices,), jnp.int32)
     shapes = jax.eval_shape(program.first, jax.ShapeDtypeStruct((), jnp.uint32), index)
-    return jax.tree.map(partial(_host_shape, run.num_trials), shapes)
+    return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 
 
-def _host_shape(count: int, leaf: Any) -> Any:
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.ShapeDtypeStruct((count, 2), np.uint32)
-    return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
-
-
-def mean_over_trials(values: Any) -> Any:
-    """The mean over the first axis of what is finite; NaN where nothing is."""
-    table = np.asarray(values, dtype=np.float64)
-    known = np.isfinite(table)
-    total = np.where(known, table, 0).sum(axis=0)
-    return np.divide(total, known.sum(axis=0), out=np.full_like(total, np.nan), where=known.any(axis=0))
-
-
-def _is_finite(tree: Any) -> Array:
-    """Whether all numbers are finite: a sum is, unless a term is not (or all are beyond any use)."""
-    return jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(tree)))
-
-
-def _evaluate(run: Run, theta: Params) -> Evaluation:
-    return run.source.evaluate(run.parts.policy, theta, run.config.setting)
+def _evaluation(run: Run, trials: Trial) -> Evaluation:
+    return run.source.evaluate(run.parts.policy, trials.state.theta, run.config.setting)
 
 
 def _join(blocks: list[Any], count: int) -> Any:
     """Blocks to one host pytree of `count` trials; keys as their data."""
-    return jax.tree.map(lambda *x: np.concatenate([np.asarray(_bits(leaf)) for leaf in x])[:count], *blocks)
-
-
-def _bits(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+    return jax.tree.map(lambda *x: np.concatenate([np.asarray(bits(leaf)) for leaf in x])[:count], *blocks)

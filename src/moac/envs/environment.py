@@ -1,0 +1,159 @@
+"""An environment as a source of training."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from moac.config import Setting
+from moac.encoding import Moments, Scale
+from moac.envs.fleet import Fleet, Order, Plan
+from moac.envs.walks import Walks, draw
+from moac.envs.workers import Worker
+from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, SourceError, Spec
+
+
+@final
+@dataclass(eq=False)
+class Chain:
+    """The copies of one trial.
+
+    Attributes:
+        number: by which the fleets know them.
+        moments: of the vectors seen; None where they are scaled by their bounds, or are states.
+    """
+
+    number: int
+    moments: Moments | None = None
+
+
+@final
+class Environment:
+    """Copies of an environment, stepped side by side. Made by `moac.envs.make`."""
+
+    def __init__(self, plan: Plan, spec: Spec, workers: int, evaluation_episodes: int) -> None:
+        self.spec, self.plan, self.evaluation_episodes = spec, plan, evaluation_episodes
+        self._num_workers, self._numbers = workers, itertools.count()
+
+    @property
+    def compiled(self) -> bool:
+        """Samples are drawn on the host."""
+        return False
+
+    def start(self, key: Key) -> Chain:
+        """`num_envs` copies at the first step of an episode, each with a seed of its own from the key."""
+        seeds = np.random.SeedSequence(np.asarray(key).tolist()).generate_state(self.spec.num_chains)
+        chain = Chain(next(self._numbers))
+        shares = [(chain.number, list(range(a, b)), seeds[a:b].tolist()) for a, b in self._shares]
+        self._all("open", shares)
+        weakref.finalize(chain, _close, self._fleets, chain.number)
+        return chain
+
+    def sample(
+        self, chain: Chain, policy: Policy, theta: Params, key: Key, sizes: Sampling
+    ) -> tuple[Chain, Batch, Batch]:
+        """The next N·D + B transitions of the copies under θ; copies side by side, in the order of time."""
+        n, host = self.spec.num_chains, jax.tree.map(np.asarray, theta)
+        draws = draw(key, (n, sizes.steps // n), sizes)
+        if sizes.running_scale and chain.moments is None:
+            chain.moments = Moments.nothing(self.spec.observation_size)
+        scale = self.scale(chain.moments)
+        orders = [(Order(chain.number, policy, host, scale, draws.of(first, last)),) for first, last in self._shares]
+        walks = Walks.joined(self._all("walk", orders))
+        if chain.moments is not None:
+            chain.moments = chain.moments.including(walks.observation.reshape(-1, self.spec.observation_size))
+        return chain, *_batches(walks, scale, sizes)
+
+    def memory(self, sizes: Sampling) -> dict[str, Any]:
+        """Running moments before anything was seen, or nothing."""
+        return vars(Moments.nothing(self.spec.observation_size)) if sizes.running_scale else {}
+
+    def recall(self, chain: Chain, memory: dict[str, Any]) -> None:
+        """Let a new chain scale as another did."""
+        chain.moments = Moments.of(memory)
+
+    def learned(self, chain: Chain) -> dict[str, Any]:
+        """The chain's moments, or nothing."""
+        return {} if chain.moments is None else dict(vars(chain.moments))
+
+    def evaluate(self, policy: Policy, theta: Params, setting: Setting, memory: Any = None) -> Evaluation:
+        """Mean returns of the policies (leading axis K) over a few episodes with seeds of their own."""
+        from moac.envs import evaluation
+
+        return evaluation.while_training(self, policy, theta, setting, memory)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        for fleet in self._fleets:
+            if isinstance(fleet, Worker):
+                fleet.close()
+
+    def scale(self, moments: Moments | None) -> Scale | None:
+        """How vectors come into [0, 1]; None for states."""
+        return None if self.spec.num_states is not None else self.plan.encoder.scale(moments)
+
+    def _all(self, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
+        """Call every fleet with its own arguments; workers at the same time."""
+        pairs = list(zip(self._fleets, arguments, strict=True))
+        for fleet, given in pairs:
+            if isinstance(fleet, Worker):
+                fleet.ask(name, *given)
+        answers = [f.answer() if isinstance(f, Worker) else f.call(name, *given) for f, given in pairs]
+        for error in (answer for answer in answers if isinstance(answer, Exception)):
+            raise error
+        return answers
+
+    @cached_property
+    def _fleets(self) -> list[Fleet | Worker]:
+        if not self._num_workers:
+            return [Fleet(self.plan)]
+        return [Worker(self.plan, number) for number in range(self._num_workers)]
+
+    @cached_property
+    def _shares(self) -> list[tuple[int, int]]:
+        """Which copies each fleet has: first, and one past the last."""
+        edges = np.linspace(0, self.spec.num_chains, len(self._fleets) + 1).round().astype(int).tolist()
+        return list(itertools.pairwise(edges))
+
+
+def fingerprint(name: str, plan: Plan, num_envs: int) -> str:
+    """A short hash of what a run depends on: name, spaces, options, number of copies."""
+    maker = plan.maker
+    about: list[Any] = [name, plan.encoder.to_json(), plan.num_actions, plan.num_objectives, num_envs, maker.time_limit]
+    about.append([[key, repr(value)] for key, value in maker.options])
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+
+
+def _batches(walks: Walks, scale: Scale | None, sizes: Sampling) -> tuple[Batch, Batch]:
+    """[n, T] to the critic's [N, D] and the actor's [B]: time first, copies side by side."""
+    N, D = sizes.num_critic_steps, sizes.critic_batch_size
+
+    def ordered(table: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        flat = table.swapaxes(0, 1).reshape(-1, *table.shape[2:])
+        return flat[: N * D].reshape(N, D, *flat.shape[1:]), flat[N * D :]
+
+    see: Callable[[Any], Any] = (lambda x: x) if scale is None else scale
+    terminated = None if sizes.average else walks.terminated
+    columns = (see(walks.observation), walks.action, walks.reward, see(walks.next_observation), terminated, walks.age)
+    critic, actor = zip(*((None, None) if x is None else ordered(x) for x in columns), strict=True)
+    return Batch(*critic), Batch(*actor)
+
+
+def _close(fleets: list[Fleet | Worker], number: int) -> None:
+    """Close a chain's environments."""
+    for fleet in fleets:
+        if isinstance(fleet, Fleet):
+            fleet.close(number)
+        else:
+            with contextlib.suppress(SourceError):
+                fleet.ask("close", number)

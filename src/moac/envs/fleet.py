@@ -1,0 +1,84 @@
+"""The copies that live in one process, those of every chain, and how they are asked to walk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from moac.encoding import Encoder, Scale
+from moac.envs import acting
+from moac.envs.copies import Copy, Maker
+from moac.envs.states import Atlas, StateWalker
+from moac.envs.vectors import VectorWalker
+from moac.envs.walks import Draws, Walks
+from moac.types import Params, Policy
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What every copy of an environment has in common.
+
+    Attributes:
+        maker: of the copies.
+        encoder: of what they show.
+        num_actions: A.
+        num_objectives: M.
+    """
+
+    maker: Maker
+    encoder: Encoder
+    num_actions: int
+    num_objectives: int
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A walk that is asked for.
+
+    Attributes:
+        chain: whose copies.
+        policy: the policy.
+        theta: its parameters, as NumPy arrays.
+        scale: of vectors; None for states.
+        draws: its random numbers.
+    """
+
+    chain: int
+    policy: Policy
+    theta: Params
+    scale: Scale | None
+    draws: Draws
+
+
+@final
+class Fleet:
+    """Copies by chain."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._atlas = plan, Atlas(plan.encoder)
+        self._copies: dict[int, list[Copy]] = {}
+
+    def open(self, chain: int, numbers: list[int], seeds: list[int]) -> None:
+        """Make the copies of a chain, each reset with its seed."""
+        pairs = zip(numbers, seeds, strict=True)
+        self._copies[chain] = [Copy(self._plan.maker, number, seed) for number, seed in pairs]
+
+    def walk(self, order: Order) -> Walks:
+        """The next steps of a chain's copies."""
+        plan, copies = self._plan, self._copies[order.chain]
+        if plan.encoder.num_states is None and order.scale is not None:
+            actor = acting.of_vectors(order.policy, order.theta)
+            return VectorWalker(plan.encoder, order.scale, actor, plan.num_objectives).walk(copies, order.draws)
+        actor = acting.of_states(order.policy, order.theta, (plan.encoder.num_states or 0, plan.num_actions))
+        return StateWalker(self._atlas, actor, plan.num_objectives).walk(copies, order.draws)
+
+    def close(self, chain: int) -> None:
+        """Close the environments of a chain."""
+        for copy in self._copies.pop(chain, []):
+            copy.env.close()
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """A method by its name, as a worker process is asked."""
+        return getattr(self, name)(*arguments)

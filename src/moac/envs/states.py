@@ -1,0 +1,154 @@
+"""Walks of copies whose observations are states: each copy in turn, all its steps, in one tight loop."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Int
+
+from moac.encoding import Encoder
+from moac.envs.acting import TableActor
+from moac.envs.copies import Copy, packed, rewards_of
+from moac.envs.walks import Draws, Walks
+
+_NEVER: frozenset[int] = frozenset()
+
+
+@final
+class Atlas:
+    """The states met so far, by what the environment shows; each has a place, in the order in which they were met.
+
+    Attributes:
+        encoder: of the observations.
+        states: their indices, by place.
+        places: by the encoder's key of an observation.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.states: list[int] = []
+        self.places: dict[Any, int] = {}
+        self._place_of_state: dict[int, int] = {}
+
+    def place(self, observation: Any) -> int:
+        """The place of what the environment shows, new or not; what lies outside its space is a ValueError."""
+        key = self.encoder.lookup_key(observation)
+        place = self.places.get(key)
+        if place is None:
+            state = self.encoder.state(observation)
+            place = self.places[key] = self._place_of_state.setdefault(state, len(self.states))
+            if place == len(self.states):
+                self.states.append(state)
+        return place
+
+
+@final
+@dataclass(eq=False)
+class _Path:
+    """What copies did, one after the other: places, actions, rewards, successors' places; and which steps ended.
+
+    Attributes:
+        ends: steps that terminated.
+        restarts: steps after which the copy started anew.
+    """
+
+    here: array[int] = field(default_factory=partial(array, "i"))
+    action: array[int] = field(default_factory=partial(array, "i"))
+    reward: list[bytes] = field(default_factory=list[bytes])
+    there: array[int] = field(default_factory=partial(array, "i"))
+    ends: list[int] = field(default_factory=list[int])
+    restarts: list[int] = field(default_factory=list[int])
+
+    def appenders(self) -> tuple[Any, Any, Any, Any]:
+        """What adds a step, looked up once."""
+        return self.here.append, self.action.append, self.reward.append, self.there.append
+
+
+@final
+class StateWalker:
+    """Walks copies under one policy; rows of states that are new are added as they are met."""
+
+    def __init__(self, atlas: Atlas, actor: TableActor, num_objectives: int) -> None:
+        self._atlas, self._actor, self._M = atlas, actor, num_objectives
+        self._rows = actor.rows(np.array(atlas.states, dtype=np.int64))
+
+    def walk(self, copies: list[Copy], draws: Draws) -> Walks:
+        """The next T steps of every copy."""
+        n, T = draws.uniform.shape
+        path, ages = _Path(), np.array([copy.age for copy in copies])
+        for copy, uniform in zip(copies, draws.uniform.tolist(), strict=True):
+            self._step(copy, uniform, path, draws)
+        rewards = rewards_of(copies, path.reward, T, self._M)
+        for copy in copies:
+            copy.steps += T
+        states = np.array(self._atlas.states, dtype=np.int32)
+        terminated = np.zeros(n * T, dtype=bool)
+        terminated[path.ends] = not draws.average
+        return Walks(
+            states[np.frombuffer(path.here, np.int32)].reshape(n, T),
+            np.frombuffer(path.action, np.int32).reshape(n, T),
+            rewards,
+            states[np.frombuffer(path.there, np.int32)].reshape(n, T),
+            terminated.reshape(n, T),
+            None if draws.forced is None else _ages(ages, path.restarts, T),
+        )
+
+    def _step(self, copy: Copy, uniform: list[float], path: _Path, draws: Draws) -> None:
+        """T steps of one copy. The loop calls little but the environment: it decides how fast training is."""
+        rows, step, get, key = self._rows, copy.env.step, self._atlas.places.get, self._atlas.encoder.lookup_key
+        saw, did, earned, came, own, single = *path.appenders(), np.ndarray, np.dtype(np.float32)
+        first, here = len(path.here), copy.observation if copy.walked else self._place(copy, copy.observation, 0)
+        forced = _NEVER if draws.forced is None else set(np.flatnonzero(draws.forced[first // len(uniform)]).tolist())
+        since, last = -copy.elapsed, copy.limit - copy.elapsed - 1
+        for i, u in enumerate(uniform):
+            action = bisect(rows[here], u)
+            try:
+                observation, reward, terminated, truncated, _ = step(action)
+                there = get(observation.tobytes() if type(observation) is own else key(observation))
+                fast = type(reward) is own and reward.dtype is single
+                earned(reward.tobytes() if fast else packed(reward))
+            except Exception as error:
+                raise copy.raised(error, i) from error
+            if there is None:
+                there = self._place(copy, observation, i)
+            saw(here)
+            did(action)
+            here = there
+            if terminated or truncated or i >= last or i in forced:
+                here, since, last = self._place(copy, copy.restart(), i), i + 1, copy.limit + i
+                path.restarts.append(first + i)
+                if terminated and not truncated:
+                    path.ends.append(first + i)
+                    there = here if draws.average else there
+            came(there)
+        age = copy.age + len(uniform) if since <= 0 else len(uniform) - since
+        copy.stands(here, len(uniform) - since, age)
+
+    def _place(self, copy: Copy, observation: Any, done: int) -> int:
+        """The place of an observation, with its row of probabilities."""
+        try:
+            place = self._atlas.place(observation)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise copy.failure(str(error).rstrip("."), done) from None
+        if place >= len(self._rows):
+            self._rows += self._actor.rows(np.array(self._atlas.states[len(self._rows) :]))
+        return place
+
+
+def _ages(before: Int[np.ndarray, " n"], restarts: list[int], T: int) -> Int[np.ndarray, "n T"]:
+    """The age at each step: of the first it is known, then it counts up, from 0 after each restart."""
+    n = len(before)
+    step = np.arange(n * T)
+    started = np.full(n * T, np.iinfo(np.int64).min)
+    started[::T] = np.arange(0, n * T, T) - before
+    after = np.array(restarts, dtype=np.int64) + 1
+    after = after[after % T != 0]
+    started[after] = after
+    for k in range(n):
+        started[k * T : (k + 1) * T] = np.maximum.accumulate(started[k * T : (k + 1) * T])
+    return (step - started).astype(np.int32).reshape(n, T)

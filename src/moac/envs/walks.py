@@ -1,0 +1,71 @@
+"""The steps of an iteration: what is drawn before, and what is left behind.
+
+The policy does not change within an iteration, so that copies are independent of each other. Where an episode ends the
+copy restarts in the same step; the successor that is kept is the true one, also after truncation and after a forced
+restart. Where `terminated` and `truncated` are both true, the environment's clock has run out: that is truncation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from moac.types import Sampling
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """The random numbers of n copies' next T steps, and how their chains go on.
+
+    Attributes:
+        uniform: [n, T], one per action.
+        forced: [n, T], whether the chain restarts after the step; None is never, and keeps no age.
+        average: the successor of a terminated transition is the restart state.
+    """
+
+    uniform: Float[np.ndarray, "n T"]
+    forced: Bool[np.ndarray, "n T"] | None
+    average: bool
+
+    def of(self, first: int, last: int) -> Draws:
+        """Those of some copies."""
+        forced = None if self.forced is None else self.forced[first:last]
+        return Draws(self.uniform[first:last], forced, self.average)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Walks:
+    """What n copies did in T steps, leading axes [n, T]; observations are states, or vectors as they came."""
+
+    observation: np.ndarray[Any, Any]
+    action: Int[np.ndarray, "n T"]
+    reward: Float[np.ndarray, "n T M"]
+    next_observation: np.ndarray[Any, Any]
+    terminated: Bool[np.ndarray, "n T"]
+    age: Any
+
+    def ageless(self) -> Walks:
+        """The same without ages, which only `visitation="discounted"` asks for."""
+        return replace(self, age=None)
+
+    @classmethod
+    def joined(cls, parts: list[Walks]) -> Walks:
+        """Several groups of copies as one."""
+        if len(parts) == 1:
+            return parts[0]
+        columns: list[list[Any]] = [[getattr(part, f.name) for part in parts] for f in fields(cls)]
+        joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
+        return cls(*joined)
+
+
+def draw(key: Any, shape: tuple[int, int], sizes: Sampling) -> Draws:
+    """The random numbers of an iteration, by the data of its key."""
+    generator = np.random.Generator(np.random.Philox(key=np.asarray(key, dtype=np.uint64)))
+    uniform = generator.random(shape)
+    forced = None if sizes.survival is None else generator.random(shape) >= sizes.survival
+    return Draws(uniform, forced, sizes.average)

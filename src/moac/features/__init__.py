@@ -1,0 +1,21 @@
+"""Features φ of an observation, ‖φ(s)‖ ≤ 1: what the linear critic, and linear policies, see."""
+
+from moac.features.names import by_name, of_states, of_vectors
+from moac.features.states import Features, OneHot, Table, random_table, table
+from moac.features.vectors import RBF, Basis, Fourier, Raw, Tile
+
+__all__ = [
+    "RBF",
+    "Basis",
+    "Features",
+    "Fourier",
+    "OneHot",
+    "Raw",
+    "Table",
+    "Tile",
+    "by_name",
+    "of_states",
+    "of_vectors",
+    "random_table",
+    "table",
+]

@@ -1,0 +1,150 @@
+"""Training on a source that is sampled on the host: the update is compiled, what it learns from is not.
+
+Every trial calls the same compiled update for itself, so that trial i depends on (seed, i) alone, bit for bit, for any
+number of trials. A chain cannot be stored: a run that is continued starts its chains anew, from what they had learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, cast, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from moac import algorithm, components
+from moac.config import Config
+from moac.history import History
+from moac.training.compiled import compiler_options
+from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
+from moac.types import Batch, Hosted, Key, Metrics, Spec, State
+
+_STEPS_PER_CHUNK = 2**13
+"""About so many environment steps pass between two snapshots."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """The compiled functions of one trial.
+
+    Attributes:
+        first: (seed, trial) ↦ its state at iteration 0, and the key of its chain.
+        sample_key: state ↦ the key that the iteration to come samples with.
+        step: (state, critic batches, actor batch) ↦ the next state, whether it is finite, metrics, the next sample key.
+    """
+
+    first: Callable[..., tuple[State, Key]]
+    sample_key: Callable[[State], Key]
+    step: Callable[[State, Batch, Batch], tuple[State, Any, Metrics, Key]]
+
+
+@final
+@dataclass(eq=False)
+class _Live:
+    """A trial that runs: its state, its chain, the key to sample with, the last metrics, and when it stopped."""
+
+    state: State
+    chain: Any
+    key: Key
+    metrics: Metrics
+    stopped: int = 0
+
+
+def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
+    """Train from the start, or from a snapshot, and yield a snapshot after each chunk; the last one is the result."""
+    program, source = _program(run.config, run.source.spec, run.parts), cast(Hosted, run.source)
+    sizes = components.sampling(run.config, source.spec)
+    iteration = 0 if snapshot is None else snapshot.iteration
+    history = History.empty() if snapshot is None else snapshot.history
+    live = [_revived(run, program, index, snapshot) for index in range(run.num_trials)]
+    longest = max(1, _STEPS_PER_CHUNK // run.env_steps_per_iteration)
+    for target in (int(t) for t in evaluation_iterations(run.config) if t > iteration):
+        while iteration < target:
+            count = min(longest, target - iteration)
+            for _ in range(count):
+                for trial in live:
+                    _advance(trial, run, program, sizes)
+            iteration += count
+            trials = _stored(live, source)
+            if iteration == target:
+                metrics = _stack([trial.metrics for trial in live])
+                found = source.evaluate(run.parts.policy, trials.state.theta, run.config.setting, trials.chain)
+                history = history.extended(iteration, metrics, found)
+            yield Snapshot(iteration, trials, history)
+
+
+def template(run: Run) -> Trial:
+    """Shapes and dtypes of a snapshot's trials."""
+    source = cast(Hosted, run.source)
+    seed, index = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((1,), jnp.int32)
+    first = _program(run.config, source.spec, run.parts).first
+    state, _ = jax.eval_shape(jax.vmap(first, in_axes=(None, 0)), seed, index)
+    memory = jax.tree.map(lambda x: np.asarray(x)[None], source.memory(components.sampling(run.config, source.spec)))
+    shapes = Trial(state, memory, cast(Any, jax.ShapeDtypeStruct((1,), np.int32)))
+    return jax.tree.map(partial(host_shape, run.num_trials), shapes)
+
+
+@lru_cache(maxsize=16)
+def _program(config: Config, spec: Spec, parts: components.Parts) -> _Program:
+    init, update = algorithm.build(config, spec, *parts)
+
+    def first(seed: Int[Any, ""], index: Int[Any, ""]) -> tuple[State, Key]:
+        key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
+        return init(key_state), jax.random.key_data(key_chain)
+
+    def sample_key(state: State) -> Key:
+        return jax.random.key_data(jax.random.split(state.key)[1])
+
+    def step(state: State, critic_batches: Batch, actor_batch: Batch) -> tuple[State, Any, Metrics, Key]:
+        key_state, _ = jax.random.split(state.key)
+        new, metrics = update(replace(state, key=key_state), critic_batches, actor_batch)
+        healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
+        return new, healthy, metrics, sample_key(new)
+
+    return _Program(jax.jit(first), jax.jit(sample_key), jax.jit(step, compiler_options=compiler_options()))
+
+
+def _advance(trial: _Live, run: Run, program: _Program, sizes: Any) -> None:
+    """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
+    if trial.stopped:
+        return
+    policy, theta = run.parts.policy, trial.state.theta
+    trial.chain, critic_batches, actor_batch = run.source.sample(trial.chain, policy, theta, trial.key, sizes)
+    new, healthy, trial.metrics, key = program.step(trial.state, critic_batches, actor_batch)
+    if bool(healthy):
+        trial.state, trial.key = new, key
+    else:
+        trial.stopped = int(new.t)
+
+
+def _revived(run: Run, program: _Program, index: int, snapshot: Snapshot | None) -> _Live:
+    """A trial at iteration 0, or as a snapshot has it, with a chain that starts anew."""
+    state, key_chain = program.first(np.uint32(run.seed), np.int32(index))
+    M, source, stopped, memory = run.source.spec.num_objectives, cast(Hosted, run.source), 0, None
+    nothing = Metrics(jnp.full((M, M), jnp.nan), jnp.full(M, jnp.nan))
+    if snapshot is not None:
+        kept = jax.tree.map(lambda x: x[index], snapshot.trials)
+        key = jax.random.wrap_key_data(jnp.asarray(kept.state.key))
+        state = replace(jax.tree.map(jnp.asarray, kept.state), key=key)
+        again = jax.random.fold_in(jax.random.wrap_key_data(key_chain), snapshot.iteration)
+        key_chain, stopped, memory = jax.random.key_data(again), int(kept.stopped), kept.chain
+    chain = source.start(key_chain)
+    if memory is not None:
+        source.recall(chain, memory)
+    return _Live(state, chain, program.sample_key(state), nothing, stopped)
+
+
+def _stored(live: list[_Live], source: Hosted) -> Trial:
+    """All trials on the host, as a snapshot keeps them."""
+    state = _stack([trial.state for trial in live])
+    memory = _stack([source.learned(trial.chain) for trial in live])
+    return Trial(state, memory, cast(Any, np.array([trial.stopped for trial in live], dtype=np.int32)))
+
+
+def _stack(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *x: np.stack([np.asarray(bits(leaf)) for leaf in x]), *trees)

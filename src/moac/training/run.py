@@ -1,0 +1,111 @@
+"""A run, and how it stands after some iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Int
+
+from moac import components
+from moac.config import Config, known
+from moac.history import History
+from moac.types import Source, State
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Trial:
+    """One trial, or a block of them.
+
+    Attributes:
+        state: the algorithm's.
+        chain: the source's.
+        stopped: 0 while the trial runs; else the iteration whose update was not finite. The state is the one before.
+    """
+
+    state: State
+    chain: Any
+    stopped: Int[Array, ""]
+
+
+@final
+@dataclass(frozen=True)
+class Snapshot:
+    """A run after some iteration.
+
+    Attributes:
+        iteration: updates done.
+        trials: of all K trials, leading axis K, on the host.
+        history: what was logged so far.
+    """
+
+    iteration: int
+    trials: Trial
+    history: History
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What is to be run: everything but the state.
+
+    Attributes:
+        source: the problem.
+        config: resolved.
+        parts: policy, critic and rule.
+        num_trials: K.
+        seed: of all randomness.
+    """
+
+    source: Source
+    config: Config
+    parts: components.Parts
+    num_trials: int
+    seed: int
+
+    @property
+    def env_steps_per_iteration(self) -> int:
+        """Environment steps of all trials together."""
+        return self.num_trials * components.sampling(self.config, self.source.spec).steps
+
+
+def evaluation_iterations(config: Config) -> Int[np.ndarray, " L"]:
+    """The iterations after which the policy is evaluated: evenly spread from the last to the first."""
+    T = known(config.num_iterations)
+    return np.unique(np.linspace(T, 1, min(config.num_evaluations, T)).round().astype(int))
+
+
+def total_iterations(run: Run) -> int:
+    """T."""
+    return known(run.config.num_iterations)
+
+
+def mean_over_trials(values: Any) -> Any:
+    """The mean over the first axis of what is finite; NaN where nothing is."""
+    table = np.asarray(values, dtype=np.float64)
+    known = np.isfinite(table)
+    total = np.where(known, table, 0).sum(axis=0)
+    return np.divide(total, known.sum(axis=0), out=np.full_like(total, np.nan), where=known.any(axis=0))
+
+
+def is_finite(tree: Any) -> Array:
+    """Whether all numbers are finite: a sum is, unless a term is not (or all are beyond any use)."""
+    return jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(tree)))
+
+
+def host_shape(count: int, leaf: Any) -> Any:
+    """Shape and dtype of `count` trials' leaf on the host; keys as their data."""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.ShapeDtypeStruct((count, 2), np.uint32)
+    return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
+
+
+def bits(leaf: Any) -> Any:
+    """A leaf as plain numbers: keys as their data."""
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf

@@ -1,0 +1,207 @@
+"""Training on real environments, from the command line and from Python."""
+
+import json
+import subprocess
+import sys
+import warnings
+from importlib.util import find_spec
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+
+import moac as package
+from moac import envs
+from moac.cli import main
+from moac.momdp import library
+from tests.helpers.environments import Line, Slow
+
+SHORT = ["--iterations", "6", "--num-evaluations", "2", "--evaluation-episodes", "2", "--json"]
+ENVIRONMENTS = {
+    "resource-gathering-v0": (1296, 3),
+    "fishwood-v0": (2, 2),
+    "deep-sea-treasure-concave-v0": (144, 2),
+    "four-room-v0": (None, 3),
+    "fruit-tree-v0": (4096, 6),
+    "breakable-bottles-v0": (360, 3),
+    "minecart-v0": (None, 3),
+    "mo-mountaincar-v0": (None, 3),
+}
+EXTRAS = {"mo-lunar-lander-v3": "Box2D", "mo-supermario-v0": "gym_super_mario_bros"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_to_compile():
+    """A few iterations each: compiling for speed would cost more than it saves."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def trained(capsys, *arguments):
+    assert main(["train", *map(str, arguments)]) == 0
+    out, err = capsys.readouterr()
+    return json.loads(out.splitlines()[-1]), err
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS)
+def test_every_environment_trains(env, capsys, tmp_path):
+    states, objectives = ENVIRONMENTS[env]
+    summary, err = trained(capsys, env, "--blackbox", "--num-envs", 8, "--out", tmp_path / "run", *SHORT)
+    assert (summary["returns_kind"], summary["stationarity_gap"]) == ("episodes", None)
+    assert len(summary["returns"]) == len(summary["objectives"]) == objectives
+    assert np.isfinite(summary["returns"]).all()
+    assert summary["env_steps"] == 6 * 448
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["problem"]["num_states"] == states
+    assert config["problem"]["options"]["num_envs"] == 8
+    assert err.startswith(f"{env}: {'observations of' if states is None else f'{states} states'}")
+    policy = package.load(tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        copy = gymnasium.make(env, disable_env_checker=True)
+    observation, _ = copy.reset(seed=0)
+    for _ in range(5):
+        observation, _, terminated, truncated, _ = copy.step(policy.eval(observation, None))
+        if terminated or truncated:
+            observation, _ = copy.reset()
+
+
+@pytest.mark.parametrize("env", EXTRAS)
+def test_environments_of_an_extra(env, capsys, tmp_path):
+    pytest.importorskip(EXTRAS[env])
+    summary, _ = trained(capsys, env, "--num-envs", 2, "--out", tmp_path / "run", *SHORT)
+    assert np.isfinite(summary["returns"]).all()
+
+
+@pytest.mark.parametrize("env", [env for env, module in EXTRAS.items() if find_spec(module) is None])
+def test_without_its_extra_one_line_says_so(env, capsys, tmp_path):
+    assert main(["train", env, "--out", str(tmp_path / "run")]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"moac: {env} cannot be made: ")
+    assert err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def blackbox(tmp_path_factory):
+    """A run on the real resource-gathering."""
+    path = tmp_path_factory.mktemp("blackbox") / "run"
+    arguments = ["resource-gathering-v0", "--blackbox", "--num-envs", "8", "--iterations", "60", "--out", str(path)]
+    assert main(["train", *arguments, "--num-evaluations", "3", "--trials", "2", "--evaluation-episodes", "4"]) == 0
+    return path
+
+
+def test_evaluation_agrees_with_the_exact_values(blackbox, capsys):
+    assert main(["evaluate", str(blackbox), "--episodes", "2000", "--trial", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["trials"], found["episodes"]) == ([1], 2000)
+    for exact, low, high in zip(found["exact"][0], *np.array(found["discounted_returns_interval"]).T, strict=True):
+        middle, half = (low + high) / 2, (high - low) / 2
+        assert abs(exact - middle) <= 2 * half
+        assert half < 0.02
+
+
+def test_several_runs_form_an_archive(blackbox, capsys):
+    assert main(["evaluate", str(blackbox), str(blackbox), "--episodes", "20", "--reference", "-1", "-1", "-1"]) == 0
+    text = capsys.readouterr().out
+    assert "policies are not dominated; hypervolume" in text
+    assert "IGD+" in text
+    assert main(["evaluate", str(blackbox), "--reference", "1", "--episodes", "2"]) == 2
+    assert "`reference` must be one number per objective (3), got 1." in capsys.readouterr().err
+
+
+def test_a_policy_of_the_model_is_evaluated_in_the_environment(finished, capsys):
+    assert main(["evaluate", str(finished.path), "--episodes", "50", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["trials"] == [0, 1, 2]
+    assert np.shape(found["exact"]) == (3, 3)
+
+
+def test_watch_records_a_gif(blackbox, capsys, tmp_path):
+    gif = tmp_path / "film.gif"
+    assert main(["watch", str(blackbox), "--episodes", "2", "--out", str(gif), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert gif.read_bytes().startswith(b"GIF89a")
+    assert found["frames"] == sum(found["lengths"]) + 2
+
+
+def test_what_does_not_render_says_so(capsys, tmp_path):
+    trained(capsys, "fishwood-v0", "--blackbox", "--out", tmp_path / "run", *SHORT)
+    assert main(["watch", str(tmp_path / "run")]) == 2
+    assert "moac: fishwood-v0 cannot be watched: " in capsys.readouterr().err
+
+
+def test_a_stopped_run_goes_on_with_new_episodes(tmp_path, moac):
+    """Killed after a checkpoint: what was learned is kept, and provenance says that the chains are new."""
+    run = tmp_path / "run"
+    script = f"""
+import sys
+from moac.experiments import checkpoints
+from moac.cli import main
+write = checkpoints.Checkpoints.write
+def then_stop(self, snapshot):
+    write(self, snapshot)
+    if snapshot.iteration >= 30:
+        import os
+        os._exit(9)
+checkpoints.Checkpoints.write = then_stop
+main([
+    "train", "fruit-tree-v0", "--iterations", "60", "--num-evaluations", "6", "--evaluation-episodes", "2",
+    "--checkpoint-every", "0", "--out", {str(run)!r}])
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 9, done.stderr
+    again = moac("resume", run, "--json")
+    assert again.returncode == 0, again.stderr
+    assert "its environments could not be stored: they start new episodes" in again.stderr
+    assert json.loads(again.stdout)["iterations"] == 60
+    (after,) = json.loads((run / "provenance.json").read_text())["chains_restarted_after"]
+    assert 30 <= after < 60
+
+
+def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch):
+    gymnasium.register("moac-test/Failing-v0", entry_point=lambda: Line("raises", at=3000))
+    monkeypatch.setattr(envs, "known_ids", lambda: ("moac-test/Failing-v0",))
+    run = tmp_path / "run"
+    arguments = ["train", "moac-test/Failing-v0", "--num-envs", "1", "--iterations", "50", "--num-evaluations", "10"]
+    assert main([*arguments, "--evaluation-episodes", "1", "--out", str(run)]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == (
+        "moac: the environment failed at step 3000 of copy 0: step raised ZeroDivisionError: no road. "
+        f"What was trained is kept: moac resume {run}"
+    )
+    assert list((run / "checkpoint").glob("*.safetensors"))
+
+
+def test_workers_change_nothing_but_the_time():
+    config = package.Config(num_iterations=3, num_evaluations=1)
+    results = []
+    for workers in (0, 2):
+        environment = envs.make(Slow, num_envs=4, workers=workers, evaluation_episodes=2)
+        results.append(package.train(environment, config, trials=2))
+        environment.close()
+    np.testing.assert_array_equal(np.asarray(results[0].policy), np.asarray(results[1].policy))
+
+
+def test_a_failure_in_a_worker_is_told():
+    environment = envs.make(Line, num_envs=2, workers=2, fault="nan", at=20)
+    with pytest.raises(ValueError, match="step 20 of copy 0: its reward must be finite"):
+        package.train(environment, package.Config(num_iterations=2, num_evaluations=1))
+    environment.close()
+
+
+def test_model_and_environment_learn_alike():
+    """At equal settings the real environment, its time limit lifted, trains as its exact model does."""
+    setting = package.Discounted(0.9)
+    config = package.Config(setting=setting, num_iterations=150, num_evaluations=1, actor_step_size=100.0)
+    model = library.resource_gathering()
+    ours = package.train(model, config, trials=64).returns
+    environment = envs.make("resource-gathering-v0", num_envs=1, time_limit=False, evaluation_episodes=1)
+    from moac.experiments import judging
+
+    result = package.train(environment, config, trials=8)
+    theirs = judging.exact(model, [result.policy.of_trial(k) for k in range(8)], setting)
+    assert theirs.shape == (8, 3)
+    spread = 4 * np.sqrt(ours.var(axis=0) / 8 + 1e-6)
+    assert (np.abs(theirs.mean(axis=0) - ours.mean(axis=0)) < spread).all()

@@ -1,0 +1,63 @@
+"""What morl-baselines' `policy_evaluation_mo` said of a policy, recorded once, against our own episodes."""
+
+import json
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import moac
+from moac import envs
+from moac.envs.evaluation import Player, play, seeds_of
+from moac.experiments import judging
+from moac.momdp import library
+from moac.policy import SoftmaxTable
+from moac.trained import TrainedPolicy
+
+RECORD = json.loads((Path(__file__).parents[1] / "data" / "policy_evaluation_mo.json").read_text())
+SETTING = moac.Discounted(0.9)
+
+
+@pytest.fixture(scope="module")
+def environment():
+    return envs.make("resource-gathering-v0")
+
+
+@pytest.fixture(scope="module")
+def policy(environment):
+    logits = jnp.asarray(RECORD["logits"], jnp.float32)
+    return TrainedPolicy.of(SoftmaxTable(*logits.shape), logits[None], environment.spec, None, SETTING)
+
+
+def test_our_episodes_agree_with_the_recorded_judgement(environment, policy):
+    ours = play(environment, Player.of(environment, policy), seeds_of(7, 3000), (0.9,) * 3)
+    for found, recorded in ((ours.returns, RECORD["returns"]), (ours.discounted, RECORD["discounted"])):
+        error = np.sqrt(found.var(axis=0) * (1 / len(found) + 1 / RECORD["episodes"]))
+        assert (np.abs(found.mean(axis=0) - recorded) <= 3.5 * error).all()
+        assert (error < 0.03).all()
+
+
+def test_our_episodes_agree_with_the_exact_values(environment, policy):
+    ours = play(environment, Player.of(environment, policy), seeds_of(8, 3000), (0.9,) * 3)
+    exact = judging.exact(library.resource_gathering(), [policy], SETTING)[0]
+    error = np.sqrt(ours.discounted.var(axis=0) / len(ours.discounted))
+    assert (np.abs(ours.discounted.mean(axis=0) - exact) <= 3.5 * error).all()
+
+
+def test_the_interface_that_morl_baselines_asks_for(environment, policy):
+    """Its loop: actions by `eval(obs, w)`, the first reward undiscounted, each next one times `gamma` once more."""
+    env, _ = environment.plan.maker()
+    observation, _ = env.reset(seed=0)
+    total, discount, done = np.zeros(3), 1.0, False
+    while not done:
+        observation, reward, terminated, truncated, _ = env.step(policy.eval(observation, np.ones(3)))
+        total, discount, done = total + discount * reward, discount * policy.gamma, terminated or truncated
+    assert discount < 1
+    assert np.isfinite(total).all()
+
+
+def test_gamma_of_several_objectives_and_of_the_average_setting(policy):
+    other = TrainedPolicy(policy.policy, policy.theta, setting=moac.Discounted((0.9, 0.8, 0.7)))
+    np.testing.assert_array_equal(other.gamma, [0.9, 0.8, 0.7])
+    assert TrainedPolicy(policy.policy, policy.theta, setting=moac.Average()).gamma == 1

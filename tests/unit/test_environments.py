@@ -1,0 +1,213 @@
+"""The adapter: what is stepped, what is kept of it, and what goes wrong."""
+
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
+
+import moac
+from moac import envs, result, training
+from moac.envs.walks import Walks
+from moac.momdp import library
+from moac.types import Sampling, SourceError
+from tests.helpers.environments import Line, Own, Unbounded
+
+SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, average=False, survival=None)
+KEY = np.array([1, 2], np.uint32)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_to_compile():
+    """Few iterations: compiling for speed would cost more than it saves."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def sampled(environment, sizes=SIZES, theta=None, times=1):
+    """Batches of an untrained policy, all transitions in one row, of the last of several iterations."""
+    run = result.prepare(environment, moac.Config(num_iterations=1), 1, 0)
+    theta = run.parts.policy.init(None) if theta is None else theta
+    chain = environment.start(KEY)
+    for k in range(times):
+        chain, critic, actor = environment.sample(chain, run.parts.policy, theta, np.array([k, 5], np.uint32), sizes)
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), critic)
+    return jax.tree.map(lambda a, b: np.concatenate([a, b]), flat, actor)
+
+
+def copies(array, n):
+    """[n, T] of what stands side by side."""
+    return np.asarray(array).reshape(-1, n, *np.shape(array)[1:]).swapaxes(0, 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 8])
+def test_chains_go_on_from_step_to_step(n):
+    batch = sampled(envs.make(Line, num_envs=n), times=2)
+    here, there, over = (copies(x, n) for x in (batch.observation, batch.next_observation, batch.terminated))
+    assert here.shape == (n, 40 // n)
+    np.testing.assert_array_equal(here[:, 1:], np.where(over, 0, there)[:, :-1])
+    assert (there == 4)[over].all()
+    assert not (there == 4)[~over].any()
+
+
+def test_a_terminated_step_leads_to_the_restart_state_in_the_average_setting():
+    sizes = Sampling(3, 8, 16, average=True, survival=None)
+    batch = sampled(envs.make(Line, num_envs=2), sizes)
+    assert batch.terminated is None
+    ended = batch.reward[:, 0] == 1
+    assert ended.any()
+    assert (batch.next_observation[ended] == 0).all()
+
+
+def test_truncation_keeps_the_true_successor():
+    """The environment's own clock, with both flags up, and Gymnasium's time limit, alike."""
+    for make in (lambda: Line(limit=3), lambda: TimeLimit(Line(), 3)):
+        batch = sampled(envs.make(make, num_envs=1))
+        assert not batch.terminated.any()
+        cut = np.flatnonzero((batch.observation[1:] == 0) & (batch.next_observation[:-1] != 0))
+        assert (cut % 3 == 2).all()
+        assert len(cut) >= 3
+
+
+def test_a_real_end_on_the_last_step_of_the_clock_is_an_end():
+    always_right = np.array([[0.0, 50.0]] * 5, np.float32)
+    batch = sampled(envs.make(lambda: TimeLimit(Line(), 4), num_envs=1), theta=always_right)
+    assert batch.terminated.sum() == 10
+    assert (batch.next_observation[batch.terminated] == 4).all()
+
+
+def test_the_time_limit_can_be_lifted():
+    for lifted in (True, False):
+        environment = envs.make(lambda: TimeLimit(Line(), 2), num_envs=1, time_limit=not lifted)
+        assert (sampled(environment).observation.max() > 2) == lifted
+
+
+def test_forced_restarts_and_ages():
+    sizes = Sampling(3, 8, 16, average=False, survival=0.7)
+    batch = sampled(envs.make(Line, num_envs=2), sizes, times=3)
+    age, here, there = (copies(x, 2) for x in (batch.age, batch.observation, batch.next_observation))
+    over = copies(batch.terminated, 2)
+    goes_on = age[:, 1:] == age[:, :-1] + 1
+    np.testing.assert_array_equal(here[:, 1:][goes_on], there[:, :-1][goes_on])
+    assert (age[:, 1:][~goes_on] == 0).all()
+    assert (here[:, 1:][~goes_on] == 0).all()
+    assert not over[:, :-1][goes_on].any()
+    assert (~goes_on & ~over[:, :-1]).sum() > 3
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_arrays_that_the_environment_keeps_are_copied(n):
+    batch = sampled(envs.make(Own, num_envs=n))
+    here, there, over = (copies(x, n) for x in (batch.observation, batch.next_observation, batch.terminated))
+    np.testing.assert_allclose(here[:, 1:], np.where(over[..., None], 0, there)[:, :-1])
+    assert len(np.unique(here)) == 4
+
+
+def test_vectors_and_states_see_the_same_walk():
+    """The same seeds and an untrained policy: only the form of what is seen differs."""
+    states, vectors = sampled(envs.make(Line, num_envs=2)), sampled(envs.make(Own, num_envs=2))
+    np.testing.assert_allclose(vectors.observation[:, 0] * 4, states.observation)
+    np.testing.assert_allclose(vectors.next_observation[:, 0] * 4, states.next_observation)
+    for field in ("action", "reward", "terminated"):
+        np.testing.assert_array_equal(getattr(states, field), getattr(vectors, field))
+
+
+def test_running_moments_are_kept_per_chain_and_recalled():
+    environment = envs.make(Unbounded, num_envs=2)
+    run = result.prepare(environment, moac.Config(num_iterations=3, num_evaluations=3), 2, 0)
+    assert run.config.observation_scale == "running"
+    last = list(training.iterate(run))[-1]
+    memory = last.trials.chain
+    assert memory["count"].tolist() == [3 * 448] * 2
+    assert memory["mean"][0] != memory["mean"][1]
+    policy = result.Result.of(run, last).policy
+    low = memory["mean"][1] - 3 * np.sqrt(memory["squares"][1] / memory["count"][1])
+    np.testing.assert_allclose(policy.of_trial(1).scale.shift, low)
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        ("raises", "step 7 of copy 0: step raised ZeroDivisionError: no road."),
+        ("nan", "step 7 of copy 0: its reward must be finite, got [nan, -1.0]."),
+        ("short", "step 7 of copy 0: its reward must have length 2, got 1."),
+        ("outside", "step 7 of copy 0: an observation must lie in its space, got [9]."),
+    ],
+)
+def test_what_goes_wrong_names_step_and_copy(fault, line):
+    for make in (lambda: Line(fault), lambda: Own(fault=fault)):
+        if fault == "outside" and make().__class__ is Own:
+            continue
+        with pytest.raises(SourceError) as error:
+            sampled(envs.make(make, num_envs=2))
+        assert str(error.value) == f"the environment failed at {line}"
+
+
+def test_an_observation_that_is_not_finite_is_refused():
+    class Lost(Own):
+        def shown(self):
+            return np.array([np.nan if self.count == 5 else self.place])
+
+    with pytest.raises(SourceError, match=r"step 5 of copy 0: its observation must be finite, got \[nan\]"):
+        sampled(envs.make(Lost, num_envs=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_envs": 0}, "`num_envs` must be a whole number of at least 1, got 0."),
+        ({"num_envs": 2, "workers": 3}, "`workers` must be at most `num_envs` (2), got 3."),
+        ({"evaluation_episodes": 1.5}, "`evaluation_episodes` must be a whole number of at least 1, got 1.5."),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(ValueError) as error:
+        envs.make(Line, **options)
+    assert str(error.value) == message
+
+
+def test_unknown_spaces_end_with_one_line():
+    with pytest.raises(ValueError, match=r"Line.* cannot be trained on: `observation_space` must be .*, got Text"):
+        envs.make(Line, observation_space=spaces.Text(3))
+
+
+def test_a_scalar_reward_is_refused():
+    with pytest.raises(ValueError, match="its reward must be a vector, got a number"):
+        envs.make("CartPole-v1")
+
+
+def test_batches_must_hold_whole_rows_of_copies():
+    with pytest.raises(ValueError, match=r"`critic_batch_size` must be a multiple of `num_envs` \(3\), got 64"):
+        result.prepare(envs.make(Line, num_envs=3), moac.Config(critic_batch_size=64), 1, 0)
+    assert moac.defaults(envs.make(Line, num_envs=3)).critic_batch_size == 66
+
+
+def test_a_trial_depends_on_seed_and_number_alone():
+    environment, config = envs.make(Line, num_envs=4), moac.Config(num_iterations=4, num_evaluations=2)
+    one, three = moac.train(environment, config, seed=3), moac.train(environment, config, trials=3, seed=3)
+    for name in ("returns", "weights", "gradient_norm_squared"):
+        np.testing.assert_array_equal(getattr(one.history, name)[0], getattr(three.history, name)[0])
+    np.testing.assert_array_equal(np.asarray(one.policy)[0], np.asarray(three.policy)[0])
+    assert np.abs(np.asarray(three.policy)[0] - np.asarray(three.policy)[1]).max() > 0
+    assert three.returns.shape == (3, 2)
+
+
+def test_the_real_environment_takes_the_steps_of_its_model():
+    """Every observed transition is one that the exact model allows, and leaves the frequencies it should."""
+    model, environment = library.resource_gathering(), envs.make("resource-gathering-v0", num_envs=8)
+    batch = sampled(environment, Sampling(1, 4000, 4000, average=False, survival=None))
+    state_of = {environment.spec.encoder.state(row): s for s, row in enumerate(model.observations)}
+    s = np.array([state_of[i] for i in batch.observation])
+    possible = model.probability[s, batch.action] > 0
+    same = (model.reward[s, batch.action] == batch.reward[:, None]).all(axis=2)
+    same &= model.terminated[s, batch.action] == batch.terminated[:, None]
+    assert (possible & same).any(axis=1).all()
+    assert abs((batch.action == 0).mean() - 0.25) < 0.02
+
+
+def test_joined_walks_keep_the_order_of_copies():
+    part = Walks(*(np.full((2, 3), k) for k in range(6)))
+    assert Walks.joined([part, part.ageless(), part][:1]) is part
+    joined = Walks.joined([part, part])
+    assert joined.observation.shape == (4, 3)
