@@ -104,11 +104,11 @@ class Exact:
 
     @cached_property
     def _min_norm(self) -> _Shortest:
-        return _shortest(self.gradient)
+        return shortest(self.gradient)
 
     @cached_property
     def _direction_min_norm(self) -> _Shortest:
-        return self._min_norm if isinstance(self.setting, Average) else _shortest(self.direction)
+        return self._min_norm if isinstance(self.setting, Average) else shortest(self.direction)
 
     @property
     def _flat(self) -> chain.Policies:
@@ -256,7 +256,7 @@ def _successor_values(
     return gammas * (successors + ends[:, :, None] * after_end[:, None, None, :])
 
 
-def _shortest(gradient: Float[np.ndarray, "... M S A"]) -> _Shortest:
+def shortest(gradient: Float[np.ndarray, "... M S A"]) -> _Shortest:
     """The min-norm point: weights from the Gram matrix, which compiles once for all sizes of model, length from d."""
     rows = gradient.reshape(*gradient.shape[:-2], -1)
     largest = np.abs(rows).max(axis=(-1, -2), keepdims=True)

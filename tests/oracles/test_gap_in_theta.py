@@ -1,0 +1,44 @@
+"""The gaps that training logs are with respect to θ, whatever the policy."""
+
+import jax
+import numpy as np
+import pytest
+
+import moac
+from moac import features, momdp, simplex
+from moac.policy import SoftmaxLinear
+
+
+class Nonlinear:
+    """Logits that are squares of a linear map: a policy of one's own, with the three functions only."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def logits(self, theta, s):
+        return jax.numpy.asarray(self.table, theta.dtype)[s] @ theta**2
+
+    def init(self, key):
+        return jax.random.normal(key, (2, 3))
+
+    def sample(self, theta, observation, key):
+        return jax.random.categorical(key, self.logits(theta, observation))
+
+    def log_prob(self, theta, observation, action):
+        return jax.nn.log_softmax(self.logits(theta, observation))[action]
+
+
+@pytest.mark.parametrize("setting", [moac.Discounted((0.9, 0.5)), moac.Average()])
+@pytest.mark.parametrize("own", [False, True])
+def test_gaps_are_in_theta(setting, own):
+    model = momdp.library.random_ergodic(0, 5, 3, 2)
+    phi = features.table(np.random.default_rng(0).standard_normal((5, 2)))
+    X, theta = phi.table(), np.random.default_rng(1).standard_normal((3, 2, 3)).astype(np.float32)
+    policy = Nonlinear(X) if own else SoftmaxLinear(phi, 3)
+    found = model.evaluate(policy, theta, setting)
+    for k, one in enumerate(theta.astype(np.float64)):
+        exact = momdp.evaluate(model, X @ (one**2 if own else one), setting)
+        for gap, gradient in ((found.gap, exact.gradient), (found.direction_gap, exact.direction)):
+            rows = np.einsum("sk,msa->mka", X, gradient) * (2 * one if own else 1.0)
+            assert gap[k] == pytest.approx(simplex.min_norm(rows.reshape(2, -1)).squared_norm, rel=1e-9)
+    assert found.returns.shape == (3, 2)
