@@ -205,3 +205,13 @@ def test_model_and_environment_learn_alike():
     assert theirs.shape == (8, 3)
     spread = 4 * np.sqrt(ours.var(axis=0) / 8 + 1e-6)
     assert (np.abs(theirs.mean(axis=0) - ours.mean(axis=0)) < spread).all()
+
+
+@pytest.mark.slow
+def test_the_study_of_environments(capsys, tmp_path):
+    assert main(["reproduce", "environments", "--quick", "--out", str(tmp_path / "study"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    verdicts = [claim["verdict"] for claim in found["claims"]]
+    assert len(verdicts) == 8
+    assert verdicts[:2] == ["holds", "holds"]
+    assert (tmp_path / "study" / "report.html").exists()

@@ -79,14 +79,15 @@ def of(
 
     Args:
         model: the problem.
-        config: resolved; its setting, features, policy and momentum count.
+        config: its setting, features, policy and momentum count.
         epsilon: ε.
         outcome: of a run on `model`.
         seed: of random features.
     """
     if not 0 < epsilon < math.inf:
         raise ValueError(f"`epsilon` must be positive and finite, got {epsilon!r}.")
-    setting = Average() if config.setting is None else config.setting
+    config = components.resolved(config, model)
+    setting = known(config.setting)
     Phi = features.of_states(known(config.features), model.spec, components.run_key(seed)).table()
     inputs = Phi if config.policy == "linear" else None
     tables = _policies(model, outcome)
