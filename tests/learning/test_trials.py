@@ -26,13 +26,13 @@ CONFIG = Config(
 )
 MODEL = momdp.library.random_ergodic(jax.random.key(3), num_states=5, num_actions=3, num_objectives=2)
 
-ON_TWO_DEVICES = """
+ON_DEVICES = """
 import sys
 import jax
-jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_num_cpu_devices", int(sys.argv[2]))
 import numpy as np
 from tests.learning import test_trials as here
-assert len(jax.local_devices()) == 2
+assert len(jax.local_devices()) == int(sys.argv[2])
 np.savez(sys.argv[1], *here.bits(here.trained(500)))
 """
 
@@ -67,13 +67,16 @@ def test_any_number_of_trials(trials, many):
     assert_same_trials(bits(trained(trials)), many)
 
 
-def test_any_number_of_devices(many, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", ON_TWO_DEVICES, str(tmp_path / "bits.npz")], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    with np.load(tmp_path / "bits.npz") as stored:
-        assert_same_trials([stored[name] for name in stored.files], many)
+def test_any_number_of_devices(tmp_path):
+    """Each in a process of its own: JAX counts its devices when it starts."""
+    found = []
+    for devices in ("1", "2"):
+        command = [sys.executable, "-c", ON_DEVICES, str(tmp_path / f"{devices}.npz"), devices]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        with np.load(tmp_path / f"{devices}.npz") as stored:
+            found.append([stored[name] for name in stored.files])
+    assert_same_trials(*found)
 
 
 def test_trials_differ(many):

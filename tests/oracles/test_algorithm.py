@@ -49,7 +49,10 @@ GRID = {
 
 def configured(options):
     sizes = {"num_critic_steps": 2, "critic_batch_size": 8, "actor_batch_size": 16}
-    return Config(num_iterations=ITERATIONS, actor_step_size=0.9, critic_step_size=0.4, **sizes, **options)
+    kinds = {"policy": "table", "features": "one-hot"}
+    return Config(
+        **{"num_iterations": ITERATIONS, "actor_step_size": 0.9, "critic_step_size": 0.4} | kinds | sizes | options
+    )
 
 
 @lru_cache

@@ -129,6 +129,8 @@ def sampled_gradients(name, visitation):
     """gⁱ of the real actor [chains, M, S, A]: update once with the exact critic and all weight on objective i."""
     model, M = MODELS[name], len(GAMMAS)
     config = moac.Config(
+        policy="table",
+        features="one-hot",
         setting=Discounted(GAMMAS),
         visitation=visitation,
         num_iterations=1,
