@@ -193,6 +193,30 @@ def test_a_trial_depends_on_seed_and_number_alone():
     assert three.returns.shape == (3, 2)
 
 
+@pytest.mark.parametrize("env", ["minecart-v0", "four-room-v0"])
+def test_what_an_environment_draws_globally_is_seeded_and_left_alone(env):
+    """minecart's ore comes from NumPy's global generator, whatever seed it is given."""
+    config = moac.Config(num_iterations=2, num_evaluations=1)
+    environment = envs.make(env, num_envs=2, evaluation_episodes=2)
+    np.random.seed(5)  # noqa: NPY002
+    first = moac.train(environment, config, seed=1)
+    left = np.random.random()  # noqa: NPY002
+    np.random.seed(6)  # noqa: NPY002
+    again = moac.train(environment, config, seed=1)
+    np.testing.assert_array_equal(first.returns, again.returns)
+    np.testing.assert_array_equal(np.asarray(first.policy), np.asarray(again.policy))
+    np.random.seed(5)  # noqa: NPY002
+    assert left == np.random.random()  # noqa: NPY002
+
+
+def test_random_ore_is_the_same_for_the_same_seeds():
+    """Mines are visited only in long walks: the ore itself is compared."""
+    sizes = Sampling(1, 3000, 3000, average=False, survival=None)
+    batches = [sampled(envs.make("minecart-v0", num_envs=2), sizes) for _ in range(2)]
+    np.testing.assert_array_equal(batches[0].reward, batches[1].reward)
+    assert (batches[0].reward[:, :2] > 0).any()
+
+
 def test_the_real_environment_takes_the_steps_of_its_model():
     """Every observed transition is one that the exact model allows, and leaves the frequencies it should."""
     model, environment = library.resource_gathering(), envs.make("resource-gathering-v0", num_envs=8)

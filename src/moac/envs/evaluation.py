@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from moac.config import Average, Setting
 from moac.envs import acting
 from moac.envs.copies import Copy, packed, rewards_of
+from moac.envs.randomness import seeded_globally
 from moac.trained import TrainedPolicy
 from moac.types import Evaluation, Params, Policy
 
@@ -72,7 +73,14 @@ class Player:
 def play(
     environment: Environment, player: Player, seeds: list[int], gamma: tuple[float, ...], longest: int = LONGEST
 ) -> Episodes:
-    """One episode per seed, side by side; an episode depends on its own seed alone."""
+    """One episode per seed, side by side."""
+    with seeded_globally(seeds[0]):
+        return _play(environment, player, seeds, gamma, longest)
+
+
+def _play(
+    environment: Environment, player: Player, seeds: list[int], gamma: tuple[float, ...], longest: int
+) -> Episodes:
     plan, E = environment.plan, len(seeds)
     copies = [Copy(plan.maker, number, seed) for number, seed in enumerate(seeds)]
     uniform = [np.random.default_rng([_STREAM, seed]) for seed in seeds]

@@ -8,6 +8,7 @@ from typing import Any, final
 from moac.encoding import Encoder, Scale
 from moac.envs import acting
 from moac.envs.copies import Copy, Maker
+from moac.envs.randomness import seeded_globally
 from moac.envs.states import Atlas, StateWalker
 from moac.envs.vectors import VectorWalker
 from moac.envs.walks import Draws, Walks
@@ -63,10 +64,15 @@ class Fleet:
     def open(self, chain: int, numbers: list[int], seeds: list[int]) -> None:
         """Make the copies of a chain, each reset with its seed."""
         pairs = zip(numbers, seeds, strict=True)
-        self._copies[chain] = [Copy(self._plan.maker, number, seed) for number, seed in pairs]
+        with seeded_globally(seeds[0]):
+            self._copies[chain] = [Copy(self._plan.maker, number, seed) for number, seed in pairs]
 
     def walk(self, order: Order) -> Walks:
         """The next steps of a chain's copies."""
+        with seeded_globally(order.draws.seed):
+            return self._walk(order)
+
+    def _walk(self, order: Order) -> Walks:
         plan, copies = self._plan, self._copies[order.chain]
         if plan.encoder.num_states is None and order.scale is not None:
             actor = acting.of_vectors(order.policy, order.theta)

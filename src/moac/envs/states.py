@@ -16,8 +16,6 @@ from moac.envs.acting import TableActor
 from moac.envs.copies import Copy, packed, rewards_of
 from moac.envs.walks import Draws, Walks
 
-_NEVER: frozenset[int] = frozenset()
-
 
 @final
 class Atlas:
@@ -50,23 +48,25 @@ class Atlas:
 @final
 @dataclass(eq=False)
 class _Path:
-    """What copies did, one after the other: places, actions, rewards, successors' places; and which steps ended.
+    """What copies did, one after the other.
 
     Attributes:
+        action: of each step.
+        reward: its bytes.
+        there: the place it led to.
         ends: steps that terminated.
-        restarts: steps after which the copy started anew.
+        starts: steps that did not begin where the one before led to, and their places.
     """
 
-    here: array[int] = field(default_factory=partial(array, "i"))
     action: array[int] = field(default_factory=partial(array, "i"))
     reward: list[bytes] = field(default_factory=list[bytes])
     there: array[int] = field(default_factory=partial(array, "i"))
     ends: list[int] = field(default_factory=list[int])
-    restarts: list[int] = field(default_factory=list[int])
+    starts: dict[int, int] = field(default_factory=dict[int, int])
 
-    def appenders(self) -> tuple[Any, Any, Any, Any]:
+    def appenders(self) -> tuple[Any, Any, Any]:
         """What adds a step, looked up once."""
-        return self.here.append, self.action.append, self.reward.append, self.there.append
+        return self.action.append, self.reward.append, self.there.append
 
 
 @final
@@ -86,25 +86,29 @@ class StateWalker:
         rewards = rewards_of(copies, path.reward, T, self._M)
         for copy in copies:
             copy.steps += T
-        states = np.array(self._atlas.states, dtype=np.int32)
+        states, there = np.array(self._atlas.states, dtype=np.int32), np.frombuffer(path.there, np.int32)
+        here = np.append(0, there)  # one past the last is where the last copy stands
+        here[list(path.starts)] = list(path.starts.values())
         terminated = np.zeros(n * T, dtype=bool)
         terminated[path.ends] = not draws.average
         return Walks(
-            states[np.frombuffer(path.here, np.int32)].reshape(n, T),
+            states[here[:-1]].reshape(n, T),
             np.frombuffer(path.action, np.int32).reshape(n, T),
             rewards,
-            states[np.frombuffer(path.there, np.int32)].reshape(n, T),
+            states[there].reshape(n, T),
             terminated.reshape(n, T),
-            None if draws.forced is None else _ages(ages, path.restarts, T),
+            None if draws.forced is None else _ages(ages, path.starts, T),
         )
 
     def _step(self, copy: Copy, uniform: list[float], path: _Path, draws: Draws) -> None:
         """T steps of one copy. The loop calls little but the environment: it decides how fast training is."""
         rows, step, get, key = self._rows, copy.env.step, self._atlas.places.get, self._atlas.encoder.lookup_key
-        saw, did, earned, came, own, single = *path.appenders(), np.ndarray, np.dtype(np.float32)
-        first, here = len(path.here), copy.observation if copy.walked else self._place(copy, copy.observation, 0)
-        forced = _NEVER if draws.forced is None else set(np.flatnonzero(draws.forced[first // len(uniform)]).tolist())
-        since, last = -copy.elapsed, copy.limit - copy.elapsed - 1
+        did, earned, came, own, single = *path.appenders(), np.ndarray, np.dtype(np.float32)
+        first, here = len(path.there), copy.observation if copy.walked else self._place(copy, copy.observation, 0)
+        path.starts[first] = here
+        forced = [] if draws.forced is None else np.flatnonzero(draws.forced[first // len(uniform)]).tolist()
+        since = -copy.elapsed
+        last = min([since + copy.limit - 1, *forced[:1]])
         for i, u in enumerate(uniform):
             action = bisect(rows[here], u)
             try:
@@ -116,12 +120,12 @@ class StateWalker:
                 raise copy.raised(error, i) from error
             if there is None:
                 there = self._place(copy, observation, i)
-            saw(here)
             did(action)
             here = there
-            if terminated or truncated or i >= last or i in forced:
-                here, since, last = self._place(copy, copy.restart(), i), i + 1, copy.limit + i
-                path.restarts.append(first + i)
+            if terminated or truncated or i >= last:
+                here, since = self._place(copy, copy.restart(), i), i + 1
+                last = min([i + copy.limit, *forced[bisect(forced, i) :][:1]])
+                path.starts[first + since] = here
                 if terminated and not truncated:
                     path.ends.append(first + i)
                     there = here if draws.average else there
@@ -140,13 +144,13 @@ class StateWalker:
         return place
 
 
-def _ages(before: Int[np.ndarray, " n"], restarts: list[int], T: int) -> Int[np.ndarray, "n T"]:
+def _ages(before: Int[np.ndarray, " n"], starts: dict[int, int], T: int) -> Int[np.ndarray, "n T"]:
     """The age at each step: of the first it is known, then it counts up, from 0 after each restart."""
     n = len(before)
     step = np.arange(n * T)
     started = np.full(n * T, np.iinfo(np.int64).min)
     started[::T] = np.arange(0, n * T, T) - before
-    after = np.array(restarts, dtype=np.int64) + 1
+    after = np.array(list(starts), dtype=np.int64)
     after = after[after % T != 0]
     started[after] = after
     for k in range(n):

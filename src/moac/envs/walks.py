@@ -31,6 +31,11 @@ class Draws:
     forced: Bool[np.ndarray, "n T"] | None
     average: bool
 
+    @property
+    def seed(self) -> int:
+        """For what the environment draws without a generator of its own."""
+        return int(self.uniform[0, 0] * 2**32)
+
     def of(self, first: int, last: int) -> Draws:
         """Those of some copies."""
         forced = None if self.forced is None else self.forced[first:last]
