@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from moac.config import Average, Config, Discounted, Setting
+from moac.config import Average, Discounted, Setting
 from moac.experiments.files import Arrays
 from moac.experiments.rates import closed_form, exact_ascent, fits, horizon_report, judging, trajectories
 from moac.experiments.rates.horizon_report import LABELS
@@ -71,16 +71,7 @@ def _exact(p: dict[str, Any], how: tuple[float, Setting, str], T: int, seed: int
 
 def _learned(p: dict[str, Any], kind: str, seed: int) -> Arrays:
     """Mean over iterations and trials: [E, n, L] for n models."""
-    config = Config(
-        setting=_setting(kind, p["discount"]),
-        num_iterations=p["iterations"],
-        num_evaluations=p["iterations"],
-        num_critic_steps=p["critic_steps"],
-        critic_batch_size=p["critic_batch"],
-        actor_batch_size=p["actor_batch"],
-        actor_step_size=p["step"],
-        critic_step_size=p["critic_step"],
-    )
+    config = trajectories.config(p, _setting(kind, p["discount"]), p["step"], p["iterations"])
     own = models(p, seed)
     _, theta = trajectories.learned(own, config, LABELS, (p["trials"], seed))
     gap = np.stack([closed_form.gaps(own, each[..., :-1, :], config.setting or Average()) for each in theta])

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import hadamard
 
-from moac.config import Config, Discounted
+from moac.config import Discounted
 from moac.experiments.files import Arrays
 from moac.experiments.rates import closed_form, fits, judging, trajectories
 from moac.experiments.rates.problems import Problem, padded, problem, stacked, widened, with_step
@@ -83,16 +83,7 @@ def findings(work: Workspace, p: dict[str, Any], seed: int) -> Findings:
 
 def _measure(p: dict[str, Any], M: int, seed: int) -> Arrays:
     """[E, n, K], all steps in one program."""
-    config = Config(
-        setting=_SETTING,
-        num_iterations=p["iterations"],
-        num_critic_steps=p["critic_steps"],
-        critic_batch_size=p["critic_batch"],
-        actor_batch_size=p["actor_batch"],
-        actor_step_size=1.0,
-        critic_step_size=p["critic_step"],
-        num_evaluations=1,
-    )
+    config = trajectories.config(p, _SETTING, 1.0, 1)
     given, alphas = problems(p, M, seed)
     scaled = stacked([with_step(one, alpha) for one, alpha in zip(given, alphas, strict=True)])
     _, theta = trajectories.learned(scaled, config, LABELS, (p["trials"], seed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from jax import Array, lax
 from jaxtyping import Float, Int
 
 from moac import algorithm, components, features, weighting
-from moac.config import Config, known
+from moac.config import Config, Setting, known
 from moac.critic import LinearCritic
 from moac.experiments.rates.problems import LinearLogits, Problem, walk
 from moac.types import Spec, State
@@ -55,6 +56,21 @@ def exponents(labels: tuple[str, ...]) -> tuple[Any, Any]:
     """c [E] and p [E] of schedules by label."""
     c, p = zip(*((SCHEDULES | _CONTROLS)[label] for label in labels), strict=True)
     return jnp.asarray(c, float), jnp.asarray(p, float)
+
+
+def config(p: Mapping[str, Any], setting: Setting, actor_step_size: float, num_evaluations: int, **more: Any) -> Config:
+    """The sizes that a table of a study gives, as a configuration."""
+    return Config(
+        setting=setting,
+        num_iterations=p["iterations"],
+        num_critic_steps=p["critic_steps"],
+        critic_batch_size=p["critic_batch"],
+        actor_batch_size=p["actor_batch"],
+        actor_step_size=actor_step_size,
+        critic_step_size=p["critic_step"],
+        num_evaluations=num_evaluations,
+        **more,
+    )
 
 
 def learned(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from moac import momdp
-from moac.config import Config, Discounted
+from moac.config import Discounted
 from moac.experiments.files import Arrays
 from moac.experiments.rates import closed_form, exact_ascent, judging, trajectories
 from moac.experiments.rates.problems import Problem, problem, stacked
@@ -89,17 +89,7 @@ def pick(found: Arrays) -> int:
 def _sampled(p: dict[str, Any], seed: int, chosen: int, visitation: str) -> Arrays:
     """Algorithm 2 from the same θ_1: the true gap of each schedule [E, K, L]."""
     own, setting = stacked([example(p, chosen)]), Discounted(p["discount"])
-    config = Config(
-        setting=setting,
-        num_iterations=p["iterations"],
-        num_critic_steps=p["critic_steps"],
-        critic_batch_size=p["critic_batch"],
-        actor_batch_size=p["actor_batch"],
-        actor_step_size=p["step"],
-        critic_step_size=p["critic_step"],
-        visitation=visitation,
-        num_evaluations=p["evaluations"],
-    )
+    config = trajectories.config(p, setting, p["step"], p["evaluations"], visitation=visitation)
     t, theta = trajectories.learned(own, config, SCHEDULES, (p["trials"], seed))
     return {"iteration": t, "gap": closed_form.gaps(own, np.swapaxes(theta, 0, 1), setting)[0]}
 
