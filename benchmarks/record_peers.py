@@ -6,15 +6,12 @@ thread. Where a policy is a table over the states its returns are exact, from th
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 from collections.abc import Iterable
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from _timing import ROOT, cpu_model, measure, run_peer
+from _recording import about, peer_run, write
+from _timing import ROOT, measure
 
 import moac
 from moac import momdp
@@ -27,8 +24,6 @@ EPISODES, EPISODE_LENGTH = 200, 200
 """Of a simulation, in fishwood."""
 SETTING = moac.Discounted(DISCOUNT)
 REFERENCES = {"resource-gathering-v0": (-1.0, -1.0, -2.0), "fishwood-v0": (-1.0, -1.0)}
-VERSIONS: dict[str, str] = {}
-"""Of the peers' packages, as their processes tell them."""
 
 
 def record_env(env: str) -> dict[str, Any]:
@@ -65,12 +60,7 @@ def _peers(model: momdp.FiniteMOMDP) -> Iterable[dict[str, Any]]:
 
 def _run(script: str, *arguments: Any) -> list[dict[str, Any]]:
     """One process per seed."""
-    runs = []
-    for seed in SEEDS:
-        runs.append(run_peer(script, *map(json.dumps, (BUDGET, seed, *arguments))))
-        VERSIONS.update({name: runs[-1].pop(name) for name in ("morl-baselines", "mo-gymnasium", "torch")})
-        print(f"{script} seed {seed}: {runs[-1]['cpu']:.1f} CPU s", flush=True)
-    return runs
+    return [peer_run(script, BUDGET, seed, *arguments) for seed in SEEDS]
 
 
 def _ours(model: momdp.FiniteMOMDP) -> Iterable[dict[str, Any]]:
@@ -138,25 +128,16 @@ def _entry(name: str, settings: str, evaluation: str, runs: list[dict[str, Any]]
 
 def main() -> None:
     """Run everything and write the file."""
-    load = os.getloadavg()[0]
     environments = {env: record_env(env) for env in REFERENCES}
     content = {
-        "format": 1,
-        "command": "python benchmarks/record_peers.py",
-        "machine": {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "load": round(load, 1)},
-        "versions": {
-            **{name: version(name) for name in ("moac", "jax", "numpy")},
-            **VERSIONS,
-            "python": platform.python_version(),
-        },
+        **about("python benchmarks/record_peers.py"),
         "seeds": list(SEEDS),
         "budget": BUDGET,
         "discount": DISCOUNT,
         "episodes": EPISODES,
         "environments": environments,
     }
-    OUTPUT.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    print(f"{OUTPUT.name}: {OUTPUT.stat().st_size / 1000:.0f} kB")
+    write(OUTPUT, content)
 
 
 if __name__ == "__main__":

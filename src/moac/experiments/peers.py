@@ -29,9 +29,9 @@ _NOTES = {
 
 
 @cache
-def record() -> dict[str, Any]:
+def record(file: str = "peers.json") -> dict[str, Any]:
     """The whole record."""
-    return json.loads((resources.files("moac.experiments") / "peers.json").read_text(encoding="utf-8"))
+    return json.loads((resources.files("moac.experiments") / file).read_text(encoding="utf-8"))
 
 
 def table(env: str) -> Table | None:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.special import stdtrit
 
 from moac.history import History
 from moac.report import style
@@ -67,7 +68,7 @@ def front(points: Float[np.ndarray, "F M"], hull: Any, objectives: tuple[str, ..
 
 
 def band(ax: Axes, x: Any, values: Float[np.ndarray, "K L"], index: int, label: str | None) -> None:
-    """The mean over trials and its 95 % band; on a log axis the band of its logarithm, which stays positive."""
+    """The mean over trials and Student's 95 % band; on a log axis the band of its logarithm, which stays positive."""
     known = np.isfinite(values)
     if not known.any():
         return
@@ -75,7 +76,8 @@ def band(ax: Axes, x: Any, values: Float[np.ndarray, "K L"], index: int, label: 
     seen = np.maximum(count, 1)
     mean = np.where(known, values, 0).sum(axis=0) / seen
     deviation = np.where(known, values, mean) - mean
-    spread = 1.96 * np.sqrt((deviation**2).sum(axis=0) / np.maximum(seen - 1, 1) / seen)
+    freedom = np.maximum(seen - 1, 1)
+    spread = stdtrit(freedom, 0.975) * np.sqrt((deviation**2).sum(axis=0) / freedom / seen)
     mean = np.where(count > 0, mean, np.nan)
     marker: dict[str, Any] = {"marker": "o"} if len(x) == 1 else {}
     look = style.line(index) | marker

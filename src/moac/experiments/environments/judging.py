@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.figure import Figure
 from scipy.stats import ks_2samp
 
-from moac.envs.making import OBJECTIVES
-from moac.experiments import statistics
-from moac.experiments.environments.measure import Table as Parameters
+from moac.experiments import playing, statistics, tasks
 from moac.experiments.files import Arrays
+from moac.experiments.playing import Table as Parameters
 from moac.experiments.studies import Findings, Shown
-from moac.momdp import indicators
 from moac.report import style
 from moac.report.page import Claim, Table, Verdict
 
@@ -69,16 +66,8 @@ def _on_front(found: Arrays) -> Claim:
     )
 
 
-def _volumes(found: Arrays, reference: list[float]) -> dict[str, Float[np.ndarray, " K"]]:
-    """Hypervolume of each trial's discounted return, and of the random policy in the same episodes."""
-    return {
-        name: np.array([indicators.hypervolume(point[None], reference) for point in found[f"{name}_discounted"]])
-        for name in ("trained", "random")
-    }
-
-
 def _improves(name: str, found: Arrays, reference: list[float]) -> Claim:
-    volumes = _volumes(found, reference)
+    volumes = {who: playing.volumes(found[f"{who}_discounted"], reference) for who in ("trained", "random")}
     change = statistics.mean(volumes["trained"] - volumes["random"])
     base = statistics.mean(volumes["random"])
     return Claim(
@@ -92,21 +81,14 @@ def _improves(name: str, found: Arrays, reference: list[float]) -> Claim:
 def _reaches(name: str, found: Arrays) -> Claim:
     """Whether the task itself is learned, not only its costs avoided."""
     if name == "minecart":
-        ore = [statistics.mean((found["trained_returns"] - found["random_returns"])[:, i]) for i in (0, 1)]
-        holds, some = all(m.is_positive for m in ore), any(m.is_positive for m in ore)
-        measured = f"change of the ore sold per episode: {ore[0]} and {ore[1]}"
-        claim = "On minecart plain MOAC learns to sell more of both ores"
-    else:
-        ended = statistics.mean(found["trained_ended"])
-        holds, some = ended.value > 0.5, ended.value > 0.01
-        measured = f"share of episodes that reach the flag: {ended.value:.3g}; it learns to save fuel by standing still"
-        measured = measured if not some else f"share of episodes that reach the flag: {ended.value:.3g}"
-        claim = "On mo-mountaincar plain MOAC learns to reach the flag"
-    return Claim(claim, measured, "holds" if holds else "holds in part" if some else "does not hold")
+        measured, verdict = tasks.sells_more_ore(found["trained_returns"], found["random_returns"])
+        return Claim("On minecart plain MOAC learns to sell more of both ores", measured, verdict)
+    measured, verdict = tasks.reaches_the_flag(found["trained_ended"])
+    return Claim("On mo-mountaincar plain MOAC learns to reach the flag", measured, verdict)
 
 
 def _agreement_table(table: Parameters, found: Arrays) -> Table:
-    names = _objectives(table, found["model"].shape[1])
+    names = playing.objectives(str(table["env"]), found["model"].shape[1])
     rows = tuple(
         (name, *(str(statistics.mean(found[part][:, i])) for part in ("environment", "model")))
         for i, name in enumerate(names)
@@ -116,7 +98,7 @@ def _agreement_table(table: Parameters, found: Arrays) -> Table:
 
 
 def _learned_table(table: Parameters, found: Arrays) -> Table:
-    names = _objectives(table, found["trained_returns"].shape[1])
+    names = playing.objectives(str(table["env"]), found["trained_returns"].shape[1])
     rows: list[tuple[str, ...]] = []
     for label, part in (("discounted", "discounted"), ("whole episode", "returns")):
         for i, name in enumerate(names):
@@ -130,7 +112,8 @@ def _learned_table(table: Parameters, found: Arrays) -> Table:
 
 
 def _ends(table: Parameters, found: Arrays) -> Shown:
-    env, names = str(table["env"]), _objectives(table, found["trained_discounted"].shape[1])
+    env = str(table["env"])
+    names = playing.objectives(env, found["trained_discounted"].shape[1])
     return Shown(
         env,
         env,
@@ -154,8 +137,3 @@ def _scatter(found: Arrays, names: tuple[str, ...]) -> Figure:
         ax.margins(0.1)
     axes[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
-
-
-def _objectives(table: Parameters, count: int) -> tuple[str, ...]:
-    known = OBJECTIVES.get(str(table["env"]).rpartition("-v")[0], ())
-    return known if len(known) == count else tuple(f"objective {i + 1}" for i in range(count))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from moac.experiments import environments
+from moac.experiments import environments, networks
 from moac.experiments.rates import actor, critic
 from moac.experiments.spec import Study
 from moac.experiments.studies import Findings, Workspace
 
-_STUDIES = {"critic": critic.run, "actor": actor.run, "environments": environments.run}
+_STUDIES = {
+    "critic": critic.run,
+    "actor": actor.run,
+    "environments": environments.run,
+    "networks": networks.run,
+}
 
 
 def run(study: Study, work: Workspace) -> Findings:

@@ -1,0 +1,53 @@
+"""Record morl-baselines' agents with networks, once, for the study `networks`: benchmarks/record_network_peers.py.
+
+Writes src/moac/experiments/network_peers.json. Environments, steps and episodes are those of the study's file; each run
+is a process of its own in the peers' environment, on one thread. What an interrupted record holds is kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from _recording import about, peer_run, write
+from _timing import ROOT
+
+from moac.experiments import networks, playing, spec
+
+OUTPUT = ROOT / "src" / "moac" / "experiments" / "network_peers.json"
+SEEDS = range(5)
+KEPT = ("name", "settings", "steps")
+
+
+def record_seed(table: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """One run on one environment, judged in the episodes of the study's trial of that number."""
+    episodes = playing.episode_seeds(seed, table["episodes"])
+    discount = table["config"]["setting"]["discount"]
+    return peer_run("network_agent.py", table["env"], table["steps"], seed, discount, episodes)
+
+
+def extended(found: dict[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    """An environment's entry with one more seed."""
+    return {
+        **{key: run[key] for key in KEPT},
+        "returns": [*found.get("returns", []), [round(x, 6) + 0.0 for x in run["returns"]]],
+        "cpu_seconds": [*found.get("cpu_seconds", []), round(run["cpu"], 2)],
+    }
+
+
+def main() -> None:
+    """Run what is missing, a seed of every environment at a time, and write the file after each."""
+    tables = networks.tables(spec.load("networks"))
+    environments = json.loads(OUTPUT.read_text())["environments"] if OUTPUT.exists() else {}
+    for seed, table in itertools.product(SEEDS, tables.values()):
+        found = environments.get(table["env"], {})
+        if len(found.get("returns", [])) <= seed:
+            environments[table["env"]] = extended(found, record_seed(table, seed))
+            shared = {"episodes": table["episodes"], "discount": table["config"]["setting"]["discount"]}
+            write(OUTPUT, about("python benchmarks/record_network_peers.py") | shared | {"environments": environments})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The study `networks`: its file, what it measures, how it judges, and the record of the peers."""
+
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from moac.experiments import networks, playing, rates, spec, tasks
+from moac.experiments import peers as records
+from moac.experiments.networks import judging, measure, peers
+from moac.experiments.studies import Workspace
+from moac.report import html
+from moac.report.page import Page
+
+NAME, ENV = "mo-mountaincar", "mo-mountaincar-v0"
+TABLES = networks.tables(spec.load("networks"))
+TINY = """
+title = "Tiny"
+study = "networks"
+seed = 3
+summary = "Small."
+why = "Fast."
+[parameters.shared]
+num_envs = 2
+trials = 2
+evaluation_episodes = 1
+episodes = 2
+[parameters.shared.config]
+setting = { name = "discounted", discount = 0.9 }
+policy = "linear"
+features = "raw"
+num_critic_steps = 1
+critic_batch_size = 8
+actor_batch_size = 8
+critic_step_size = 0.1
+num_evaluations = 2
+[parameters.methods]
+"MOAC" = { momentum = "1/t" }
+"uniform weights" = { weighting = "uniform" }
+[parameters.mo-mountaincar]
+env = "mo-mountaincar-v0"
+steps = 100
+reference = [-100.0, -100.0, -100.0]
+config = { actor_step_size = 1.0 }
+[parameters.nowhere]
+env = "nowhere-v0"
+steps = 100
+reference = [0.0]
+config = {}
+[quick]
+"""
+
+
+def constant(point, steps=None, ended=0.0):
+    """What measuring finds where every one of five trials earns the same."""
+    points = np.tile(np.array(point, dtype=float), (5, 1)) + 1e-6 * np.arange(5)[:, None]
+    found = {"discounted": points, "returns": points, "ended": np.full(5, ended), "length": np.full(5, 200.0)}
+    return found if steps is None else found | {"steps": np.array(steps), "over_steps": points[:, None, :] + [[0.0]] * 2}
+
+
+def verdicts(methods):
+    found = judging.findings(TABLES, {NAME: methods}, {})
+    return [claim.verdict for claim in found.claims], found
+
+
+def test_every_environment_gets_what_all_share_and_its_own():
+    assert [table["env"] for table in TABLES.values()] == [
+        "minecart-deterministic-v0",
+        "mo-mountaincar-v0",
+        "mo-mountaincarcontinuous-v0",
+        "mo-lunar-lander-v3",
+    ]
+    for table in TABLES.values():
+        assert table["trials"] >= 5
+        config = measure.config(table, {"weighting": "uniform"})
+        assert (config.weighting, config.gae, config.critic) == ("uniform", 0.95, "mlp")
+        assert table["steps"] - 512 < 512 * config.num_iterations <= table["steps"]
+    assert TABLES["mo-mountaincarcontinuous"]["config"]["policy"] == "gaussian"
+
+
+def test_the_whole_study_on_one_small_environment(tmp_path):
+    study, said = spec.parse("tiny", TINY), []
+    found = rates.run(study, Workspace(tmp_path, said.append))
+    assert said[0].startswith("nowhere is left out: `env` must be one of")
+    assert len(said) == 4  # and the untrained policy, and two methods
+    assert [claim.verdict for claim in found.claims[:1]] == ["not measured"]
+    assert [row[0] for row in found.tables[0].rows] == ["untrained", "MOAC", "uniform weights", "NLMOPPO"]
+    assert [row[1] for row in found.tables[0].rows[:3]] == [0, 96, 96]
+    assert [shown.file for shown in found.figures] == [NAME]
+    again = rates.run(study, Workspace(tmp_path, said.append))
+    assert (again.claims, again.tables) == (found.claims, found.tables)
+    assert said[4:] == said[:1]  # nothing was measured again
+
+
+def test_an_untrained_softmax_policy_plays_at_random(tmp_path):
+    found = measure.untrained(
+        {**TABLES[NAME], "trials": 1, "episodes": 20}, 0, Workspace(tmp_path, lambda line: None)
+    )
+    time, reverse, forward = found["returns"][0]
+    assert time == -200
+    assert found["ended"][0] == 0
+    np.testing.assert_allclose([reverse, forward], -200 / 3, rtol=0.1)
+
+
+def test_methods_are_judged_by_the_volume_of_their_points():
+    weak, strong = (-80.0, -20.0, -20.0), (-50.0, -10.0, -10.0)
+    methods = {"untrained": constant(weak), "MOAC": constant(strong, (1, 2), ended=1.0), "other": constant(weak, (1, 2))}
+    claims, shown = verdicts(methods)
+    assert claims == ["holds"] * 4
+    assert shown.tables[0].rows[1][-1].startswith("4.05e+05")  # 50 · 90 · 90
+    content = html.render(Page("Title", "Summary.", claims=shown.claims, tables=shown.tables))
+    assert "NLMOPPO" in content
+    swapped = methods | {"MOAC": methods["other"], "other": methods["MOAC"]}
+    assert verdicts(swapped)[0] == ["does not hold"] * 4
+    assert "(smaller)" in verdicts(swapped)[1].claims[2].measured
+    same = methods | {"second": methods["MOAC"]}
+    assert verdicts(same)[0][2] == "holds in part"
+    assert "not told apart" in verdicts(same)[1].claims[2].measured
+
+
+def test_what_the_tasks_ask():
+    more = np.arange(6.0).reshape(2, 3) + [[1, 1, 0]]
+    assert tasks.sells_more_ore(more, np.arange(6.0).reshape(2, 3))[1] == "holds"
+    assert tasks.sells_more_ore(more, more)[1] == "does not hold"
+    assert [tasks.reaches_the_flag(np.full(3, x))[1] for x in (0, 0.3, 1)] == ["does not hold", "holds in part", "holds"]
+    assert [tasks.lands(np.array([x, x + 1, x + 2]))[1] for x in (10.0, -10.0)] == ["holds", "does not hold"]
+
+
+def test_volumes_are_those_of_boxes_and_never_negative():
+    points = np.array([[[1.0, 2.0], [3.0, 4.0]], [[-1.0, 5.0], [0.5, 0.5]]])
+    np.testing.assert_allclose(playing.volumes(points, [0.0, 0.0]), [[2.0, 12.0], [0.0, 0.25]])
+
+
+def test_an_environment_that_cannot_be_made_is_said_so():
+    assert measure.unavailable({"env": "no-such-env-v0", "num_envs": 2}).startswith("`env` must be one of")
+    assert measure.unavailable({"env": ENV, "num_envs": 2}) == ""
+
+
+def test_the_record_of_the_peers_is_whole_and_small():
+    data = records.record(peers.FILE)
+    assert data["format"] == 1
+    assert {"moac", "morl-baselines", "mo-gymnasium", "torch", "python"} <= set(data["versions"])
+    assert data["machine"]["cpu"]
+    assert len((resources.files("moac.experiments") / peers.FILE).read_bytes()) < 10_000
+    assert set(data["environments"]) == {table["env"] for table in TABLES.values()}
+    assert peers.of("four-room-v0") is None
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_peer_had_the_same_steps_and_earned_what_can_be_earned(name):
+    table = TABLES[name]
+    peer = peers.of(table["env"])
+    assert peer is not None
+    assert 0.95 * table["steps"] <= peer.steps <= table["steps"]
+    assert len(peer.discounted) >= 3
+    assert peer.name == ("MOPPO" if table["config"]["policy"] == "gaussian" else "NLMOPPO")
+    costs = {"minecart-deterministic": [2], "mo-lunar-lander": [2, 3]}.get(name, range(len(table["reference"])))
+    assert (peer.discounted[:, list(costs)] <= 0).all()
+    assert (peer.discounted[:, list(costs)] >= -100.001).all()
+    assert records.record(peers.FILE)["episodes"] == table["episodes"]
+
+
+def test_episodes_are_seeded_by_the_trial_alone():
+    assert playing.episode_seeds(1, 3) == playing.episode_seeds(1, 5)[:3]
+    assert set(playing.episode_seeds(0, 50)).isdisjoint(playing.episode_seeds(1, 50))
