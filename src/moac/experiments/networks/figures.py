@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from moac.experiments import playing, statistics
 from moac.experiments.files import Arrays
+from moac.experiments.networks.measure import START
 from moac.experiments.networks.peers import Peer
 from moac.experiments.playing import Table
 from moac.experiments.studies import Shown
@@ -43,26 +45,37 @@ def over_steps(name: str, table: Table, methods: Mapping[str, Arrays], peer: Pee
 
 @style.styled
 def _drawn(table: Table, methods: Mapping[str, Arrays], peer: Peer | None) -> Figure:
-    trained = {key: found for key, found in methods.items() if "steps" in found}
-    start = next(found for key, found in methods.items() if key not in trained)
-    names = playing.objectives(str(table["env"]), start["discounted"].shape[1])
-    rows, columns = _shape(len(names) + 1)
+    M = len(table["reference"])
+    rows, columns = _shape(M + 1)
     figure, axes = style.grid(rows, columns, (_PANEL[0] * columns, _PANEL[1] * rows + 0.4))
-    for i, (ax, name) in enumerate(zip(axes, (*names, "hypervolume"), strict=False)):
-        for index, (key, found) in enumerate(trained.items()):
-            band(ax, found["steps"], _quantity(table, found["over_steps"], i), index, key)
-        ax.axhline(statistics.mean(_quantity(table, start["discounted"], i)).value, color=_GREY, ls=":", lw=1.2)
+    for i, name in enumerate((*playing.objectives(str(table["env"]), M), "hypervolume")):
+        unit = _unit(_quantity(table, methods[START]["discounted"], i))
+        _panel(axes[i], {key: _line(table, found, i, unit) for key, found in methods.items()})
         if peer is not None:
-            _cross(ax, peer, _quantity(table, peer.discounted, i))
-        ax.set_title(name)
-        ax.set_xlabel("environment steps")
-        ax.ticklabel_format(axis="x", style="plain")
-        ax.locator_params(axis="x", nbins=5)
-    for ax in axes[len(names) + 1 :]:
+            _cross(axes[i], peer, _quantity(table, peer.discounted, i) / 10.0**unit)
+        axes[i].set_title(f"{name} / $10^{unit}$" if unit else name)
+        axes[i].set_xlabel("thousand steps")
+        axes[i].locator_params(axis="x", nbins=5)
+    for ax in axes[M + 1 :]:
         ax.remove()
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
     return figure
+
+
+def _panel(ax: Axes, lines: Mapping[str, tuple[Any, Any]]) -> None:
+    """One line with its band per method, and a level for what has no steps."""
+    for index, (key, (x, values)) in enumerate(lines.items(), start=-1):
+        if x is None:
+            ax.axhline(statistics.mean(values).value, color=_GREY, ls=":", lw=1.2, label=key)
+        else:
+            band(ax, x, values, index, key)
+
+
+def _line(table: Table, found: Arrays, i: int, unit: int) -> tuple[Any, Any]:
+    """Thousands of steps, or None without them, and what is drawn over them."""
+    returns = found.get("over_steps", found["discounted"])
+    return found["steps"] / 1000 if "steps" in found else None, _quantity(table, returns, i) / 10.0**unit
 
 
 def _quantity(table: Table, returns: Any, i: int) -> Any:
@@ -70,11 +83,17 @@ def _quantity(table: Table, returns: Any, i: int) -> Any:
     return returns[..., i] if i < returns.shape[-1] else playing.volumes(returns, table["reference"])
 
 
+def _unit(values: Any) -> int:
+    """The power of ten in which large values are read most easily; 0 for small ones."""
+    largest = float(np.abs(values).max())
+    return int(np.log10(largest)) if largest >= 1e4 else 0
+
+
 def _cross(ax: Axes, peer: Peer, values: Any) -> None:
     ends = statistics.mean(values)
     reach: Any = [[ends.value - ends.low], [ends.high - ends.value]]
     look: dict[str, Any] = {"fmt": "x", "color": _GREY, "capsize": 3, "markersize": 7, "zorder": 4}
-    ax.errorbar([peer.steps], [ends.value], yerr=reach, label=peer.name, **look)
+    ax.errorbar([peer.steps / 1000], [ends.value], yerr=reach, label=peer.name, **look)
 
 
 def _shape(panels: int) -> tuple[int, int]:

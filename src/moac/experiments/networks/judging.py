@@ -8,6 +8,7 @@ from typing import Any
 from moac.experiments import playing, statistics, tasks
 from moac.experiments.files import Arrays
 from moac.experiments.networks import figures, peers
+from moac.experiments.networks.measure import MAIN, START
 from moac.experiments.networks.peers import Peer
 from moac.experiments.playing import Table as Parameters
 from moac.experiments.statistics import Mean
@@ -15,8 +16,6 @@ from moac.experiments.studies import Findings
 from moac.report.numbers import Value
 from moac.report.page import Claim, Table, Verdict
 
-MAIN, START = "MOAC", "untrained"
-"""The method that the claims are about, and the policies that training begins with."""
 Methods = Mapping[str, Arrays]
 
 

@@ -14,6 +14,8 @@ from moac.experiments.playing import Table
 from moac.experiments.studies import Workspace
 from moac.trained import TrainedPolicy
 
+MAIN, START = "MOAC", "untrained"
+"""The method that the study is about, and the policies that training begins with."""
 _MEASURED = ("env", "num_envs", "trials", "steps", "episodes", "evaluation_episodes")
 """What of an environment's table decides a measurement, beside the configuration."""
 
@@ -29,7 +31,7 @@ def unavailable(table: Table) -> str:
 
 def all_methods(table: Table, methods: Table, seed: int, work: Workspace) -> dict[str, Arrays]:
     """The untrained policies and every method, by name."""
-    found = {"untrained": untrained(table, seed, work)}
+    found = {START: untrained(table, seed, work)}
     return found | {name: trained(table, {name: changes}, seed, work) for name, changes in methods.items()}
 
 
