@@ -55,7 +55,7 @@ def constant(point, steps=None, ended=0.0):
     """What measuring finds where every one of five trials earns the same."""
     points = np.tile(np.array(point, dtype=float), (5, 1)) + 1e-6 * np.arange(5)[:, None]
     found = {"discounted": points, "returns": points, "ended": np.full(5, ended), "length": np.full(5, 200.0)}
-    return found if steps is None else found | {"steps": np.array(steps), "over_steps": points[:, None, :] + [[0.0]] * 2}
+    return found if steps is None else found | {"steps": np.array(steps), "over_steps": np.stack([points, points], 1)}
 
 
 def verdicts(methods):
@@ -93,9 +93,7 @@ def test_the_whole_study_on_one_small_environment(tmp_path):
 
 
 def test_an_untrained_softmax_policy_plays_at_random(tmp_path):
-    found = measure.untrained(
-        {**TABLES[NAME], "trials": 1, "episodes": 20}, 0, Workspace(tmp_path, lambda line: None)
-    )
+    found = measure.untrained({**TABLES[NAME], "trials": 1, "episodes": 20}, 0, Workspace(tmp_path, lambda line: None))
     time, reverse, forward = found["returns"][0]
     assert time == -200
     assert found["ended"][0] == 0
@@ -104,25 +102,28 @@ def test_an_untrained_softmax_policy_plays_at_random(tmp_path):
 
 def test_methods_are_judged_by_the_volume_of_their_points():
     weak, strong = (-80.0, -20.0, -20.0), (-50.0, -10.0, -10.0)
-    methods = {"untrained": constant(weak), "MOAC": constant(strong, (1, 2), ended=1.0), "other": constant(weak, (1, 2))}
+    ours, other = constant(strong, (1, 2), ended=1.0), constant(weak, (1, 2))
+    methods = {"untrained": constant(weak), "MOAC": ours, "other": other}
     claims, shown = verdicts(methods)
     assert claims == ["holds"] * 4
     assert shown.tables[0].rows[1][-1].startswith("4.05e+05")  # 50 · 90 · 90
     content = html.render(Page("Title", "Summary.", claims=shown.claims, tables=shown.tables))
     assert "NLMOPPO" in content
-    swapped = methods | {"MOAC": methods["other"], "other": methods["MOAC"]}
+    swapped = methods | {"MOAC": other, "other": ours}
     assert verdicts(swapped)[0] == ["does not hold"] * 4
     assert "(smaller)" in verdicts(swapped)[1].claims[2].measured
-    same = methods | {"second": methods["MOAC"]}
+    same = methods | {"second": ours}
     assert verdicts(same)[0][2] == "holds in part"
     assert "not told apart" in verdicts(same)[1].claims[2].measured
 
 
 def test_what_the_tasks_ask():
-    more = np.arange(6.0).reshape(2, 3) + [[1, 1, 0]]
-    assert tasks.sells_more_ore(more, np.arange(6.0).reshape(2, 3))[1] == "holds"
+    less = np.arange(6.0).reshape(2, 3)
+    more = less + np.array([1, 1, 0])
+    assert tasks.sells_more_ore(more, less)[1] == "holds"
     assert tasks.sells_more_ore(more, more)[1] == "does not hold"
-    assert [tasks.reaches_the_flag(np.full(3, x))[1] for x in (0, 0.3, 1)] == ["does not hold", "holds in part", "holds"]
+    shares = [tasks.reaches_the_flag(np.full(3, x))[1] for x in (0, 0.3, 1)]
+    assert shares == ["does not hold", "holds in part", "holds"]
     assert [tasks.lands(np.array([x, x + 1, x + 2]))[1] for x in (10.0, -10.0)] == ["holds", "does not hold"]
 
 
