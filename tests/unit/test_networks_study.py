@@ -106,7 +106,8 @@ def test_methods_are_judged_by_the_volume_of_their_points():
     methods = {"untrained": constant(weak), "MOAC": ours, "other": other}
     claims, shown = verdicts(methods)
     assert claims == ["holds"] * 4
-    assert shown.tables[0].rows[1][-1].startswith("4.05e+05")  # 50 · 90 · 90
+    assert shown.tables[0].rows[1][-2].startswith("4.05e+05")  # 50 · 90 · 90
+    assert [row[-1] for row in shown.tables[0].rows] == [0, 1, 0, None]
     content = html.render(Page("Title", "Summary.", claims=shown.claims, tables=shown.tables))
     assert "NLMOPPO" in content
     swapped = methods | {"MOAC": other, "other": ours}

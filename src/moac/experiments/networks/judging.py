@@ -109,20 +109,25 @@ def _table(name: str, table: Parameters, methods: Methods, peer: Peer | None) ->
     """Discounted returns and hypervolume of the final policies, and of those that training begins with."""
     names = playing.objectives(str(table["env"]), methods[MAIN]["discounted"].shape[1])
     rows: list[tuple[Value, ...]] = [
-        (key, int(found["steps"][-1]) if "steps" in found else 0, *_row(table, found["discounted"]))
+        (key, int(found["steps"][-1]) if "steps" in found else 0, *_row(table, found["discounted"]), _share(found))
         for key, found in methods.items()
     ]
     caption = (
         f"Discounted returns of the final policies in {table['episodes']} episodes: means over {table['trials']} "
-        f"trials with 95 % intervals. The hypervolume is the mean of the trials', each above {table['reference']}."
+        f"trials with 95 % intervals. The hypervolume is the mean of the trials', each above {table['reference']}; "
+        "`ended` is the share of episodes that end before their time limit."
     )
     if peer is not None:
-        rows.append((peer.name, peer.steps, *_row(table, peer.discounted)))
+        rows.append((peer.name, peer.steps, *_row(table, peer.discounted), None))
         caption += (
             f" {peer.name} ({peer.settings}; {len(peer.discounted)} seeds, {peer.cpu_seconds:.0f} CPU seconds each): "
             f"{peers.where_from()}."
         )
-    return Table(_title(name), caption, ("method", "steps", *names, "hypervolume"), tuple(rows))
+    return Table(_title(name), caption, ("method", "steps", *names, "hypervolume", "ended"), tuple(rows))
+
+
+def _share(found: Arrays) -> float:
+    return float(found["ended"].mean())
 
 
 def _row(table: Parameters, points: Any) -> tuple[str, ...]:
