@@ -1,0 +1,74 @@
+"""Unpack an archive that is not trusted: files and folders inside one new folder, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
+
+_BLOCK = 1 << 20
+_MEMBERS = 1000
+"""More than any archive of the dataset holds."""
+
+
+def unpack(archive: Path, target: Path, limit: int) -> Path:
+    """The members of a tar.gz as `target`, which must not exist; it appears wholly or not at all.
+
+    Where the archive holds one folder of the target's name, that folder becomes the target. `limit` bounds the bytes
+    of all members together, whatever their headers say of them.
+    """
+    refuse_existing(target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary.mkdir()
+    try:
+        _extract(archive, temporary, limit)
+        inner = temporary / target.name
+        (inner if inner.is_dir() else temporary).rename(target)
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise ValueError(f"{archive} is not a whole tar.gz archive: {error}.") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def refuse_existing(target: Path) -> None:
+    """Nothing of the user's is written over."""
+    if target.exists() or target.is_symlink():
+        raise ValueError(f"{target} exists already: use it, or remove it first.")
+
+
+def _extract(archive: Path, folder: Path, limit: int) -> None:
+    left = limit
+    with tarfile.open(archive, "r|gz") as bundle:
+        for count, member in enumerate(bundle):
+            path = _place(archive, folder, member)
+            left -= member.size
+            if left < 0 or count >= _MEMBERS:
+                raise ValueError(f"{archive} unpacks to more than {limit:,} bytes or {_MEMBERS} members: not unpacked.")
+            if member.isdir():
+                path.mkdir(parents=True, exist_ok=True)
+            elif (content := bundle.extractfile(member)) is not None:
+                _write(archive, path, content)
+
+
+def _place(archive: Path, folder: Path, member: tarfile.TarInfo) -> Path:
+    """Where a member belongs; a link, a device or a name that leads elsewhere is an error."""
+    if not (member.isreg() or member.isdir()):
+        raise ValueError(f"{archive}: member {member.name!r} is neither a file nor a folder: not unpacked.")
+    windows, posix = PureWindowsPath(member.name), PurePosixPath(member.name)
+    if posix.is_absolute() or windows.anchor or ".." in (*posix.parts, *windows.parts):
+        raise ValueError(f"{archive}: member {member.name!r} leads outside the folder: not unpacked.")
+    return folder / posix
+
+
+def _write(archive: Path, path: Path, content: IO[bytes]) -> None:
+    """A new file; one that is there already was named twice."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            shutil.copyfileobj(content, file, _BLOCK)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError):
+        raise ValueError(f"{archive}: two members share the name {path.name!r}: not unpacked.") from None
