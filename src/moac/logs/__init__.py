@@ -9,20 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moac.logs.build import Options as Options
-    from moac.logs.build import build as build
+    from moac.logs.building import Options as Options
+    from moac.logs.building import build as build
     from moac.logs.dataset import About as About
     from moac.logs.dataset import LoggedDataset as LoggedDataset
     from moac.logs.dataset import Rows as Rows
-    from moac.logs.describe import describe as describe
+    from moac.logs.description import describe as describe
 
 _HOME = {
     "About": "moac.logs.dataset",
     "LoggedDataset": "moac.logs.dataset",
-    "Options": "moac.logs.build",
+    "Options": "moac.logs.building",
     "Rows": "moac.logs.dataset",
-    "build": "moac.logs.build",
-    "describe": "moac.logs.describe",
+    "build": "moac.logs.building",
+    "describe": "moac.logs.description",
 }
 
 __all__ = ["About", "LoggedDataset", "Options", "Rows", "build", "describe"]

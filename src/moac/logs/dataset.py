@@ -16,11 +16,9 @@ from jaxtyping import Bool, Float, Int
 
 from moac.logs import sampling, states
 from moac.logs.sampling import Data
+from moac.logs.splits import SHARES, SPLITS
 from moac.logs.states import Observation, Tables
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
-
-SPLITS = ("train", "validation", "test")
-"""A user's split is an index into these."""
 
 
 @final
@@ -48,7 +46,7 @@ class LoggedDataset:
         signs: −1 where the signal is a cost.
         feature_names: of each number of a feature vector; empty where they have none.
         fingerprint: two datasets with one fingerprint hold the same numbers.
-        random: the rows of uniformly random exposure, with the same users, actions and tables; None where there are none.
+        random: the rows of uniformly random exposure, with the same users, actions and tables; None if there are none.
     """
 
     name: str
@@ -160,7 +158,7 @@ class LoggedDataset:
     @cached_property
     def spec(self) -> Spec:
         """What the source is: no state indices and no encoder, since observations are indices of this dataset."""
-        bound = float(np.abs(self.reward).max(initial=0.0)) or 1.0
+        bound = float(np.abs(self.reward[self.rows("train")]).max(initial=0.0)) or 1.0
         return Spec(self.name, self.signal_names, None, self.num_actions, 0, bound, self.fingerprint)
 
     @property
@@ -205,7 +203,7 @@ class Rows:
         action: [N] whole numbers that name actions.
         reward: [N, M] signals as they were logged, costs positive.
         time: [N] order within a user; None is the order given.
-        context: [N, C] codes 0, 1, … of the request; None is none.
+        context: [N, C] codes 0, 1, … of the request; a code that no train user has is unknown. None is no context.
         propensity: [N] probability of the logged action, where known.
         terminated: [N] nothing follows; None is never.
     """
@@ -229,7 +227,8 @@ class About:
         signal_names: M of them; None is `signal 0`, …
         signs: −1 for a cost; None is +1 for all.
         users: [U, d] features, for the user ids in ascending order; None is none.
-        actions: [K, e] features, for the action ids in ascending order; None is one-hot.
+        actions: [K, e] features, for the action ids in ascending order; None is one-hot up to 16 actions, and eight
+            numbers by hash beyond.
         shares: of users in train, validation and test.
         split_seed: of the hash that splits them.
         window: how many viewed items a state holds.
@@ -240,7 +239,7 @@ class About:
     signs: Sequence[int] | None = None
     users: Any = None
     actions: Any = None
-    shares: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    shares: tuple[float, float, float] = SHARES
     split_seed: int = 0
     window: int = states.WINDOW
 

@@ -1,4 +1,4 @@
-"""KuaiRand's files: what they are called, and what their columns hold (Gao et al., CIKM 2022, and the files themselves).
+"""KuaiRand's files: their names, and what their columns hold (Gao et al., CIKM 2022, and the files themselves).
 
 All logs of a variant have the same nineteen whole numbers a row. Feature files quote text that holds commas, and leave
 a field empty where a value is missing.
@@ -76,7 +76,7 @@ class Kind:
     parts: int = 1
 
     def file_names(self, variant: str) -> tuple[str, ...]:
-        """The official names, one per part: `log_standard_4_08_to_4_21_27k_part1.csv`, …"""
+        """The official names, one per part, such as `log_standard_4_08_to_4_21_27k_part1.csv`."""
         base = f"{self.stem}_{variant}"
         if variant != "27k" or self.parts == 1:
             return (f"{base}.csv",)
