@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import http.client
 import re
-import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -14,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from moac.logs.disk import check_room, full_disk_said, refuse_existing
 from moac.logs.schema import FOLDERS
-from moac.logs.unpack import refuse_existing, unpack
+from moac.logs.unpack import unpack
 
 ZENODO = "https://zenodo.org/records/10439422/files"
 _BLOCK = 1 << 20
@@ -76,8 +75,9 @@ def fetch(
     target, whole = out / archive.folder, out / archive.name
     refuse_existing(target)
     out.mkdir(parents=True, exist_ok=True)
-    _check_room(archive, whole)
-    try:
+    there = _size(whole) or _size(_part(whole))
+    check_room(out, archive.folder, max(archive.size - there, 0) + archive.unpacked)
+    with full_disk_said(out, "Free some space and run it again: it continues."):
         if not whole.exists():
             _download(f"{base_url.rstrip('/')}/{archive.name}", archive, _part(whole), progress or _silent)
             _check_content(archive, _part(whole))
@@ -85,10 +85,6 @@ def fetch(
         else:
             _check_content(archive, whole)
         return unpack(whole, target, archive.unpacked + archive.unpacked // 4)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise ValueError(f"{out}: the disk is full. Free some space and run it again: it continues.") from None
 
 
 def _part(whole: Path) -> Path:
@@ -97,16 +93,6 @@ def _part(whole: Path) -> Path:
 
 def _silent(done: int, total: int) -> None:
     del done, total
-
-
-def _check_room(archive: Archive, whole: Path) -> None:
-    """Say that a disk is too small before the download, not hours later."""
-    there = next((path.stat().st_size for path in (whole, _part(whole)) if path.exists()), 0)
-    needed, free = archive.size - min(there, archive.size) + archive.unpacked, shutil.disk_usage(whole.parent).free
-    if needed > free:
-        raise ValueError(
-            f"{whole.parent}: the disk is too full: {archive.folder} needs {needed:,} bytes, {free:,} are free."
-        )
 
 
 def _download(url: str, archive: Archive, part: Path, progress: Progress) -> None:

@@ -9,6 +9,8 @@ import zlib
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
+from moac.logs.disk import refuse_existing
+
 _BLOCK = 1 << 20
 _MEMBERS = 1000
 """More than any archive of the dataset holds."""
@@ -32,12 +34,6 @@ def unpack(archive: Path, target: Path, limit: int) -> Path:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return target
-
-
-def refuse_existing(target: Path) -> None:
-    """Nothing of the user's is written over."""
-    if target.exists() or target.is_symlink():
-        raise ValueError(f"{target} exists already: use it, or remove it first.")
 
 
 def _extract(archive: Path, folder: Path, limit: int) -> None:
