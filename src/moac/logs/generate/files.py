@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
-import duckdb
 import numpy as np
 
 from moac.logs.disk import check_room, full_disk_said, refuse_existing
+from moac.logs.engine import connect, limits
 from moac.logs.generate import features
 from moac.logs.generate.columns import columns
 from moac.logs.generate.drawing import Exposure, blocks, draw_users
@@ -37,6 +37,7 @@ ABOUT = "generated.json"
 """Beside `data`: what it takes to make the model again."""
 _BYTES_A_ROW, _ROWS_PER_USER, _ROWS_PER_RANDOM = 90, 10, 20
 _SECOND_DATE = 20220422
+_LIMITS = limits("1GB", threads=1)
 
 
 @final
@@ -167,12 +168,14 @@ def _random_file(order: Order, folder: Path) -> dict[Path, str]:
 
 def _append(table: dict[str, Any], files: dict[Path, str]) -> None:
     """DuckDB turns numbers into text several times as fast as Python; one thread keeps their order."""
-    with duckdb.connect(config={"threads": 1}) as database:
-        database.register("block", table)
+    spill = next(iter(files)).with_suffix(".spill")
+    with connect(_LIMITS, spill) as connection:
+        connection.register("block", table)
         for path, where in files.items():
             piece = path.with_suffix(".piece")
             quoted = str(piece).replace("'", "''")
-            database.execute(f"COPY (SELECT * FROM block WHERE {where}) TO '{quoted}' (FORMAT csv, HEADER false)")  # noqa: S608
+            connection.execute(f"COPY (SELECT * FROM block WHERE {where}) TO '{quoted}' (FORMAT csv, HEADER false)")  # noqa: S608
             with path.open("ab") as whole, piece.open("rb") as part:
                 shutil.copyfileobj(part, whole, 1 << 20)
             piece.unlink()
+    shutil.rmtree(spill, ignore_errors=True)
