@@ -68,7 +68,7 @@ def write(work: Work, sizes: Sizes, folder: Path, first_part_random: bool) -> Ar
     return {
         "total_signals": sum(t["total_signals"] for t in totals),
         "total_watch_ms": sum(t["total_watch_ms"] for t in totals),
-        **{name: np.concatenate([t[name] for t in totals]) for name in totals[0] if "day" in name},
+        **{name: np.concatenate([t[name] for t in totals], axis=-1) for name in ("total_days", "total_day_rows")},
     }  # pyright: ignore[reportReturnType]
 
 

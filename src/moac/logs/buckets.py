@@ -78,28 +78,40 @@ def piece(columns: Arrays, actions: np.ndarray[Any, Any], window: int) -> Arrays
     A view is within reach of a row if it is the row itself or one of the `window` views of the same user before it;
     other views are in no state, and are left out. Positions count from the start of the bucket.
     """
-    user_ids, first, user = np.unique(columns["user_id"], return_index=True, return_inverse=True)
-    order = np.argsort(actions)
-    place = np.minimum(np.searchsorted(actions, columns["video_id"], sorter=order), len(actions) - 1)
-    action = order[place]
-    row = actions[action] == columns["video_id"]
+    ids, video = columns["user_id"], columns["video_id"]
+    starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+    sizes = np.diff(np.append(starts, len(ids)))
+    user = np.repeat(np.arange(len(starts), dtype=np.int32), sizes)
+    action = _actions(video, actions)
+    row = action >= 0
     reach = _within_reach(user, row, window)
     before = np.cumsum(reach) - reach
-    users_rows = np.append(first, len(user))
     return {
-        "user_ids": user_ids,
-        "views": np.diff(users_rows).astype(np.int32),
-        "first": np.append(before, reach.sum())[users_rows[:-1]].astype(np.int64),
-        "history": columns["video_id"][reach],
-        "user": user[row].astype(np.int32),
-        "action": action[row].astype(np.int32),
+        "user_ids": ids[starts],
+        "views": sizes.astype(np.int32),
+        "first": before[starts],
+        "history": video[reach],
+        "user": user[row],
+        "action": action[row],
         "reward": reward({name: column[row] for name, column in columns.items()}),
         "time": columns["time_ms"][row],
         "context": context(columns["time_ms"][row], columns["tab"][row]),
-        "end": before[row].astype(np.int64),
+        "end": before[row],
         "random": columns["random"][row],
         **_totals(columns),
     }
+
+
+def _actions(video: Any, actions: Any) -> Any:
+    """The action that each video is, or −1."""
+    order = np.argsort(actions).astype(np.int32)
+    ids = actions[order]
+    low, high = ids[0], ids[-1]
+    found = np.full(len(video), -1, dtype=np.int32)
+    near = np.flatnonzero((video >= low) & (video <= high))
+    place = np.searchsorted(ids, video[near])
+    found[near] = np.where(ids[place] == video[near], order[place], -1)
+    return found
 
 
 def _within_reach(user: Any, row: Any, window: int) -> Any:
@@ -129,13 +141,11 @@ def _totals(columns: Arrays) -> Arrays:
     """Signals and days of all rows of the standard log and of the random one, whatever their video."""
     days = (columns["time_ms"] + UTC_OFFSET_MS) // _DAY
     parts = [~columns["random"], columns["random"]]
-    counted = [[np.count_nonzero(columns[name][part]) for name in SIGNALS.values()] for part in parts]
-    watched = [columns["play_time_ms"][part].sum(dtype=np.int64) for part in parts]
-    shown = [np.unique(days[part], return_counts=True) for part in parts]
+    first = int(days.min())
+    shown = np.stack([np.bincount(days[part] - first, minlength=int(days.max()) - first + 1) for part in parts])
     return {
-        "total_signals": np.array(counted, dtype=np.int64),
-        "total_watch_ms": np.array(watched, dtype=np.int64),
-        "total_days": np.concatenate([day for day, _ in shown]),
-        "total_day_rows": np.concatenate([rows for _, rows in shown]),
-        "total_day_random": np.concatenate([np.full(len(day), k) for k, (day, _) in enumerate(shown)]),
+        "total_signals": np.array([[np.count_nonzero(columns[c][part]) for c in SIGNALS.values()] for part in parts]),
+        "total_watch_ms": np.array([columns["play_time_ms"][part].sum(dtype=np.int64) for part in parts]),
+        "total_days": np.arange(first, first + shown.shape[1]),
+        "total_day_rows": shown,
     }

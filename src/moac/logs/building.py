@@ -194,18 +194,17 @@ class _Build:
         arrays = self.folder / "arrays"
         ids = np.load(arrays / "user_ids.npy")
         split = splits.of_users(ids, self.options.split_seed, self.options.shares)
-        columns = users.columns(connection, work.users, ids)
-        fitted = users.fit(columns, split == 0)
+        user_table, of_users = users.table(connection, work.users, ids, split == 0)
         of_videos = videos.fit(connection, work)
         table, missing = videos.table(connection, work, items, of_videos)
-        stored = {"users": users.table(columns, fitted), "items": table, "item_ids": items, "split": split}
+        stored = {"users": user_table, "items": table, "item_ids": items, "split": split}
         stored |= {"action_ids": actions, "action_items": np.searchsorted(items, actions).astype(np.int32)}
         for name, array in stored.items():
             np.save(arrays / f"{name}.npy", array)
         return {
-            "users": fitted.to_json(),
+            "users": of_users.to_json(),
             "videos": of_videos.to_json(),
-            "user_names": fitted.names,
+            "user_names": of_users.names,
             "video_names": videos.names(of_videos, self.options.video_statistics),
             "videos_without_features": missing,
         }

@@ -10,7 +10,7 @@ from moac.logs import lines, queries
 from moac.logs.engine import Connection, Unreadable
 from moac.logs.lines import File
 
-_BYTES_PER_BUCKET = 1 << 25
+_BYTES_PER_BUCKET = 1 << 26
 _MOST_BUCKETS = 256
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from moac.logs.lines import File
-from moac.logs.schema import LOG, USER_CATEGORIES, USER_NUMBERS
+from moac.logs.schema import LOG
 
 _HASH = 2_654_435_761
 """Knuth's multiplicative hash: neighbouring users fall into different buckets."""
@@ -98,10 +98,9 @@ def with_splits(users: str) -> str:
     return f"SELECT * FROM {users} JOIN splits USING (user_id) ORDER BY user_id"
 
 
-def user_features(users: str) -> str:
-    """Features of the users of the table `wanted`, in its order."""
-    chosen = ", ".join((*(f"{name}::DOUBLE AS {name}" for name in USER_NUMBERS), *USER_CATEGORIES))
-    return f"SELECT {chosen} FROM wanted JOIN {users} USING (user_id) ORDER BY place"
+def user_column(column: str, users: str) -> str:
+    """A column of the users of the table `wanted`, in its order."""
+    return f"SELECT {column} FROM wanted JOIN {users} USING (user_id) ORDER BY place"
 
 
 def categories(column: str, videos: str, views: str) -> str:

@@ -61,10 +61,9 @@ def per_user(counts: Any) -> dict[str, float]:
 
 def days(totals: Arrays, part: int) -> dict[str, int]:
     """Rows of a log on each day, in Beijing's time."""
-    chosen = totals["total_day_random"] == part
-    found, place = np.unique(totals["total_days"][chosen], return_inverse=True)
-    rows = np.bincount(place, weights=totals["total_day_rows"][chosen], minlength=len(found))
-    return {_date(int(day)): int(count) for day, count in zip(found, rows, strict=True)}
+    found, place = np.unique(totals["total_days"], return_inverse=True)
+    rows = np.bincount(place, weights=totals["total_day_rows"][part], minlength=len(found))
+    return {_date(int(day)): int(count) for day, count in zip(found, rows, strict=True) if count}
 
 
 def _date(day: int) -> str:

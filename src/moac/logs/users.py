@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from moac.logs import encoding, queries
-from moac.logs.encoding import Encoding
+from moac.logs.encoding import Category, Encoding, Number
 from moac.logs.engine import Connection
 from moac.logs.schema import USER_CATEGORIES, USER_NUMBERS
 
@@ -16,28 +16,24 @@ _WIDTH = 4
 """Numbers of a category with many values."""
 
 
-def columns(connection: Connection, path: Path, ids: Any) -> dict[str, Any]:
-    """The features of the given users, in that order: text with None, numbers with NaN."""
+def table(connection: Connection, path: Path, ids: Any, train: Any) -> tuple[Any, Encoding]:
+    """[U, d] int8 for the given users, in that order, and what was fitted on `train` among them; column by column."""
     connection.register("wanted", {"user_id": ids, "place": np.arange(len(ids))})
-    found = connection.execute(queries.user_features(queries.parquet(path))).fetchnumpy()
-    return {name: _filled(column) for name, column in found.items()}
+    numbers: list[Number] = []
+    categories: list[Category] = []
+    encoded: list[Any] = []
+    for name in USER_NUMBERS:
+        column = _column(connection, path, f"{name}::DOUBLE", np.nan)
+        numbers.append(encoding.number(name, column[train]))
+        encoded.append(encoding.quantised([numbers[-1].scaled(column)]))
+    for name in USER_CATEGORIES:
+        column = _column(connection, path, name, None)
+        categories.append(encoding.category(name, column[train], _WIDTH))
+        encoded.append(encoding.quantised([categories[-1].vectors[categories[-1].codes(column)]]))
+    return np.concatenate(encoded, axis=1), Encoding(tuple(numbers), tuple(categories))
 
 
-def _filled(column: Any) -> Any:
-    """Masked arrays as plain ones: NaN or None where a value is missing."""
-    missing = np.nan if column.dtype.kind == "f" else None
+def _column(connection: Connection, path: Path, name: str, missing: Any) -> Any:
+    """A column of the users of the table `wanted`, in its order."""
+    (column,) = connection.execute(queries.user_column(name, queries.parquet(path))).fetchnumpy().values()
     return column.filled(missing) if isinstance(column, np.ma.MaskedArray) else column
-
-
-def fit(columns: dict[str, Any], train: Any) -> Encoding:
-    """Scales and categories of train users."""
-    numbers = tuple(encoding.number(name, columns[name][train]) for name in USER_NUMBERS)
-    categories = tuple(encoding.category(name, columns[name][train], _WIDTH) for name in USER_CATEGORIES)
-    return Encoding(numbers, categories)
-
-
-def table(columns: dict[str, Any], fitted: Encoding) -> Any:
-    """[U, d] int8."""
-    scaled = [part.scaled(columns[part.name]) for part in fitted.numbers]
-    vectors = [part.vectors[part.codes(columns[part.name])] for part in fitted.categories]
-    return encoding.quantised([*scaled, *vectors])
