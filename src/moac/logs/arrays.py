@@ -49,6 +49,7 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
         user_ids=user_ids,
         action_ids=action_ids,
         action_items=np.arange(len(action_ids), dtype=np.int32),
+        item_ids=action_ids,
         signal_names=names,
         signs=signs,
         feature_names=(),

@@ -22,7 +22,7 @@ from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LoggedDataset:
     """Rows of a log: who was shown what, and how they liked it. A user's rows stand together, in the order of time.
 
@@ -42,6 +42,7 @@ class LoggedDataset:
         user_ids: [U] as the log names them.
         action_ids: [K] as the log names them; for KuaiRand videos, the most viewed first.
         action_items: [K] the item of each action, in `tables.items`.
+        item_ids: [I] of all items, as the log names them.
         signal_names: M of them.
         signs: −1 where the signal is a cost.
         feature_names: of each number of a feature vector; empty where they have none.
@@ -64,6 +65,7 @@ class LoggedDataset:
     user_ids: Int[np.ndarray, " U"]
     action_ids: Int[np.ndarray, " K"]
     action_items: Int[np.ndarray, " K"]
+    item_ids: Int[np.ndarray, " I"]
     signal_names: tuple[str, ...]
     signs: tuple[int, ...]
     feature_names: tuple[str, ...]
@@ -83,6 +85,10 @@ class LoggedDataset:
         from moac.logs import arrays
 
         return arrays.dataset(rows, about or About())
+
+    def __repr__(self) -> str:
+        about = f"{self.num_rows} rows, {self.num_users} users, {self.num_actions} actions, {self.num_signals} signals"
+        return f"LoggedDataset({self.name!r}: {about}, {self.num_features} features)"
 
     @property
     def num_rows(self) -> int:

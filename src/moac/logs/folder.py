@@ -27,7 +27,7 @@ def load(folder: Path) -> LoggedDataset:
     tables = Tables(shared["users"], shared["items"], shared["history"], shared["first"], CONTEXT_SIZES)
     common: dict[str, Any] = {
         "tables": tables,
-        **{name: shared[name] for name in ("split", "user_ids", "action_ids", "action_items")},
+        **{name: shared[name] for name in ("split", "user_ids", "action_ids", "action_items", "item_ids")},
         "signal_names": tuple(about["signals"]),
         "signs": tuple(signal["sign"] for signal in about["signals"].values()),
         "feature_names": _names(folder),
@@ -42,7 +42,7 @@ def load(folder: Path) -> LoggedDataset:
     return LoggedDataset(about["name"], **parts["rows"], **common, fingerprint=about["content"][:16], random=random)
 
 
-_SHARED = ("users", "items", "history", "first", "split", "user_ids", "action_ids", "action_items")
+_SHARED = ("users", "items", "history", "first", "split", "user_ids", "action_ids", "action_items", "item_ids")
 
 
 def _columns(folder: Path, part: str, num_actions: int | None) -> dict[str, Any]:
