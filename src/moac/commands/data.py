@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from moac.commands import description
 from moac.commands.data_options import Build, Describe, Download, Generate
 from moac.commands.stages import Stages
 from moac.experiments import files
@@ -17,6 +16,8 @@ from moac.experiments import files
 def run(command: Download | Build | Describe | Generate) -> int:
     """Do it, and say what came out."""
     if isinstance(command, Describe):
+        from moac.commands import description
+
         return description.run(command.data, command.out, command.json)
     if command.out is None:
         raise ValueError("`--out` must be given, with a folder.")

@@ -87,8 +87,14 @@ def _grouped(arguments: list[str]) -> Iterable[tuple[str | None, bool, list[str]
 
 def _taken(hint: Any, values: list[str], attached: bool) -> tuple[list[str], list[str]]:
     """The values that belong to an option of that type, and the others."""
-    count = int(attached) if hint is bool else len(values) if _kind(hint)[2] else 1
+    count = int(attached) if hint is bool else (_length(hint) or len(values)) if _kind(hint)[2] else 1
     return values[:count], values[count:]
+
+
+def _length(hint: Any) -> int | None:
+    """How many values a tuple of fixed length takes."""
+    parts = get_args(hint)
+    return len(parts) if get_origin(hint) is tuple and Ellipsis not in parts else None
 
 
 def _wrong(hint: Any, values: list[str]) -> str | None:
@@ -101,12 +107,16 @@ def _wrong(hint: Any, values: list[str]) -> str | None:
     if not values:
         return None if several else f"followed by {right}, got nothing"
     bad = [value for value in values if not _is(convert, value)]
-    return f"{right}, got {bad[0]!r}" if bad else None
+    if bad:
+        return f"{right}, got {bad[0]!r}"
+    count = _length(hint)
+    return f"{count} {right}, got {len(values)}" if count and count != len(values) else None
 
 
 def _kind(hint: Any) -> tuple[Callable[[str], Any], str, bool]:
     """How a value of that type is read, what it is called, and whether there may be several."""
-    parts = [part for part in get_args(hint) or (hint,) if part is not type(None)]
+    unwrapped = (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
+    parts = [part for part in unwrapped if part is not type(None)]
     if get_origin(hint) is Literal:
         return list(parts).index, f"one of {', '.join(parts)}", False
     several = get_origin(parts[0]) is tuple

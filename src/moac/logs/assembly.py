@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 import numpy as np
 
@@ -59,12 +60,12 @@ def measure(work: Work, first_part_random: bool) -> Sizes:
 
 def write(work: Work, sizes: Sizes, folder: Path, first_part_random: bool) -> Arrays:
     """Write users, histories and rows into `folder`; totals of the signals, and days, as they were counted."""
-    out = _Outputs(folder, sizes)
     totals: list[Arrays] = []
-    for arrays in pieces(work):
-        out.add(arrays, first_part_random)
-        totals.append({name: column for name, column in arrays.items() if name.startswith("total_")})
-    out.flush()
+    with ExitStack() as stack:
+        out = _Outputs(folder, sizes, stack)
+        for arrays in pieces(work):
+            out.add(arrays, first_part_random)
+            totals.append({name: column for name, column in arrays.items() if name.startswith("total_")})
     return {
         "total_signals": sum(t["total_signals"] for t in totals),
         "total_watch_ms": sum(t["total_watch_ms"] for t in totals),
@@ -76,42 +77,24 @@ def write(work: Work, sizes: Sizes, folder: Path, first_part_random: bool) -> Ar
 class _Outputs:
     """Arrays on disk that grow bucket by bucket."""
 
-    def __init__(self, folder: Path, sizes: Sizes) -> None:
-        self._sizes, self._users, self._history, self._rows = sizes, 0, 0, [0, 0]
-        U, H = sizes.users, sizes.history
-        shared = {"user_ids": (np.int32, (U,)), "views": (np.int32, (U,)), "first": (np.int32, (U,))}
-        self._shared = _opened(folder, shared | {"history": (np.int32, (H,))})
-        self._parts = [
-            _opened(folder / part, _columns(count)) for part, count in zip(PARTS, sizes.rows, strict=True) if count
-        ]
+    def __init__(self, folder: Path, sizes: Sizes, stack: ExitStack) -> None:
+        self._items, self._users, self._history = sizes.items, 0, 0
+        shared = dict.fromkeys(("user_ids", "views", "first"), (np.int32, (sizes.users,)))
+        self._shared = _opened(folder, shared | {"history": (np.int32, (sizes.history,))}, stack)
+        counts = [(part, count) for part, count in zip(PARTS, sizes.rows, strict=True) if count]
+        self._parts = [_opened(folder / part, _columns(count), stack) for part, count in counts]
 
     def add(self, arrays: Arrays, first_part_random: bool) -> None:
         """One more bucket."""
-        users, views = slice(self._users, self._users + len(arrays["user_ids"])), len(arrays["history"])
-        for name in ("user_ids", "views"):
-            self._shared[name][users] = arrays[name]
-        self._shared["first"][users] = arrays["first"] + self._history
-        self._shared["history"][self._history : self._history + views] = np.searchsorted(
-            self._sizes.items, arrays["history"]
-        )
+        history = np.searchsorted(self._items, arrays["history"])
+        shared = {name: arrays[name] for name in ("user_ids", "views")}
+        _append(self._shared, shared | {"first": arrays["first"] + self._history, "history": history})
         second = arrays["random"] & (not first_part_random)
-        for part, chosen in zip(range(len(self._parts)), (~second, second), strict=False):
-            self._add_rows(part, {name: arrays[name][chosen] for name in COLUMNS if name in arrays})
-        self._users, self._history = users.stop, self._history + views
-
-    def _add_rows(self, part: int, rows: Arrays) -> None:
-        at = slice(self._rows[part], self._rows[part] + len(rows["user"]))
-        rows["truncated"] = np.append(rows["user"][1:] != rows["user"][:-1], True)[: len(rows["user"])]
-        rows |= {"user": rows["user"] + self._users, "end": rows["end"] + self._history}
-        for name, column in rows.items():
-            self._parts[part][name][at] = column
-        self._rows[part] = at.stop
-
-    def flush(self) -> None:
-        """To disk."""
-        for arrays in (self._shared, *self._parts):
-            for array in arrays.values():
-                array.flush()
+        for files, chosen in zip(self._parts, (~second, second), strict=False):
+            rows = {name: arrays[name][chosen] for name in COLUMNS if name in arrays}
+            rows["truncated"] = np.append(rows["user"][1:] != rows["user"][:-1], True)[: len(rows["user"])]
+            _append(files, rows | {"user": rows["user"] + self._users, "end": rows["end"] + self._history})
+        self._users, self._history = self._users + len(arrays["user_ids"]), self._history + len(history)
 
 
 def _columns(count: int) -> dict[str, Any]:
@@ -126,12 +109,22 @@ def _columns(count: int) -> dict[str, Any]:
     }
 
 
-def _opened(folder: Path, arrays: dict[str, Any]) -> dict[str, Any]:
+def _opened(folder: Path, arrays: dict[str, Any], stack: ExitStack) -> dict[str, tuple[BinaryIO, Any]]:
+    """A file for each array, its header written; written through, not mapped: a full disk is an error, not a signal."""
     folder.mkdir(exist_ok=True)
-    return {
-        name: np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
-        for name, (dtype, shape) in arrays.items()
-    }
+    opened: dict[str, tuple[BinaryIO, Any]] = {}
+    for name, (dtype, shape) in arrays.items():
+        file = stack.enter_context((folder / f"{name}.npy").open("wb"))
+        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        opened[name] = file, dtype
+    return opened
+
+
+def _append(files: dict[str, tuple[BinaryIO, Any]], arrays: Arrays) -> None:
+    for name, array in arrays.items():
+        file, dtype = files[name]
+        file.write(np.ascontiguousarray(array, dtype=dtype).tobytes())
 
 
 def digest(folder: Path) -> str:

@@ -79,7 +79,7 @@ def translated(limits: Limits, folder: Path) -> Generator[None]:
     except duckdb.Error as error:
         text = str(error)
         if any(words in text.lower() for words in _FULL):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.parent)) from None
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from None
         if isinstance(error, duckdb.OutOfMemoryException):
             cap = limits.memory // 10**6
             raise ValueError(f"`memory_limit` of {cap}MB is too small for this data: give more.") from None

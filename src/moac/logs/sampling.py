@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import jax
@@ -48,11 +49,13 @@ def data(dataset: Any, train: Any) -> Data:
     return jax.tree.map(jnp.asarray, host)
 
 
+@jax.jit
 def observation(data: Data, rows: Int[Array, "..."]) -> Observation:
     """What was known when the rows were shown."""
     return Observation(data.user[rows], data.context[rows], data.end[rows])
 
 
+@jax.jit
 def next_observation(data: Data, rows: Int[Array, "..."]) -> Observation:
     """The observation of the user's next row; after the last row its history grows by that row, its context stays."""
     last = data.last[rows]
@@ -74,6 +77,7 @@ def transitions(data: Data, rows: Int[Array, "..."], average: bool = False) -> B
     )
 
 
+@partial(jax.jit, static_argnames="sizes")
 def draw(data: Data, key: Key, sizes: Sampling) -> tuple[Batch, Batch]:
     """The critic's batches [N, D] and the actor's [B]: rows of train users, uniformly with replacement."""
     if sizes.survival is not None:

@@ -65,6 +65,7 @@ class Tables:
         return self.users.shape[1] + sum(self.context_sizes) + self.window * (1 + self.items.shape[1])
 
 
+@jax.jit
 def features(tables: Tables, observation: Observation) -> Float[Array, "... F"]:
     """x = (user, one-hot context, (1, item) of the last videos, newest first); zeros where the history is shorter."""
     items, seen = _viewed(tables, observation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Generator
@@ -23,8 +24,10 @@ def building(out: Path) -> Generator[Path]:
     try:
         yield folder
         folder.rename(out)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out.absolute().parent)) from None
         raise
 
 
