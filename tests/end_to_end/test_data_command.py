@@ -245,12 +245,12 @@ def test_a_folder_with_nothing_in_it(tmp_path, capsys):
     assert "holds no file of KuaiRand, such as log_standard_4_22_to_5_08_pure.csv." in capsys.readouterr().err
 
 
-@pytest.fixture
-def small_disk(tmp_path):
+@pytest.fixture(params=["1m", "3m"], ids=["while reading logs", "while writing arrays"])
+def small_disk(request, tmp_path):
     """A disk of a few megabytes, where the test may mount one."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk]).returncode:
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}", "none", disk]).returncode:
         pytest.skip("cannot mount a small disk")
     yield disk
     subprocess.run(["umount", disk], check=True)

@@ -122,7 +122,7 @@ def _tables(about: About, ids: tuple[Any, Any], rows: tuple[Any, Any], sizes: tu
 
 
 def _features(name: str, table: Any, ids: Any) -> Any:
-    table = np.asarray(table, dtype=np.float32)
+    table = np.array(table, dtype=np.float32)
     if table.ndim != 2 or len(table) != len(ids) or not np.isfinite(table).all():
         raise ValueError(f"`{name}` must be finite, with one row for each of {len(ids)} ids, got {table.shape}.")
     return table

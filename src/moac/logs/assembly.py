@@ -115,10 +115,22 @@ def _opened(folder: Path, arrays: dict[str, Any], stack: ExitStack) -> dict[str,
     opened: dict[str, tuple[BinaryIO, Any]] = {}
     for name, (dtype, shape) in arrays.items():
         file = stack.enter_context((folder / f"{name}.npy").open("wb"))
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
+        _write_header(file, np.dtype(dtype), shape)
         opened[name] = file, dtype
     return opened
+
+
+def _write_header(file: BinaryIO, dtype: Any, shape: tuple[int, ...]) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def save(folder: Path, arrays: Arrays) -> None:
+    """Whole arrays, by name."""
+    for name, array in arrays.items():
+        with (folder / f"{name}.npy").open("wb") as file:
+            _write_header(file, array.dtype, array.shape)
+            file.write(np.ascontiguousarray(array).tobytes())
 
 
 def _append(files: dict[str, tuple[BinaryIO, Any]], arrays: Arrays) -> None:

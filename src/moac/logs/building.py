@@ -199,8 +199,7 @@ class _Build:
         table, missing = videos.table(connection, work, items, of_videos)
         stored = {"users": user_table, "items": table, "item_ids": items, "split": split}
         stored |= {"action_ids": actions, "action_items": np.searchsorted(items, actions).astype(np.int32)}
-        for name, array in stored.items():
-            np.save(arrays / f"{name}.npy", array)
+        assembly.save(arrays, stored)
         return {
             "users": of_users.to_json(),
             "videos": of_videos.to_json(),
