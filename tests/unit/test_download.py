@@ -280,6 +280,15 @@ def test_what_is_no_whole_archive_is_said(tmp_path, content):
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
 
 
+def test_members_outside_the_top_folder_stay_beside_its_content(tmp_path):
+    (tmp_path / "a.tar.gz").write_bytes(tarred([("data/x/log.csv", b"rows"), ("README", b"text"), ("./data/y", b"1")]))
+    unpack(tmp_path / "a.tar.gz", tmp_path / "data", 100)
+    found = {
+        str(p.relative_to(tmp_path / "data")): p.read_bytes() for p in (tmp_path / "data").rglob("*") if p.is_file()
+    }
+    assert found == {"x/log.csv": b"rows", "README": b"text", "y": b"1"}
+
+
 def test_the_record_has_every_variant():
     assert list(ARCHIVES) == ["pure", "1k", "27k"]
     assert all(re.fullmatch("[0-9a-f]{32}", archive.md5) for archive in ARCHIVES.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tarfile
 import zlib
@@ -10,6 +9,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 from moac.logs.disk import refuse_existing
+from moac.logs.workspace import building
 
 _BLOCK = 1 << 20
 _MEMBERS = 1000
@@ -19,28 +19,23 @@ _MEMBERS = 1000
 def unpack(archive: Path, target: Path, limit: int) -> Path:
     """The members of a tar.gz as `target`, which must not exist; it appears wholly or not at all.
 
-    Where the archive holds one folder of the target's name, that folder becomes the target. `limit` bounds the bytes
-    of all members together, whatever their headers say of them.
+    A folder of the target's name at the top of the archive is the target itself. `limit` bounds the bytes of all
+    members together.
     """
     refuse_existing(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    temporary.mkdir()
     try:
-        _extract(archive, temporary, limit)
-        inner = temporary / target.name
-        (inner if inner.is_dir() else temporary).rename(target)
+        with building(target) as folder:
+            _extract(archive, folder, target.name, limit)
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise ValueError(f"{archive} is not a whole tar.gz archive: {error}.") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return target
 
 
-def _extract(archive: Path, folder: Path, limit: int) -> None:
+def _extract(archive: Path, folder: Path, top: str, limit: int) -> None:
     left = limit
     with tarfile.open(archive, "r|gz") as bundle:
         for count, member in enumerate(bundle):
-            path = _place(archive, folder, member)
+            path = folder / _place(archive, member, top)
             left -= member.size
             if left < 0 or count >= _MEMBERS:
                 raise ValueError(f"{archive} unpacks to more than {limit:,} bytes or {_MEMBERS} members: not unpacked.")
@@ -50,14 +45,14 @@ def _extract(archive: Path, folder: Path, limit: int) -> None:
                 _write(archive, path, content)
 
 
-def _place(archive: Path, folder: Path, member: tarfile.TarInfo) -> Path:
-    """Where a member belongs; a link, a device or a name that leads elsewhere is an error."""
+def _place(archive: Path, member: tarfile.TarInfo, top: str) -> PurePosixPath:
+    """Where a member belongs, below the top folder; a link, a device or a name that leads elsewhere is an error."""
     if not (member.isreg() or member.isdir()):
         raise ValueError(f"{archive}: member {member.name!r} is neither a file nor a folder: not unpacked.")
     windows, posix = PureWindowsPath(member.name), PurePosixPath(member.name)
     if posix.is_absolute() or windows.anchor or ".." in (*posix.parts, *windows.parts):
         raise ValueError(f"{archive}: member {member.name!r} leads outside the folder: not unpacked.")
-    return folder / posix
+    return posix.relative_to(top) if posix.parts[:1] == (top,) else posix
 
 
 def _write(archive: Path, path: Path, content: IO[bytes]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,6 +28,7 @@ from moac.logs.schema import (
     VIDEO_FEATURES,
     VIDEO_STATISTICS,
 )
+from moac.logs.workspace import building
 
 Progress = Callable[[int, int], None]
 """Told the rows that are written, and all."""
@@ -91,16 +91,11 @@ def write(order: Order, out: Path, progress: Progress | None = None) -> Path:
     refuse_existing(target)
     out.mkdir(parents=True, exist_ok=True)
     check_room(out, f"{target.name} with {order.rows:,} rows", (order.rows + (order.random_rows or 0)) * _BYTES_A_ROW)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with full_disk_said(out, "Free some space and run it again."):
-            (temporary / "data").mkdir(parents=True)
-            _write_features(order, temporary / "data")
-            _write_logs(order, temporary / "data", progress or _silent)
-            (temporary / ABOUT).write_text(json.dumps(asdict(order), indent=2) + "\n")
-            temporary.rename(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with full_disk_said(out, "Free some space and run it again."), building(target) as folder:
+        (folder / "data").mkdir()
+        _write_features(order, folder / "data")
+        _write_logs(order, folder / "data", progress or _silent)
+        (folder / ABOUT).write_text(json.dumps(asdict(order), indent=2) + "\n")
     return target
 
 
