@@ -123,13 +123,18 @@ def _continue(url: str, archive: Archive, part: Path, progress: Progress) -> Non
             _check_range(url, answer.headers.get("Content-Range", ""), begin, archive.size)
         done = begin if resumed else 0
         with part.open("ab" if resumed else "wb") as file:
-            try:
-                while done < archive.size and (block := answer.read(min(_BLOCK, archive.size - done))):
-                    file.write(block)
-                    done += len(block)
-                    progress(done, archive.size)
-            except (http.client.HTTPException, TimeoutError, ConnectionError):
-                return  # what came before is in the file, and `_download` asks for the rest
+            while done < archive.size and (block := _read(answer, min(_BLOCK, archive.size - done))):
+                file.write(block)
+                done += len(block)
+                progress(done, archive.size)
+
+
+def _read(answer: http.client.HTTPResponse, size: int) -> bytes:
+    """The next bytes; none where the connection has ended, however it did: `_download` asks for the rest."""
+    try:
+        return answer.read(size)
+    except (http.client.HTTPException, OSError):
+        return b""
 
 
 def _ask(url: str, begin: int) -> http.client.HTTPResponse:
