@@ -10,6 +10,7 @@ import pytest
 from moac.logs import generate, schema
 from moac.logs.generate.drawing import FIRST_MS, LAST_MS, SECOND_MS, Exposure, blocks, draw_users
 from moac.logs.generate.model import LEVEL_SHARE, LEVELS, NUM_KINDS, TAB_SHARE
+from tests.helpers.kuairand import REAL_PURE, real_rows
 
 MODEL = generate.UserModel.of(3, num_videos=60)
 ROWS = 20_000
@@ -195,6 +196,17 @@ def test_the_layout_is_the_official_one(written, variant):
             assert raw.endswith(b"\n")
             if kind.columns is schema.LOG:
                 assert raw.count(b",") == 18 * raw.count(b"\n")
+
+
+@real_rows
+def test_headers_and_quoting_are_those_of_the_real_files(written):
+    for real in (REAL_PURE / "data").glob("*.csv"):
+        generated = written["pure"] / "data" / real.name
+        with real.open(newline="") as a, generated.open(newline="") as b:
+            assert a.readline() == b.readline()
+        with real.open(newline="") as a, generated.open(newline="") as b:
+            quoted = ['"' in file.read() for file in (a, b)]
+        assert quoted[0] == quoted[1]
 
 
 @pytest.mark.parametrize("variant", schema.VARIANTS)
