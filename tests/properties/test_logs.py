@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from moac.logs import splits
 from moac.logs.buckets import _actions, _within_reach, piece
 from moac.logs.dataset import About, LoggedDataset, Rows
+from moac.logs.ordering import ordered
 from moac.logs.schema import LOG
 
 logs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.booleans()), min_size=1, max_size=80)
@@ -40,6 +41,21 @@ def test_what_is_left_out_of_a_history_is_in_no_state(log, window, actions):
             mine = found["history"][max(first, end + after - window) : end + after]
             whole = table["video_id"][max(begin, row + after - window) : row + after]
             assert mine.tolist() == whole.tolist()
+
+
+rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 2), st.booleans()), max_size=60)
+
+
+@given(rows.filter(len), st.booleans())
+def test_rows_are_ordered_by_all_columns_and_there_once(rows, far):
+    """Also where users and times are too large to be one number."""
+    names = ("time_ms", "user_id", "video_id", "random")
+    table = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    table["time_ms"] = table["time_ms"] * (2**40 if far else 1)
+    found = ordered(table)
+    by_key = sorted({(u, t, v, r) for t, u, v, r in zip(*(table[n].tolist() for n in names), strict=True)})
+    columns = ("user_id", "time_ms", "video_id", "random")
+    assert list(zip(*(found[name].tolist() for name in columns), strict=True)) == by_key
 
 
 @given(logs, st.integers(1, 6))

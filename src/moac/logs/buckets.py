@@ -12,9 +12,11 @@ import numpy as np
 from moac.logs import queries
 from moac.logs.engine import Limits, connect
 from moac.logs.ingest import Work
+from moac.logs.ordering import ordered
 from moac.logs.schema import LOG, NUM_TABS, SIGNALS, SIGNS, UTC_OFFSET_MS, WATCH_TIME_UNIT_MS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+_NEEDED = ("user_id", "video_id", "time_ms", "tab", "random", *SIGNALS.values())
 _HOUR, _DAY, _THURSDAY = 3_600_000, 86_400_000, 3
 
 
@@ -41,35 +43,54 @@ class Task:
         return self.work.scratch / f"spill-{self.bucket:03d}"
 
 
-def clean(task: Task) -> dict[str, int]:
-    """Rows without exact duplicates, ordered by user, time, video, then all columns; and train users' views.
+@final
+@dataclass(frozen=True)
+class Cleaned:
+    """What came of a bucket's rows.
 
-    Returns how many rows of each log were read and kept, and a user without features, if there is one.
+    Attributes:
+        read: rows of the standard log and of the random one.
+        kept: those without exact duplicates.
+        digest: SHA-256 of the rows kept.
+        stranger: a user without features; None where all have some.
     """
+
+    read: tuple[int, int]
+    kept: tuple[int, int]
+    digest: str
+    stranger: int | None
+
+
+def clean(task: Task) -> Cleaned:
+    """Write a bucket's rows in order, without exact duplicates, and how often train users viewed each video."""
     work, rows = task.work, queries.parquet(task.work.rows(task.bucket))
-    raw, users = queries.parquet(*work.raw(task.bucket)), queries.parquet(work.users)
+    users = queries.parquet(work.users)
     with connect(task.limits, task.spill) as connection:
-        connection.execute(queries.copy(queries.ordered(raw), work.rows(task.bucket), ", COMPRESSION zstd"))
+        read = connection.execute(queries.rows(queries.parquet(*work.raw(task.bucket)))).fetchnumpy()
+        kept = ordered({name: read[name] for name in (*LOG, "random")})
+        connection.register("ordered", kept)
+        connection.execute(queries.copy(queries.rows("ordered"), work.rows(task.bucket), ", COMPRESSION zstd"))
         connection.execute(queries.copy(queries.views(rows, users), work.views(task.bucket)))
-        read, kept = (connection.execute(queries.counts(source)).fetchone() or (0, 0) for source in (raw, rows))
         (stranger,) = connection.execute(queries.strangers(rows, users)).fetchone() or (None,)
-    names = ("standard_read", "random_read", "standard_kept", "random_kept")
-    found: dict[str, int] = dict(zip(names, (*read, *kept), strict=True))
-    return found if stranger is None else found | {"stranger": stranger}
-
-
-def index(task: Task, actions: np.ndarray[Any, Any]) -> str:
-    """Write the index arrays of a bucket, given the ids of the actions; the hash of its rows."""
-    with connect(task.limits, task.spill) as connection:
-        found = connection.execute(queries.rows(queries.parquet(task.work.rows(task.bucket)))).fetchnumpy()
-    columns = {name: np.ascontiguousarray(column) for name, column in found.items()}
     digest = hashlib.sha256()
-    for name in (*LOG, "random"):
-        digest.update(columns[name].tobytes())
+    for column in kept.values():
+        digest.update(column.data)
+    return Cleaned(_by_log(read["random"]), _by_log(kept["random"]), digest.hexdigest(), stranger)
+
+
+def _by_log(random: Any) -> tuple[int, int]:
+    """Rows of the standard log and of the random one."""
+    return int(np.count_nonzero(~random)), int(np.count_nonzero(random))
+
+
+def index(task: Task, actions: np.ndarray[Any, Any]) -> None:
+    """Write the index arrays of a bucket, given the ids of the actions."""
+    query = queries.rows(queries.parquet(task.work.rows(task.bucket)), _NEEDED)
+    with connect(task.limits, task.spill) as connection:
+        columns = connection.execute(query).fetchnumpy()
     arrays: dict[str, Any] = piece(columns, actions, task.window)
     with task.work.piece(task.bucket).open("wb") as file:
         np.savez(file, **arrays)
-    return digest.hexdigest()
 
 
 def piece(columns: Arrays, actions: np.ndarray[Any, Any], window: int) -> Arrays:
@@ -93,7 +114,7 @@ def piece(columns: Arrays, actions: np.ndarray[Any, Any], window: int) -> Arrays
         "history": video[reach],
         "user": user[row],
         "action": action[row],
-        "reward": reward({name: column[row] for name, column in columns.items()}),
+        "reward": reward({name: columns[name][row] for name in SIGNALS.values()}),
         "time": columns["time_ms"][row],
         "context": context(columns["time_ms"][row], columns["tab"][row]),
         "end": before[row],
@@ -117,9 +138,9 @@ def _actions(video: Any, actions: Any) -> Any:
 def _within_reach(user: Any, row: Any, window: int) -> Any:
     """Whether each view is one of the rows, or at most `window` views before one of the same user."""
     count = len(row)
-    following = np.where(row, np.arange(count), count)
-    following = np.minimum.accumulate(following[::-1])[::-1]
-    near = following - np.arange(count) <= window
+    here = np.arange(count, dtype=np.int32)
+    following = np.minimum.accumulate(np.where(row, here, np.int32(count))[::-1])[::-1]
+    near = following - here <= window
     return near & (following < count) & (user[np.minimum(following, count - 1)] == user)
 
 
@@ -139,13 +160,21 @@ def context(time_ms: Any, tab: Any) -> np.ndarray[Any, Any]:
 
 def _totals(columns: Arrays) -> Arrays:
     """Signals and days of all rows of the standard log and of the random one, whatever their video."""
-    days = (columns["time_ms"] + UTC_OFFSET_MS) // _DAY
-    parts = [~columns["random"], columns["random"]]
-    first = int(days.min())
-    shown = np.stack([np.bincount(days[part] - first, minlength=int(days.max()) - first + 1) for part in parts])
+    random = columns["random"]
+    signals = {name: columns[column] for name, column in SIGNALS.items()}
+    amounts = np.array([[np.count_nonzero(x), np.count_nonzero(x[random])] for x in signals.values()]).T
+    watched = np.array([signals["WatchTime"].sum(dtype=np.int64), signals["WatchTime"][random].sum(dtype=np.int64)])
+    days = ((columns["time_ms"] + UTC_OFFSET_MS) // _DAY).astype(np.int32)
+    first, count = int(days.min()), int(np.ptp(days)) + 1
+    shown = np.stack([np.bincount(part - first, minlength=count) for part in (days, days[random])])
     return {
-        "total_signals": np.array([[np.count_nonzero(columns[c][part]) for c in SIGNALS.values()] for part in parts]),
-        "total_watch_ms": np.array([columns["play_time_ms"][part].sum(dtype=np.int64) for part in parts]),
-        "total_days": np.arange(first, first + shown.shape[1]),
-        "total_day_rows": shown,
+        "total_signals": _apart(amounts),
+        "total_watch_ms": _apart(watched),
+        "total_days": np.arange(first, first + count),
+        "total_day_rows": _apart(shown),
     }
+
+
+def _apart(counted: Any) -> Any:
+    """Of both logs together and of the random one, to each of the two."""
+    return np.stack([counted[0] - counted[1], counted[1]])

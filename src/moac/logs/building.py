@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -80,19 +80,22 @@ class _Build:
         logs = [file for file in files if file.is_log]
         work = Work(self.folder, ingest.num_buckets(logs))
         self._ingest(work, files)
-        counts = self._clean(work, files)
+        cleaned = self._clean(work, files)
         with self._connect("actions") as connection:
             actions = self._actions(connection, work)
-        digests = self._index(work, actions)
+        self._index(work, actions)
         sizes = assembly.measure(work, self.random_only)
         self.say("writing arrays", 0, 1)
         totals = assembly.write(work, sizes, self.folder / "arrays", self.random_only)
         with self._connect("features") as connection:
             features = self._features(connection, work, sizes.items, actions)
         content = hashlib.sha256(
-            json.dumps([digests, assembly.digest(self.folder / "arrays"), features], sort_keys=True).encode()
+            json.dumps(
+                [[bucket.digest for bucket in cleaned], assembly.digest(self.folder / "arrays"), features],
+                sort_keys=True,
+            ).encode()
         ).hexdigest()
-        known = manifest.Known(self.found, files, counts, features, totals, content)
+        known = manifest.Known(self.found, files, cleaned, features, totals, content)
         shutil.rmtree(self.folder / "work")
         written = manifest.write(self.folder, known, self.options)
         self.say("writing arrays", 1, 1)
@@ -145,21 +148,21 @@ class _Build:
         whole.replace(work.users)
 
     def _task(self, work: Work, bucket: int) -> buckets.Task:
-        return buckets.Task(work, bucket, self.limits, WINDOW)
+        """A bucket is too small for several threads: they cost more than they save."""
+        return buckets.Task(work, bucket, replace(self.limits, threads=1), WINDOW)
 
-    def _clean(self, work: Work, files: list[File]) -> dict[str, int]:
-        """Every bucket without duplicates, in order; how many rows of each log."""
-        counts: dict[str, int] = {}
+    def _clean(self, work: Work, files: list[File]) -> list[buckets.Cleaned]:
+        """Every bucket without duplicates, in order."""
+        cleaned: list[buckets.Cleaned] = []
         for bucket in (bucket for bucket in range(work.buckets) if work.raw(bucket)):
             self.say("sorting users", bucket, work.buckets)
-            found = buckets.clean(self._task(work, bucket))
-            if "stranger" in found:
-                self._refuse_user(found["stranger"], files)
+            cleaned.append(buckets.clean(self._task(work, bucket)))
+            if cleaned[-1].stranger is not None:
+                self._refuse_user(cleaned[-1].stranger, files)
             for path in work.raw(bucket):
                 path.unlink()
-            counts = {name: counts.get(name, 0) + found[name] for name in found}
         self.say("sorting users", work.buckets, work.buckets)
-        return counts
+        return cleaned
 
     def _refuse_user(self, user: int, files: list[File]) -> None:
         """A user without features: where it stands."""
@@ -179,15 +182,12 @@ class _Build:
             )
         return found
 
-    def _index(self, work: Work, actions: Any) -> list[str]:
-        """The index arrays of every bucket, and the hash of its rows."""
-        digests: list[str] = []
-        for bucket in range(work.buckets):
+    def _index(self, work: Work, actions: Any) -> None:
+        """The index arrays of every bucket."""
+        for bucket in (bucket for bucket in range(work.buckets) if work.rows(bucket).exists()):
             self.say("indexing users", bucket, work.buckets)
-            if work.rows(bucket).exists():
-                digests.append(buckets.index(self._task(work, bucket), actions))
+            buckets.index(self._task(work, bucket), actions)
         self.say("indexing users", work.buckets, work.buckets)
-        return digests
 
     def _features(self, connection: Connection, work: Work, items: Any, actions: Any) -> dict[str, Any]:
         """Write the tables of users and items; what was fitted, and their names."""

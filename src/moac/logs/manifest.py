@@ -14,6 +14,7 @@ import numpy as np
 
 from moac.logs import statistics
 from moac.logs.assembly import PARTS
+from moac.logs.buckets import Cleaned
 from moac.logs.layout import Sources
 from moac.logs.lines import File
 from moac.logs.schema import SIGNALS, SIGNS, WATCH_TIME_UNIT_MS
@@ -33,7 +34,7 @@ class Known:
     Attributes:
         sources: the files, by role.
         files: the files, as they were looked at.
-        counts: rows of each log, before and after duplicates were dropped.
+        cleaned: every bucket's rows, before and after duplicates were dropped.
         features: what was fitted, and the names of the numbers.
         totals: signals and days of whole logs.
         content: the content hash.
@@ -41,7 +42,7 @@ class Known:
 
     sources: Sources
     files: list[File]
-    counts: Mapping[str, int]
+    cleaned: list[Cleaned]
     features: Mapping[str, Any]
     totals: dict[str, Any]
     content: str
@@ -74,7 +75,7 @@ def _manifest(folder: Path, known: Known, options: Any) -> dict[str, Any]:
     arrays = folder / "arrays"
     split, views = np.load(arrays / "split.npy"), np.load(arrays / "views.npy")
     parts = {part: _part(arrays / part, split) for part in PARTS if (arrays / part).is_dir()}
-    logs = {name: _log(known, name, k) for k, name in enumerate(("standard", "random"))}
+    logs = {name: _log(known, k) for k, name in enumerate(("standard", "random"))}
     return {
         "format": FORMAT,
         "name": f"kuairand-{known.sources.variant}",
@@ -103,9 +104,9 @@ def _manifest(folder: Path, known: Known, options: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _log(known: Known, name: str, part: int) -> dict[str, Any]:
+def _log(known: Known, part: int) -> dict[str, Any]:
     """Counts of a whole log before and after each step."""
-    read, kept = known.counts.get(f"{name}_read", 0), known.counts.get(f"{name}_kept", 0)
+    read, kept = (sum(getattr(bucket, step)[part] for bucket in known.cleaned) for step in ("read", "kept"))
     return {
         "rows_read": read,
         "duplicates": read - kept,

@@ -11,7 +11,6 @@ from moac.logs.schema import LOG
 
 _HASH = 2_654_435_761
 """Knuth's multiplicative hash: neighbouring users fall into different buckets."""
-_ORDER = ("user_id", "time_ms", "video_id")
 _END = "DATE '2022-05-09'"
 """The day after the log: a video's age counts back from it."""
 
@@ -53,17 +52,6 @@ def scatter(file: File, random: bool, buckets: int, out: Path) -> str:
     rows = f"SELECT {', '.join(LOG)}, {random} AS random, {bucket} AS bucket FROM {csv(file)}"
     pattern = quoted(f"{'random' if random else 'standard'}-{file.path.stem}-{{i}}")
     return copy(rows, out, f", PARTITION_BY (bucket), OVERWRITE_OR_IGNORE, FILENAME_PATTERN {pattern}")
-
-
-def ordered(raw: str) -> str:
-    """Rows without exact duplicates, ordered by user, time, video, then all other columns."""
-    rest = (name for name in (*LOG, "random") if name not in _ORDER)
-    return f"SELECT DISTINCT {', '.join(LOG)}, random FROM {raw} ORDER BY {', '.join((*_ORDER, *rest))}"
-
-
-def counts(rows: str) -> str:
-    """Rows of the standard log and of the random one."""
-    return f"SELECT count(*) FILTER (NOT random), count(*) FILTER (random) FROM {rows}"
 
 
 def views(rows: str, users: str) -> str:
@@ -124,9 +112,9 @@ def video_features(videos: str, codes: dict[str, str], statistics: str | None, c
     )
 
 
-def rows(table: str) -> str:
-    """Everything, as it stands."""
-    return f"SELECT * FROM {table}"
+def rows(table: str, columns: Iterable[str] = ("*",)) -> str:
+    """Everything, or some columns of it, as it stands."""
+    return f"SELECT {', '.join(columns)} FROM {table}"
 
 
 def _listed(texts: Iterable[Any]) -> str:
