@@ -67,7 +67,6 @@ def connect(limits: Limits, spill: Path) -> Generator[Connection]:
         "autoload_known_extensions": False,
     }
     with translated(limits, spill), duckdb.connect(config=config) as connection:
-        connection.execute("SET partitioned_write_flush_threshold = 65536")
         yield connection
 
 

@@ -82,6 +82,8 @@ def table(connection: Connection, files: list[File], out: Path) -> None:
 
 def scatter(connection: Connection, file: File, random: bool, work: Work) -> None:
     """The rows of a log to the buckets of their users."""
+    for setting in queries.buffers(work.buckets):
+        connection.execute(setting)
     _execute(connection, queries.scatter(file, random, work.buckets, work.all_raw), [file])
 
 
