@@ -80,6 +80,35 @@ def test_a_cap_too_small_for_the_data_is_said(tmp_path):
         connection.execute("SELECT list(i) FROM range(10000000) AS t(i)").fetchall()
 
 
+def test_a_long_query_shows_how_far_it_is_and_can_be_interrupted(tmp_path):
+    shown = []
+
+    def stop(share):
+        shown.append(share)
+        if len(shown) == 2:
+            raise KeyboardInterrupt
+
+    def work():
+        with pytest.raises(Exception, match="INTERRUPT"):
+            connection.execute("SELECT sum(a.i * b.i) FROM range(1000000) a(i), range(1000000) b(i)").fetchall()
+
+    with engine.connect(engine.limits("600MB", 1), tmp_path) as connection:
+        with pytest.raises(KeyboardInterrupt):
+            engine.watch(connection, work, stop)
+        done = []
+        engine.watch(connection, lambda: done.append(connection.execute("SELECT 7").fetchone()), stop)
+    assert done == [(7,)]
+    assert all(0 <= share <= 1 for share in shown)
+
+
+def test_an_error_in_a_watched_query_comes_out(tmp_path):
+    def fail():
+        raise ValueError("as it is")
+
+    with engine.connect(engine.limits("600MB", 1), tmp_path) as connection, pytest.raises(ValueError, match="as it is"):
+        engine.watch(connection, fail, lambda share: None)
+
+
 def test_a_failure_leaves_nothing_and_a_success_everything(tmp_path):
     with pytest.raises(RuntimeError), workspace.building(tmp_path / "out") as folder:
         (folder / "half").write_text("half")

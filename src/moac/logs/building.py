@@ -7,13 +7,14 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from moac.logs import assembly, buckets, ingest, layout, lines, manifest, queries, splits, users, videos
-from moac.logs.engine import Connection, Limits, connect, limits
+from moac.logs.engine import Connection, Limits, connect, limits, watch
 from moac.logs.ingest import Work
 from moac.logs.layout import Sources
 from moac.logs.lines import File
@@ -129,9 +130,13 @@ class _Build:
             self._split(connection, work, by_path[self.found.users])
             for file in logs:
                 self.say("reading logs", done, total)
-                ingest.scatter(connection, file, file.path in self.found.random, work)
+                scatter = partial(ingest.scatter, connection, file, file.path in self.found.random, work)
+                watch(connection, scatter, partial(self._read, done, file.size, total))
                 done += file.size
         self.say("reading logs", done, total)
+
+    def _read(self, done: int, size: int, total: int, share: float) -> None:
+        self.say("reading logs", done + int(share * size), total)
 
     def _split(self, connection: Connection, work: Work, file: File) -> None:
         """Write each user's split beside its features."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ _RESERVED = 400_000_000
 SMALLEST = _RESERVED + 100_000_000
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_LOOK_EVERY = 0.2
 _FULL = ("no space left", "could not write", "max_temp_directory_size", "disk quota")
 
 
@@ -67,7 +69,22 @@ def connect(limits: Limits, spill: Path) -> Generator[Connection]:
         "autoload_known_extensions": False,
     }
     with translated(limits, spill), duckdb.connect(config=config) as connection:
+        connection.execute("SET enable_progress_bar = true")
+        connection.execute("SET enable_progress_bar_print = false")
         yield connection
+
+
+def watch(connection: Connection, work: Callable[[], None], show: Callable[[float], None]) -> None:
+    """Run a long query in a thread and show the share of it that is done; Ctrl-C ends it."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(work)
+        try:
+            while not wait([running], timeout=_LOOK_EVERY).done:
+                show(max(connection.query_progress(), 0.0) / 100)
+        except BaseException:
+            connection.interrupt()
+            raise
+    running.result()
 
 
 @contextmanager
