@@ -1,8 +1,8 @@
-"""Studies: what the theorems say, measured; what is learned in real environments. Each is a function of its data."""
+"""Studies: the theorems measured, what is learned in real environments, what data holds. Each is a function."""
 
 from __future__ import annotations
 
-from moac.experiments import environments, networks
+from moac.experiments import environments, kuairand, networks
 from moac.experiments.rates import actor, critic
 from moac.experiments.spec import Study
 from moac.experiments.studies import Findings, Workspace
@@ -12,6 +12,7 @@ _STUDIES = {
     "actor": actor.run,
     "environments": environments.run,
     "networks": networks.run,
+    "kuairand": kuairand.run,
 }
 
 
