@@ -20,7 +20,8 @@ def peer_run(script: str, *arguments: Any) -> dict[str, Any]:
     """What one process of a peer answers, without its versions, which are kept for `about`."""
     run = run_peer(script, *map(json.dumps, arguments))
     _versions.update({name: run.pop(name) for name in _OF_PEERS})
-    print(f"{script} {' '.join(map(str, arguments[:3]))}: {run['cpu']:.1f} CPU s", flush=True)
+    shown = " ".join(str(argument) for argument in arguments if not isinstance(argument, list))
+    print(f"{script} {shown}: {run['cpu']:.1f} CPU s", flush=True)
     return run
 
 

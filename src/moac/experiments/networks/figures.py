@@ -21,6 +21,8 @@ from moac.report.figures import band
 _GREY = "#555555"
 _PANEL = (3.9, 3.0)
 """Inches."""
+_ROUNDING = 1e-3
+"""Values that differ by less, as a share, are the same."""
 
 
 def title(name: str) -> str:
@@ -56,6 +58,7 @@ def _drawn(table: Table, methods: Mapping[str, Arrays], peer: Peer | None) -> Fi
         axes[i].set_title(f"{name} / $10^{unit}$" if unit else name)
         axes[i].set_xlabel("thousand steps")
         axes[i].locator_params(axis="x", nbins=5)
+        _show_constant(axes[i])
     for ax in axes[M + 1 :]:
         ax.remove()
     handles, labels = axes[0].get_legend_handles_labels()
@@ -87,6 +90,14 @@ def _unit(values: Any) -> int:
     """The power of ten in which large values are read most easily; 0 for small ones."""
     largest = float(np.abs(values).max())
     return int(np.log10(largest)) if largest >= 1e4 else 0
+
+
+def _show_constant(ax: Axes) -> None:
+    """Where all lines are the same up to rounding, show that and not the rounding."""
+    low, high = ax.get_ylim()
+    if high - low < _ROUNDING * max(abs(low), abs(high)):
+        reach = 0.1 * max(abs(low), abs(high))
+        ax.set_ylim(low - reach, high + reach)
 
 
 def _cross(ax: Axes, peer: Peer, values: Any) -> None:

@@ -57,7 +57,9 @@ def _task(name: str, methods: Methods) -> Claim:
     if name.startswith("minecart"):
         claim, finding = "sells more of both ores", tasks.sells_more_ore(ours["returns"], start["returns"])
     elif name.startswith("mo-mountaincar"):
-        claim, finding = "reaches the flag", tasks.reaches_the_flag(ours["ended"])
+        measured, verdict = tasks.reaches_the_flag(ours["ended"])
+        others = ", ".join(f"{key} {_share(found):.3g}" for key, found in methods.items() if key != MAIN)
+        claim, finding = "reaches the flag", (f"{measured}; the others: {others}", verdict)
     else:
         claim, finding = "lands more often than it crashes", tasks.lands(ours["returns"][:, 0])
     return Claim(f"On {name} MOAC {claim}", *finding, _title(name))
