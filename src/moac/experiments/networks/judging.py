@@ -54,6 +54,7 @@ def _improves(name: str, table: Parameters, methods: Methods) -> Claim:
 def _task(name: str, methods: Methods) -> Claim:
     """Whether MOAC learns what the environment is about."""
     ours, start = methods[MAIN], methods[START]
+    finding: tasks.Finding
     if name.startswith("minecart"):
         claim, finding = "sells more of both ores", tasks.sells_more_ore(ours["returns"], start["returns"])
     elif name.startswith("mo-mountaincar"):
