@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +13,8 @@ from moac.encoding import Encoder
 from moac.envs.acting import TableActor
 from moac.envs.copies import Copy, packed, rewards_of
 from moac.envs.walks import Draws, Walks
+
+_SINGLE = np.dtype(np.float32)
 
 
 @final
@@ -58,15 +58,11 @@ class _Path:
         starts: steps that did not begin where the one before led to, and their places.
     """
 
-    action: array[int] = field(default_factory=partial(array, "i"))
+    action: list[int] = field(default_factory=list[int])
     reward: list[bytes] = field(default_factory=list[bytes])
-    there: array[int] = field(default_factory=partial(array, "i"))
+    there: list[Any] = field(default_factory=list[Any])
     ends: list[int] = field(default_factory=list[int])
     starts: dict[int, int] = field(default_factory=dict[int, int])
-
-    def appenders(self) -> tuple[Any, Any, Any]:
-        """What adds a step, looked up once."""
-        return self.action.append, self.reward.append, self.there.append
 
 
 @final
@@ -80,58 +76,71 @@ class StateWalker:
     def walk(self, copies: list[Copy], draws: Draws) -> Walks:
         """The next T steps of every copy."""
         n, T = draws.uniform.shape
-        path, ages = _Path(), np.array([copy.age for copy in copies])
+        path, ages = _Path(), [copy.age for copy in copies]
         for copy, uniform in zip(copies, draws.uniform.tolist(), strict=True):
-            self._step(copy, uniform, path, draws)
+            self._walk(copy, uniform, path, draws)
         rewards = rewards_of(copies, path.reward, T, self._M)
         for copy in copies:
             copy.steps += T
-        states, there = np.array(self._atlas.states, dtype=np.int32), np.frombuffer(path.there, np.int32)
-        here = np.append(0, there)  # one past the last is where the last copy stands
+        path.starts.pop(n * T, None)  # where the last copy stands
+        states, there = np.array(self._atlas.states, dtype=np.int32), np.array(path.there, dtype=np.int32)
+        here = np.empty_like(there)
+        here[1:] = there[:-1]
         here[list(path.starts)] = list(path.starts.values())
         terminated = np.zeros(n * T, dtype=bool)
         terminated[path.ends] = not draws.average
         return Walks(
-            states[here[:-1]].reshape(n, T),
-            np.frombuffer(path.action, np.int32).reshape(n, T),
+            states[here].reshape(n, T),
+            np.array(path.action, dtype=np.int32).reshape(n, T),
             rewards,
             states[there].reshape(n, T),
             terminated.reshape(n, T),
-            None if draws.forced is None else _ages(ages, path.starts, T),
+            None if draws.forced is None else _ages(np.array(ages), path.starts, T),
         )
 
-    def _step(self, copy: Copy, uniform: list[float], path: _Path, draws: Draws) -> None:
-        """T steps of one copy. The loop calls little but the environment: it decides how fast training is."""
-        rows, step, get, key = self._rows, copy.env.step, self._atlas.places.get, self._atlas.encoder.lookup_key
-        did, earned, came, own, single = *path.appenders(), np.ndarray, np.dtype(np.float32)
-        first, here = len(path.there), copy.observation if copy.walked else self._place(copy, copy.observation, 0)
-        path.starts[first] = here
-        forced = [] if draws.forced is None else np.flatnonzero(draws.forced[first // len(uniform)]).tolist()
-        since = -copy.elapsed
-        last = min([since + copy.limit - 1, *forced[:1]])
-        for i, u in enumerate(uniform):
-            action = bisect(rows[here], u)
+    def _walk(self, copy: Copy, uniform: list[float], path: _Path, draws: Draws) -> None:
+        """T steps of one copy, episode by episode."""
+        T, first = len(uniform), len(path.there)
+        here = path.starts[first] = copy.observation if copy.walked else self._place(copy, copy.observation, 0)
+        forced = [] if draws.forced is None else (np.flatnonzero(draws.forced[first // T]) + 1).tolist()
+        done, since = 0, -copy.elapsed
+        while done < T:
+            stop = min([since + copy.limit, *forced[bisect(forced, done) :][:1]])
             try:
-                observation, reward, terminated, truncated, _ = step(action)
-                there = get(observation.tobytes() if type(observation) is own else key(observation))
-                fast = type(reward) is own and reward.dtype is single
-                earned(reward.tobytes() if fast else packed(reward))
+                observation, terminated, truncated = self._steps(copy, here, uniform[done : min(stop, T)], path)
             except Exception as error:
-                raise copy.raised(error, i) from error
-            if there is None:
-                there = self._place(copy, observation, i)
-            did(action)
-            here = there
-            if terminated or truncated or i >= last:
-                here, since = self._place(copy, copy.restart(), i), i + 1
-                last = min([i + copy.limit, *forced[bisect(forced, i) :][:1]])
-                path.starts[first + since] = here
+                raise copy.raised(error, len(path.there) - first) from error
+            done, here = len(path.there) - first, path.there[-1]
+            if here is None:
+                here = path.there[-1] = self._place(copy, observation, done - 1)
+            if terminated or truncated or done == stop:
+                here = path.starts[first + done] = self._place(copy, copy.restart(), done - 1)
+                since = done
                 if terminated and not truncated:
-                    path.ends.append(first + i)
-                    there = here if draws.average else there
-            came(there)
-        age = copy.age + len(uniform) if since <= 0 else len(uniform) - since
-        copy.stands(here, len(uniform) - since, age)
+                    path.ends.append(first + done - 1)
+                    path.there[-1] = here if draws.average else path.there[-1]
+        copy.stands(here, T - since, copy.age + T if since <= 0 else T - since)
+
+    def _steps(self, copy: Copy, here: int, uniform: list[float], path: _Path) -> tuple[Any, bool, bool]:
+        """Steps until the episode ends, or the random numbers; or until a state that is new: its place is None.
+
+        The loop calls little but the environment: it decides how fast training is.
+        """
+        rows, step, get, key = self._rows, copy.env.step, self._atlas.places.get, self._atlas.encoder.lookup_key
+        did, earned, came = path.action.append, path.reward.append, path.there.append
+        own, single = np.ndarray, _SINGLE
+        observation = terminated = truncated = None
+        for u in uniform:
+            action = bisect(rows[here], u)
+            observation, reward, terminated, truncated, _ = step(action)
+            here = get(observation.tobytes() if type(observation) is own else key(observation))
+            fast = type(reward) is own and reward.dtype is single
+            earned(reward.tobytes() if fast else packed(reward))
+            did(action)
+            came(here)
+            if terminated or truncated or here is None:
+                break
+        return observation, bool(terminated), bool(truncated)
 
     def _place(self, copy: Copy, observation: Any, done: int) -> int:
         """The place of an observation, with its row of probabilities."""

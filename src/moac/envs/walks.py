@@ -70,7 +70,17 @@ class Walks:
 
 def draw(key: Any, shape: tuple[int, int], sizes: Sampling) -> Draws:
     """The random numbers of an iteration, by the data of its key."""
-    generator = np.random.Generator(np.random.Philox(key=np.asarray(key, dtype=np.uint64)))
+    generator = _generator(np.asarray(key, dtype=np.uint64))
     uniform = generator.random(shape)
     forced = None if sizes.survival is None else generator.random(shape) >= sizes.survival
     return Draws(uniform, forced, sizes.average)
+
+
+_PHILOX = np.random.Philox(0)
+_START = _PHILOX.state
+
+
+def _generator(key: np.ndarray[Any, Any]) -> np.random.Generator:
+    """As `Generator(Philox(key=key))`, without the system's entropy that making one asks for, and throws away."""
+    _PHILOX.state = _START | {"state": {"counter": np.zeros(4, np.uint64), "key": key}}
+    return np.random.Generator(_PHILOX)
