@@ -2,58 +2,89 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import final
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from moac.policy import Accumulating, Factor, Factored
+from moac import gram
+from moac.policy import Accumulating, Factored
 from moac.types import Batch, Params, Policy
 
 
 @final
 @dataclass(frozen=True)
 class Gradients:
-    """The gradients of all objectives.
+    """The gradients of all objectives; they are formed only where that is cheaper than their products.
 
     Attributes:
-        rows: pytree like θ whose leaves are tuples' M gradients, one array per objective.
-        scale: [M], what each is multiplied by: 1, or 1/‖gⁱ‖ where gradients are normalised.
         gram: K [M, M] of the scaled gradients.
+        scale: [M], what each is multiplied by: 1, or 1/‖gⁱ‖ where gradients are normalised.
+        mix: weights [M] ↦ their sum Σ weightᵢ gⁱ, a pytree like θ.
     """
 
-    rows: tuple[Params, ...]
-    scale: Float[Array, " M"]
     gram: Float[Array, "M M"]
+    scale: Float[Array, " M"]
+    mix: Callable[[Float[Array, " M"]], Params]
 
     def direction(self, lam: Float[Array, " M"]) -> Params:
         """Σ λᵢ gⁱ, scaled."""
-        weight = lam * self.scale
-        return jax.tree.map(lambda *g: sum(weight[i] * g[i] for i in range(len(g))), *self.rows)
+        return self.mix(lam * self.scale)
 
 
 def gradients(
     policy: Policy, theta: Params, batch: Batch, delta: Float[Array, "B M"], normalise: str = "none"
 ) -> Gradients:
-    """gⁱ for every objective, from the policy's factors where it has them, else by M vector-Jacobian products."""
+    """gⁱ of every objective: summed by the policy, from its factors, or by M vector-Jacobian products."""
     if isinstance(policy, Accumulating):
-        rows = policy.accumulate(theta, batch.observation, batch.action, delta / len(delta))
+        found = of_rows(policy.accumulate(theta, batch.observation, batch.action, delta / len(delta)))
     elif isinstance(policy, Factored):
-        rows = _from_factor(policy.factors(theta, batch.observation, batch.action), theta, delta)
+        found = of_factors(policy, theta, batch, delta / len(delta))
     else:
-        rows = _by_vjp(policy, theta, batch, delta)
-    K = gram(rows)
+        found = of_products(policy, theta, batch, delta / len(delta))
     if normalise == "none":
-        return Gradients(rows, jnp.ones(len(rows), K.dtype), K)
-    norm = jnp.sqrt(jnp.diagonal(K))
+        return found
+    norm = jnp.sqrt(jnp.diagonal(found.gram))
     scale = jnp.where(norm > 0, 1 / jnp.where(norm > 0, norm, 1), 1)
-    return Gradients(rows, scale, scale[:, None] * K * scale)
+    return replace(found, gram=scale[:, None] * found.gram * scale, scale=scale)
 
 
-def gram(rows: tuple[Params, ...]) -> Float[Array, "M M"]:
+def of_rows(rows: tuple[Params, ...]) -> Gradients:
+    """From the gradients themselves, each a pytree like θ."""
+
+    def mix(weight: Float[Array, " M"]) -> Params:
+        return jax.tree.map(lambda *g: sum(weight[i] * g[i] for i in range(len(g))), *rows)
+
+    K = products(rows)
+    return Gradients(K, jnp.ones(len(rows), K.dtype), mix)
+
+
+def of_factors(policy: Factored, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
+    """From one forward and one backward pass, whatever M; the direction uses the same signals once more."""
+    factors = policy.factors(theta, batch.observation, batch.action)
+    leaves, structure = jax.tree.flatten(theta)
+
+    def mix(weight: Float[Array, " M"]) -> Params:
+        signal = weights @ weight
+        pairs = zip(factors, leaves, strict=True)
+        return jax.tree.unflatten(structure, [gram.outer(factor, signal, len(leaf)) for factor, leaf in pairs])
+
+    K = gram.of_factors(factors, weights)
+    return Gradients(K, jnp.ones(len(K), K.dtype), mix)
+
+
+def of_products(policy: Policy, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
+    """From M vector-Jacobian products of log π: all that a policy of three functions allows."""
+    log_prob = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))
+    _, pull = jax.vjp(lambda theta: log_prob(theta, batch.observation, batch.action), theta)
+    return of_rows(tuple(pull(column)[0] for column in weights.T))
+
+
+def products(rows: tuple[Params, ...]) -> Float[Array, "M M"]:
     """K_ij = ⟨gⁱ, gʲ⟩. Written out: XLA's batched product of such thin matrices is slower than plain sums."""
     M = len(rows)
     leaves = [jax.tree.leaves(row) for row in rows]
@@ -63,19 +94,3 @@ def gram(rows: tuple[Params, ...]) -> Float[Array, "M M"]:
         for j in range(i, M)
     }
     return jnp.stack([jnp.stack([upper[min(i, j), max(i, j)] for j in range(M)]) for i in range(M)])
-
-
-def _from_factor(factor: Factor, theta: Any, delta: Float[Array, "B M"]) -> tuple[Params, ...]:
-    B, M = delta.shape
-    if jnp.issubdtype(factor.inputs.dtype, jnp.integer):
-        outer = (delta[:, :, None] * factor.signal[:, None, :]).reshape(B, -1)
-        table = jnp.zeros((theta.shape[0], outer.shape[1]), theta.dtype)
-        G = table.at[factor.inputs].add(outer / B, mode="promise_in_bounds").reshape(theta.shape[0], M, -1)
-        return tuple(G[:, i] for i in range(M))
-    return tuple(factor.inputs.T @ (factor.signal * delta[:, i, None] / B) for i in range(M))
-
-
-def _by_vjp(policy: Policy, theta: Params, batch: Batch, delta: Float[Array, "B M"]) -> tuple[Params, ...]:
-    log_prob = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))
-    _, pull = jax.vjp(lambda theta: log_prob(theta, batch.observation, batch.action), theta)
-    return tuple(pull(delta[:, i] / len(delta))[0] for i in range(delta.shape[1]))

@@ -11,13 +11,18 @@ import numpy as np
 
 from moac import features, weighting
 from moac.config import Average, Config, Discounted, known
-from moac.critic import LinearCritic
+from moac.critic import LinearCritic, MLPCritic
 from moac.features import Basis, Features
-from moac.policy import SoftmaxBasis, SoftmaxLinear, SoftmaxTable
+from moac.networks import Inputs, Network, States, Vectors
+from moac.policy import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
+from moac.policy.squash import Squash
 from moac.types import Critic, Key, Policy, Sampling, Source, Spec
 from moac.weighting import Rule
 
 _VECTOR_STEP = 20.0
+_ADAM_STEP = 1e-3
+NETWORKS = ("mlp", "gaussian")
+"""Policies that are networks."""
 _TILED_INPUTS = 3
 """Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
 
@@ -30,40 +35,62 @@ class Parts(NamedTuple):
     rule: Rule
 
 
-def defaults(problem: Source) -> Config:
+def defaults(problem: Source, chosen: Config | None = None) -> Config:
     """The configuration that `problem` gets where nothing else is said; `reasons` says why.
 
     A table of logits has gradients of the size of a state's visitation, about 1/S, times that of the rewards: hence
     the actor's step. Features of vectors are shared by many states, so its step is smaller there; and what shows
-    vectors tends to need many steps, so the discount is nearer to 1.
+    vectors tends to need many steps, so the discount is nearer to 1. Networks step by Adam, whatever the gradient's
+    size, and see GAE and their own batch sizes only where `chosen` says so.
+
+    Args:
+        problem: the source.
+        chosen: what is decided already; step sizes depend on the policy and the optimisers.
     """
     spec, chains = problem.spec, problem.spec.num_chains
-    states = spec.num_states
+    states, given = spec.num_states, Config() if chosen is None else chosen
+    policy = given.policy or _policy_name(spec)
+    optimiser = given.optimiser or ("adam" if policy in NETWORKS else "constant")
+    critic_optimiser = given.critic_optimiser or ("adam" if given.critic == "mlp" else "constant")
+    plain_step = (_VECTOR_STEP if states is None else min(2.0 * states, 200.0)) / spec.reward_bound
     return Config(
         setting=Discounted(0.9 if states is not None else 0.99),
         num_iterations=2000,
         num_critic_steps=5,
         critic_batch_size=-(-64 // chains) * chains,
         actor_batch_size=-(-128 // chains) * chains,
-        actor_step_size=(_VECTOR_STEP if states is None else min(2.0 * states, 200.0)) / spec.reward_bound,
-        critic_step_size=0.5,
-        policy="linear" if states is None else "table",
+        actor_step_size=_ADAM_STEP if optimiser == "adam" else 0.1 if policy in NETWORKS else plain_step,
+        critic_step_size=_ADAM_STEP if critic_optimiser == "adam" else 0.1 if given.critic == "mlp" else 0.5,
+        policy=policy,
+        optimiser=optimiser,
+        critic_optimiser=critic_optimiser,
         features=_features(spec),
         observation_scale="bounds" if spec.encoder is None or spec.encoder.bounded else "running",
     )
 
 
-def reasons(problem: Source) -> str:
+def reasons(problem: Source, chosen: Config | None = None) -> str:
     """What `defaults` picks for a problem, and why, in a sentence or two."""
-    spec, picked = problem.spec, defaults(problem)
+    spec, picked = problem.spec, defaults(problem, chosen)
+    policy = f"{picked.policy} policy"
+    if picked.policy in NETWORKS:
+        why = " for continuous actions" if picked.policy == "gaussian" else ""
+        policy += f"{why}, {'Adam' if picked.optimiser == 'adam' else 'constant'} steps"
     if spec.num_states is not None:
-        return f"{spec.num_states} states: a table of logits and a value for each."
+        kind = "a table of logits" if picked.policy == "table" else policy
+        return f"{spec.num_states} states: {kind}, and a value for each."
     scale = "their bounds" if picked.observation_scale == "bounds" else "running moments, since a bound is infinite"
     why = "few inputs" if spec.observation_size <= _TILED_INPUTS else "too many inputs for a grid of tiles"
     return (
-        f"observations of {spec.observation_size} numbers: {picked.features} features ({why}), linear policy and "
-        f"critic, scaled by {scale}."
+        f"observations of {spec.observation_size} numbers: {picked.features} features ({why}) for a linear critic, "
+        f"{policy}, scaled by {scale}."
     )
+
+
+def _policy_name(spec: Spec) -> str:
+    if spec.action_size:
+        return "gaussian"
+    return "linear" if spec.num_states is None else "table"
 
 
 def _features(spec: Spec) -> str:
@@ -75,7 +102,7 @@ def _features(spec: Spec) -> str:
 
 def resolved(config: Config, problem: Source) -> Config:
     """`config` with what is None filled from the defaults, checked against the problem."""
-    base = defaults(problem)
+    base = defaults(problem, config)
     missing = {f.name: getattr(base, f.name) for f in fields(config) if getattr(config, f.name) is None}
     full = replace(config, **missing)
     spec = problem.spec
@@ -84,13 +111,16 @@ def resolved(config: Config, problem: Source) -> Config:
         raise ValueError(
             f"`weights` must hold one weight per objective ({spec.num_objectives}), got {len(full.weights)}."
         )
-    _check_observations(full, spec)
+    _check_spaces(full, spec)
     return full
 
 
-def _check_observations(config: Config, spec: Spec) -> None:
+def _check_spaces(config: Config, spec: Spec) -> None:
     if spec.num_states is None and config.policy == "table":
-        raise ValueError("`policy` must be linear where observations are vectors, got 'table'.")
+        raise ValueError("`policy` must be linear or mlp where observations are vectors, got 'table'.")
+    if (config.policy == "gaussian") != bool(spec.action_size):
+        kind = "gaussian for continuous actions" if spec.action_size else "table, linear or mlp for discrete actions"
+        raise ValueError(f"`policy` must be {kind}, got {config.policy!r}.")
     if spec.encoder is not None and not spec.encoder.bounded and config.observation_scale == "bounds":
         raise ValueError("`observation_scale` must be running where a bound is infinite, got 'bounds'.")
     for name in ("critic_batch_size", "actor_batch_size"):
@@ -125,15 +155,30 @@ def parts(config: Config, spec: Spec, seed: int) -> Parts:
 @lru_cache(maxsize=16)
 def _parts(config: Config, spec: Spec, seed: int) -> Parts:
     phi = features.by_name(known(config.features), spec, run_key(seed))
-    return Parts(_policy(config, spec, phi), LinearCritic(phi, spec.num_objectives), rule(config))
+    return Parts(_policy(config, spec, phi), _critic(config, spec, phi), rule(config))
 
 
 def _policy(config: Config, spec: Spec, phi: Features | Basis) -> Policy:
+    if config.policy == "mlp":
+        return SoftmaxMLP(_inputs(spec), config.hidden, spec.num_actions)
+    if config.policy == "gaussian":
+        bounds = Squash(known(spec.action_low), known(spec.action_high))
+        return GaussianMLP(_inputs(spec), config.hidden, bounds, config.action_scale == "state")
     if spec.num_states is None:
         return SoftmaxBasis(phi, spec.num_actions)
     if config.policy == "table":
         return SoftmaxTable(spec.num_states, spec.num_actions)
     return SoftmaxLinear(cast(Features, phi), spec.num_actions)
+
+
+def _critic(config: Config, spec: Spec, phi: Features | Basis) -> Critic:
+    if config.critic == "linear":
+        return LinearCritic(phi, spec.num_objectives)
+    return MLPCritic(Network(_inputs(spec), config.hidden, spec.num_objectives))
+
+
+def _inputs(spec: Spec) -> Inputs:
+    return Vectors(spec.observation_size) if spec.num_states is None else States(spec.num_states)
 
 
 def rule(config: Config) -> Rule:

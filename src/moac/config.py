@@ -58,8 +58,11 @@ class Discounted:
 Setting = Average | Discounted
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "policy": ("table", "linear"),
-    "critic": ("linear",),
+    "policy": ("table", "linear", "mlp", "gaussian"),
+    "critic": ("linear", "mlp"),
+    "optimiser": ("constant", "adam"),
+    "critic_optimiser": ("constant", "adam"),
+    "action_scale": ("shared", "state"),
     "features": ("one-hot", "one-hot-reference", "random:<d>", "tile", "tile:<n>", "fourier:<order>", "rbf:<n>", "raw"),
     "observation_scale": ("bounds", "running"),
     "weighting": ("min-norm", "fixed", "uniform", "first-batch"),
@@ -70,9 +73,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 """What the fields that name a part may say."""
 _COUNTS = ("num_iterations", "num_critic_steps", "critic_batch_size", "actor_batch_size", "num_evaluations")
-_STEPS = ("actor_step_size", "critic_step_size", "average_step_size")
-_BY_PROBLEM = ("policy", "features", "observation_scale")
-_NEEDED = ("num_evaluations", "average_step_size")
+_STEPS = ("actor_step_size", "critic_step_size", "average_step_size", "gradient_clip")
+_BY_PROBLEM = ("policy", "features", "observation_scale", "optimiser", "critic_optimiser")
+_SHARES = {"entropy": math.inf, "gae": 1.0}
+_OPTIONAL = {*_COUNTS, *_STEPS} - {"num_evaluations", "average_step_size"}
 
 
 @final
@@ -90,8 +94,16 @@ class Config:
         critic_step_size: β.
         visitation: which states the policy gradient weighs: `stationary` is the paper; `discounted` follows the true
             gradient of the discounted return.
-        policy: `table` (one logit per state and action) or `linear` (logits linear in the features).
-        critic: `linear`, the paper's.
+        policy: `table` (one logit per state and action), `linear` (logits linear in the features), `mlp` (logits from a
+            network), `gaussian` (continuous actions; mean from a network).
+        critic: `linear`, the paper's; `mlp` is a network with one output per objective, outside the theory.
+        hidden: widths of the hidden layers of networks.
+        action_scale: of a Gaussian policy: `shared` by all states, or from the network for each `state`.
+        optimiser: of the actor: `constant` is the paper's step; `adam` is outside the theory.
+        critic_optimiser: of the critic, likewise.
+        gradient_clip: the actor's direction and the critic's are cut to this norm; None leaves them as they are.
+        entropy: weight of an entropy bonus, added to the direction after the weighting; 0 is the paper.
+        gae: λ of generalised advantage estimation per objective; 0 is the paper's one-step TD error.
         features: of states `one-hot`, `one-hot-reference` (without the most visited state), `random:<d>`; of vectors
             `tile`, `tile:<tiles per input>`, `fourier:<order>`, `rbf:<centres>`, `raw`.
         observation_scale: how vectors come into [0, 1]: by the `bounds` of their space, or by a `running` mean and
@@ -116,6 +128,13 @@ class Config:
     visitation: str = "stationary"
     policy: str | None = None
     critic: str = "linear"
+    hidden: tuple[int, ...] = (64, 64)
+    action_scale: str = "shared"
+    optimiser: str | None = None
+    critic_optimiser: str | None = None
+    gradient_clip: float | None = None
+    entropy: float = 0.0
+    gae: float = 0.0
     features: str | None = None
     observation_scale: str | None = None
     weighting: str = "min-norm"
@@ -133,16 +152,13 @@ class Config:
         for name, known in CHOICES.items():
             if not _is_choice(name, getattr(self, name), known):
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {shown(getattr(self, name))}.")
-        for names, checked in ((_COUNTS, _count), (_STEPS, _step)):
+        for names, checked in ((_COUNTS, _count), (_STEPS, _step), (_SHARES, _share), (("hidden",), _widths)):
             for name in names:
-                if getattr(self, name) is not None or name in _NEEDED:
+                if getattr(self, name) is not None or name not in _OPTIONAL:
                     object.__setattr__(self, name, checked(name, getattr(self, name)))
-        if not 0.0 < self.average_step_size <= 1.0:
-            raise ValueError(f"`average_step_size` must be in (0, 1], got {self.average_step_size!r}.")
         object.__setattr__(self, "weights", _weights(self.weighting, self.weights))
         schedules.parse(self.momentum)
-        if self.visitation == "discounted" and isinstance(self.setting, Average):
-            raise ValueError("`visitation` must be stationary in the average setting, got 'discounted'.")
+        _check_together(self)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON data; `from_json` reads it back."""
@@ -218,6 +234,28 @@ def _step(name: str, value: Any) -> float:
     if not (_is_number(value) and 0.0 < value < math.inf):
         raise ValueError(f"`{name}` must be positive and finite, got {shown(value)}.")
     return float(value)
+
+
+def _share(name: str, value: Any) -> float:
+    largest = _SHARES[name]
+    if not (_is_number(value) and 0.0 <= value <= largest and math.isfinite(value)):
+        right = "at least 0 and finite" if math.isinf(largest) else f"in [0, {largest:g}]"
+        raise ValueError(f"`{name}` must be {right}, got {shown(value)}.")
+    return float(value)
+
+
+def _widths(name: str, value: Any) -> tuple[int, ...]:
+    return tuple(_count(name, width) for width in _several(value))
+
+
+def _check_together(config: Config) -> None:
+    """What fields must not say beside each other."""
+    if not 0.0 < config.average_step_size <= 1.0:
+        raise ValueError(f"`average_step_size` must be in (0, 1], got {config.average_step_size!r}.")
+    if config.visitation == "discounted" and isinstance(config.setting, Average):
+        raise ValueError("`visitation` must be stationary in the average setting, got 'discounted'.")
+    if config.critic == "mlp" and config.critic_start == "cold":
+        raise ValueError("`critic_start` must be warm with an mlp critic, since zeros cannot learn, got 'cold'.")
 
 
 def _weights(weighting: str, weights: Any) -> tuple[float, ...] | None:

@@ -1,17 +1,21 @@
-"""Algorithm 1: the shared linear TD critic, for all objectives at once."""
+"""Algorithm 1: the shared TD critic, for all objectives at once; linear in the paper."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from functools import cached_property
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
+from optax import GradientTransformation
 
+from moac import steps
 from moac.config import Average, Config, known
 from moac.features import Basis, Features
+from moac.networks import Network, Weights
 from moac.types import Batch, Critic, Key, Observation, Params
 
 Mu = Float[Array, " M"]
@@ -37,6 +41,22 @@ class LinearCritic:
 
 @final
 @dataclass(frozen=True)
+class MLPCritic:
+    """Vⁱ(s) ≈ output i of a network with M heads: outside the theory, which needs φ(s)ᵀwⁱ."""
+
+    network: Network
+
+    def init(self, key: Key) -> Weights:
+        """Random weights; values near 0."""
+        return self.network.init(key)
+
+    def values(self, w: Weights, observation: Observation) -> Float[Array, "... M"]:
+        """The network's outputs."""
+        return self.network(w, observation)
+
+
+@final
+@dataclass(frozen=True)
 class TD:
     """TD errors and TD steps in one of the two settings.
 
@@ -50,18 +70,26 @@ class TD:
     config: Config
     gamma: tuple[float, ...]
 
-    def learn(self, w: Params, mu: Mu, batches: Batch) -> tuple[Params, Mu]:
+    @cached_property
+    def steps(self) -> GradientTransformation:
+        """How w moves along a TD direction."""
+        config = self.config
+        return steps.by_name(
+            config.critic_optimiser or "constant", known(config.critic_step_size), config.gradient_clip
+        )
+
+    def learn(self, w: Params, mu: Mu, optimiser: Any, batches: Batch) -> tuple[Params, Mu, Any]:
         """Algorithm 1: N mini-batch TD steps, w ← w + (β/D) Σ_τ δ_τ φ(s_τ)."""
         beta, D = known(self.config.critic_step_size), known(self.config.critic_batch_size)
 
-        def step(carry: tuple[Params, Mu], batch: Batch) -> tuple[tuple[Params, Mu], None]:
-            w, mu = carry
+        def step(carry: tuple[Params, Mu, Any], batch: Batch) -> tuple[tuple[Params, Mu, Any], None]:
+            w, mu, optimiser = carry
             V, pull = jax.vjp(lambda w: self.critic.values(w, batch.observation), w)
             delta, mu = self._errors(w, V, mu, batch, beta)
-            (ascent,) = pull(delta * (beta / D))
-            return (jax.tree.map(jnp.add, w, ascent), mu), None
+            ascent, optimiser = self.steps.update(pull(delta / D)[0], optimiser)
+            return (jax.tree.map(jnp.add, w, ascent), mu, optimiser), None
 
-        return lax.scan(step, (w, mu), batches)[0]
+        return lax.scan(step, (w, mu, optimiser), batches)[0]
 
     def errors(self, w: Params, mu: Mu, batch: Batch) -> tuple[Float[Array, "B M"], Mu]:
         """δ of the actor's batch, and μ after it."""

@@ -56,6 +56,8 @@ class State:
         w: the critic's parameters.
         mu: [M] estimate of the average reward; zeros in the discounted setting.
         rule: the weighting rule's state.
+        actor_optimiser: what the actor's steps remember; nothing where they are constant.
+        critic_optimiser: likewise the critic's.
         theta_random: θ_T̂, drawn uniformly from the iterates before each update.
         random_iteration: its T̂.
         key: randomness of the iterations to come.
@@ -66,6 +68,8 @@ class State:
     w: Params
     mu: Float[Array, " M"]
     rule: Any
+    actor_optimiser: Any
+    critic_optimiser: Any
     theta_random: Params
     random_iteration: Int[Array, ""]
     key: Key
@@ -95,7 +99,7 @@ class Spec:
         name: of the problem.
         objective_names: one per objective.
         num_states: S, where observations are state indices; None where they are vectors.
-        num_actions: A.
+        num_actions: A; 0 where actions are vectors.
         reference_state: the most visited state under the uniform policy, where known.
         reward_bound: r_max, the largest |rⁱ|; 1 where all rewards are zero or unknown.
         fingerprint: two sources with one fingerprint are the same problem.
@@ -103,6 +107,8 @@ class Spec:
         encoder: from what an environment shows to what features see; None where `observations` says it.
         num_chains: chains that stand side by side in a batch.
         options: what it takes to make the source again, as plain data; None for a model.
+        action_low: smallest value of each number of an action that is a vector; may be infinite. None for A actions.
+        action_high: likewise the largest.
     """
 
     name: str
@@ -116,6 +122,8 @@ class Spec:
     encoder: Encoder | None = None
     num_chains: int = 1
     options: Mapping[str, Any] | None = None
+    action_low: tuple[float, ...] | None = None
+    action_high: tuple[float, ...] | None = None
 
     @property
     def num_objectives(self) -> int:
@@ -126,6 +134,11 @@ class Spec:
     def observation_size(self) -> int:
         """d, where observations are vectors."""
         return 0 if self.encoder is None else self.encoder.size
+
+    @property
+    def action_size(self) -> int:
+        """k, where actions are vectors; 0 where they are indices."""
+        return 0 if self.action_low is None else len(self.action_low)
 
 
 @final

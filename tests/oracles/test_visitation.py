@@ -154,7 +154,7 @@ def sampled_gradients(name, visitation):
 
         def step(lam):
             state = init(key_state)
-            state = State(state.t, theta, V, state.mu, lam, theta, state.random_iteration, state.key)
+            state = State(state.t, theta, V, state.mu, lam, state.actor_optimiser, state.critic_optimiser, theta, state.random_iteration, state.key)
             return update(state, critic, actor)[0].theta - theta
 
         return jax.vmap(step)(jnp.eye(M))

@@ -73,7 +73,8 @@ def test_learning_is_one_step_per_batch_and_carries_mu():
     """Three batches of two transitions, the critic's step 0.5 for w and, in the paper's way, for μ."""
     batches = jax.tree.map(lambda x: jnp.stack([x, x, x]), batch())
     for mode in ("batch", "paper"):
-        w, mu = td(Average(), mu=mode).learn(W, MU, batches)
+        learner = td(Average(), mu=mode)
+        w, mu, _ = learner.learn(W, MU, learner.steps.init(W), batches)
         V, m = np.array(W, float), np.array(MU, float)
         for _ in range(3):
             ms = []

@@ -8,10 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from moac import features, result
+from moac import components, features, result
 from moac.experiments.files import Arrays
 from moac.features import Table
-from moac.policy import SoftmaxBasis, SoftmaxLinear, SoftmaxTable
+from moac.networks import States, Vectors
+from moac.policy import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
+from moac.policy.squash import Squash
 from moac.trained import Scales
 from moac.types import Params, Policy
 
@@ -24,6 +26,9 @@ def arrays(outcome: result.Result) -> Arrays:
         stored |= dict(zip(_names(name, len(leaves)), map(np.asarray, leaves), strict=True))
     if isinstance(outcome.policy.policy, SoftmaxLinear):
         stored["features"] = outcome.policy.policy.features.table()
+    if isinstance(outcome.policy.policy, GaussianMLP):
+        bounds = outcome.policy.policy.bounds
+        stored |= {"action_low": np.array(bounds.low), "action_high": np.array(bounds.high)}
     if outcome.policy.observations is not None:
         stored["observations"] = outcome.policy.observations
     return stored | {f"observation_{name}": array for name, array in (outcome.policy.scales or {}).items()}
@@ -37,6 +42,8 @@ def scales(stored: Arrays) -> Scales | None:
 
 def named(stored: Arrays, config: Mapping[str, Any]) -> Policy:
     """The policy that a configuration named, without the problem it was trained on."""
+    if config["policy"] in components.NETWORKS:
+        return _network(stored, config)
     theta = stored["theta"]
     if "observation_shift" in stored:
         basis = features.of_vectors(str(config["features"]), stored["observation_shift"].shape[1])
@@ -44,6 +51,23 @@ def named(stored: Arrays, config: Mapping[str, Any]) -> Policy:
     if "features" in stored:
         return SoftmaxLinear(Table(stored["features"]), theta.shape[2])
     return SoftmaxTable(theta.shape[1], theta.shape[2])
+
+
+def _network(stored: Arrays, config: Mapping[str, Any]) -> Policy:
+    layers = [stored[name] for name in sorted(stored, key=_place) if _place(name) >= 0]
+    hidden = tuple(int(width) for width in config["hidden"])
+    vectors = "observation_shift" in stored
+    inputs = Vectors(stored["observation_shift"].shape[1]) if vectors else States(layers[0].shape[1])
+    if config["policy"] == "mlp":
+        return SoftmaxMLP(inputs, hidden, layers[-1].shape[2])
+    low, high = (tuple(stored[name].astype(float).tolist()) for name in ("action_low", "action_high"))
+    return GaussianMLP(inputs, hidden, Squash(low, high), config["action_scale"] == "state")
+
+
+def _place(name: str) -> int:
+    """Which leaf of θ an array is; −1 for what is none."""
+    kind, _, number = name.partition(".")
+    return (int(number) if number.isdecimal() else 0) if kind == "theta" else -1
 
 
 def tree(stored: Arrays, name: str, policy: Policy) -> Params:

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
-from moac.policy import Tabulated
+from moac.policy import OnHost, Tabulated
 from moac.types import Batch, Key, Params, Policy, Sampling
 
 if TYPE_CHECKING:
@@ -87,9 +87,11 @@ def draw(
 
 
 def probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Array, "S A"]:
-    """π(a|s) for all states and actions; of a user's policy, from its log-probabilities alone."""
+    """π(a|s) for all states and actions; of a policy of three functions, from its log-probabilities."""
     if isinstance(policy, Tabulated):
         return policy.tabulate(theta)
+    if isinstance(policy, OnHost):
+        return jax.nn.softmax(policy.logits(theta, jnp.arange(model.num_states)))
     over_actions = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
     over_states = jax.vmap(over_actions, in_axes=(None, 0, None))
     return jnp.exp(over_states(theta, jnp.arange(model.num_states), jnp.arange(model.num_actions)))

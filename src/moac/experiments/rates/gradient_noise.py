@@ -103,7 +103,8 @@ def _td(own: Problem, config: Config, M: int) -> TD:
 def _learn(own: Problem, config: Config, M: int, D: int, seen: Batch) -> Any:
     """w and μ of Algorithm 1 with the first D transitions of each batch."""
     td = _td(own, replace(config, critic_batch_size=D), M)
-    return td.learn(td.critic.init(None), jnp.zeros(M), jax.tree.map(lambda x: x[:, :D], seen))
+    w = td.critic.init(None)
+    return td.learn(w, jnp.zeros(M), td.steps.init(w), jax.tree.map(lambda x: x[:, :D], seen))[:2]
 
 
 def prefix_gradients(

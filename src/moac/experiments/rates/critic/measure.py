@@ -68,7 +68,8 @@ class Learner:
         if self.variant == EXACT:
             J = jnp.asarray(self.problem.average_reward, batches.reward.dtype)
             batches = replace(batches, reward=batches.reward - J)
-        return self._td.learn(learned[0], learned[1], batches)
+        w, mu = learned
+        return self._td.learn(w, mu, self._td.steps.init(w), batches)[:2]
 
     def error(self, w: Float[Array, "S M"]) -> Float[Array, " M"]:
         """‖wⁱ − w^{i,*}‖² of each objective, modulo constants in the average setting."""

@@ -1,0 +1,20 @@
+"""Policies: softmax over a table, a linear map or a network; Gaussian for continuous actions."""
+
+from moac.policy.gaussian import GaussianMLP
+from moac.policy.protocols import Accumulating, Entropic, Factor, Factored, OnHost, Reparametrised, Tabulated
+from moac.policy.softmax import SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
+
+__all__ = [
+    "Accumulating",
+    "Entropic",
+    "Factor",
+    "Factored",
+    "GaussianMLP",
+    "OnHost",
+    "Reparametrised",
+    "SoftmaxBasis",
+    "SoftmaxLinear",
+    "SoftmaxMLP",
+    "SoftmaxTable",
+    "Tabulated",
+]
