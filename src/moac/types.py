@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -248,6 +249,10 @@ class Source(Protocol):
 
 class Hosted(Source, Protocol):
     """A source whose `sample` runs on the host: its chain cannot be stored, only what the chain has learned."""
+
+    def undisturbed(self) -> AbstractContextManager[Any]:
+        """Held while the driver samples again and again: what sampling disturbs is put back when it is left."""
+        ...
 
     def memory(self, sizes: Sampling) -> Any:
         """What a new chain has learned: arrays, or nothing."""

@@ -18,6 +18,7 @@ import numpy as np
 from moac.config import Setting
 from moac.encoding import Moments, Scale
 from moac.envs.fleet import Fleet, Order, Plan
+from moac.envs.randomness import kept_globally
 from moac.envs.walks import Walks, draw
 from moac.envs.workers import Worker
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, SourceError, Spec
@@ -73,6 +74,10 @@ class Environment:
         if chain.moments is not None:
             chain.moments = chain.moments.including(walks.observation.reshape(-1, self.spec.observation_size))
         return chain, *_batches(walks, scale, sizes)
+
+    def undisturbed(self) -> contextlib.AbstractContextManager[None]:
+        """Global generators, which every walk seeds, put back once and not after every walk."""
+        return kept_globally()
 
     def memory(self, sizes: Sampling) -> dict[str, Any]:
         """Running moments before anything was seen, or nothing."""

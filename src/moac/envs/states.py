@@ -78,7 +78,7 @@ class StateWalker:
         n, T = draws.uniform.shape
         path, ages = _Path(), [copy.age for copy in copies]
         for copy, uniform in zip(copies, draws.uniform.tolist(), strict=True):
-            self._walk(copy, uniform, path, draws)
+            self._step(copy, uniform, path, draws)
         rewards = rewards_of(copies, path.reward, T, self._M)
         for copy in copies:
             copy.steps += T
@@ -98,49 +98,35 @@ class StateWalker:
             None if draws.forced is None else _ages(np.array(ages), path.starts, T),
         )
 
-    def _walk(self, copy: Copy, uniform: list[float], path: _Path, draws: Draws) -> None:
-        """T steps of one copy, episode by episode."""
-        T, first = len(uniform), len(path.there)
-        here = path.starts[first] = copy.observation if copy.walked else self._place(copy, copy.observation, 0)
-        forced = [] if draws.forced is None else (np.flatnonzero(draws.forced[first // T]) + 1).tolist()
-        done, since = 0, -copy.elapsed
-        while done < T:
-            stop = min([since + copy.limit, *forced[bisect(forced, done) :][:1]])
-            try:
-                observation, terminated, truncated = self._steps(copy, here, uniform[done : min(stop, T)], path)
-            except Exception as error:
-                raise copy.raised(error, len(path.there) - first) from error
-            done, here = len(path.there) - first, path.there[-1]
-            if here is None:
-                here = path.there[-1] = self._place(copy, observation, done - 1)
-            if terminated or truncated or done == stop:
-                here = path.starts[first + done] = self._place(copy, copy.restart(), done - 1)
-                since = done
-                if terminated and not truncated:
-                    path.ends.append(first + done - 1)
-                    path.there[-1] = here if draws.average else path.there[-1]
-        copy.stands(here, T - since, copy.age + T if since <= 0 else T - since)
-
-    def _steps(self, copy: Copy, here: int, uniform: list[float], path: _Path) -> tuple[Any, bool, bool]:
-        """Steps until the episode ends, or the random numbers; or until a state that is new: its place is None.
-
-        The loop calls little but the environment: it decides how fast training is.
-        """
+    def _step(self, copy: Copy, uniform: list[float], path: _Path, draws: Draws) -> None:
+        """T steps of one copy. The loop calls little but the environment: it decides how fast training is."""
         rows, step, get, key = self._rows, copy.env.step, self._atlas.places.get, self._atlas.encoder.lookup_key
         did, earned, came = path.action.append, path.reward.append, path.there.append
-        own, single = np.ndarray, _SINGLE
-        observation = terminated = truncated = None
-        for u in uniform:
+        own, single, T, first, limit, since = np.ndarray, _SINGLE, len(uniform), len(path.there), copy.limit, -copy.elapsed
+        here = path.starts[first] = copy.observation if copy.walked else self._place(copy, copy.observation, 0)
+        forced = [] if draws.forced is None else np.flatnonzero(draws.forced[first // T]).tolist()
+        last = min([since + limit - 1, *forced[:1]])
+        for i, u in enumerate(uniform):
             action = bisect(rows[here], u)
-            observation, reward, terminated, truncated, _ = step(action)
-            here = get(observation.tobytes() if type(observation) is own else key(observation))
-            fast = type(reward) is own and reward.dtype is single
-            earned(reward.tobytes() if fast else packed(reward))
+            try:
+                observation, reward, terminated, truncated, _ = step(action)
+                here = get(observation.tobytes() if type(observation) is own else key(observation))
+                fast = type(reward) is own and reward.dtype is single
+                earned(reward.tobytes() if fast else packed(reward))
+            except Exception as error:
+                raise copy.raised(error, i) from error
+            if here is None:
+                here = self._place(copy, observation, i)
             did(action)
             came(here)
-            if terminated or truncated or here is None:
-                break
-        return observation, bool(terminated), bool(truncated)
+            if terminated or truncated or i >= last:
+                since = i + 1
+                last = min([i + limit, *forced[bisect(forced, i) :][:1]]) if forced else i + limit
+                here = path.starts[first + since] = self._place(copy, copy.restart(), i)
+                if terminated and not truncated:
+                    path.ends.append(first + i)
+                    path.there[-1] = here if draws.average else path.there[-1]
+        copy.stands(here, T - since, copy.age + T if since <= 0 else T - since)
 
     def _place(self, copy: Copy, observation: Any, done: int) -> int:
         """The place of an observation, with its row of probabilities."""
