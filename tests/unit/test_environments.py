@@ -1,5 +1,7 @@
 """The adapter: what is stepped, what is kept of it, and what goes wrong."""
 
+import random
+
 import jax
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from gymnasium.wrappers import TimeLimit
 
 import moac
 from moac import envs, result, training
+from moac.envs import walks
 from moac.envs.walks import Walks
 from moac.momdp import library
 from moac.types import Sampling, SourceError
@@ -207,6 +210,26 @@ def test_what_an_environment_draws_globally_is_seeded_and_left_alone(env):
     np.testing.assert_array_equal(np.asarray(first.policy), np.asarray(again.policy))
     np.random.seed(5)  # noqa: NPY002
     assert left == np.random.random()  # noqa: NPY002
+
+
+def test_global_generators_are_put_back_as_they_were():
+    """Also the second half of a pair of normal numbers, and however often they are kept within each other."""
+    np.random.seed(3)  # noqa: NPY002
+    random.seed(3)
+    np.random.standard_normal()  # noqa: NPY002 - the other half is due
+    expected = np.random.get_state(legacy=False), random.getstate()  # noqa: NPY002
+    environment = envs.make("minecart-v0", num_envs=2)
+    with environment.undisturbed():
+        sampled(environment, times=2)
+    sampled(environment)
+    found = np.random.get_state(legacy=False), random.getstate()  # noqa: NPY002
+    np.testing.assert_equal(found, expected)
+
+
+def test_draws_are_those_of_a_generator_with_that_key():
+    for key in (KEY, np.array([7, 9], np.uint32)):
+        generator = np.random.Generator(np.random.Philox(key=key.astype(np.uint64)))
+        np.testing.assert_array_equal(walks.draw(key, (2, 20), SIZES).uniform, generator.random((2, 20)))
 
 
 def test_random_ore_is_the_same_for_the_same_seeds():

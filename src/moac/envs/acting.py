@@ -36,7 +36,7 @@ class TableActor:
 
     def rows(self, states: Int[np.ndarray, " n"]) -> list[list[float]]:
         """Cumulative probabilities of all actions but the last, one row per state, for `bisect`."""
-        return cumulative(self.logits[states])[:, :-1].tolist()
+        return cumulative(self.logits[states]).tolist()
 
     def act(self, x: Int[np.ndarray, " n"], uniform: Float[np.ndarray, " n"]) -> list[int]:
         """One action per state."""
@@ -93,16 +93,17 @@ def of_vectors(policy: Policy, theta: Params) -> VectorActor | CompiledActor:
     return VectorActor(policy, host) if isinstance(policy, OnHost) else CompiledActor(policy, host)
 
 
-def cumulative(logits: Float[np.ndarray, "n A"]) -> Float[np.ndarray, "n A"]:
-    """Running sums of softmax probabilities in double precision; the last is 1."""
-    double = np.asarray(logits, dtype=np.float64)
-    weight = np.exp(double - double.max(axis=1, keepdims=True))
-    total = weight.cumsum(axis=1)
-    return total / total[:, -1:]
+def cumulative(logits: Float[np.ndarray, "n A"]) -> Float[np.ndarray, "n A-1"]:
+    """Running sums of softmax probabilities in double precision, without the last, which is 1."""
+    weight = logits.astype(np.float64)
+    weight -= np.maximum.reduce(weight, axis=1, keepdims=True)
+    np.exp(weight, out=weight)
+    total = np.add.accumulate(weight, axis=1, out=weight)
+    return total[:, :-1] / total[:, -1:]
 
 
 def _chosen(logits: Float[np.ndarray, "n A"], uniform: Float[np.ndarray, " n"]) -> list[int]:
-    return (uniform[:, None] >= cumulative(logits)[:, :-1]).sum(axis=1).tolist()
+    return (uniform[:, None] >= cumulative(logits)).sum(axis=1).tolist()
 
 
 @lru_cache(maxsize=16)

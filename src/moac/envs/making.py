@@ -12,6 +12,7 @@ from moac.envs import spaces
 from moac.envs.copies import Maker
 from moac.envs.environment import Environment, fingerprint
 from moac.envs.fleet import Plan
+from moac.envs.randomness import kept_globally
 from moac.types import Spec
 
 OBJECTIVES = {
@@ -31,6 +32,7 @@ OBJECTIVES = {
 """What the objectives of MO-Gymnasium's environments are, by id without its version."""
 
 
+@kept_globally()
 def environment_of(
     env: str | Callable[..., Any], sizes: Mapping[str, int], time_limit: bool, options: Mapping[str, Any]
 ) -> Environment:

@@ -68,19 +68,14 @@ class Walks:
         return cls(*joined)
 
 
+_PHILOX: Any = np.random.Philox(0)
+_START: dict[str, Any] = _PHILOX.state
+
+
 def draw(key: Any, shape: tuple[int, int], sizes: Sampling) -> Draws:
     """The random numbers of an iteration, by the data of its key."""
-    generator = _generator(np.asarray(key, dtype=np.uint64))
+    _PHILOX.state = _START | {"state": {"counter": np.zeros(4, np.uint64), "key": np.asarray(key, dtype=np.uint64)}}
+    generator = np.random.Generator(_PHILOX)  # as of Philox(key=key), which would ask the system for entropy first
     uniform = generator.random(shape)
     forced = None if sizes.survival is None else generator.random(shape) >= sizes.survival
     return Draws(uniform, forced, sizes.average)
-
-
-_PHILOX = np.random.Philox(0)
-_START = _PHILOX.state
-
-
-def _generator(key: np.ndarray[Any, Any]) -> np.random.Generator:
-    """As `Generator(Philox(key=key))`, without the system's entropy that making one asks for, and throws away."""
-    _PHILOX.state = _START | {"state": {"counter": np.zeros(4, np.uint64), "key": key}}
-    return np.random.Generator(_PHILOX)
