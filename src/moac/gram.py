@@ -22,10 +22,12 @@ _STRIP = 128
 
 def of_factors(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
     """K, each layer in the way that costs it less; `delta` holds the weights δⁱ_l / B."""
-    kernels = tuple(factor for factor in factors if kernel_is_cheaper(factor, delta.shape[1]))
-    others = [factor for factor in factors if not kernel_is_cheaper(factor, delta.shape[1])]
-    K = sum((_by_gradients(factor, delta) for factor in others), jnp.zeros((), delta.dtype))
-    return K + by_kernel(kernels, delta) if kernels else jnp.asarray(K)
+    cheaper = [kernel_is_cheaper(factor, delta.shape[1]) for factor in factors]
+    kernels = tuple(factor for factor, yes in zip(factors, cheaper, strict=True) if yes)
+    others = tuple(factor for factor, yes in zip(factors, cheaper, strict=True) if not yes)
+    if not kernels:
+        return by_gradients(others, delta)
+    return by_kernel(kernels, delta) + (by_gradients(others, delta) if others else 0)
 
 
 def kernel_is_cheaper(factor: Factor, num_objectives: int) -> bool:
@@ -50,6 +52,11 @@ def by_kernel(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> Float[
     return K
 
 
+def by_gradients(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
+    """The sum over layers of the products of the M gradients, formed one layer after the other."""
+    return jnp.sum(jnp.stack([_of_gradients(factor, delta) for factor in factors]), axis=0)
+
+
 def outer(factor: Factor, signal: Float[Array, " B"], rows: int) -> Float[Array, "d k"]:
     """Σ_l signal_l x_l ⊗ Δ_l, one gradient; `rows` is d."""
     weighted = factor.signal * signal[:, None]
@@ -71,8 +78,8 @@ def _strip(factor: Factor, first: int, last: int) -> Float[Array, "b n"]:
     return alike * (signal[first:last] @ signal[first:].T)
 
 
-def _by_gradients(factor: Factor, delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
-    """From the layer's M gradients, formed by one product, or one scatter where inputs are indices."""
+def _of_gradients(factor: Factor, delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
+    """Products of the layer's M gradients, formed by one product, or one scatter where inputs are indices."""
     B, M = delta.shape
     signals = (delta[:, :, None] * factor.signal[:, None, :]).reshape(B, -1)
     if is_index(factor):  # rows that nobody visits are zero: the visits' own order serves as well as the states'

@@ -4,6 +4,7 @@ With the exact critic, the mean of (γⁱ/c)^k δⁱ ψ over the chain that rest
 for all objectives. Worked out from the model's table, and met by the real sampler and update within sampling error.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 import jax
@@ -15,7 +16,6 @@ import moac
 from moac import algorithm, components, momdp
 from moac.config import Discounted
 from moac.momdp import library
-from moac.types import State
 from tests.helpers import closed_form
 
 GAMMAS = (0.45, 0.8)
@@ -154,7 +154,7 @@ def sampled_gradients(name, visitation):
 
         def step(lam):
             state = init(key_state)
-            state = State(state.t, theta, V, state.mu, lam, state.actor_optimiser, state.critic_optimiser, theta, state.random_iteration, state.key)
+            state = replace(state, theta=theta, w=V, rule=lam, theta_random=theta)
             return update(state, critic, actor)[0].theta - theta
 
         return jax.vmap(step)(jnp.eye(M))

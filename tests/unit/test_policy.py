@@ -53,7 +53,7 @@ def test_the_first_policy_is_uniform(policy):
 def test_factors_multiply_to_the_score(policy):
     theta = theta_of(policy)
     assert isinstance(policy, Factored)
-    factor = policy.factors(theta, STATES, ACTIONS)
+    (factor,) = policy.factors(theta, STATES, ACTIONS)
     inputs = np.asarray(factor.inputs)
     inputs = np.eye(S)[inputs] if inputs.ndim == 1 else inputs
     psi = np.einsum("bd,ba->bda", inputs, factor.signal)
@@ -84,7 +84,7 @@ def test_actions_are_drawn_from_the_policy(policy):
 @of_all
 def test_large_logits_neither_overflow_nor_vanish(policy):
     theta = 1e4 * jnp.sign(theta_of(policy))
-    factor = policy.factors(theta, STATES, ACTIONS)
+    (factor,) = policy.factors(theta, STATES, ACTIONS)
     log_pi = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, STATES, ACTIONS)
     assert np.isfinite(factor.signal).all()
     assert np.isfinite(log_pi).all()

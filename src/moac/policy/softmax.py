@@ -98,8 +98,7 @@ class SoftmaxLinear(Softmax):
 
     def factors(self, theta: Float[Array, "d A"], observation: Observation, action: Any) -> tuple[Factor, ...]:
         """ψ = φ(s) ⊗ (e_a − π(·|s))."""
-        phi = self.features.apply(jnp.eye(self.features.size, dtype=theta.dtype), observation)
-        return (Factor(phi, _softmax_signal(self.logits(theta, observation), action)),)
+        return (_factor(self, theta, observation, action),)
 
 
 @final
@@ -118,6 +117,10 @@ class SoftmaxBasis(Softmax):
     def logits(self, theta: Any, observation: Observation) -> Any:
         """φ(x)ᵀθ."""
         return self.features.apply(theta, observation)
+
+    def factors(self, theta: Float[Array, "d A"], observation: Observation, action: Any) -> tuple[Factor, ...]:
+        """ψ = φ(x) ⊗ (e_a − π(·|x))."""
+        return (_factor(self, theta, observation, action),)
 
     def accumulate(
         self, theta: Float[Array, "d A"], observation: Observation, action: Any, signal: Float[Array, "B M"]
@@ -165,6 +168,11 @@ class SoftmaxMLP(Softmax):
             return chosen[:, 0], passed
 
         return factors_of(log_probs, self.network.no_shifts(theta, len(action)))
+
+
+def _factor(policy: SoftmaxLinear | SoftmaxBasis, theta: Any, observation: Observation, action: Any) -> Factor:
+    phi = policy.features.apply(jnp.eye(policy.features.size, dtype=theta.dtype), observation)
+    return Factor(phi, _softmax_signal(policy.logits(theta, observation), action))
 
 
 def _softmax_signal(logits: Float[Array, "B A"], action: Int[Array, " B"]) -> Float[Array, "B A"]:

@@ -25,7 +25,7 @@ from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations,
 from moac.types import Evaluation, Metrics, Source
 
 WIDTH = 64
-"""Trials per block."""
+"""Trials per block of small policies; networks fill a core with one trial."""
 _OPTIONS: dict[str, Any] = {
     "xla_cpu_multi_thread_eigen": False,  # blocks are the parallelism; threads inside one cost more than they save
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION",  # its calls are slow if small
@@ -36,7 +36,7 @@ _STEPS_PER_CHUNK = 2**23
 
 def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     """Train from the start, or from a snapshot, and yield a snapshot after each chunk; the last one is the result."""
-    program = _program(run.source, run.config, run.parts, _devices(run.num_trials))
+    program = _program(run.source, run.config, run.parts, _devices(run))
     logged = evaluation_iterations(run.config)
     blocks = program.start(run) if snapshot is None else program.restart(snapshot.trials)
     iteration = 0 if snapshot is None else snapshot.iteration
@@ -63,11 +63,13 @@ class _Program:
         first: (seed, trial indices) ↦ trials at iteration 0.
         advance: (trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
         sharding: a row's, over the devices.
+        width: trials per block.
     """
 
     first: Callable[..., Trial]
     advance: Callable[..., tuple[Trial, Metrics]]
     sharding: NamedSharding
+    width: int
 
     @property
     def num_devices(self) -> int:
@@ -89,14 +91,19 @@ class _Program:
 
     def _rows(self, count: int) -> Int[np.ndarray, "R W"]:
         """Indices of `count` trials, in rows of one block per device."""
-        width = WIDTH * self.num_devices
+        width = self.width * self.num_devices
         return np.arange(-(-count // width) * width).reshape(-1, width)
 
 
-def _devices(num_trials: int) -> tuple[Any, ...]:
+def _width(config: Config) -> int:
+    """Trials per block: the same for every number of trials, so that each is computed in the same way."""
+    return 1 if config.policy in components.NETWORKS or config.critic == "mlp" else WIDTH
+
+
+def _devices(run: Run) -> tuple[Any, ...]:
     """As many devices as there are blocks to give them."""
     found = jax.local_devices()
-    return tuple(found[: min(len(found), -(-num_trials // WIDTH))])
+    return tuple(found[: min(len(found), -(-run.num_trials // _width(run.config)))])
 
 
 @lru_cache(maxsize=2)
@@ -114,7 +121,7 @@ def compiler_options(**more: Any) -> dict[str, Any] | None:
 def _program(source: Source, config: Config, parts: components.Parts, devices: tuple[Any, ...]) -> _Program:
     init, update = algorithm.build(config, source.spec, *parts)
     sizes = components.sampling(config, source.spec)
-    M = source.spec.num_objectives
+    M, width = source.spec.num_objectives, _width(config)
 
     def first(seed: Int[Array, ""], index: Int[Array, ""]) -> Trial:
         key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
@@ -134,7 +141,7 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
 
     def advance(block: Trial, count: Int[Array, ""]) -> tuple[Trial, Metrics]:
         """`count` iterations, and the metrics of the last."""
-        nothing = Metrics(jnp.full((WIDTH, M, M), jnp.nan), jnp.full((WIDTH, M), jnp.nan))
+        nothing = Metrics(jnp.full((width, M, M), jnp.nan), jnp.full((width, M), jnp.nan))
         return lax.fori_loop(0, count, lambda _, carry: jax.vmap(iteration)(carry[0]), (block, nothing))
 
     mesh, along = Mesh(np.array(devices), ("device",)), PartitionSpec("device")
@@ -144,13 +151,14 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
         jax.jit(jax.vmap(first, in_axes=(None, 0)), out_shardings=sharding),
         jax.jit(per_device, compiler_options=compiler_options()),
         sharding,
+        width,
     )
 
 
 def template(run: Run) -> Trial:
     """Shapes and dtypes of a snapshot's trials."""
-    program = _program(run.source, run.config, run.parts, _devices(run.num_trials))
-    index = jax.ShapeDtypeStruct((WIDTH * program.num_devices,), jnp.int32)
+    program = _program(run.source, run.config, run.parts, _devices(run))
+    index = jax.ShapeDtypeStruct((program.width * program.num_devices,), jnp.int32)
     shapes = jax.eval_shape(program.first, jax.ShapeDtypeStruct((), jnp.uint32), index)
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 

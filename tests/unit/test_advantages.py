@@ -1,0 +1,75 @@
+"""Generalised advantages against their definition, and what counts as the end of a chain."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moac import advantages
+from moac.config import Config, Discounted
+from moac.types import Batch
+
+T, N, M = 6, 3, 2
+GAMMA, TRACE = (0.9, 0.5), 0.8
+GENERATOR = np.random.default_rng(0)
+DELTA = GENERATOR.normal(size=(T * N, M)).astype(np.float32)
+
+
+def walks(breaks=(), ends=(), vectors=False):
+    """N chains of T steps, time first. At (t, chain) in `breaks` the next sample starts elsewhere; `ends` terminate."""
+    state = np.arange(T * N).reshape(T, N)
+    successor = state + N
+    for t, k in (*breaks, *ends):
+        successor[t, k] = 1000 + t
+    terminated = np.zeros((T, N), bool)
+    for t, k in ends:
+        terminated[t, k] = True
+    seen = [x.reshape(-1) for x in (state, successor)]
+    seen = [np.stack([x, -x], axis=1).astype(np.float32) for x in seen] if vectors else seen
+    zeros = np.zeros(T * N, np.int32)
+    return Batch(jnp.asarray(seen[0]), zeros, DELTA, jnp.asarray(seen[1]), jnp.asarray(terminated.reshape(-1)))
+
+
+def expected(stops):
+    """A_t = Σ_k (γλ)^k δ_{t+k}, up to a stop or the chain's last sample; by plain loops."""
+    table, found = DELTA.reshape(T, N, M).astype(float), np.zeros((T, N, M))
+    for t, k, i in np.ndindex(T, N, M):
+        weight = 1.0
+        for later in range(t, T):
+            found[t, k, i] += weight * table[later, k, i]
+            weight *= GAMMA[i] * TRACE
+            if (later, k) in stops:
+                break
+    return found.reshape(T * N, M)
+
+
+def weighed(batch, trace=TRACE):
+    config = Config(setting=Discounted(GAMMA), gae=trace)
+    return advantages.build(config, GAMMA, N)(jnp.asarray(DELTA), batch)
+
+
+@pytest.mark.parametrize("vectors", [False, True], ids=["states", "vectors"])
+@pytest.mark.parametrize(
+    ("breaks", "ends"),
+    [((), ()), (((2, 1),), ()), ((), ((3, 0), (0, 2))), (((4, 2), (1, 0)), ((2, 2),))],
+    ids=["whole", "truncated", "terminated", "both"],
+)
+def test_traces_follow_each_chain_to_its_end(breaks, ends, vectors):
+    found = weighed(walks(breaks, ends, vectors))
+    np.testing.assert_allclose(found, expected({*breaks, *ends}), rtol=1e-5, atol=1e-6)
+
+
+def test_without_termination_in_the_batch_only_breaks_stop():
+    batch = walks(breaks=((2, 1),))
+    no_ends = Batch(batch.observation, batch.action, batch.reward, batch.next_observation)
+    np.testing.assert_allclose(weighed(no_ends), expected({(2, 1)}), rtol=1e-5, atol=1e-6)
+
+
+def test_a_trace_of_zero_changes_nothing():
+    np.testing.assert_array_equal(weighed(walks(), trace=0.0), DELTA)
+
+
+def test_a_trace_of_one_is_the_discounted_sum():
+    batch = walks()
+    found = np.asarray(weighed(batch, trace=1.0)).reshape(T, N, M)
+    weights = np.array(GAMMA)[None, :] ** np.arange(T)[:, None]
+    np.testing.assert_allclose(found[0], (DELTA.reshape(T, N, M) * weights[:, None]).sum(axis=0), rtol=1e-5)
