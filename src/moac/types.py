@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
+from moac.actions import ActionBox
 from moac.encoding import Encoder
 
 Params = Any
@@ -110,6 +111,7 @@ class Spec:
         options: what it takes to make the source again, as plain data; None for a model.
         action_low: smallest value of each number of an action that is a vector; may be infinite. None for A actions.
         action_high: likewise the largest.
+        action_box: how the environment takes such an action.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Spec:
     options: Mapping[str, Any] | None = None
     action_low: tuple[float, ...] | None = None
     action_high: tuple[float, ...] | None = None
+    action_box: ActionBox | None = None
 
     @property
     def num_objectives(self) -> int:
