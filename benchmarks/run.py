@@ -15,7 +15,7 @@ from _timing import machine
 
 from moac.commands import devices
 
-SECTIONS = ("simplex", "startup", "training", "environments")
+SECTIONS = ("simplex", "startup", "training", "networks", "environments")
 
 
 def main(names: list[str]) -> None:

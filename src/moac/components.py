@@ -87,6 +87,20 @@ def reasons(problem: Source, chosen: Config | None = None) -> str:
     )
 
 
+def beyond_theory(config: Config) -> tuple[str, ...]:
+    """What of a configuration the theorems do not cover."""
+    named = {
+        "an mlp critic": config.critic == "mlp",
+        "a network's policy": config.policy in NETWORKS,
+        "Adam": "adam" in (config.optimiser, config.critic_optimiser),
+        "clipped gradients": config.gradient_clip is not None,
+        "an entropy bonus": config.entropy > 0,
+        "GAE": config.gae > 0,
+        "normalised gradients": config.normalise != "none",
+    }
+    return tuple(name for name, present in named.items() if present)
+
+
 def _policy_name(spec: Spec) -> str:
     if spec.action_size:
         return "gaussian"

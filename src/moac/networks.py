@@ -131,6 +131,6 @@ class Network:
 
 def dense(W: Any, x: Any) -> Any:
     """xᵀW without its last row, plus the last row; the row x of W where x is an index."""
-    if np.issubdtype(x.dtype, np.integer):
+    if np.issubdtype(getattr(x, "dtype", type(x)), np.integer):
         return W[x]
     return x @ W[:-1] + W[-1]

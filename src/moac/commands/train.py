@@ -79,7 +79,7 @@ def run(order: Order, output: Output) -> int:
         prepared = result.prepare(problem, order.config, order.trials, order.seed)
         directory = RunDirectory.create(_out(order), prepared, order.env)
         if not problem.compiled:
-            sys.stderr.write(f"{order.env}: {components.reasons(problem)}\n")
+            sys.stderr.write(f"{order.env}: {components.reasons(problem, order.config)}\n")
         return _complete(directory, prepared, None, output)
 
 

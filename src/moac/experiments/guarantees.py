@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -129,7 +130,7 @@ def _policies(model: FiniteMOMDP, outcome: result.Result | None) -> Float[np.nda
 
 
 def _picked(theta: Any, some: Any) -> Any:
-    return {k: np.asarray(v)[some] for k, v in theta.items()} if isinstance(theta, dict) else np.asarray(theta)[some]
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[some], theta)
 
 
 def _assumptions(verdicts: Sequence[tuple[Assumption, ...]]) -> tuple[Checked, ...]:
@@ -169,6 +170,12 @@ def _about(config: Config, count: int) -> list[str]:
         f"The theorems ask for constants that hold at every policy; these are those of {where}. "
         "A plan made from them is a guarantee only as long as no policy on the way is worse."
     ]
+    beyond = components.beyond_theory(config)
+    if beyond:
+        notes.append(
+            f"The theorems do not cover {', '.join(beyond)}: the numbers are those of a linear critic with these "
+            "features, constant steps and a table of logits."
+        )
     if isinstance(config.setting, Average):
         notes.append("Theorem 1 covers the average setting with the exact J, not with a running μ.")
     elif config.visitation == "stationary":

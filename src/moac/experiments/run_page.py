@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from moac import components
 from moac.config import Config, Discounted, known
 from moac.experiments import statistics
 from moac.experiments.run_files import RunFiles, read
@@ -70,6 +71,7 @@ def _facts(run: RunFiles) -> Named:
         ("Environment steps", run.trials * run.last * steps),
         ("Setting", _setting(run.config)),
         ("Momentum η", run.config.momentum),
+        ("Outside the theory", ", ".join(components.beyond_theory(run.config)) or "nothing"),
         ("Seed", str(run.description["seed"])),
         ("Returns", _KINDS.get(run.history.kind, run.history.kind)),
         ("Steps that hurt an objective", _hurting(run)),
