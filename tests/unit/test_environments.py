@@ -10,9 +10,11 @@ from gymnasium.wrappers import TimeLimit
 
 import moac
 from moac import envs, result, training
-from moac.envs import walks
+from moac.envs import recording, walks
 from moac.envs.walks import Walks
 from moac.momdp import library
+from moac.policy import SoftmaxTable
+from moac.trained import TrainedPolicy
 from moac.types import Sampling, SourceError
 from tests.helpers.environments import Line, Own, Unbounded
 
@@ -258,3 +260,21 @@ def test_joined_walks_keep_the_order_of_copies():
     assert Walks.joined([part, part.ageless(), part][:1]) is part
     joined = Walks.joined([part, part])
     assert joined.observation.shape == (4, 3)
+
+
+def test_what_fails_to_render_says_so_in_one_line():
+    class Dark(Line):
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - Gymnasium's way
+
+        def __init__(self, render_mode=None, **options):
+            super().__init__(**options)
+            self.render_mode = render_mode
+
+        def render(self):
+            raise RuntimeError("no driver\nof that name")
+
+    environment = envs.make(Dark, num_envs=1)
+    trained = TrainedPolicy.of(SoftmaxTable(5, 2), np.zeros((1, 5, 2)), environment.spec, None, None)
+    with pytest.raises(ValueError) as error:
+        recording.episodes(environment, trained, 1, 0, 10)
+    assert str(error.value) == "Dark cannot be watched: RuntimeError: no driver of that name"

@@ -95,6 +95,9 @@ def _made(maker: Maker) -> Any:
         raise ValueError(f"`env` must be one of {', '.join(known_ids())}, got {maker.env!r}.") from None
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"{_name(maker.env)} cannot be made: {' '.join(str(error).split())}") from None
+    except Exception as error:  # whatever its packages do where something is missing
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"{_name(maker.env)} cannot be made: {said}") from error
 
 
 def _reward_bounds(env: Any) -> tuple[Any, Any]:
