@@ -15,7 +15,7 @@ from _timing import machine
 
 from moac.commands import devices
 
-SECTIONS = ("simplex", "startup", "training", "networks", "environments")
+SECTIONS = ("simplex", "startup", "training", "networks", "environments", "kuairand")
 
 
 def main(names: list[str]) -> None:
@@ -26,7 +26,7 @@ def main(names: list[str]) -> None:
     jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))  # as the command line does
     if names == ["environments"]:
         devices.for_hosted()  # likewise
-    versions = ", ".join(f"{name} {version(name)}" for name in ("moac", "jax", "numpy", "scipy"))
+    versions = ", ".join(f"{name} {version(name)}" for name in ("moac", "jax", "numpy", "scipy", "duckdb"))
     print(f"{machine()}\n{versions}")
     for name in names or SECTIONS:
         print(f"\n== {name} " + "=" * (96 - len(name)), flush=True)

@@ -27,6 +27,14 @@ def test_an_environment_of_ones_own_trains():
     assert (returns[:, 0] > 0.3).all()
 
 
+def test_a_log_of_ones_own_becomes_a_dataset():
+    dataset = runpy.run_path(str(ROOT / "examples" / "custom_log.py"))["main"]()
+    assert (dataset.num_rows, dataset.num_users, dataset.num_actions) == (6000, 300, 12)
+    assert dataset.signal_names == ("Order", "Minutes", "Complaint")
+    assert dataset.reward[:, 2].max() == 0  # a cost
+    assert sum(len(dataset.rows(split)) for split in ("train", "validation", "test")) == 6000
+
+
 def test_the_quickstart_notebook_runs():
     notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text())
     names: dict = {}

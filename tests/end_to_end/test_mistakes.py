@@ -2,10 +2,11 @@
 
 import pytest
 
-from moac.cli import _SYNTAX, main
+from moac.cli import main
+from moac.commands.options import SYNTAX
 
 ENV = "resource-gathering-v0"
-COMMANDS = f"the command must be one of {', '.join(_SYNTAX)}, got"
+COMMANDS = f"the command must be one of {', '.join(SYNTAX)}, got"
 
 TYPED = {
     "": f"{COMMANDS} nothing. See moac --help.",

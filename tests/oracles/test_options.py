@@ -44,7 +44,7 @@ def clipped(tree, norm):
 
 
 def network(weights, s):
-    """Outputs for a state, by hand."""
+    """Outputs for states, by hand."""
     return jnp.tanh(weights[0][s]) @ weights[1][:-1] + weights[1][-1]
 
 
@@ -63,10 +63,12 @@ def test_one_update_with_everything_is_its_definition():
     np.testing.assert_allclose(found.w[1], w[1], rtol=1e-4, atol=1e-6)
 
     steps = reference.transitions(actor)
-    delta = np.array([errors(w, x, gamma) for x in steps])
+    delta = errors(w, steps, gamma)
     for k in range(len(steps) - 2, -1, -1):  # one chain: it goes on unless it ended
         delta[k] += (0.0 if steps[k].terminated else 1.0) * gamma * config.gae * delta[k + 1]
-    scores = [jax.grad(lambda t, x=x: jax.nn.log_softmax(network(t, x.s))[x.a])(theta) for x in steps]
+    s, a = (np.array([getattr(x, name) for x in steps]) for name in "sa")
+    score = jax.grad(lambda theta, s, a: jax.nn.log_softmax(network(theta, s))[a])
+    scores = zip(*jax.jit(jax.vmap(score, in_axes=(None, 0, 0)))(theta, s, a), strict=True)
     signals = list(zip(delta, scores, strict=True))
     G = [[sum(d[i] * psi[layer] for d, psi in signals) / 20 for layer in (0, 1)] for i in range(3)]
     flat = np.array([np.concatenate([np.ravel(leaf) for leaf in g]) for g in G])
@@ -74,11 +76,11 @@ def test_one_update_with_everything_is_its_definition():
     lam = reference.min_norm(flat)
     np.testing.assert_allclose(metrics.weights, lam, atol=2e-3)
 
-    def mean_entropy(t):
-        pi = jnp.stack([jax.nn.softmax(network(t, x.s)) for x in steps])
+    def mean_entropy(theta):
+        pi = jax.nn.softmax(network(theta, s))
         return -jnp.mean(jnp.sum(pi * jnp.log(pi), axis=1))
 
-    bonus, weights = jax.grad(mean_entropy)(theta), np.asarray(metrics.weights)
+    bonus, weights = jax.jit(jax.grad(mean_entropy))(theta), np.asarray(metrics.weights)
     direction = [sum(weights[i] * G[i][layer] for i in range(3)) + 0.3 * bonus[layer] for layer in (0, 1)]
     for layer, cut in enumerate(clipped(direction, 0.05)):
         expected = np.asarray(theta[layer]) + adam_step(cut, 0.03)
@@ -86,20 +88,17 @@ def test_one_update_with_everything_is_its_definition():
         np.testing.assert_allclose(np.asarray(found.theta[layer])[clear], expected[clear], rtol=1e-3, atol=1e-4)
 
 
-def errors(w, x, gamma):
-    there = 0.0 if x.terminated else gamma * np.asarray(network(w, x.s_next))
-    return x.r + there - np.asarray(network(w, x.s))
+def errors(w, steps, gamma):
+    V = np.asarray(network(w, np.arange(4)))
+    return np.array([x.r + (0.0 if x.terminated else gamma * V[x.s_next]) - V[x.s] for x in steps])
 
 
 def td_step(w, batch, gamma, config):
     """w after one semi-gradient step of Adam, clipped."""
     steps = reference.transitions(batch)
-    held = [errors(w, x, gamma) for x in steps]
-
-    def objective(w):
-        return sum(jnp.sum(jnp.asarray(d) * network(w, x.s)) for d, x in zip(held, steps, strict=True)) / len(steps)
-
-    cut = clipped(jax.grad(objective)(w), config.gradient_clip)
+    held, s = errors(w, steps, gamma), np.array([x.s for x in steps])
+    direction = jax.jit(jax.grad(lambda w: jnp.sum(held * network(w, s)) / len(steps)))(w)
+    cut = clipped(direction, config.gradient_clip)
     return [np.asarray(leaf) + adam_step(g, config.critic_step_size) for leaf, g in zip(w, cut, strict=True)]
 
 

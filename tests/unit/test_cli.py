@@ -7,9 +7,9 @@ from dataclasses import fields
 import pytest
 
 from moac import cli
-from moac.commands import mistakes
+from moac.commands import mistakes, options
 from moac.commands.interrupts import Interrupts
-from moac.config import Config
+from moac.config import Average, Config, Discounted
 
 
 def test_every_field_of_the_configuration_is_an_option_with_its_help(capsys):
@@ -34,9 +34,9 @@ def test_iterations_is_short_for_num_iterations():
 
 def test_setting_and_discounts():
     config = cli._parse(["train", "x", "--discount", "0.9", "0.5", "--weights", "1", "0"]).config_of()
-    assert config.setting == cli.Discounted((0.9, 0.5))
+    assert config.setting == Discounted((0.9, 0.5))
     assert config.weights == (1.0, 0.0)
-    assert cli._parse(["train", "x", "--setting", "average"]).config_of().setting == cli.Average()
+    assert cli._parse(["train", "x", "--setting", "average"]).config_of().setting == Average()
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "x", "--trials", "0"], ["oops"]])
@@ -78,7 +78,7 @@ def test_errors_are_one_line(error, line, monkeypatch, capsys):
 
 
 def test_a_mistake_that_only_tyro_sees_is_unboxed(monkeypatch):
-    monkeypatch.setattr(mistakes, "explain", lambda arguments, commands: None)
+    monkeypatch.setattr(mistakes, "explain", lambda arguments, commands, program: None)
     with pytest.raises(ValueError, match=r"--trials") as error:
         cli._parse(["train", "x", "--trials", "y"])
     assert not set("│╭╰─") & set(str(error.value))
@@ -92,7 +92,7 @@ def test_explain_finds_nothing_wrong_with_what_is_right():
         "front --memory x",
         "resume run",
     ):
-        assert mistakes.explain(line.split(), cli._SYNTAX) is None
+        assert mistakes.explain(line.split(), options.SYNTAX) is None
 
 
 def test_did_you_mean():

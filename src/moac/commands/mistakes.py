@@ -14,28 +14,30 @@ class Syntax:
     """What a command takes.
 
     Attributes:
-        positional: name of the one argument that must be given.
+        positional: name of the one argument that must be given; None where there is none.
         options: the type of each option, by its name as typed.
         several: whether there may be more than one.
     """
 
-    positional: str
+    positional: str | None
     options: Mapping[str, Any]
     several: bool = False
 
 
-def syntax_of(command: type, positional: str, aliases: Mapping[str, Iterable[str]], several: bool = False) -> Syntax:
+def syntax_of(
+    command: type, positional: str | None, aliases: Mapping[str, Iterable[str]], several: bool = False
+) -> Syntax:
     """The syntax that a dataclass of options describes."""
     return Syntax(positional, dict(_options(command, aliases)), several)
 
 
-def explain(arguments: list[str], commands: Mapping[str, Syntax]) -> str | None:
+def explain(arguments: list[str], commands: Mapping[str, Syntax], program: str = "moac") -> str | None:
     """The first mistake, where it is, and what would be right; None where none is found."""
     if not arguments or arguments[0] not in commands:
         got = repr(arguments[0]) if arguments else "nothing"
         near = did_you_mean(arguments[0], commands) if arguments else ""
-        return f"the command must be one of {', '.join(commands)}, got {got}.{near or ' See moac --help.'}"
-    name, syntax = arguments[0], commands[arguments[0]]
+        return f"the command must be one of {', '.join(commands)}, got {got}.{near or f' See {program} --help.'}"
+    name, syntax = f"{program} {arguments[0]}", commands[arguments[0]]
     loose: list[str] = []
     for option, attached, values in _grouped(arguments[1:]):
         if option is None:
@@ -44,7 +46,7 @@ def explain(arguments: list[str], commands: Mapping[str, Syntax]) -> str | None:
         spelled = option.replace("_", "-")
         if spelled not in syntax.options:
             near = did_you_mean(spelled, syntax.options)
-            return f"`{option}` is not an option of moac {name}.{near or f' See moac {name} --help.'}"
+            return f"`{option}` is not an option of {name}.{near or f' See {name} --help.'}"
         own, rest = _taken(syntax.options[spelled], values, attached)
         wrong = _wrong(syntax.options[spelled], own)
         if wrong is not None:
@@ -85,8 +87,14 @@ def _grouped(arguments: list[str]) -> Iterable[tuple[str | None, bool, list[str]
 
 def _taken(hint: Any, values: list[str], attached: bool) -> tuple[list[str], list[str]]:
     """The values that belong to an option of that type, and the others."""
-    count = int(attached) if hint is bool else len(values) if _kind(hint)[2] else 1
+    count = int(attached) if hint is bool else (_length(hint) or len(values)) if _kind(hint)[2] else 1
     return values[:count], values[count:]
+
+
+def _length(hint: Any) -> int | None:
+    """How many values a tuple of fixed length takes."""
+    parts = get_args(hint)
+    return len(parts) if get_origin(hint) is tuple and Ellipsis not in parts else None
 
 
 def _wrong(hint: Any, values: list[str]) -> str | None:
@@ -99,12 +107,16 @@ def _wrong(hint: Any, values: list[str]) -> str | None:
     if not values:
         return None if several else f"followed by {right}, got nothing"
     bad = [value for value in values if not _is(convert, value)]
-    return f"{right}, got {bad[0]!r}" if bad else None
+    if bad:
+        return f"{right}, got {bad[0]!r}"
+    count = _length(hint)
+    return f"{count} {right}, got {len(values)}" if count and count != len(values) else None
 
 
 def _kind(hint: Any) -> tuple[Callable[[str], Any], str, bool]:
     """How a value of that type is read, what it is called, and whether there may be several."""
-    parts = [part for part in get_args(hint) or (hint,) if part is not type(None)]
+    unwrapped = (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
+    parts = [part for part in unwrapped if part is not type(None)]
     if get_origin(hint) is Literal:
         return list(parts).index, f"one of {', '.join(parts)}", False
     several = get_origin(parts[0]) is tuple
@@ -124,9 +136,11 @@ def _is(convert: Callable[[str], Any], text: str) -> bool:
     return True
 
 
-def _about_positional(command: str, name: str, given: list[str]) -> str | None:
+def _about_positional(command: str, name: str | None, given: list[str]) -> str | None:
+    if name is None:
+        return f"{command} takes no argument without a name, got {given[0]!r}." if given else None
     if not given:
-        return f"`{name}` must be given: moac {command} {name}. See moac {command} --help."
+        return f"`{name}` must be given: {command} {name}. See {command} --help."
     if len(given) > 1:
         return f"`{name}` must be one argument, got {len(given)}: {' '.join(given)}."
     return None

@@ -1,13 +1,13 @@
-"""Studies: what the theorems say, measured; what is learned in real environments. Each is a function of its data."""
+"""Studies: the theorems measured, what is learned in real environments, what data holds. Each is a function."""
 
 from __future__ import annotations
 
-from moac.experiments import environments
+from moac.experiments import environments, kuairand
 from moac.experiments.rates import actor, critic
 from moac.experiments.spec import Study
 from moac.experiments.studies import Findings, Workspace
 
-_STUDIES = {"critic": critic.run, "actor": actor.run, "environments": environments.run}
+_STUDIES = {"critic": critic.run, "actor": actor.run, "environments": environments.run, "kuairand": kuairand.run}
 
 
 def run(study: Study, work: Workspace) -> Findings:

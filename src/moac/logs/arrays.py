@@ -1,0 +1,137 @@
+"""A log of one's own, as arrays, to a dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+
+from moac.logs import encoding, splits
+from moac.logs.dataset import About, LoggedDataset, Rows
+from moac.logs.states import Tables
+
+_WIDTH = 8
+"""Numbers of an action without features, where there are many."""
+
+
+def dataset(rows: Rows, about: About) -> LoggedDataset:
+    """Check, order by user and time, split, and index; a user's history is its own rows."""
+    columns = _checked(rows)
+    user_ids, user = np.unique(columns["user"], return_inverse=True)
+    action_ids, action = np.unique(columns["action"], return_inverse=True)
+    order = np.lexsort((columns["time"], user))
+    user, action = user[order].astype(np.int32), action[order].astype(np.int32)
+    columns = {name: column[order] for name, column in columns.items()}
+    split = splits.of_users(user_ids, about.split_seed, about.shares)
+    train = split[user] == 0
+    if not train.any():
+        raise ValueError(f"`shares` must leave users to train on, got {tuple(about.shares)} of {len(user_ids)} users.")
+    last = np.append(user[1:] != user[:-1], True)
+    names, signs = _signals(about, columns["reward"].shape[1])
+    found: dict[str, Any] = {
+        "user": user,
+        "action": action,
+        "reward": (columns["reward"] * np.array(signs) + 0.0).astype(np.float32),
+        "time": columns["time"],
+        "context": columns["context"],
+        "end": np.arange(len(user), dtype=np.int32),
+        "terminated": columns["terminated"],
+        "truncated": last & ~columns["terminated"],
+        "propensity": columns.get("propensity"),
+        "split": split,
+        "tables": _tables(about, (user_ids, action_ids), (user, action), _sizes(columns["context"][train])),
+    }
+    return LoggedDataset(
+        about.name,
+        **found,
+        user_ids=user_ids,
+        action_ids=action_ids,
+        action_items=np.arange(len(action_ids), dtype=np.int32),
+        item_ids=action_ids,
+        signal_names=names,
+        signs=signs,
+        feature_names=(),
+        fingerprint=_fingerprint(found),
+    )
+
+
+def _checked(rows: Rows) -> dict[str, Any]:
+    """All columns as arrays of equal length, the optional ones filled in."""
+    user, reward = np.asarray(rows.user), np.asarray(rows.reward, dtype=np.float64)
+    count = len(user)
+    columns: dict[str, Any] = {
+        "user": user,
+        "action": np.asarray(rows.action),
+        "reward": reward,
+        "time": np.arange(count) if rows.time is None else np.asarray(rows.time),
+        "context": np.zeros((count, 0), np.int32) if rows.context is None else np.asarray(rows.context),
+        "terminated": np.zeros(count, bool) if rows.terminated is None else np.asarray(rows.terminated, dtype=bool),
+    }
+    if rows.propensity is not None:
+        columns["propensity"] = np.asarray(rows.propensity, dtype=np.float32)
+    for name, column in columns.items():
+        axes = 2 if name in ("reward", "context") else 1
+        if column.ndim != axes or len(column) != count or not count:
+            shape = "[N, …]" if axes == 2 else "[N]"
+            raise ValueError(f"`{name}` must have shape {shape} with N = {max(count, 1)} rows, got {column.shape}.")
+        _check_values(name, column)
+    return columns
+
+
+def _check_values(name: str, column: Any) -> None:
+    if name in ("user", "action", "context") and column.dtype.kind not in "iu":
+        raise ValueError(f"`{name}` must hold whole numbers, got {column.dtype}.")
+    if column.dtype.kind == "f" and not np.isfinite(column).all():
+        at = tuple(int(k) for k in np.argwhere(~np.isfinite(column))[0])
+        raise ValueError(f"`{name}` must be finite, got {column[at]} in row {at[0]}.")
+    if name == "propensity" and not ((column > 0) & (column <= 1)).all():
+        at = int(np.argmin((column > 0) & (column <= 1)))
+        raise ValueError(f"`propensity` must be in (0, 1], got {column[at]} in row {at}.")
+
+
+def _signals(about: About, count: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    names = tuple(about.signal_names or (f"signal {k}" for k in range(count)))
+    signs = tuple(int(sign) for sign in about.signs or (1,) * count)
+    for name, given in (("signal_names", names), ("signs", signs)):
+        if len(given) != count:
+            raise ValueError(f"`{name}` must hold one per signal ({count}), got {len(given)}.")
+    if not set(signs) <= {1, -1}:
+        raise ValueError(f"`signs` must be 1 or -1, got {list(signs)}.")
+    return names, signs
+
+
+def _sizes(context: Any) -> tuple[int, ...]:
+    """How many codes each column of train rows' context has."""
+    return tuple(int(size) for size in np.maximum(context.max(axis=0, initial=-1) + 1, 0))
+
+
+def _tables(about: About, ids: tuple[Any, Any], rows: tuple[Any, Any], sizes: tuple[int, ...]) -> Tables:
+    (user_ids, action_ids), (user, action) = ids, rows
+    users = (
+        np.zeros((len(user_ids), 0), np.float32) if about.users is None else _features("users", about.users, user_ids)
+    )
+    if about.actions is None:
+        fitted = encoding.category("action", map(str, action_ids), _WIDTH)
+        items = encoding.quantised([fitted.vectors[fitted.codes(map(str, action_ids))]])
+    else:
+        items = _features("actions", about.actions, action_ids)
+    first = np.searchsorted(user, np.arange(len(user_ids))).astype(np.int32)
+    return Tables(users, items, action, first, sizes, about.window)  # pyright: ignore[reportArgumentType]
+
+
+def _features(name: str, table: Any, ids: Any) -> Any:
+    table = np.array(table, dtype=np.float32)
+    if table.ndim != 2 or len(table) != len(ids) or not np.isfinite(table).all():
+        raise ValueError(f"`{name}` must be finite, with one row for each of {len(ids)} ids, got {table.shape}.")
+    return table
+
+
+def _fingerprint(found: dict[str, Any]) -> str:
+    tables = found["tables"]
+    parts = {name: column for name, column in found.items() if name != "tables"} | vars(tables)
+    digest = hashlib.sha256()
+    for name, part in sorted(parts.items()):
+        digest.update(name.encode() + np.ascontiguousarray(part if part is not None else math.nan).tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,214 @@
+"""KuaiRand's files to a dataset: a folder of Parquet, index arrays and a manifest. Needs no JAX."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from moac.logs import assembly, buckets, ingest, layout, lines, manifest, queries, splits, users, videos
+from moac.logs.engine import Connection, Limits, connect, limits, watch
+from moac.logs.ingest import Work
+from moac.logs.layout import Sources
+from moac.logs.lines import File
+from moac.logs.workspace import building
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is done, how much of it, and how much there is."""
+WINDOW = 20
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """How a dataset is built.
+
+    Attributes:
+        actions: K, the most viewed videos, by train users.
+        split_seed: of the hash that splits users.
+        shares: of users in train, validation and test.
+        random_log: a log of uniformly random exposure; None is the one beside the others, if there is one.
+        video_statistics: add month averages to the features of videos; they know the test period.
+        memory_limit: the most memory the process may use.
+        threads: of DuckDB; None is one per core.
+    """
+
+    actions: int = 150
+    split_seed: int = 0
+    shares: tuple[float, float, float] = splits.SHARES
+    random_log: Path | None = None
+    video_statistics: bool = False
+    memory_limit: str = "2GB"
+    threads: int | None = None
+
+
+def build(source: str | Path, out: str | Path, options: Options | None = None, progress: Progress | None = None) -> Any:
+    """Build the dataset `out` from the folder `source`; its manifest.
+
+    The result depends on the files and on `actions`, `split_seed`, `shares` and `video_statistics` alone: neither the
+    memory nor the threads change a byte of what the content hash covers.
+    """
+    options, say = options or Options(), progress or (lambda what, done, total: None)
+    allowed = limits(options.memory_limit, options.threads)
+    splits.check(options.split_seed, options.shares)
+    if options.actions < 2:
+        raise ValueError(f"`actions` must be at least 2, got {options.actions}.")
+    found = layout.find(Path(source), options.random_log, options.video_statistics)
+    with building(Path(out)) as folder:
+        return _Build(found, folder, options, allowed, say).run()
+
+
+@final
+class _Build:
+    """One build, step by step."""
+
+    def __init__(self, found: Sources, folder: Path, options: Options, allowed: Limits, say: Progress) -> None:
+        self.found, self.folder, self.options, self.limits, self.say = found, folder, options, allowed, say
+        self.random_only = not found.standard
+
+    def run(self) -> Any:
+        """All steps; the manifest."""
+        for name in ("rows", "arrays", "work/views", "work/pieces"):
+            (self.folder / name).mkdir(parents=True)
+        files = self._inspected()
+        logs = [file for file in files if file.is_log]
+        work = Work(self.folder, ingest.num_buckets(logs))
+        self._ingest(work, files)
+        cleaned = self._clean(work, files)
+        with self._connect("actions") as connection:
+            actions = self._actions(connection, work)
+        self._index(work, actions)
+        sizes = assembly.measure(work, self.random_only)
+        self.say("writing arrays", 0, 1)
+        totals = assembly.write(work, sizes, self.folder / "arrays", self.random_only)
+        with self._connect("features") as connection:
+            features = self._features(connection, work, sizes.items, actions)
+        content = hashlib.sha256(
+            json.dumps(
+                [[bucket.digest for bucket in cleaned], assembly.digest(self.folder / "arrays"), features],
+                sort_keys=True,
+            ).encode()
+        ).hexdigest()
+        known = manifest.Known(self.found, files, cleaned, features, totals, content)
+        shutil.rmtree(self.folder / "work")
+        written = manifest.write(self.folder, known, self.options)
+        self.say("writing arrays", 1, 1)
+        return written
+
+    def _connect(self, name: str) -> Any:
+        return connect(self.limits, self.folder / "work" / f"spill-{name}")
+
+    def _inspected(self) -> list[File]:
+        """Every file looked at once."""
+        found: list[File] = []
+        for path, kind in self.found.files:
+            self.say("checking files", len(found), len(self.found.files))
+            found.append(lines.inspect(path, kind))
+        self.say("checking files", len(found), len(self.found.files))
+        return found
+
+    def _ingest(self, work: Work, files: list[File]) -> None:
+        """Feature files to tables, logs to buckets."""
+        by_path = {file.path: file for file in files}
+        logs = [by_path[path] for path in self.found.logs]
+        done, total = 0, sum(file.size for file in logs)
+        with self._connect("ingest") as connection:
+            for paths, out in (
+                ((self.found.users,), work.users),
+                ((self.found.videos,), work.videos),
+                (self.found.statistics, work.statistics),
+            ):
+                if paths:
+                    ingest.table(connection, [by_path[path] for path in paths], out)
+            self._split(connection, work, by_path[self.found.users])
+            for file in logs:
+                self.say("reading logs", done, total)
+                scatter = partial(ingest.scatter, connection, file, file.path in self.found.random, work)
+                watch(connection, scatter, partial(self._read, done, file.size, total))
+                done += file.size
+        self.say("reading logs", done, total)
+
+    def _read(self, done: int, size: int, total: int, share: float) -> None:
+        self.say("reading logs", done + int(share * size), total)
+
+    def _split(self, connection: Connection, work: Work, file: File) -> None:
+        """Write each user's split beside its features."""
+        source = queries.parquet(work.users)
+        ids = connection.execute(queries.user_ids(source)).fetchnumpy()["user_id"]
+        twice = ids[1:][ids[1:] == ids[:-1]]
+        if len(twice):
+            at = lines.line_of(file, "user_id", int(twice[0]), 2)
+            raise ValueError(f"{file.path}, line {at}: user {twice[0]} must be there once, got it again.")
+        split = splits.of_users(ids, self.options.split_seed, self.options.shares)
+        connection.register("splits", {"user_id": ids, "split": split})
+        whole = work.users.with_name("whole.parquet")
+        connection.execute(queries.copy(queries.with_splits(source), whole))
+        whole.replace(work.users)
+
+    def _task(self, work: Work, bucket: int) -> buckets.Task:
+        """A bucket is too small for several threads: they cost more than they save."""
+        return buckets.Task(work, bucket, replace(self.limits, threads=1), WINDOW)
+
+    def _clean(self, work: Work, files: list[File]) -> list[buckets.Cleaned]:
+        """Every bucket without duplicates, in order."""
+        cleaned: list[buckets.Cleaned] = []
+        for bucket in (bucket for bucket in range(work.buckets) if work.raw(bucket)):
+            self.say("sorting users", bucket, work.buckets)
+            cleaned.append(buckets.clean(self._task(work, bucket)))
+            if cleaned[-1].stranger is not None:
+                self._refuse_user(cleaned[-1].stranger, files)
+            for path in work.raw(bucket):
+                path.unlink()
+        self.say("sorting users", work.buckets, work.buckets)
+        return cleaned
+
+    def _refuse_user(self, user: int, files: list[File]) -> None:
+        """A user without features: where it stands."""
+        for file in (file for file in files if file.is_log):
+            at = lines.line_of(file, "user_id", user)
+            if at:
+                raise ValueError(f"{file.path}, line {at}: user {user} must be in {self.found.users.name}, and is not.")
+
+    def _actions(self, connection: Connection, work: Work) -> Any:
+        """The K videos that train users viewed most, the most viewed first; ties by id."""
+        query = queries.most_viewed(queries.parquet(*work.all_views), self.random_only, self.options.actions)
+        found = connection.execute(query).fetchnumpy()["video_id"]
+        if len(found) < self.options.actions:
+            raise ValueError(
+                f"`actions` must be at most {len(found)}, the videos that train users viewed, "
+                f"got {self.options.actions}."
+            )
+        return found
+
+    def _index(self, work: Work, actions: Any) -> None:
+        """The index arrays of every bucket."""
+        for bucket in (bucket for bucket in range(work.buckets) if work.rows(bucket).exists()):
+            self.say("indexing users", bucket, work.buckets)
+            buckets.index(self._task(work, bucket), actions)
+        self.say("indexing users", work.buckets, work.buckets)
+
+    def _features(self, connection: Connection, work: Work, items: Any, actions: Any) -> dict[str, Any]:
+        """Write the tables of users and items; what was fitted, and their names."""
+        arrays = self.folder / "arrays"
+        ids = np.load(arrays / "user_ids.npy")
+        split = splits.of_users(ids, self.options.split_seed, self.options.shares)
+        user_table, of_users = users.table(connection, work.users, ids, split == 0)
+        of_videos = videos.fit(connection, work)
+        table, missing = videos.table(connection, work, items, of_videos)
+        stored = {"users": user_table, "items": table, "item_ids": items, "split": split}
+        stored |= {"action_ids": actions, "action_items": np.searchsorted(items, actions).astype(np.int32)}
+        assembly.save(arrays, stored)
+        return {
+            "users": of_users.to_json(),
+            "videos": of_videos.to_json(),
+            "user_names": of_users.names,
+            "video_names": videos.names(of_videos, self.options.video_statistics),
+            "videos_without_features": missing,
+        }

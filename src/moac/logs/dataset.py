@@ -1,0 +1,256 @@
+"""A log of recommendations as a source of training: struct of arrays, split by users, sampled on the device."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from moac.logs import sampling, states
+from moac.logs.sampling import Data
+from moac.logs.splits import SHARES, SPLITS
+from moac.logs.states import Observation, Tables
+from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class LoggedDataset:
+    """Rows of a log: who was shown what, and how they liked it. A user's rows stand together, in the order of time.
+
+    Attributes:
+        name: of the data.
+        user: [N] index of the user.
+        action: [N] index of the action.
+        reward: [N, M] signs × signals: more is better, also where the signal is a cost.
+        time: [N] of the row; milliseconds for KuaiRand.
+        context: [N, C] codes of the request: tab, hour, day of the week for KuaiRand.
+        end: [N] the user's history before the row ends here: position in `tables.history`.
+        terminated: [N] nothing follows, and its successor is worth 0; never for KuaiRand.
+        truncated: [N] the log ends here: the user's last row.
+        propensity: [N] probability with which the log chose the action; None where it is not known.
+        split: [U] of each user: 0 train, 1 validation, 2 test.
+        tables: users, items and histories, as host arrays.
+        user_ids: [U] as the log names them.
+        action_ids: [K] as the log names them; for KuaiRand videos, the most viewed first.
+        action_items: [K] the item of each action, in `tables.items`.
+        item_ids: [I] of all items, as the log names them.
+        signal_names: M of them.
+        signs: −1 where the signal is a cost.
+        feature_names: of each number of a feature vector; empty where they have none.
+        fingerprint: two datasets with one fingerprint hold the same numbers.
+        random: the rows of uniformly random exposure, with the same users, actions and tables; None if there are none.
+    """
+
+    name: str
+    user: Int[np.ndarray, " N"]
+    action: Int[np.ndarray, " N"]
+    reward: Float[np.ndarray, "N M"]
+    time: Int[np.ndarray, " N"]
+    context: Int[np.ndarray, "N C"]
+    end: Int[np.ndarray, " N"]
+    terminated: Bool[np.ndarray, " N"]
+    truncated: Bool[np.ndarray, " N"]
+    propensity: Float[np.ndarray, " N"] | None
+    split: Int[np.ndarray, " U"]
+    tables: Tables
+    user_ids: Int[np.ndarray, " U"]
+    action_ids: Int[np.ndarray, " K"]
+    action_items: Int[np.ndarray, " K"]
+    item_ids: Int[np.ndarray, " I"]
+    signal_names: tuple[str, ...]
+    signs: tuple[int, ...]
+    feature_names: tuple[str, ...]
+    fingerprint: str
+    random: LoggedDataset | None = None
+
+    @staticmethod
+    def from_parquet(path: str | Path) -> LoggedDataset:
+        """A dataset that `moac data kuairand build` wrote into the folder `path`."""
+        from moac.logs import folder
+
+        return folder.load(Path(path))
+
+    @staticmethod
+    def from_numpy(rows: Rows, about: About | None = None) -> LoggedDataset:
+        """A log of one's own, in any order: `rows`, and what is known beyond them."""
+        from moac.logs import arrays
+
+        return arrays.dataset(rows, about or About())
+
+    def __repr__(self) -> str:
+        about = f"{self.num_rows} rows, {self.num_users} users, {self.num_actions} actions, {self.num_signals} signals"
+        return f"LoggedDataset({self.name!r}: {about}, {self.num_features} features)"
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.user)
+
+    @property
+    def num_users(self) -> int:
+        """U."""
+        return len(self.user_ids)
+
+    @property
+    def num_actions(self) -> int:
+        """K."""
+        return len(self.action_ids)
+
+    @property
+    def num_signals(self) -> int:
+        """M."""
+        return len(self.signal_names)
+
+    @property
+    def num_features(self) -> int:
+        """Length of a feature vector."""
+        return self.tables.size
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays together, those of `random` not counted twice."""
+        return sum(leaf.nbytes for leaf in jax.tree.leaves((self._columns, self.tables, self.user_ids, self.split)))
+
+    def rows(self, split: str) -> Int[np.ndarray, " n"]:
+        """The rows of a split's users."""
+        return np.flatnonzero(self.split[self.user] == _index(split))
+
+    def subset(self, split: str | Sequence[str]) -> LoggedDataset:
+        """Only the rows of one split's users, or of several; tables and users stay as they are."""
+        chosen = [_index(name) for name in ([split] if isinstance(split, str) else split)]
+        kept = np.isin(self.split[self.user], chosen)
+        columns = {name: None if column is None else column[kept] for name, column in self._columns.items()}
+        random = None if self.random is None else self.random.subset(split)
+        label = f"{self.fingerprint}:{'+'.join(SPLITS[k] for k in chosen)}"
+        return replace(self, **columns, random=random, fingerprint=label)
+
+    def observation(self, rows: Any) -> Observation:
+        """What was known when each of the rows was shown; an index for each, any shape."""
+        return sampling.observation(self.data, jnp.asarray(rows))
+
+    def next_observation(self, rows: Any) -> Observation:
+        """What is known when the user's next row is shown; after the last, the history including it, same context."""
+        return sampling.next_observation(self.data, jnp.asarray(rows))
+
+    def features(self, observation: Observation) -> Any:
+        """The numbers an observation stands for [..., F]. Compiled programs call `states.features(tables, …)`."""
+        return states.features(self.data.tables, observation)
+
+    @cached_property
+    def data(self) -> Data:
+        """The arrays on the device, as one pytree: hand it to a compiled program as an argument, see `bound`."""
+        train = self.rows("train").astype(np.int32)
+        return sampling.data(self, train)
+
+    def bound(self, data: Data) -> LoggedDataset:
+        """This dataset with `data` in place of its own arrays.
+
+        Inside a compiled program that takes `data` as an argument, `dataset.bound(data).sample(…)` traces without
+        writing the arrays into the program as constants.
+        """
+        other = copy.copy(self)
+        other.__dict__["data"] = data
+        return other
+
+    @cached_property
+    def spec(self) -> Spec:
+        """What the source is: no state indices and no encoder, since observations are indices of this dataset."""
+        bound = float(np.abs(self.reward[self.rows("train")]).max(initial=0.0)) or 1.0
+        return Spec(self.name, self.signal_names, None, self.num_actions, 0, bound, self.fingerprint)
+
+    @property
+    def compiled(self) -> bool:
+        """Rows are drawn inside the compiled program."""
+        return True
+
+    def start(self, key: Key) -> tuple[()]:
+        """Rows are drawn independently: there is no chain."""
+        del key
+        return ()
+
+    def sample(
+        self, chain: tuple[()], policy: Policy, theta: Params, key: Key, sizes: Sampling
+    ) -> tuple[tuple[()], Batch, Batch]:
+        """N·D + B rows of train users, uniformly with replacement; the policy has no say in what was logged."""
+        del policy, theta
+        return chain, *sampling.draw(self.data, key, sizes)
+
+    def evaluate(self, policy: Policy, theta: Params, setting: Any) -> Evaluation:
+        """Not from the log alone: what another policy is worth needs an off-policy estimate."""
+        del policy, theta, setting
+        raise ValueError(
+            f"{self.name} is a log: what a policy is worth on it needs an off-policy estimate, which it does not make."
+        )
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _COLUMNS}
+
+
+_COLUMNS = ("user", "action", "reward", "time", "context", "end", "terminated", "truncated", "propensity")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A log as columns of equal length, for `LoggedDataset.from_numpy`.
+
+    Attributes:
+        user: [N] whole numbers that name users.
+        action: [N] whole numbers that name actions.
+        reward: [N, M] signals as they were logged, costs positive.
+        time: [N] order within a user; None is the order given.
+        context: [N, C] codes 0, 1, … of the request; a code that no train user has is unknown. None is no context.
+        propensity: [N] probability of the logged action, where known.
+        terminated: [N] nothing follows; None is never.
+    """
+
+    user: Any
+    action: Any
+    reward: Any
+    time: Any = None
+    context: Any = None
+    propensity: Any = None
+    terminated: Any = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class About:
+    """What is known of a log beyond its rows.
+
+    Attributes:
+        name: of the data.
+        signal_names: M of them; None is `signal 0`, …
+        signs: −1 for a cost; None is +1 for all.
+        users: [U, d] features, for the user ids in ascending order; None is none.
+        actions: [K, e] features, for the action ids in ascending order; None is one-hot up to 16 actions, and eight
+            numbers by hash beyond.
+        shares: of users in train, validation and test.
+        split_seed: of the hash that splits them.
+        window: how many viewed items a state holds.
+    """
+
+    name: str = "log"
+    signal_names: Sequence[str] | None = None
+    signs: Sequence[int] | None = None
+    users: Any = None
+    actions: Any = None
+    shares: tuple[float, float, float] = SHARES
+    split_seed: int = 0
+    window: int = states.WINDOW
+
+
+def _index(split: str) -> int:
+    if split not in SPLITS:
+        raise ValueError(f"`split` must be one of {', '.join(SPLITS)}, got {split!r}.")
+    return SPLITS.index(split)

@@ -1,0 +1,176 @@
+"""A log as a source of training: what is drawn, on the device, from arguments."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moac.logs.dataset import About, LoggedDataset, Rows
+from moac.types import Sampling
+
+SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, average=False, survival=None)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    rng = np.random.default_rng(0)
+    n = 500
+    rows = Rows(
+        user=rng.integers(0, 60, n) * 7,
+        action=rng.integers(10, 15, n),
+        reward=rng.random((n, 3)),
+        time=rng.permutation(n),
+        context=rng.integers(0, 4, (n, 2)),
+        propensity=np.full(n, 0.2),
+        terminated=rng.random(n) < 0.05,
+    )
+    about = About("small", ("click", "share", "hate"), (1, 1, -1), users=rng.random((60, 4)))
+    return LoggedDataset.from_numpy(rows, about)
+
+
+def draw(dataset, key, sizes=SIZES):
+    return jax.tree.map(np.asarray, dataset.sample((), None, None, jax.random.key(key), sizes)[1:])
+
+
+def test_the_spec_says_what_it_is(dataset):
+    spec = dataset.spec
+    assert (spec.name, spec.num_states, spec.num_actions, spec.encoder) == ("small", None, 5, None)
+    assert spec.objective_names == ("click", "share", "hate")
+    assert spec.reward_bound == np.abs(dataset.reward[dataset.rows("train")]).max()
+    assert spec.fingerprint == dataset.fingerprint
+    assert dataset.compiled
+    assert dataset.start(jax.random.key(0)) == ()
+
+
+def test_batches_are_rows_of_train_users(dataset):
+    critic, actor = draw(dataset, 0)
+    assert critic.reward.shape == (3, 8, 3)
+    assert actor.reward.shape == (16, 3)
+    for batch in (critic, actor):
+        assert set(dataset.split[np.asarray(batch.observation.user)].ravel()) == {0}
+    rows = {int(end): k for k, end in enumerate(dataset.end)}
+    for k in range(16):
+        row = rows[int(actor.observation.end[k])]
+        assert dataset.action[row] == actor.action[k]
+        np.testing.assert_array_equal(dataset.reward[row], actor.reward[k])
+        assert dataset.terminated[row] == actor.terminated[k]
+        np.testing.assert_allclose(actor.behaviour_log_prob[k], np.log(0.2), rtol=1e-6)
+
+
+def test_every_train_row_is_drawn_about_equally_often(dataset):
+    sizes = Sampling(1, 4, 40_000, False, None)
+    _, actor = draw(dataset, 1, sizes)
+    train = dataset.rows("train")
+    counts = np.bincount(np.asarray(actor.observation.end), minlength=dataset.num_rows)[dataset.end[train]]
+    expected = 40_000 / len(train)
+    assert counts.sum() == 40_000
+    chi2 = ((counts - expected) ** 2 / expected).sum()
+    assert abs(chi2 - len(train)) < 6 * np.sqrt(2 * len(train))
+
+
+def test_drawing_depends_on_the_key_alone(dataset):
+    jax.tree.map(np.testing.assert_array_equal, draw(dataset, 3), draw(dataset, 3))
+    assert np.any(draw(dataset, 3)[1].action != draw(dataset, 4)[1].action)
+
+
+def test_a_program_takes_the_arrays_as_arguments_not_as_constants(dataset):
+    def program(data, key):
+        log = dataset.bound(data)
+        _, critic, actor = log.sample(log.start(key), None, None, key, SIZES)
+        return log.features(critic.observation), log.features(actor.next_observation)
+
+    traced = jax.make_jaxpr(program)(dataset.data, jax.random.key(0))
+    assert sum(np.size(constant) for constant in traced.consts) < 100
+    critic, _ = jax.jit(program)(dataset.data, jax.random.key(2))
+    np.testing.assert_array_equal(critic, dataset.features(draw(dataset, 2)[0].observation))
+
+
+def test_trials_may_be_vmapped_over_the_same_arrays(dataset):
+    keys = jax.random.split(jax.random.key(0), 4)
+    vmapped = jax.jit(jax.vmap(lambda key: dataset.sample((), None, None, key, SIZES)[2]))
+    actor = jax.tree.map(np.asarray, vmapped(keys))
+    assert actor.reward.shape == (4, 16, 3)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        jax.tree.map(lambda x: x[2], actor),
+        dataset.sample((), None, None, keys[2], SIZES)[2],
+    )
+
+
+def test_in_the_average_setting_nothing_terminates(dataset):
+    assert draw(dataset, 0, Sampling(1, 4, 4, True, None))[1].terminated is None
+
+
+def test_a_log_cannot_be_restarted(dataset):
+    with pytest.raises(ValueError, match="`visitation` must be stationary"):
+        draw(dataset, 0, Sampling(1, 4, 4, False, 0.9))
+
+
+def test_a_log_alone_does_not_say_what_a_policy_is_worth(dataset):
+    with pytest.raises(ValueError, match="off-policy estimate"):
+        dataset.evaluate(None, None, None)
+
+
+def test_subsets_are_whole_users(dataset):
+    test = dataset.subset("test")
+    held = dataset.subset(["validation", "test"])
+    assert set(test.split[test.user]) == {2}
+    assert test.num_rows + len(dataset.rows("validation")) == held.num_rows
+    assert test.fingerprint != dataset.fingerprint
+    rows = np.arange(test.num_rows)
+    whole = dataset.next_observation(dataset.rows("test"))
+    jax.tree.map(np.testing.assert_array_equal, test.next_observation(rows), whole)
+    with pytest.raises(ValueError, match="one of train, validation, test"):
+        dataset.rows("tests")
+
+
+def test_a_cost_is_turned_once_and_rows_are_ordered_by_user_and_time():
+    rows = Rows(user=[9, 3, 9, 3], action=[1, 2, 2, 1], reward=[[1, 4], [2, 5], [3, 6], [4, 0]], time=[5, 9, 1, 2])
+    dataset = LoggedDataset.from_numpy(rows, About(signs=(1, -1), shares=(1.0, 0.0, 0.0)))
+    assert dataset.user_ids[dataset.user].tolist() == [3, 3, 9, 9]
+    assert dataset.time.tolist() == [2, 9, 1, 5]
+    np.testing.assert_array_equal(dataset.reward, [[4, 0], [2, -5], [3, -6], [1, -4]])
+    assert not np.signbit(dataset.reward[0, 1])
+    assert dataset.truncated.tolist() == [False, True, False, True]
+
+
+def test_a_code_that_no_train_user_has_is_unknown(dataset):
+    del dataset
+    seed = next(s for s in range(50) if _splits(s) == [0, 2])
+    rows = Rows(user=[0, 0, 1], action=[0, 1, 0], reward=np.ones((3, 1)), context=[[0], [1], [7]])
+    log = LoggedDataset.from_numpy(rows, About(split_seed=seed, shares=(0.5, 0.0, 0.5)))
+    assert log.tables.context_sizes == (2,)
+    x = log.features(log.observation(jnp.arange(3)))
+    np.testing.assert_array_equal(x[:, :2], [[1, 0], [0, 1], [0, 0]])
+
+
+def _splits(seed):
+    from moac.logs.splits import of_users
+
+    return of_users(np.array([0, 1]), seed, (0.5, 0.0, 0.5)).tolist()
+
+
+GOOD = {"user": [1, 2], "action": [0, 1], "reward": [[1.0], [2.0]]}
+
+
+@pytest.mark.parametrize(
+    ("change", "about", "words"),
+    [
+        ({"user": []}, {}, "`user` must have shape"),
+        ({"action": [0]}, {}, r"`action` must have shape \[N\] with N = 2"),
+        ({"reward": [1.0, 2.0]}, {}, "`reward` must have shape"),
+        ({"reward": [[1.0], [np.nan]]}, {}, "`reward` must be finite, got nan in row 1"),
+        ({"user": [1.5, 2.0]}, {}, "`user` must hold whole numbers"),
+        ({"propensity": [0.5, 0.0]}, {}, r"`propensity` must be in \(0, 1\], got 0.0 in row 1"),
+        ({"context": [0, 1]}, {}, "`context` must have shape"),
+        ({}, {"signs": (1, 1)}, "`signs` must hold one per signal"),
+        ({}, {"signs": (2,)}, "`signs` must be 1 or -1"),
+        ({}, {"signal_names": ("a", "b")}, "`signal_names` must hold one per signal"),
+        ({}, {"users": np.zeros((3, 2))}, "`users` must be finite, with one row for each of 2 ids"),
+        ({}, {"actions": [[np.inf], [0.0]]}, "`actions` must be finite"),
+        ({}, {"shares": (0.9, 0.2, 0.1)}, "`shares`"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(change, about, words):
+    with pytest.raises(ValueError, match=words):
+        LoggedDataset.from_numpy(Rows(**(GOOD | change)), About(**about))

@@ -1,0 +1,192 @@
+"""What a state holds, and what it must not know."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from moac import logs
+from moac.logs import encoding, states
+from moac.logs.dataset import About, LoggedDataset, Rows
+from moac.logs.splits import of_users
+from tests.helpers.kuairand import changed, generated
+
+OPTIONS = logs.Options(actions=30)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return generated(tmp_path_factory.mktemp("source"))
+
+
+@pytest.fixture(scope="module")
+def dataset(source, tmp_path_factory):
+    return built(source, tmp_path_factory.mktemp("built"))
+
+
+def built(source, folder, options=OPTIONS):
+    logs.build(source, folder / "data", options)
+    return LoggedDataset.from_parquet(folder / "data")
+
+
+def by_hand(dataset, row, end):
+    """A state's numbers, one by one."""
+    tables, user = dataset.tables, int(dataset.user[row])
+    parts = [np.asarray(tables.users[user], float) / 127]
+    for code, size in zip(dataset.context[row], tables.context_sizes, strict=True):
+        parts.append([float(code == k) for k in range(size)])
+    for back in range(1, 21):
+        place = end - back
+        if place < tables.first[user]:
+            parts.append(np.zeros(1 + tables.items.shape[1]))
+        else:
+            parts.append([1.0, *np.asarray(tables.items[tables.history[place]], float) / 127])
+    return np.concatenate(parts)
+
+
+def test_features_are_those_assembled_by_hand(dataset):
+    rows = np.array([0, 1, 2, 50, 51, dataset.num_rows - 1])
+    x = dataset.features(dataset.observation(rows))
+    assert x.shape == (6, dataset.num_features) == (6, len(dataset.feature_names))
+    for k, row in enumerate(rows):
+        np.testing.assert_allclose(x[k], by_hand(dataset, row, int(dataset.end[row])), atol=1e-6)
+    assert np.abs(x).max() <= 1
+
+
+def test_the_last_row_of_a_user_keeps_its_context_and_its_history_grows_by_it(dataset):
+    last = np.flatnonzero(dataset.truncated)[:5]
+    now, after = dataset.observation(last), dataset.next_observation(last)
+    np.testing.assert_array_equal(now.context, after.context)
+    np.testing.assert_array_equal(now.end + 1, after.end)
+    for row, end in zip(last, np.asarray(after.end), strict=True):
+        assert dataset.tables.history[end - 1] == dataset.action_items[dataset.action[row]]
+
+
+def test_within_a_user_the_next_observation_is_that_of_the_next_row(dataset):
+    rows = np.flatnonzero(~dataset.truncated)
+    following = jax.tree.map(np.asarray, dataset.observation(rows + 1))
+    jax.tree.map(np.testing.assert_array_equal, jax.tree.map(np.asarray, dataset.next_observation(rows)), following)
+
+
+def test_a_state_does_not_know_the_action_taken_in_it(source, dataset, tmp_path):
+    """Another video in one row, with other signals: its state stays, and every earlier one; the next one moves."""
+    row = int(np.flatnonzero(~dataset.truncated & (np.arange(dataset.num_rows) > 40))[0])
+    other = int(dataset.action_ids[(dataset.action[row] + 1) % 30])
+    user, time = int(dataset.user_ids[dataset.user[row]]), int(dataset.time[row])
+    shown = int(dataset.action_ids[dataset.action[row]])
+
+    def change(name, rows):
+        for line in rows if name.startswith("log_standard") else ():
+            if (line["user_id"], line["time_ms"], line["video_id"]) == (str(user), str(time), str(shown)):
+                line |= {"video_id": str(other), "is_click": "1", "play_time_ms": "123456"}
+        return rows
+
+    moved = built(changed(source, tmp_path / "changed", change), tmp_path)
+    same = [int(np.flatnonzero(moved.action_ids == video)[0]) for video in dataset.action_ids]
+    assert moved.action[row] == same[(int(dataset.action[row]) + 1) % 30]
+    before = dataset.features(dataset.observation(np.arange(row + 1)))
+    np.testing.assert_array_equal(moved.features(moved.observation(np.arange(row + 1))), before)
+    after = dataset.features(dataset.next_observation(row))
+    assert np.abs(moved.features(moved.next_observation(row)) - after).max() > 0
+
+
+def test_no_user_outside_train_enters_a_fit(source, dataset, tmp_path):
+    """Everything that validation and test users are and did is changed; what is fitted stays as it was."""
+
+    def held_out(row):
+        return of_users(np.array([int(row["user_id"])]), 0, (0.8, 0.1, 0.1))[0] > 0
+
+    def change(name, rows):
+        for row in rows if name.startswith(("log", "user")) else ():
+            if held_out(row) and name.startswith("log"):
+                row |= {"video_id": "249", "tab": "3", "is_click": "1", "play_time_ms": "899999"}
+            elif held_out(row):
+                row |= {"user_active_degree": "elsewhere", "onehot_feat3": "99999", "fans_user_num": "987654321"}
+        return rows
+
+    (tmp_path / "x").mkdir()
+    moved = built(changed(source, tmp_path / "changed", change), tmp_path / "x")
+    np.testing.assert_array_equal(moved.action_ids, dataset.action_ids)
+    np.testing.assert_array_equal(moved.split, dataset.split)
+    train = dataset.split == 0
+    np.testing.assert_array_equal(moved.tables.users[train], dataset.tables.users[train])
+    assert np.any(moved.tables.users[~train] != dataset.tables.users[~train])
+    assert moved.spec.reward_bound == dataset.spec.reward_bound
+    assert moved.feature_names == dataset.feature_names
+    both = np.intersect1d(moved.item_ids, dataset.item_ids)
+    tables = [d.tables.items[np.searchsorted(d.item_ids, both)] for d in (moved, dataset)]
+    np.testing.assert_array_equal(*tables)
+    mine = moved.features(moved.observation(moved.rows("train")))
+    np.testing.assert_array_equal(mine, dataset.features(dataset.observation(dataset.rows("train"))))
+
+
+def test_the_fit_is_written_down(source, tmp_path):
+    built(source, tmp_path)
+    stored = json.loads((tmp_path / "data" / "encoding.json").read_text())
+    values = {part["name"]: part["values"] for part in stored["users"]["categories"]}
+    assert "full_active" in values["user_active_degree"]
+    assert {part["name"] for part in stored["users"]["numbers"]} == {
+        "follow_user_num", "fans_user_num", "friend_user_num", "register_days",
+    }  # fmt: skip
+
+
+def test_statistics_of_videos_are_left_out_unless_asked_for(source, dataset, tmp_path):
+    leaky = built(source, tmp_path, logs.Options(actions=30, video_statistics=True))
+    assert leaky.num_features == dataset.num_features + 20 * 3
+    assert not any("like_cnt" in name for name in dataset.feature_names)
+    assert sum("like_cnt" in name for name in leaky.feature_names) == 20
+
+
+def test_few_values_are_one_hot_and_what_train_users_do_not_have_is_unknown():
+    fitted = encoding.category("c", ["b", "a", None, "", "b"], 4)
+    assert fitted.values == ("a", "b")
+    assert fitted.names == ("c=a", "c=b")
+    np.testing.assert_array_equal(
+        fitted.vectors[fitted.codes(["a", "b", "z", None, ""])], [[1, 0], [0, 1]] + 3 * [[0, 0]]
+    )
+
+
+def test_many_values_are_short_vectors_that_differ_and_do_not_depend_on_the_others():
+    many = encoding.category("c", [str(k) for k in range(500)], 4)
+    few = encoding.category("c", [str(k) for k in range(100)], 4)
+    assert many.vectors.shape == (501, 4)
+    assert len(np.unique(many.vectors, axis=0)) == 501
+    assert np.abs(many.vectors).max() <= 1
+    one = many.vectors[many.codes(["42"])]
+    np.testing.assert_array_equal(few.vectors[few.codes(["42"])], one)
+
+
+def test_numbers_are_scaled_by_train_users_and_a_missing_one_is_average():
+    x = np.array([0.0, 10.0, 100.0, np.nan])
+    fitted = encoding.number("n", x)
+    logged = np.log1p(x[:3])
+    expected = np.clip((logged - logged.mean()) / (3 * logged.std()), -1, 1)
+    np.testing.assert_allclose(fitted.scaled(x), [*expected, 0])
+    assert fitted.scaled(np.array([1e12]))[0] == 1
+    assert encoding.number("constant", np.full(3, 7.0)).scaled(np.array([7.0]))[0] == 0
+
+
+def test_assembling_is_one_program_for_any_leading_axes(dataset):
+    compiled = jax.jit(states.features)
+    rows = np.arange(24).reshape(4, 6)
+    whole = compiled(dataset.data.tables, dataset.observation(rows))
+    flat = compiled(dataset.data.tables, dataset.observation(rows.ravel()))
+    np.testing.assert_array_equal(whole.reshape(24, -1), flat)
+
+
+def test_a_log_of_ones_own_has_the_same_rule():
+    rows = Rows(user=[1, 1, 1, 2], action=[5, 6, 7, 5], reward=np.ones((4, 1)), context=[[0], [1], [2], [1]])
+    shares = (1.0, 0.0, 0.0)
+    dataset = LoggedDataset.from_numpy(rows, About(shares=shares))
+    moved = LoggedDataset.from_numpy(
+        Rows(rows.user, [5, 7, 7, 5], rows.reward, context=rows.context), About(shares=shares)
+    )
+    assert dataset.action_ids.tolist() == [5, 6, 7]
+    first = dataset.features(dataset.observation([0, 1]))
+    again = LoggedDataset.from_numpy(
+        Rows(rows.user, [5, 7, 6, 5], rows.reward, context=rows.context), About(shares=shares)
+    )
+    np.testing.assert_array_equal(again.features(again.observation([0, 1])), first)
+    assert np.any(again.features(again.next_observation([1])) != dataset.features(dataset.next_observation([1])))
+    assert moved.action_ids.tolist() == [5, 7]
