@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from moac.actions import ActionBox
 from moac.config import Setting
 from moac.encoding import Encoder, Moments, Scale
 from moac.types import Key, Params, Policy, Spec
@@ -32,6 +33,7 @@ class TrainedPolicy:
         encoder: from what the environment shows to what the policy sees.
         scales: `shift` and `gain` [K, d] of vectors; None for states.
         setting: in which they were trained.
+        box: how the environment takes continuous actions; None where actions are indices.
     """
 
     policy: Policy
@@ -41,13 +43,14 @@ class TrainedPolicy:
     encoder: Encoder | None = None
     scales: Scales | None = None
     setting: Setting | None = None
+    box: ActionBox | None = None
 
     @classmethod
     def of(cls, policy: Policy, theta: Params, spec: Spec, memory: Any, setting: Setting | None) -> TrainedPolicy:
         """The policies of a source, whose chains have learned `memory` (leading axis K)."""
         count = len(jax.tree.leaves(theta)[0])
         scales = None if spec.num_states is not None else scales_of(spec.encoder, memory, count)
-        return cls(policy, theta, spec.observations, encoder=spec.encoder, scales=scales, setting=setting)
+        return cls(policy, theta, spec.observations, 0, spec.encoder, scales, setting, spec.action_box)
 
     @property
     def gamma(self) -> Any:
@@ -62,19 +65,21 @@ class TrainedPolicy:
         """K."""
         return len(jax.tree.leaves(self.theta)[0])
 
-    def act(self, observation: Any, key: Key) -> int:
-        """An action for what the real environment shows, drawn from the policy."""
-        return int(self._sample(self.own_theta, self.see(observation), key))
+    def act(self, observation: Any, key: Key) -> Any:
+        """An action for what the real environment shows, drawn from the policy: an index, or an array of its box."""
+        drawn = self._sample(self.own_theta, self.see(observation), key)
+        return int(drawn) if self.box is None else self.box(np.asarray(drawn))
 
-    def eval(self, obs: Any, w: Any = None) -> int:
+    def eval(self, obs: Any, w: Any = None) -> Any:
         """An action, drawn with keys of its own, one after the other: what morl-baselines asks of an agent."""
         del w  # one policy serves all preferences
         self._drawn[0] += 1
         return self.act(obs, jax.random.key(self._drawn[0]))
 
-    def log_prob(self, observation: Any, action: int) -> float:
-        """log π(a|s)."""
-        return float(self.policy.log_prob(self.own_theta, self.see(observation), action))
+    def log_prob(self, observation: Any, action: Any) -> float:
+        """log π(a|s); of continuous actions a density."""
+        seen = jnp.asarray(self.see(observation))
+        return float(self.policy.log_prob(self.own_theta, seen, action if self.box is None else self.box.flat(action)))
 
     def of_trial(self, trial: int) -> TrainedPolicy:
         """The same policies, acting as another trial's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -11,6 +12,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
+from moac.actions import ActionBox
 from moac.encoding import Encoder
 
 Params = Any
@@ -109,6 +111,7 @@ class Spec:
         options: what it takes to make the source again, as plain data; None for a model.
         action_low: smallest value of each number of an action that is a vector; may be infinite. None for A actions.
         action_high: likewise the largest.
+        action_box: how the environment takes such an action.
     """
 
     name: str
@@ -124,6 +127,7 @@ class Spec:
     options: Mapping[str, Any] | None = None
     action_low: tuple[float, ...] | None = None
     action_high: tuple[float, ...] | None = None
+    action_box: ActionBox | None = None
 
     @property
     def num_objectives(self) -> int:
@@ -248,6 +252,10 @@ class Source(Protocol):
 
 class Hosted(Source, Protocol):
     """A source whose `sample` runs on the host: its chain cannot be stored, only what the chain has learned."""
+
+    def undisturbed(self) -> AbstractContextManager[Any]:
+        """Held while the driver samples again and again: what sampling disturbs is put back when it is left."""
+        ...
 
     def memory(self, sizes: Sampling) -> Any:
         """What a new chain has learned: arrays, or nothing."""

@@ -68,8 +68,9 @@ def test_every_environment_trains(env, capsys, tmp_path):
             observation, _ = copy.reset()
 
 
-@pytest.mark.parametrize("env", EXTRAS)
-def test_environments_of_an_extra(env, capsys, tmp_path):
+def test_supermario(capsys, tmp_path):
+    """The other extras: test_continuous.py."""
+    env = "mo-supermario-v0"
     pytest.importorskip(EXTRAS[env])
     summary, _ = trained(capsys, env, "--num-envs", 2, "--out", tmp_path / "run", *SHORT)
     assert np.isfinite(summary["returns"]).all()

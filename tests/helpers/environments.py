@@ -68,3 +68,29 @@ class Slow(Line):
         for i in range(3000):
             x += i
         return super().step(action)
+
+
+class Push(gymnasium.Env):
+    """Continuous actions of an odd shape; the rewards are the two numbers that it was given. Ends after five steps."""
+
+    def __init__(self, observation_space=None):
+        self.observation_space = observation_space or spaces.Discrete(3)
+        self.action_space = spaces.Box(np.array([[-1.0], [0.0]]), np.array([[2.0], [np.inf]]), dtype=np.float64)
+        self.reward_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.elapsed = 0
+
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002 - Gymnasium's signature
+        super().reset(seed=seed)
+        self.elapsed = 0
+        return self.shown(), {}
+
+    def shown(self):
+        place = self.elapsed % 3
+        return place if isinstance(self.observation_space, spaces.Discrete) else np.array([place / 2, 0.5])
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        reward = action[:, 0].astype(np.float32)
+        action[:] = np.nan  # what was given is the environment's own
+        self.elapsed += 1
+        return self.shown(), reward, self.elapsed == 5, False, {}

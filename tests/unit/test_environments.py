@@ -1,5 +1,7 @@
 """The adapter: what is stepped, what is kept of it, and what goes wrong."""
 
+import random
+
 import jax
 import numpy as np
 import pytest
@@ -8,8 +10,11 @@ from gymnasium.wrappers import TimeLimit
 
 import moac
 from moac import envs, result, training
+from moac.envs import recording, walks
 from moac.envs.walks import Walks
 from moac.momdp import library
+from moac.policy import SoftmaxTable
+from moac.trained import TrainedPolicy
 from moac.types import Sampling, SourceError
 from tests.helpers.environments import Line, Own, Unbounded
 
@@ -209,6 +214,26 @@ def test_what_an_environment_draws_globally_is_seeded_and_left_alone(env):
     assert left == np.random.random()  # noqa: NPY002
 
 
+def test_global_generators_are_put_back_as_they_were():
+    """Also the second half of a pair of normal numbers, and however often they are kept within each other."""
+    np.random.seed(3)  # noqa: NPY002
+    random.seed(3)
+    np.random.standard_normal()  # noqa: NPY002 - the other half is due
+    expected = np.random.get_state(legacy=False), random.getstate()  # noqa: NPY002
+    environment = envs.make("minecart-v0", num_envs=2)
+    with environment.undisturbed():
+        sampled(environment, times=2)
+    sampled(environment)
+    found = np.random.get_state(legacy=False), random.getstate()  # noqa: NPY002
+    np.testing.assert_equal(found, expected)
+
+
+def test_draws_are_those_of_a_generator_with_that_key():
+    for key in (KEY, np.array([7, 9], np.uint32)):
+        generator = np.random.Generator(np.random.Philox(key=key.astype(np.uint64)))
+        np.testing.assert_array_equal(walks.draw(key, (2, 20), SIZES).uniform, generator.random((2, 20)))
+
+
 def test_random_ore_is_the_same_for_the_same_seeds():
     """Mines are visited only in long walks: the ore itself is compared."""
     sizes = Sampling(1, 3000, 3000, average=False, survival=None)
@@ -235,3 +260,21 @@ def test_joined_walks_keep_the_order_of_copies():
     assert Walks.joined([part, part.ageless(), part][:1]) is part
     joined = Walks.joined([part, part])
     assert joined.observation.shape == (4, 3)
+
+
+def test_what_fails_to_render_says_so_in_one_line():
+    class Dark(Line):
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - Gymnasium's way
+
+        def __init__(self, render_mode=None, **options):
+            super().__init__(**options)
+            self.render_mode = render_mode
+
+        def render(self):
+            raise RuntimeError("no driver\nof that name")
+
+    environment = envs.make(Dark, num_envs=1)
+    trained = TrainedPolicy.of(SoftmaxTable(5, 2), np.zeros((1, 5, 2)), environment.spec, None, None)
+    with pytest.raises(ValueError) as error:
+        recording.episodes(environment, trained, 1, 0, 10)
+    assert str(error.value) == "Dark cannot be watched: RuntimeError: no driver of that name"

@@ -47,6 +47,8 @@ def run(order: Order) -> int:
     trained = load(order.run, order.trial)
     for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
         os.environ.setdefault(driver, "dummy")  # pictures only: no screen and no loudspeaker is asked for
+    if sys.platform == "linux" and "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")  # likewise
     with quiet():
         environment: Any = environment_of(problem["env"], problem.get("options") or {})
         from moac.envs import recording

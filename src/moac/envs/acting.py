@@ -1,4 +1,7 @@
-"""Acting on the host: a uniform number and the cumulative probabilities of the actions, no compiled call per step."""
+"""Acting on the host, without a compiled call per step.
+
+An index comes from a uniform number and the cumulative probabilities of the actions, a vector from normal numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.policy import OnHost, SoftmaxTable
+from moac.envs.walks import Noise
+from moac.policy import OnHost, Reparametrised, SoftmaxTable
 from moac.types import Params, Policy
 
 
 class Actor(Protocol):
     """π on the host."""
 
-    def act(self, x: Any, uniform: Float[np.ndarray, " n"]) -> list[int]:
-        """One action for each of n observations, by one uniform number each."""
+    def act(self, x: Any, noise: Noise) -> np.ndarray[Any, Any]:
+        """One action for each of n observations: indices [n], or vectors [n, k]."""
         ...
 
 
@@ -36,11 +40,11 @@ class TableActor:
 
     def rows(self, states: Int[np.ndarray, " n"]) -> list[list[float]]:
         """Cumulative probabilities of all actions but the last, one row per state, for `bisect`."""
-        return cumulative(self.logits[states])[:, :-1].tolist()
+        return cumulative(self.logits[states]).tolist()
 
-    def act(self, x: Int[np.ndarray, " n"], uniform: Float[np.ndarray, " n"]) -> list[int]:
+    def act(self, x: Int[np.ndarray, " n"], noise: Noise) -> Int[np.ndarray, " n"]:
         """One action per state."""
-        return _chosen(self.logits[x], uniform)
+        return _chosen(self.logits[x], noise.uniform)
 
 
 @final
@@ -56,15 +60,33 @@ class VectorActor:
     policy: OnHost
     theta: Params
 
-    def act(self, x: Float[np.ndarray, "n d"], uniform: Float[np.ndarray, " n"]) -> list[int]:
+    def act(self, x: Float[np.ndarray, "n d"], noise: Noise) -> Int[np.ndarray, " n"]:
         """One action per observation."""
-        return _chosen(self.policy.logits(self.theta, x), uniform)
+        return _chosen(self.policy.logits(self.theta, x), noise.uniform)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NormalActor:
+    """Continuous actions of a policy that turns normal numbers into them, by NumPy.
+
+    Attributes:
+        policy: the policy.
+        theta: its parameters, NumPy arrays.
+    """
+
+    policy: Reparametrised
+    theta: Params
+
+    def act(self, x: Any, noise: Noise) -> Float[np.ndarray, "n k"]:
+        """One action per observation."""
+        return self.policy.act(self.theta, x, noise.normal)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CompiledActor:
-    """Any policy over vectors: one compiled call for all copies of a step.
+    """Any policy: one compiled call for all copies of a step.
 
     Attributes:
         policy: the policy.
@@ -74,10 +96,10 @@ class CompiledActor:
     policy: Policy
     theta: Params
 
-    def act(self, x: Float[np.ndarray, "n d"], uniform: Float[np.ndarray, " n"]) -> list[int]:
+    def act(self, x: Any, noise: Noise) -> np.ndarray[Any, Any]:
         """One action per observation; the uniform numbers seed the keys."""
-        seeds = (uniform * 2.0**32).astype(np.uint32)
-        return np.asarray(_sampler(self.policy)(self.theta, x, seeds)).tolist()
+        seeds = (noise.uniform * 2.0**32).astype(np.uint32)
+        return np.asarray(_sampler(self.policy)(self.theta, x, seeds))
 
 
 def of_states(policy: Policy, theta: Params, size: tuple[int, int]) -> TableActor:
@@ -93,16 +115,23 @@ def of_vectors(policy: Policy, theta: Params) -> VectorActor | CompiledActor:
     return VectorActor(policy, host) if isinstance(policy, OnHost) else CompiledActor(policy, host)
 
 
-def cumulative(logits: Float[np.ndarray, "n A"]) -> Float[np.ndarray, "n A"]:
-    """Running sums of softmax probabilities in double precision; the last is 1."""
-    double = np.asarray(logits, dtype=np.float64)
-    weight = np.exp(double - double.max(axis=1, keepdims=True))
-    total = weight.cumsum(axis=1)
-    return total / total[:, -1:]
+def of_continuous(policy: Policy, theta: Params) -> NormalActor | CompiledActor:
+    """The actor of a policy with continuous actions, over states or vectors."""
+    host = jax.tree.map(np.asarray, theta)
+    return NormalActor(policy, host) if isinstance(policy, Reparametrised) else CompiledActor(policy, host)
 
 
-def _chosen(logits: Float[np.ndarray, "n A"], uniform: Float[np.ndarray, " n"]) -> list[int]:
-    return (uniform[:, None] >= cumulative(logits)[:, :-1]).sum(axis=1).tolist()
+def cumulative(logits: Float[np.ndarray, "n A"]) -> Float[np.ndarray, "n A-1"]:
+    """Running sums of softmax probabilities in double precision, without the last, which is 1."""
+    weight = logits.astype(np.float64)
+    weight -= np.maximum.reduce(weight, axis=1, keepdims=True)
+    np.exp(weight, out=weight)
+    total = np.add.accumulate(weight, axis=1, out=weight)
+    return total[:, :-1] / total[:, -1:]
+
+
+def _chosen(logits: Float[np.ndarray, "n A"], uniform: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    return (uniform[:, None] >= cumulative(logits)).sum(axis=1)
 
 
 @lru_cache(maxsize=16)

@@ -102,9 +102,8 @@ def packed(reward: Any) -> bytes:
 
 def rewards_of(copies: list[Copy], rows: list[bytes], steps: int, num_objectives: int) -> Float[np.ndarray, "n T M"]:
     """Rewards of `steps` steps of each copy, one copy after the other; a wrong length, or NaN, is refused."""
-    wrong = {len(row) // _BYTES for row in rows} - {num_objectives}
-    if wrong:
-        bad = next(i for i, row in enumerate(rows) if len(row) // _BYTES in wrong)
+    if set(map(len, rows)) != {num_objectives * _BYTES}:
+        bad = next(i for i, row in enumerate(rows) if len(row) != num_objectives * _BYTES)
         what = f"its reward must have length {num_objectives}, got {len(rows[bad]) // _BYTES}"
         raise copies[bad // steps].failure(what, bad % steps)
     table = np.frombuffer(b"".join(rows), dtype=np.float32).reshape(len(copies), steps, num_objectives)

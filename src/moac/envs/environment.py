@@ -18,6 +18,7 @@ import numpy as np
 from moac.config import Setting
 from moac.encoding import Moments, Scale
 from moac.envs.fleet import Fleet, Order, Plan
+from moac.envs.randomness import kept_globally
 from moac.envs.walks import Walks, draw
 from moac.envs.workers import Worker
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, SourceError, Spec
@@ -64,7 +65,7 @@ class Environment:
     ) -> tuple[Chain, Batch, Batch]:
         """The next N·D + B transitions of the copies under θ; copies side by side, in the order of time."""
         n, host = self.spec.num_chains, jax.tree.map(np.asarray, theta)
-        draws = draw(key, (n, sizes.steps // n), sizes)
+        draws = draw(key, (n, sizes.steps // n), sizes, self.spec.action_size)
         if sizes.running_scale and chain.moments is None:
             chain.moments = Moments.nothing(self.spec.observation_size)
         scale = self.scale(chain.moments)
@@ -73,6 +74,10 @@ class Environment:
         if chain.moments is not None:
             chain.moments = chain.moments.including(walks.observation.reshape(-1, self.spec.observation_size))
         return chain, *_batches(walks, scale, sizes)
+
+    def undisturbed(self) -> contextlib.AbstractContextManager[None]:
+        """Global generators, which every walk seeds, put back once and not after every walk."""
+        return kept_globally()
 
     def memory(self, sizes: Sampling) -> dict[str, Any]:
         """Running moments before anything was seen, or nothing."""
@@ -131,6 +136,7 @@ def fingerprint(name: str, plan: Plan, num_envs: int) -> str:
     maker = plan.maker
     about: list[Any] = [name, plan.encoder.to_json(), plan.num_actions, plan.num_objectives, num_envs, maker.time_limit]
     about.append([[key, repr(value)] for key, value in maker.options])
+    about += [] if plan.box is None else [plan.box.to_json()]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 

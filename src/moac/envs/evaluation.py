@@ -14,7 +14,9 @@ from jaxtyping import Bool, Float, Int
 from moac.config import Average, Setting
 from moac.envs import acting
 from moac.envs.copies import Copy, packed, rewards_of
+from moac.envs.fleet import Plan
 from moac.envs.randomness import seeded_globally
+from moac.envs.walks import Noise
 from moac.trained import TrainedPolicy
 from moac.types import Evaluation, Params, Policy
 
@@ -55,19 +57,29 @@ class Player:
     Attributes:
         see: from what the environment shows to what the policy sees.
         actor: the policy.
+        plan: the environment's, which says how actions are taken.
     """
 
     see: Callable[[Any], Any]
     actor: acting.Actor
+    plan: Plan
 
     @classmethod
     def of(cls, environment: Environment, trained: TrainedPolicy) -> Player:
         """One trial of trained policies, of this environment or of its exact model."""
+        plan, policy, theta = environment.plan, trained.policy, trained.own_theta
+        if plan.box is not None:
+            return cls(trained.see, acting.of_continuous(policy, theta), plan)
         if trained.scales is not None:
-            return cls(trained.see, acting.of_vectors(trained.policy, trained.own_theta))
+            return cls(trained.see, acting.of_vectors(policy, theta), plan)
         states = environment.spec.num_states if trained.observations is None else len(trained.observations)
-        size = (states or 0, environment.plan.num_actions)
-        return cls(trained.see, acting.of_states(trained.policy, trained.own_theta, size))
+        return cls(trained.see, acting.of_states(policy, theta, (states or 0, plan.num_actions)), plan)
+
+    def act(self, seen: list[Any], generators: list[np.random.Generator]) -> Any:
+        """What the environment is given after each of some observations; each has random numbers of its own."""
+        k, uniform = 0 if self.plan.box is None else self.plan.box.size, [g.random() for g in generators]
+        normal = np.stack([g.standard_normal(k) for g in generators]) if k else None
+        return self.plan.given(self.actor.act(np.stack(seen), Noise(np.array(uniform), normal)))
 
 
 def play(
@@ -83,12 +95,12 @@ def _play(
 ) -> Episodes:
     plan, E = environment.plan, len(seeds)
     copies = [Copy(plan.maker, number, seed) for number, seed in enumerate(seeds)]
-    uniform = [np.random.default_rng([_STREAM, seed]) for seed in seeds]
+    generators = [np.random.default_rng([_STREAM, seed]) for seed in seeds]
     rewards: list[list[bytes]] = [[] for _ in seeds]
     truncated, active = np.zeros(E, dtype=bool), list(range(E))
     while active:
-        seen = np.stack([_seen(player, copies[k], len(rewards[k])) for k in active])
-        actions = player.actor.act(seen, np.array([uniform[k].random() for k in active]))
+        seen = [_seen(player, copies[k], len(rewards[k])) for k in active]
+        actions = player.act(seen, [generators[k] for k in active])
         ended = {k: _step(copies[k], action, rewards[k], longest) for k, action in zip(active, actions, strict=True)}
         truncated[[k for k in active if ended[k] == "truncated"]] = True
         active = [k for k in active if not ended[k]]
@@ -130,7 +142,7 @@ def seeds_of(stream: int, count: int) -> list[int]:
     return [int(seed) % 2**31 for seed in drawn]
 
 
-def _step(copy: Copy, action: int, rewards: list[bytes], longest: int) -> str:
+def _step(copy: Copy, action: Any, rewards: list[bytes], longest: int) -> str:
     """One step; says whether the episode has ended, and how."""
     try:
         copy.observation, reward, terminated, truncated, _ = copy.env.step(action)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
+
+from moac.actions import ActionBox
 from moac.encoding import Encoder, Scale
 from moac.envs import acting
+from moac.envs.abreast import Abreast
 from moac.envs.copies import Copy, Maker
 from moac.envs.randomness import seeded_globally
+from moac.envs.sights import States, Vectors
 from moac.envs.states import Atlas, StateWalker
-from moac.envs.vectors import VectorWalker
 from moac.envs.walks import Draws, Walks
 from moac.types import Params, Policy
 
@@ -23,14 +27,25 @@ class Plan:
     Attributes:
         maker: of the copies.
         encoder: of what they show.
-        num_actions: A.
+        num_actions: A; 0 where actions are vectors.
         num_objectives: M.
+        box: how continuous actions are taken; None for A actions.
     """
 
     maker: Maker
     encoder: Encoder
     num_actions: int
     num_objectives: int
+    box: ActionBox | None = None
+
+    @property
+    def looped(self) -> bool:
+        """Whether copies walk one after the other: states and indices of actions need no array per step."""
+        return self.encoder.num_states is not None and self.box is None
+
+    def given(self, actions: np.ndarray[Any, Any]) -> Any:
+        """Actions of a policy as the environment takes them, one after the other."""
+        return actions.tolist() if self.box is None else self.box(actions)
 
 
 @final
@@ -74,11 +89,12 @@ class Fleet:
 
     def _walk(self, order: Order) -> Walks:
         plan, copies = self._plan, self._copies[order.chain]
-        if plan.encoder.num_states is None and order.scale is not None:
-            actor = acting.of_vectors(order.policy, order.theta)
-            return VectorWalker(plan.encoder, order.scale, actor, plan.num_objectives).walk(copies, order.draws)
-        actor = acting.of_states(order.policy, order.theta, (plan.encoder.num_states or 0, plan.num_actions))
-        return StateWalker(self._atlas, actor, plan.num_objectives).walk(copies, order.draws)
+        if plan.looped:
+            table = acting.of_states(order.policy, order.theta, (plan.encoder.num_states or 0, plan.num_actions))
+            return StateWalker(self._atlas, table, plan.num_objectives).walk(copies, order.draws)
+        act = acting.of_vectors if plan.box is None else acting.of_continuous
+        sight = States(plan.encoder) if order.scale is None else Vectors(plan.encoder, order.scale)
+        return Abreast(sight, act(order.policy, order.theta), plan.given, plan.num_objectives).walk(copies, order.draws)
 
     def close(self, chain: int) -> None:
         """Close the environments of a chain."""

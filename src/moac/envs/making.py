@@ -8,10 +8,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from moac.actions import ActionBox
 from moac.envs import spaces
 from moac.envs.copies import Maker
 from moac.envs.environment import Environment, fingerprint
 from moac.envs.fleet import Plan
+from moac.envs.randomness import kept_globally
 from moac.types import Spec
 
 OBJECTIVES = {
@@ -26,11 +28,24 @@ OBJECTIVES = {
     "minecart": ("first ore", "second ore", "fuel"),
     "minecart-deterministic": ("first ore", "second ore", "fuel"),
     "mo-mountaincar": ("time", "reverse", "forward"),
+    "mo-mountaincarcontinuous": ("time", "fuel"),
+    "water-reservoir": ("flooding", "irrigation"),
     "mo-lunar-lander": ("outcome", "shaping", "main engine", "side engine"),
+    "mo-lunar-lander-continuous": ("outcome", "shaping", "main engine", "side engine"),
+    "mo-hopper": ("forward", "height", "control"),
+    "mo-hopper-2obj": ("forward", "height"),
+    "mo-halfcheetah": ("forward", "control"),
+    "mo-walker2d": ("forward", "control"),
+    "mo-swimmer": ("forward", "control"),
+    "mo-humanoid": ("forward", "control"),
+    "mo-ant": ("x velocity", "y velocity", "control"),
+    "mo-ant-2obj": ("x velocity", "y velocity"),
+    "mo-reacher": ("first target", "second target", "third target", "fourth target"),
 }
 """What the objectives of MO-Gymnasium's environments are, by id without its version."""
 
 
+@kept_globally()
 def environment_of(
     env: str | Callable[..., Any], sizes: Mapping[str, int], time_limit: bool, options: Mapping[str, Any]
 ) -> Environment:
@@ -38,25 +53,29 @@ def environment_of(
     maker = Maker(env, bool(time_limit), tuple(options.items()))
     sample = _made(maker)
     try:
-        encoder, actions = spaces.encoder_of(sample.observation_space), spaces.num_actions_of(sample.action_space)
+        encoder, actions = spaces.encoder_of(sample.observation_space), spaces.actions_of(sample.action_space)
         low, high = _reward_bounds(sample)
     except ValueError as error:
         raise ValueError(f"{_name(env)} cannot be trained on: {error}") from None
     finally:
         sample.close()
-    plan = Plan(maker, encoder, actions, len(low))
+    box = actions if isinstance(actions, ActionBox) else None
+    plan = Plan(maker, encoder, actions if isinstance(actions, int) else 0, len(low), box)
     bounds = np.abs(np.concatenate([low, high]))
     spec = Spec(
         name=_name(env),
         objective_names=_objectives(env, len(low)),
         num_states=encoder.num_states,
-        num_actions=actions,
+        num_actions=plan.num_actions,
         reference_state=0,
         reward_bound=float(np.max(bounds, initial=0.0, where=np.isfinite(bounds) & (bounds < 1e30))) or 1.0,
         fingerprint=fingerprint(_name(env), plan, sizes["num_envs"]),
         encoder=encoder,
         num_chains=sizes["num_envs"],
         options=dict(sizes) | {"time_limit": bool(time_limit)} | dict(options),
+        action_low=None if box is None else box.low,
+        action_high=None if box is None else box.high,
+        action_box=box,
     )
     return Environment(plan, spec, sizes["workers"], sizes["evaluation_episodes"])
 
@@ -76,6 +95,9 @@ def _made(maker: Maker) -> Any:
         raise ValueError(f"`env` must be one of {', '.join(known_ids())}, got {maker.env!r}.") from None
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"{_name(maker.env)} cannot be made: {' '.join(str(error).split())}") from None
+    except Exception as error:  # whatever its packages do where something is missing
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"{_name(maker.env)} cannot be made: {said}") from error
 
 
 def _reward_bounds(env: Any) -> tuple[Any, Any]:
@@ -84,7 +106,8 @@ def _reward_bounds(env: Any) -> tuple[Any, Any]:
     if space is not None and len(space.shape or ()) == 1:
         return np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
     env.reset(seed=0)
-    reward = np.asarray(env.step(0)[1])
+    env.action_space.seed(0)
+    reward = np.asarray(env.step(env.action_space.sample())[1])
     if reward.ndim != 1 or not len(reward):
         raise ValueError(f"its reward must be a vector, got {'a number' if not reward.ndim else reward.tolist()}.")
     return np.full(len(reward), -np.inf), np.full(len(reward), np.inf)

@@ -11,6 +11,7 @@ from jaxtyping import UInt8
 
 from moac.envs.environment import Environment
 from moac.envs.evaluation import Player
+from moac.envs.randomness import seeded_globally
 from moac.trained import TrainedPolicy
 
 
@@ -39,7 +40,8 @@ def episodes(environment: Environment, trained: TrainedPolicy, count: int, seed:
             left = most_frames - sum(map(len, recording.frames))
             if left <= 0:
                 break
-            _record(recording, env, player, number, min(limit, left))
+            with seeded_globally(number):
+                _record(recording, env, player, number, min(limit, left))
     finally:
         env.close()
     return recording
@@ -54,6 +56,11 @@ def _rendering(environment: Environment) -> tuple[Any, float]:
     if "rgb_array" not in (env.metadata.get("render_modes") or ()):
         env.close()
         raise ValueError(f"{name} cannot be watched: it renders no pictures (rgb_array).")
+    try:
+        env.reset(seed=0)
+        _picture(env)
+    except Exception as error:  # drivers fail in ways of their own
+        raise ValueError(f"{name} cannot be watched: {type(error).__name__}: {' '.join(str(error).split())}") from None
     return env, limit
 
 
@@ -62,7 +69,7 @@ def _record(recording: Recording, env: Any, player: Player, seed: int, limit: fl
     observation, _ = env.reset(seed=seed)
     frames, total, steps, over = [_picture(env)], 0.0, 0, False
     while not over and steps < limit:
-        (action,) = player.actor.act(np.stack([player.see(observation)]), generator.random(1))
+        (action,) = player.act([player.see(observation)], [generator])
         observation, reward, terminated, truncated, _ = env.step(action)
         frames.append(_picture(env))
         total, steps, over = total + np.asarray(reward, dtype=np.float64), steps + 1, terminated or truncated

@@ -1,4 +1,4 @@
-"""From Gymnasium's spaces to an encoder of observations and a number of actions."""
+"""From Gymnasium's spaces to an encoder of observations, and to a number of actions or the box they lie in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from moac.actions import ActionBox
 from moac.encoding import Encoder, Leaf
 
 _KNOWN = "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these"
@@ -18,13 +19,18 @@ def encoder_of(space: Any) -> Encoder:
     return Encoder(tuple(_leaves(space, ())))
 
 
-def num_actions_of(space: Any) -> int:
-    """A of a discrete action space."""
-    if not isinstance(space, spaces.Discrete):
-        raise ValueError(f"`action_space` must be Discrete, got {space}.")
-    if space.start != 0:
-        raise ValueError(f"`action_space` must start at 0, got {space}.")
-    return int(space.n)
+def actions_of(space: Any) -> int | ActionBox:
+    """A of a discrete action space, or the box of a continuous one."""
+    if isinstance(space, spaces.Discrete):
+        if space.start != 0:
+            raise ValueError(f"`action_space` must start at 0, got {space}.")
+        return int(space.n)
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise ValueError(f"`action_space` must be Discrete or a Box of real numbers, got {space}.")
+    low, high = _bounds(space)
+    if not low or any(a >= b for a, b in zip(low, high, strict=True)):
+        raise ValueError(f"`action_space` must leave every number some room between its bounds, got {space}.")
+    return ActionBox(tuple(space.shape), np.dtype(space.dtype).name, low, high)
 
 
 def _leaves(space: Any, path: tuple[str | int, ...]) -> Iterator[Leaf]:

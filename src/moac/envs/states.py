@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +13,8 @@ from moac.encoding import Encoder
 from moac.envs.acting import TableActor
 from moac.envs.copies import Copy, packed, rewards_of
 from moac.envs.walks import Draws, Walks
+
+_SINGLE = np.dtype(np.float32)
 
 
 @final
@@ -32,6 +32,14 @@ class Atlas:
         self.states: list[int] = []
         self.places: dict[Any, int] = {}
         self._place_of_state: dict[int, int] = {}
+        self._indices = np.array([], dtype=np.int32)
+
+    @property
+    def indices(self) -> Int[np.ndarray, " S"]:
+        """`states` as an array."""
+        if len(self._indices) < len(self.states):
+            self._indices = np.array(self.states, dtype=np.int32)
+        return self._indices
 
     def place(self, observation: Any) -> int:
         """The place of what the environment shows, new or not; what lies outside its space is a ValueError."""
@@ -58,9 +66,9 @@ class _Path:
         starts: steps that did not begin where the one before led to, and their places.
     """
 
-    action: array[int] = field(default_factory=partial(array, "i"))
+    action: list[int] = field(default_factory=list[int])
     reward: list[bytes] = field(default_factory=list[bytes])
-    there: array[int] = field(default_factory=partial(array, "i"))
+    there: list[Any] = field(default_factory=list[Any])
     ends: list[int] = field(default_factory=list[int])
     starts: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -75,63 +83,67 @@ class StateWalker:
 
     def __init__(self, atlas: Atlas, actor: TableActor, num_objectives: int) -> None:
         self._atlas, self._actor, self._M = atlas, actor, num_objectives
-        self._rows = actor.rows(np.array(atlas.states, dtype=np.int64))
+        self._rows = actor.rows(atlas.indices)
 
     def walk(self, copies: list[Copy], draws: Draws) -> Walks:
         """The next T steps of every copy."""
         n, T = draws.uniform.shape
-        path, ages = _Path(), np.array([copy.age for copy in copies])
-        for copy, uniform in zip(copies, draws.uniform.tolist(), strict=True):
-            self._step(copy, uniform, path, draws)
+        ages = [copy.age for copy in copies]
+        path = self._steps(copies, draws)
         rewards = rewards_of(copies, path.reward, T, self._M)
         for copy in copies:
             copy.steps += T
-        states, there = np.array(self._atlas.states, dtype=np.int32), np.frombuffer(path.there, np.int32)
-        here = np.append(0, there)  # one past the last is where the last copy stands
-        here[list(path.starts)] = list(path.starts.values())
+        path.starts.pop(n * T, None)  # where the last copy stands
+        states = self._atlas.indices
+        there = states[path.there]
+        here = np.empty_like(there)
+        here[1:] = there[:-1]
+        here[list(path.starts)] = states[list(path.starts.values())]
         terminated = np.zeros(n * T, dtype=bool)
         terminated[path.ends] = not draws.average
         return Walks(
-            states[here[:-1]].reshape(n, T),
-            np.frombuffer(path.action, np.int32).reshape(n, T),
+            here.reshape(n, T),
+            np.array(path.action, dtype=np.int32).reshape(n, T),
             rewards,
-            states[there].reshape(n, T),
+            there.reshape(n, T),
             terminated.reshape(n, T),
-            None if draws.forced is None else _ages(ages, path.starts, T),
+            None if draws.forced is None else _ages(np.array(ages), path.starts, T),
         )
 
-    def _step(self, copy: Copy, uniform: list[float], path: _Path, draws: Draws) -> None:
-        """T steps of one copy. The loop calls little but the environment: it decides how fast training is."""
-        rows, step, get, key = self._rows, copy.env.step, self._atlas.places.get, self._atlas.encoder.lookup_key
-        did, earned, came, own, single = *path.appenders(), np.ndarray, np.dtype(np.float32)
-        first, here = len(path.there), copy.observation if copy.walked else self._place(copy, copy.observation, 0)
-        path.starts[first] = here
-        forced = [] if draws.forced is None else np.flatnonzero(draws.forced[first // len(uniform)]).tolist()
-        since = -copy.elapsed
-        last = min([since + copy.limit - 1, *forced[:1]])
-        for i, u in enumerate(uniform):
-            action = bisect(rows[here], u)
-            try:
-                observation, reward, terminated, truncated, _ = step(action)
-                there = get(observation.tobytes() if type(observation) is own else key(observation))
-                fast = type(reward) is own and reward.dtype is single
-                earned(reward.tobytes() if fast else packed(reward))
-            except Exception as error:
-                raise copy.raised(error, i) from error
-            if there is None:
-                there = self._place(copy, observation, i)
-            did(action)
-            here = there
-            if terminated or truncated or i >= last:
-                here, since = self._place(copy, copy.restart(), i), i + 1
-                last = min([i + copy.limit, *forced[bisect(forced, i) :][:1]])
-                path.starts[first + since] = here
-                if terminated and not truncated:
-                    path.ends.append(first + i)
-                    there = here if draws.average else there
-            came(there)
-        age = copy.age + len(uniform) if since <= 0 else len(uniform) - since
-        copy.stands(here, len(uniform) - since, age)
+    def _steps(self, copies: list[Copy], draws: Draws) -> _Path:
+        """T steps of each copy. The inner loop calls little but the environment: it decides how fast training is."""
+        path, (n, T), average = _Path(), draws.uniform.shape, draws.average
+        rows, get, key = self._rows, self._atlas.places.get, self._atlas.encoder.lookup_key
+        did, earned, came, own, single = *path.appenders(), np.ndarray, _SINGLE
+        restarts = [()] * n if draws.forced is None else [np.flatnonzero(row).tolist() for row in draws.forced]
+        first = 0
+        for copy, uniform, forced in zip(copies, draws.uniform.tolist(), restarts, strict=True):
+            step, limit, since, age = copy.env.step, copy.limit, -copy.elapsed, copy.age
+            here = path.starts[first] = copy.observation if copy.walked else self._place(copy, copy.observation, 0)
+            last = min(since + limit - 1, forced[0]) if forced else since + limit - 1
+            for i, u in enumerate(uniform):
+                action = bisect(rows[here], u)
+                try:
+                    observation, reward, terminated, truncated, _ = step(action)
+                    here = get(observation.tobytes() if type(observation) is own else key(observation))
+                    fast = type(reward) is own and reward.dtype is single
+                    earned(reward.tobytes() if fast else packed(reward))
+                except Exception as error:
+                    raise copy.raised(error, i) from error
+                if here is None:
+                    here = self._place(copy, observation, i)
+                did(action)
+                came(here)
+                if terminated or truncated or i >= last:
+                    since, age = i + 1, -i - 1
+                    last = min([i + limit, *forced[bisect(forced, i) :][:1]]) if forced else i + limit
+                    here = path.starts[first + since] = self._place(copy, copy.restart(), i)
+                    if terminated and not truncated:
+                        path.ends.append(first + i)
+                        path.there[-1] = here if average else path.there[-1]
+            copy.stands(here, T - since, age + T)
+            first += T
+        return path
 
     def _place(self, copy: Copy, observation: Any, done: int) -> int:
         """The place of an observation, with its row of probabilities."""
@@ -140,7 +152,7 @@ class StateWalker:
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise copy.failure(str(error).rstrip("."), done) from None
         if place >= len(self._rows):
-            self._rows += self._actor.rows(np.array(self._atlas.states[len(self._rows) :]))
+            self._rows += self._actor.rows(self._atlas.indices[len(self._rows) :])
         return place
 
 

@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, final
 
 from moac.envs.fleet import Fleet, Plan
+from moac.envs.randomness import kept_globally
 from moac.types import SourceError
 
 _SECONDS_TO_END = 2.0
@@ -60,7 +61,7 @@ def _serve(pipe: Any, plan: Plan) -> None:
     """Answer calls until the pipe closes. Ctrl-C is for the process that asks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     fleet = Fleet(plan)
-    with contextlib.suppress(EOFError, OSError):
+    with contextlib.suppress(EOFError, OSError), kept_globally():
         while True:
             name, arguments = pipe.recv()
             if name == "close":  # nobody waits for an answer

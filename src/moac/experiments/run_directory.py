@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, final
 
 from moac import result, training
+from moac.actions import ActionBox
 from moac.config import Config
 from moac.encoding import Encoder
 from moac.experiments import CHECKPOINT_SECONDS, files, policies, provenance
@@ -80,6 +81,11 @@ class RunDirectory:
         data = self.description()["problem"].get("encoder")
         return None if data is None else Encoder.from_json(data)
 
+    def box(self) -> ActionBox | None:
+        """Of continuous actions; None where they are indices."""
+        data = self.description()["problem"].get("actions")
+        return None if data is None else ActionBox.from_json(data)
+
     def checkpoints(self) -> Checkpoints:
         """Where the run can be continued from."""
         return Checkpoints(self.path / "checkpoint", self.description())
@@ -147,7 +153,8 @@ class RunDirectory:
         check_same_run(self.path / "config.json", self.description(), about)
         try:
             last, random = (policies.tree(arrays, name, run.parts.policy) for name in ("theta", "theta_random"))
-            kept = partial(_trained, run.source.spec.observations, run.source.spec.encoder, run.config.setting, arrays)
+            spec = run.source.spec
+            kept = partial(_trained, (spec.observations, spec.encoder, spec.action_box), run.config.setting, arrays)
             return result.Result(
                 run,
                 int(about["iteration"]),
@@ -163,10 +170,12 @@ class RunDirectory:
 
 
 def _trained(
-    observations: Any, encoder: Encoder | None, setting: Any, arrays: files.Arrays, policy: Policy, theta: Any
+    spaces: tuple[Any, Encoder | None, ActionBox | None], setting: Any, arrays: files.Arrays, policy: Policy, theta: Any
 ) -> result.TrainedPolicy:
+    """The policy between what the environment shows (observations or encoder) and what it takes."""
+    observations, encoder, box = spaces
     scales = policies.scales(arrays)
-    return result.TrainedPolicy(policy, theta, observations, encoder=encoder, scales=scales, setting=setting)
+    return result.TrainedPolicy(policy, theta, observations, encoder=encoder, scales=scales, setting=setting, box=box)
 
 
 def save(outcome: result.Result, path: Path) -> Path:
@@ -199,7 +208,7 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     except KeyError as error:
         raise files.DamagedError(path, f"{error} is missing") from None
     setting = Config.from_json(description["config"]).setting
-    found = _trained(arrays.get("observations"), own.encoder(), setting, arrays, kind, theta)
+    found = _trained((arrays.get("observations"), own.encoder(), own.box()), setting, arrays, kind, theta)
     return found.of_trial(trial)
 
 
@@ -252,7 +261,7 @@ def _wanted(path: str | Path, own: list[str]) -> str:
 
 def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> dict[str, Any]:
     spec = run.source.spec
-    problem = {
+    problem: dict[str, Any] = {
         "name": spec.name,
         "env": env,
         "objectives": list(spec.objective_names),
@@ -262,6 +271,8 @@ def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> di
     }
     if spec.encoder is not None:
         problem |= {"encoder": spec.encoder.to_json(), "options": files.finite(spec.options)}
+    if spec.action_box is not None:
+        problem["actions"] = spec.action_box.to_json()
     return {
         "format": FORMAT,
         "problem": problem,

@@ -143,7 +143,7 @@ def _details(run: RunFiles) -> Named:
     problem, own = run.description["problem"], run.description["own"]
     named: dict[str, Any] = run.config.to_json() | {"setting": _setting(run.config)}
     named |= {"given as objects": ", ".join(map(str, own))} if own else {}
-    named |= {name: problem.get(name) for name in ("num_states", "num_actions", "fingerprint")}
+    named |= {name: problem.get(name) or None for name in ("num_states", "num_actions", "fingerprint")}
     named |= {"devices": run.origin.get("devices"), "commit": run.origin.get("commit")} | run.versions
     return tuple((name.replace("_", " "), _plain(value)) for name, value in named.items())
 

@@ -106,14 +106,15 @@ def _devices(run: Run) -> tuple[Any, ...]:
     return tuple(found[: min(len(found), -(-run.num_trials // _width(run.config)))])
 
 
-@lru_cache(maxsize=1)
-def compiler_options() -> dict[str, Any] | None:
-    """`_OPTIONS`, or None where this build of XLA does not know them."""
+@lru_cache(maxsize=2)
+def compiler_options(**more: Any) -> dict[str, Any] | None:
+    """`_OPTIONS` and more, or None where this build of XLA does not know them."""
+    options = _OPTIONS | more
     try:
-        jax.jit(lambda x: x, compiler_options=_OPTIONS).lower(0.0).compile()
+        jax.jit(lambda x: x, compiler_options=options).lower(0.0).compile()
     except jax.errors.JaxRuntimeError:
         return None
-    return _OPTIONS
+    return options
 
 
 @lru_cache(maxsize=16)

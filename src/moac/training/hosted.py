@@ -6,6 +6,7 @@ number of trials. A chain cannot be stored: a run that is continued starts its c
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -14,7 +15,7 @@ from typing import Any, cast, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, UInt32
 
 from moac import algorithm, components
 from moac.config import Config
@@ -35,12 +36,13 @@ class _Program:
     Attributes:
         first: (seed, trial) ↦ its state at iteration 0, and the key of its chain.
         sample_key: state ↦ the key that the iteration to come samples with.
-        step: (state, critic batches, actor batch) ↦ the next state, whether it is finite, metrics, the next sample key.
+        step: (state, critic batches, actor batch) ↦ the next state, metrics, and in one array for the host whether the
+            state is finite and the next sample key.
     """
 
     first: Callable[..., tuple[State, Key]]
     sample_key: Callable[[State], Key]
-    step: Callable[[State, Batch, Batch], tuple[State, Any, Metrics, Key]]
+    step: Callable[[State, Batch, Batch], tuple[State, Metrics, UInt32[Any, "3"]]]
 
 
 @final
@@ -66,8 +68,8 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     for target in (int(t) for t in evaluation_iterations(run.config) if t > iteration):
         while iteration < target:
             count = min(longest, target - iteration)
-            for _ in range(count):
-                for trial in live:
+            with source.undisturbed():
+                for _, trial in itertools.product(range(count), live):
                     _advance(trial, run, program, sizes)
             iteration += count
             trials = _stored(live, source)
@@ -100,13 +102,16 @@ def _program(config: Config, spec: Spec, parts: components.Parts) -> _Program:
     def sample_key(state: State) -> Key:
         return jax.random.key_data(jax.random.split(state.key)[1])
 
-    def step(state: State, critic_batches: Batch, actor_batch: Batch) -> tuple[State, Any, Metrics, Key]:
+    def step(state: State, critic_batches: Batch, actor_batch: Batch) -> tuple[State, Metrics, UInt32[Any, "3"]]:
         key_state, _ = jax.random.split(state.key)
         new, metrics = update(replace(state, key=key_state), critic_batches, actor_batch)
         healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
-        return new, healthy, metrics, sample_key(new)
+        return new, metrics, jnp.append(sample_key(new), healthy.astype(jnp.uint32))
 
-    return _Program(jax.jit(first), jax.jit(sample_key), jax.jit(step, compiler_options=compiler_options()))
+    # An update is a hundred small operations: in the order that needs least memory they run one after the other, while
+    # handing them from thread to thread would cost more than they do.
+    options = compiler_options(xla_cpu_scheduler_type="CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED")
+    return _Program(jax.jit(first), jax.jit(sample_key), jax.jit(step, compiler_options=options))
 
 
 def _advance(trial: _Live, run: Run, program: _Program, sizes: Any) -> None:
@@ -115,8 +120,9 @@ def _advance(trial: _Live, run: Run, program: _Program, sizes: Any) -> None:
         return
     policy, theta = run.parts.policy, trial.state.theta
     trial.chain, critic_batches, actor_batch = run.source.sample(trial.chain, policy, theta, trial.key, sizes)
-    new, healthy, trial.metrics, key = program.step(trial.state, critic_batches, actor_batch)
-    if bool(healthy):
+    new, trial.metrics, signal = program.step(trial.state, critic_batches, actor_batch)
+    *key, healthy = np.asarray(signal).tolist()
+    if healthy:
         trial.state, trial.key = new, key
     else:
         trial.stopped = int(new.t)
