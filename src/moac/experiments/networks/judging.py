@@ -54,16 +54,19 @@ def _improves(name: str, table: Parameters, methods: Methods) -> Claim:
 def _task(name: str, methods: Methods) -> Claim:
     """Whether MOAC learns what the environment is about."""
     ours, start = methods[MAIN], methods[START]
-    finding: tasks.Finding
     if name.startswith("minecart"):
         claim, finding = "sells more of both ores", tasks.sells_more_ore(ours["returns"], start["returns"])
     elif name.startswith("mo-mountaincar"):
-        measured, verdict = tasks.reaches_the_flag(ours["ended"])
-        others = ", ".join(f"{key} {_share(found):.3g}" for key, found in methods.items() if key != MAIN)
-        claim, finding = "reaches the flag", (f"{measured}; the others: {others}", verdict)
+        claim, finding = "reaches the flag", _flag(methods)
     else:
         claim, finding = "lands more often than it crashes", tasks.lands(ours["returns"][:, 0])
     return Claim(f"On {name} MOAC {claim}", *finding, _title(name))
+
+
+def _flag(methods: Methods) -> tasks.Finding:
+    measured, verdict = tasks.reaches_the_flag(methods[MAIN]["ended"])
+    others = ", ".join(f"{key} {_share(found):.3g}" for key, found in methods.items() if key != MAIN)
+    return f"{measured}; the others: {others}", verdict
 
 
 def _beats_controls(name: str, table: Parameters, methods: Methods) -> Claim:
