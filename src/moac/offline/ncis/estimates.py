@@ -1,0 +1,146 @@
+"""Estimates with intervals over users, and changes to a baseline on the same draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from moac.offline.ncis import bootstrap, shards
+from moac.offline.ncis.options import Options
+from moac.offline.ncis.shards import Shard
+from moac.offline.ncis.sums import Sums
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A value for each signal, and its interval over users; NaN where some draw of users does not support the policy.
+
+    Attributes:
+        value: [M].
+        interval: [M, 2].
+    """
+
+    value: Float[np.ndarray, " M"]
+    interval: Float[np.ndarray, "M 2"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Change:
+    """From the baseline's value to a policy's, users drawn alike for both.
+
+    Attributes:
+        difference: [M] V − V_b, in units of the reward: positive is better, also for a cost.
+        difference_interval: [M, 2].
+        relative: [M] V / V_b − 1, of the signal: a cost that falls is negative.
+        relative_interval: [M, 2].
+        p: [M] two-sided p-value of the difference.
+        holm: [M] the same, adjusted for M signals.
+        significant: [M] `holm` is below 1 − level.
+    """
+
+    difference: Float[np.ndarray, " M"]
+    difference_interval: Float[np.ndarray, "M 2"]
+    relative: Float[np.ndarray, " M"]
+    relative_interval: Float[np.ndarray, "M 2"]
+    p: Float[np.ndarray, " M"]
+    holm: Float[np.ndarray, " M"]
+    significant: Bool[np.ndarray, " M"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """One method's estimates, and what they are for each draw of users.
+
+    Attributes:
+        by_seed: [R, C, M] of each training seed, under each cap.
+        draws: [B, C, M] mean over seeds.
+        robust: [M] doubly robust, mean over seeds; None without a reward model.
+        robust_draws: [B, M].
+        mean_weight: [R, B] mean uncapped weight.
+    """
+
+    by_seed: Float[np.ndarray, "R C M"]
+    draws: Float[np.ndarray, "B C M"]
+    robust: Float[np.ndarray, " M"] | None
+    robust_draws: Float[np.ndarray, "B M"] | None
+    mean_weight: Float[np.ndarray, "R B"]
+
+    @property
+    def value(self) -> Float[np.ndarray, "C M"]:
+        """Mean over seeds, under each cap."""
+        return self.by_seed.mean(axis=0)
+
+    def estimate(self, at: int, level: float) -> Estimate:
+        """Under one cap."""
+        return Estimate(self.value[at], bootstrap.interval(self.draws[:, at], level))
+
+    def doubly_robust(self, level: float) -> Estimate | None:
+        """The second opinion of a reward model."""
+        if self.robust is None or self.robust_draws is None:
+            return None
+        return Estimate(self.robust, bootstrap.interval(self.robust_draws, level))
+
+
+def draw(shard: Shard, options: Options) -> dict[str, Drawn]:
+    """All policies' estimates on the same draws of users."""
+    if len(shard.first.user) < 2:
+        raise ValueError(
+            "an interval over users needs at least two of them, got 1; "
+            "`ncis.values(ncis.accumulate(…))` is the estimate without one."
+        )
+    every = [one for seeds in shard.policies.values() for one in seeds]
+    columns = [[one.weight, one.reward, one.raw, *([] if one.adjusted is None else [one.adjusted])] for one in every]
+    flat = [shard.first.count, *(array for own in columns for array in own)]
+    count, *totals = bootstrap.resampled(flat, options.draws, options.seed)
+    found, remaining = {}, iter(totals)
+    for name, seeds in shard.policies.items():
+        own = [[next(remaining) for _ in range(3 if one.adjusted is None else 4)] for one in seeds]
+        found[name] = _drawn(seeds, own, count, options)
+    return found
+
+
+def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
+    """From `baseline` to `policy` under one cap."""
+    value, base = policy.value[at], baseline.value[at]
+    draws, base_draws = policy.draws[:, at], baseline.draws[:, at]
+    p = bootstrap.p_value(draws - base_draws)
+    return Change(
+        difference=value - base,
+        difference_interval=bootstrap.interval(draws - base_draws, level),
+        relative=_relative(value, base),
+        relative_interval=bootstrap.interval(_relative(draws, base_draws), level),
+        p=p,
+        holm=bootstrap.holm(p),
+        significant=bootstrap.holm(p) < 1 - level,
+    )
+
+
+def _drawn(seeds: Sequence[Sums], totals: Sequence[Sequence[Any]], count: Any, options: Options) -> Drawn:
+    shares = np.full((options.draws, len(seeds)), 1 / len(seeds))
+    if options.resample_seeds:
+        shares = bootstrap.seed_shares(len(seeds), options.draws, options.seed)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a draw without support is NaN
+        draws = np.stack([reward / weight[..., None] for weight, reward, *_ in totals])
+    known = seeds[0].adjusted is not None
+    robust = np.mean([one.adjusted.sum(axis=0) / one.count.sum() for one in seeds], axis=0) if known else None  # pyright: ignore[reportOptionalMemberAccess]
+    robust_draws = np.stack([own[3] / count[:, None] for own in totals]) if known else None
+    return Drawn(
+        by_seed=np.stack([shards.of(one) for one in seeds]),
+        draws=np.einsum("rbcm,br->bcm", draws, shares),
+        robust=robust,
+        robust_draws=None if robust_draws is None else np.einsum("rbm,br->bm", robust_draws, shares),
+        mean_weight=np.stack([own[2] / count for own in totals]),
+    )
+
+
+def _relative(value: Any, base: Any) -> Any:
+    """V / V_b − 1; NaN where the baseline is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(base == 0, np.nan, value / base - 1)
