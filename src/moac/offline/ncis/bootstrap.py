@@ -23,13 +23,14 @@ def resampled(arrays: Sequence[Any], draws: int, seed: int) -> list[Any]:
     size = len(arrays[0])
     flat = [np.reshape(array, (size, -1)) for array in arrays]
     found = [np.empty((draws, array.shape[1])) for array in flat]
-    rng, step = np.random.default_rng([seed, 0]), max(1, _BLOCK // size)
-    for begin in range(0, draws, step):
-        block = slice(begin, min(begin + step, draws))
-        n = np.stack([np.bincount(rng.integers(size, size=size), minlength=size) for _ in range(draws)[block]])
-        n = n.astype(np.float64)
+    rng = np.random.default_rng([seed, 0])
+    n = np.empty((min(draws, max(1, _BLOCK // size)), size))
+    for begin in range(0, draws, len(n)):
+        n = n[: draws - begin]
+        for row in n:
+            row[:] = np.bincount(rng.integers(size, size=size), minlength=size)
         for out, array in zip(found, flat, strict=True):
-            out[block] = n @ array
+            np.matmul(n, array, out=out[begin : begin + len(n)])
     return [out.reshape(draws, *np.shape(array)[1:]) for out, array in zip(found, arrays, strict=True)]
 
 

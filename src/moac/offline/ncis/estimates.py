@@ -96,12 +96,11 @@ def draw(shard: Shard, options: Options) -> dict[str, Drawn]:
             "`ncis.values(ncis.accumulate(…))` is the estimate without one."
         )
     every = [one for seeds in shard.policies.values() for one in seeds]
-    columns = [[one.weight, one.reward, one.raw, *([] if one.adjusted is None else [one.adjusted])] for one in every]
-    flat = [shard.first.count, *(array for own in columns for array in own)]
+    flat = [shard.first.count, *(array for one in every for array in _columns(one))]
     count, *totals = bootstrap.resampled(flat, options.draws, options.seed)
     found, remaining = {}, iter(totals)
     for name, seeds in shard.policies.items():
-        own = [[next(remaining) for _ in range(3 if one.adjusted is None else 4)] for one in seeds]
+        own = [[next(remaining) for _ in _columns(one)] for one in seeds]
         found[name] = _drawn(seeds, own, count, options)
     return found
 
@@ -122,12 +121,18 @@ def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
     )
 
 
+def _columns(one: Sums) -> list[Any]:
+    """What is drawn of a policy: caps that are all alike only once."""
+    weight, reward = one.weight[:, : one.distinct], one.reward[:, : one.distinct]
+    return [weight, reward, one.raw, *([] if one.adjusted is None else [one.adjusted])]
+
+
 def _drawn(seeds: Sequence[Sums], totals: Sequence[Sequence[Any]], count: Any, options: Options) -> Drawn:
     shares = np.full((options.draws, len(seeds)), 1 / len(seeds))
     if options.resample_seeds:
         shares = bootstrap.seed_shares(len(seeds), options.draws, options.seed)
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw without support is NaN
-        draws = np.stack([reward / weight[..., None] for weight, reward, *_ in totals])
+        draws = np.stack([_ratio(*own[:2], seeds[0].weight.shape[1]) for own in totals])
     known = seeds[0].adjusted is not None
     robust = np.mean([one.adjusted.sum(axis=0) / one.count.sum() for one in seeds], axis=0) if known else None  # pyright: ignore[reportOptionalMemberAccess]
     robust_draws = np.stack([own[3] / count[:, None] for own in totals]) if known else None
@@ -138,6 +143,12 @@ def _drawn(seeds: Sequence[Sums], totals: Sequence[Sequence[Any]], count: Any, o
         robust_draws=None if robust_draws is None else np.einsum("rbm,br->bm", robust_draws, shares),
         mean_weight=np.stack([own[2] / count for own in totals]),
     )
+
+
+def _ratio(weight: Any, reward: Any, caps: int) -> Float[np.ndarray, "B C M"]:
+    """The last of the distinct caps stands for those above it."""
+    found = reward / weight[..., None]
+    return found[:, np.minimum(np.arange(caps), found.shape[1] - 1)]
 
 
 def _relative(value: Any, base: Any) -> Any:

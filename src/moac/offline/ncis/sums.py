@@ -46,6 +46,11 @@ class Sums:
     reward: Float[np.ndarray, "U C M"]
     adjusted: Float[np.ndarray, "U M"] | None = None
 
+    @property
+    def distinct(self) -> int:
+        """How many of the caps, from the first, differ: those above the largest weight are all alike."""
+        return 1 + int((self.weight == self.weight[:, -1:]).all(axis=0).argmax())
+
     def __add__(self, other: Sums) -> Sums:
         if (self.adjusted is None) != (other.adjusted is None):
             raise ValueError("shards must all have a reward model, or none of them.")
@@ -84,18 +89,21 @@ def of_rows(
     raw = checks.weights("`weight`", weight, len(reward))
     signals = np.ascontiguousarray(reward.T)
     w, fires = np.minimum(cap, raw), (signals != 0).astype(np.float64)
+    product = np.empty(len(raw))
 
     def total(values: Any = None) -> Any:
         return np.bincount(index, values, len(user)).astype(np.float64)
 
     def totals(weights: Any, columns: Any) -> Any:
-        return np.stack([total(weights * one) for one in columns], axis=-1)
+        return np.stack([total(np.multiply(weights, one, out=product)) for one in columns], axis=-1)
 
     def under(c: float) -> tuple[Any, Any]:
         capped = np.minimum(c, raw)
         return total(capped), totals(capped, signals)
 
-    swept = [under(c) for c in caps]
+    top = raw.max()  # caps above it are all alike
+    distinct = {c: under(c) for c in {min(c, top) for c in caps}}
+    swept = [distinct[min(c, top)] for c in caps]
     largest = np.zeros(len(user))
     np.maximum.at(largest, index, w)
     return Sums(
