@@ -81,6 +81,7 @@ def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options:
 
 def values(shard: Shard) -> dict[str, Float[np.ndarray, " M"]]:
     """V_i = Σ w r_i / Σ w of each policy, mean over training seeds: the estimate without an interval."""
+    supported(shard)
     return {name: np.mean([of(one)[shard.at] for one in seeds], axis=0) for name, seeds in shard.policies.items()}
 
 
