@@ -203,6 +203,19 @@ def test_random_exposure_finds_wrong_propensities(generated):
     assert {"random_exposure", "mean_weight"} <= {reason.measure for reason in own.verdict.reasons}
 
 
+def test_a_cap_biases_towards_the_log_and_the_verdict_says_so():
+    log, uniform = generate.log(60_000, 1, model=MODEL, num_users=6_000), logs.tilted(MODEL, 0.0)
+    found = ncis.evaluate(logs.rows_of(log), {"p": logs.chosen(uniform, log)}, options=ncis.Options(cap=5.0))
+    own = found.policies["p"]
+    clicks, logged = logs.truth(MODEL, uniform)[0], log.reward[:, 0].mean()
+    low, high = own.ncis.interval[0]
+    assert clicks < low and high < logged  # the interval is of the capped estimate
+    low, high = own.snips.interval[0]
+    assert low <= clicks <= high
+    assert own.verdict.level == "not trusted"  # more than half of the weight is cut off
+    assert {"retained_mass", "SNIPS"} <= {reason.measure for reason in own.verdict.reasons}
+
+
 def covered(replications):
     """How often intervals over users, and over rows, hold the truth: new users and rows each time."""
     truth, by_user, by_row = logs.truth(MODEL, FLATTER), [], []
