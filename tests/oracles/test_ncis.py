@@ -8,6 +8,7 @@ import pytest
 
 from moac.logs import generate
 from moac.offline import ncis
+from moac.offline.ncis import bootstrap
 from tests.helpers import logs
 
 NO_CAP = ncis.Options(cap=math.inf, caps=(math.inf,), draws=300)
@@ -149,6 +150,14 @@ def test_holm_by_hand():
     np.testing.assert_allclose(ncis.holm(np.array([0.9, 0.8])), [1, 1])
 
 
+def test_p_values_by_hand():
+    """Of 99 draws of a difference, two are not above 0: p = 2·3/100, whichever way round it is taken."""
+    draws = np.arange(99.0)[:, None] - 1
+    np.testing.assert_allclose(bootstrap.p_value(draws), [0.06])
+    np.testing.assert_allclose(bootstrap.p_value(-draws), [0.06])
+    np.testing.assert_allclose(bootstrap.p_value(draws * np.nan), [1])
+
+
 def test_doubly_robust_without_a_model_is_capped_ips():
     log, policy = logs.small()
     weight = np.minimum(3, policy[np.arange(60), log.action] / log.propensity)
@@ -192,6 +201,16 @@ def test_random_exposure_agrees_where_propensities_are_right(generated):
     assert own.agreement.checked.tolist() == [True, False, True]  # random exposure has too few likes of its videos
     assert own.agreement.agrees.all()
     assert own.verdict.level == "trusted"
+
+
+def test_two_logs_have_users_drawn_independently():
+    """A log beside itself: no difference, and an interval √2 times as wide."""
+    log, policy = logs.small(rows=400, users=80)
+    options = ncis.Options(cap=math.inf, draws=2_000)
+    own = ncis.evaluate(log, {"p": policy}, random=(log, {"p": policy}), options=options).policies["p"]
+    assert not own.agreement.difference.any()
+    widths = np.diff(own.agreement.difference_interval) / np.diff(own.ncis.interval)
+    np.testing.assert_allclose(widths, np.sqrt(2), rtol=0.1)
 
 
 def test_random_exposure_finds_wrong_propensities(generated):

@@ -203,6 +203,10 @@ def test_mistakes_with_shards_and_datasets(generated):
         one + ncis.accumulate(log, {"p": HALF}, options=ncis.Options(cap=3))
     with pytest.raises(ValueError, match="`options` have others"):
         ncis.analyse(one, options=ncis.Options(cap=3))
+    with pytest.raises(ValueError, match="must have some of the log's policies"):
+        ncis.analyse(one, random=one)
+    with pytest.raises(ValueError, match="must have the log's signals, got signal 0"):
+        ncis.evaluate(log, {"p": HALF}, random=(log.signals(["signal 0"]), {"p": HALF}))
     with pytest.raises(ValueError, match="has no propensities"):
         ncis.Logged.from_dataset(generated.dataset(known=False))
     everyone = replace(generated.dataset(), split=np.zeros(generated.dataset().num_users, np.int8))

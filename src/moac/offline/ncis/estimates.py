@@ -132,15 +132,14 @@ def _drawn(seeds: Sequence[Sums], totals: Sequence[Sequence[Any]], count: Any, o
     if options.resample_seeds:
         shares = bootstrap.seed_shares(len(seeds), options.draws, options.seed)
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw without support is NaN
-        draws = np.stack([_ratio(*own[:2], seeds[0].weight.shape[1]) for own in totals])
-    known = seeds[0].adjusted is not None
-    robust = np.mean([one.adjusted.sum(axis=0) / one.count.sum() for one in seeds], axis=0) if known else None  # pyright: ignore[reportOptionalMemberAccess]
-    robust_draws = np.stack([own[3] / count[:, None] for own in totals]) if known else None
+        draws = np.stack([_ratio(own[0], own[1], seeds[0].weight.shape[1]) for own in totals])
+    adjusted = [one.adjusted.sum(axis=0) / one.count.sum() for one in seeds if one.adjusted is not None]
+    adjusted_draws = [own[3] / count[:, None] for own in totals if len(own) > 3]
     return Drawn(
         by_seed=np.stack([shards.of(one) for one in seeds]),
         draws=np.einsum("rbcm,br->bcm", draws, shares),
-        robust=robust,
-        robust_draws=None if robust_draws is None else np.einsum("rbm,br->bm", robust_draws, shares),
+        robust=np.mean(adjusted, axis=0) if adjusted else None,
+        robust_draws=np.einsum("rbm,br->bm", adjusted_draws, shares) if adjusted else None,
         mean_weight=np.stack([own[2] / count for own in totals]),
     )
 

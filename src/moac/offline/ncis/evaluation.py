@@ -44,12 +44,6 @@ def evaluate(
         options: cap, draws, level, seed.
     """
     chosen = options or Options()
-    silent = log.silent()
-    if silent:
-        raise ValueError(
-            f"{', '.join(silent)} never fires in {log.num_rows} rows: nothing can be said of it; "
-            f"leave it out by `log.signals([…])`."
-        )
     there = None if random is None else shards.accumulate(*random, options=exposure.uncapped(chosen))
     return analyse(shards.accumulate(log, policies, q, chosen), baseline=baseline, random=there, options=chosen)
 
@@ -59,13 +53,7 @@ def analyse(
 ) -> Report:
     """The report of sums, merged from all shards; `random` was accumulated with `uncapped(options)`."""
     chosen = options or Options()
-    if (shard.cap, shard.caps) != (float(chosen.cap), chosen.all_caps):
-        raise ValueError(f"the sums were made with cap {shard.cap:g} of {shard.caps}; `options` have others.")
-    if baseline is not None and baseline not in shard.policies:
-        raise ValueError(f"`baseline` must be one of {', '.join(shard.policies)}, got {baseline!r}.")
-    if random is not None and random.signal_names != shard.signal_names:
-        raise ValueError(f"random exposure must have the signals {shard.signal_names}, got {random.signal_names}.")
-    shards.supported(shard)
+    _check(shard, baseline, chosen)
     drawn = estimates.draw(shard, chosen)
     swept = sweep(drawn, shard.caps, shard.signal_names, chosen.level)
     agreements = {} if random is None else exposure.agreement(drawn, shard.at, random, chosen)
@@ -76,6 +64,21 @@ def analyse(
     found = {name: _policy(own, drawn[name].by_seed[:, shard.at], changes.get(name)) for name, own in evidence.items()}
     warnings = tuple(str(flip) for flip in swept.flips if flip.separated)
     return Report(shard.signal_names, chosen, baseline, found, swept, warnings)
+
+
+def _check(shard: Shard, baseline: str | None, options: Options) -> None:
+    if (shard.cap, shard.caps) != (float(options.cap), options.all_caps):
+        raise ValueError(f"the sums were made with cap {shard.cap:g} of {shard.caps}; `options` have others.")
+    if baseline is not None and baseline not in shard.policies:
+        raise ValueError(f"`baseline` must be one of {', '.join(shard.policies)}, got {baseline!r}.")
+    events = shard.first.positives[:, 0].sum(axis=0)
+    silent = [shard.signal_names[k] for k in np.flatnonzero(events == 0)]
+    if silent:
+        raise ValueError(
+            f"{', '.join(silent)} never fires in {shard.first.count.sum():.0f} rows: nothing can be said of it; "
+            f"leave it out by `log.signals([…])`."
+        )
+    shards.supported(shard)
 
 
 def _evidence(shard: Shard, name: str, own: Drawn, beside: tuple[Sweep, Agreement | None], level: float) -> Evidence:

@@ -48,13 +48,14 @@ def uncapped(options: Options) -> Options:
 
 def agreement(drawn: dict[str, Drawn], at: int, random: Shard, options: Options) -> dict[str, Agreement]:
     """Of each policy that both logs have; `random` was accumulated with `uncapped(options)`."""
+    names = [name for name in drawn if name in random.policies]
+    if not names or random.cap != math.inf:
+        raise ValueError("random exposure must have some of the log's policies, accumulated with `uncapped(options)`.")
+    if any(own.value.shape[1] != len(random.signal_names) for own in drawn.values()):
+        raise ValueError(f"random exposure must have the log's signals, got {', '.join(random.signal_names)}.")
     supported(random)
     there = estimates.draw(random, replace(uncapped(options), seed=options.seed + 1))
-    return {
-        name: _compared((drawn[name], at), there[name], random.policies[name][0], options)
-        for name in drawn
-        if name in there
-    }
+    return {name: _compared((drawn[name], at), there[name], random.policies[name][0], options) for name in names}
 
 
 def _compared(ours: tuple[Drawn, int], theirs: Drawn, sums: Any, options: Options) -> Agreement:

@@ -98,11 +98,6 @@ class Logged:
         action = None if self.action is None else self.action[chosen]
         return Logged.of(self.user[chosen], self.reward[chosen], self.propensity[chosen], action, self.signal_names)
 
-    def silent(self) -> tuple[str, ...]:
-        """The signals that are 0 in every row."""
-        fires = (self.reward != 0).any(axis=0)
-        return tuple(name for name, there in zip(self.signal_names, fires, strict=True) if not there)
-
     def weight(self, name: str, policy: Any) -> Float[np.ndarray, " N"]:
         """π(a|s) / π_b(a|s) of each row, for probabilities of the logged action [N] or of all actions [N, K]."""
         found = checks.probabilities(name, policy, self.num_rows)
