@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,11 @@ from _usage import measured
 
 import moac
 from moac import algorithm, weighting
+from moac.critic import MLPCritic
 from moac.logs import LoggedDataset, states
 from moac.logs.sampling import next_observation, observation
+from moac.networks import Network, Vectors
+from moac.policy import SoftmaxMLP
 from moac.types import Batch
 
 HIDDEN, BATCH = 128, 512
@@ -36,34 +38,6 @@ dataset = LoggedDataset.from_parquet(sys.argv[1])
 total = sum(float(array.sum()) for array in (dataset.user, dataset.reward, dataset.end, dataset.tables.history))
 print(json.dumps({"rows": dataset.num_rows, "bytes": dataset.nbytes, "resident": resident() - before}))
 """
-
-
-@dataclass(frozen=True)
-class Network:
-    """One tanh layer: a softmax policy over the actions, or a critic of the signals."""
-
-    inputs: int
-    outputs: int
-
-    def init(self, key: Any) -> Any:
-        """Small weights."""
-        first, second = jax.random.split(key)
-        return {
-            "first": jax.random.normal(first, (self.inputs, HIDDEN)) / self.inputs**0.5,
-            "second": jax.random.normal(second, (HIDDEN, self.outputs)) / HIDDEN**0.5,
-        }
-
-    def values(self, theta: Any, x: Any) -> Any:
-        """Logits or values."""
-        return jnp.tanh(x @ theta["first"]) @ theta["second"]
-
-    def log_prob(self, theta: Any, x: Any, action: Any) -> Any:
-        """log π(a|x)."""
-        return jax.nn.log_softmax(self.values(theta, x))[action]
-
-    def sample(self, theta: Any, x: Any, key: Any) -> Any:
-        """a ~ π(·|x)."""
-        return jax.random.categorical(key, self.values(theta, x))
 
 
 def report_batch(folder: Path) -> None:
@@ -99,7 +73,9 @@ def _update(dataset: LoggedDataset, rows: Any, x: Any, x_next: Any) -> tuple[Cal
         setting=moac.Discounted(0.9), num_critic_steps=1, critic_batch_size=BATCH, actor_batch_size=BATCH,
         actor_step_size=0.01, critic_step_size=0.01,
     )  # fmt: skip
-    policy, critic = Network(x.shape[1], dataset.num_actions), Network(x.shape[1], dataset.num_signals)
+    inputs = Vectors(x.shape[1])
+    policy = SoftmaxMLP(inputs, (HIDDEN,), dataset.num_actions)
+    critic = MLPCritic(Network(inputs, (HIDDEN,), dataset.num_signals))
     rule = weighting.with_momentum(weighting.min_norm(), "1/t")
     init, update = algorithm.build(config, dataset.spec, policy, critic, rule)
     data = dataset.data
