@@ -59,7 +59,7 @@ MEANT = {
     "--weights 1 0 0 --weighting uniform": "`weights` must be None with weighting='uniform', got [1.0, 0.0, 0.0].",
     "--weighting fixed": "`weights` must be given with weighting='fixed', one per objective, got None.",
     "--weighting fixd": "`weighting` must be one of min-norm, fixed, uniform, first-batch, got 'fixd'.",
-    "--policy cnn": "`policy` must be one of table, linear, got 'cnn'.",
+    "--policy cnn": "`policy` must be one of table, linear, mlp, gaussian, got 'cnn'.",
     "--features random:0": "`features` must be one of one-hot, one-hot-reference, random:<d>, "
     "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, got 'random:0'.",
     "--setting average --discount .9": "`discount` must be left out in the average setting, got [0.9].",

@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from moac.encoding import MAX_STATES, Encoder, Moments, Scale
-from moac.envs.spaces import encoder_of, num_actions_of
+from moac.envs.spaces import actions_of, encoder_of
 
 SMALL = {
     "discrete": (spaces.Discrete(4), 4),
@@ -78,11 +78,12 @@ def test_unknown_spaces_are_refused(space):
         encoder_of(space)
 
 
-def test_only_discrete_actions_from_zero():
-    assert num_actions_of(spaces.Discrete(3)) == 3
-    for space in (spaces.Box(0, 1, (1,)), spaces.Discrete(3, start=1)):
+def test_discrete_actions_from_zero_or_real_numbers():
+    assert actions_of(spaces.Discrete(3)) == 3
+    assert actions_of(spaces.Box(0, 1, (2, 1))).shape == (2, 1)
+    for space in (spaces.Box(0, 1, (1,), np.int32), spaces.Discrete(3, start=1), spaces.MultiBinary(2)):
         with pytest.raises(ValueError, match="`action_space` must"):
-            num_actions_of(space)
+            actions_of(space)
 
 
 @pytest.mark.parametrize("data", [None, [1], [{"path": []}], [{"path": [], "kind": "odd", "low": [0], "high": [1]}]])
