@@ -79,12 +79,11 @@ class SoftmaxTable(Softmax):
         return tuple(total - pi * jnp.sum(total, axis=1, keepdims=True) for total in sums)
 
 
-@final
 @dataclass(frozen=True)
-class SoftmaxLinear(Softmax):
-    """π(a|s) ∝ exp φ(s)ᵀθ[:, a] for states s. Starts uniform."""
+class SoftmaxOfFeatures(Softmax, ABC):
+    """π(a|s) ∝ exp φ(s)ᵀθ[:, a]. Starts uniform."""
 
-    features: Features
+    features: Features | Basis
     num_actions: int
 
     def init(self, key: Key) -> Float[Array, "d A"]:
@@ -98,29 +97,24 @@ class SoftmaxLinear(Softmax):
 
     def factors(self, theta: Float[Array, "d A"], observation: Observation, action: Any) -> tuple[Factor, ...]:
         """ψ = φ(s) ⊗ (e_a − π(·|s))."""
-        return (_factor(self, theta, observation, action),)
+        phi = self.features.apply(jnp.eye(self.features.size, dtype=theta.dtype), observation)
+        return (Factor(phi, _softmax_signal(self.logits(theta, observation), action)),)
 
 
 @final
 @dataclass(frozen=True)
-class SoftmaxBasis(Softmax):
-    """π(a|x) ∝ exp φ(x)ᵀθ[:, a] for vectors x. Starts uniform."""
+class SoftmaxLinear(SoftmaxOfFeatures):
+    """Linear in features of states."""
+
+    features: Features
+
+
+@final
+@dataclass(frozen=True)
+class SoftmaxBasis(SoftmaxOfFeatures):
+    """Linear in features of vectors, which NumPy can compute too."""
 
     features: Basis
-    num_actions: int
-
-    def init(self, key: Key) -> Float[Array, "d A"]:
-        """θ = 0."""
-        del key
-        return jnp.zeros((self.features.size, self.num_actions))
-
-    def logits(self, theta: Any, observation: Observation) -> Any:
-        """φ(x)ᵀθ."""
-        return self.features.apply(theta, observation)
-
-    def factors(self, theta: Float[Array, "d A"], observation: Observation, action: Any) -> tuple[Factor, ...]:
-        """ψ = φ(x) ⊗ (e_a − π(·|x))."""
-        return (_factor(self, theta, observation, action),)
 
     def accumulate(
         self, theta: Float[Array, "d A"], observation: Observation, action: Any, signal: Float[Array, "B M"]
@@ -168,11 +162,6 @@ class SoftmaxMLP(Softmax):
             return chosen[:, 0], passed
 
         return factors_of(log_probs, self.network.no_shifts(theta, len(action)))
-
-
-def _factor(policy: SoftmaxLinear | SoftmaxBasis, theta: Any, observation: Observation, action: Any) -> Factor:
-    phi = policy.features.apply(jnp.eye(policy.features.size, dtype=theta.dtype), observation)
-    return Factor(phi, _softmax_signal(policy.logits(theta, observation), action))
 
 
 def _softmax_signal(logits: Float[Array, "B A"], action: Int[Array, " B"]) -> Float[Array, "B A"]:
