@@ -17,7 +17,7 @@ from moac.logs import sampling, states
 from moac.logs.sampling import Data
 from moac.networks import Network, Weights
 
-BLOCK = 4096
+BLOCK = 2048
 """Rows whose probabilities are computed at a time."""
 
 
@@ -57,7 +57,7 @@ def blocks(network: Network, weights: Weights, temperature: float, data: Data, r
     """Positions in `rows`, and their log-probabilities [n, K]; every block has one shape, so one program serves all."""
     for begin in range(0, len(rows), BLOCK):
         chosen = rows[begin : begin + BLOCK]
-        padded = np.resize(chosen, min(BLOCK, _padded(len(rows)))).astype(np.int32)
+        padded = np.resize(chosen, BLOCK).astype(np.int32)
         found = log_probabilities(network, weights, np.float32(temperature), data, padded)
         yield slice(begin, begin + len(chosen)), np.asarray(found)[: len(chosen)]
 
@@ -65,8 +65,3 @@ def blocks(network: Network, weights: Weights, temperature: float, data: Data, r
 def taken(log_p: Any, action: Any) -> Float[np.ndarray, " n"]:
     """Of the logged actions, in float64, so that sums over many rows stay exact enough."""
     return np.take_along_axis(log_p, np.asarray(action)[:, None], axis=1)[:, 0].astype(np.float64)
-
-
-def _padded(count: int) -> int:
-    """The next power of two."""
-    return 1 << max(count - 1, 0).bit_length()
