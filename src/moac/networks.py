@@ -66,6 +66,23 @@ class Vectors:
         return 2 * observation - 1
 
 
+@final
+@dataclass(frozen=True)
+class Plain:
+    """x ∈ R^d as it is."""
+
+    size: int
+
+    @property
+    def rows(self) -> int:
+        """d + 1."""
+        return self.size + 1
+
+    def see(self, observation: Observation) -> Any:
+        """x."""
+        return observation
+
+
 class Passed(NamedTuple):
     """A forward pass.
 

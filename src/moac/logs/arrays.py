@@ -57,6 +57,15 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
     )
 
 
+def propensities(values: Any, count: int) -> Any:
+    """One per row, finite and in (0, 1], as float32."""
+    found = np.asarray(values, dtype=np.float32)
+    if found.shape != (count,):
+        raise ValueError(f"`propensity` must have shape [N] with N = {count} rows, got {found.shape}.")
+    _check_values("propensity", found)
+    return found
+
+
 def _checked(rows: Rows) -> dict[str, Any]:
     """All columns as arrays of equal length, the optional ones filled in."""
     user, reward = np.asarray(rows.user), np.asarray(rows.reward, dtype=np.float64)

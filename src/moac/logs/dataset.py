@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,14 @@ from moac.logs.sampling import Data
 from moac.logs.splits import SHARES, SPLITS
 from moac.logs.states import Observation, Tables
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
+
+
+class Behaviour(Protocol):
+    """What estimates how the log chose: `moac.offline.behaviour.fit` makes one."""
+
+    def propensities(self, dataset: LoggedDataset) -> Any:
+        """[N] probability of each row's action."""
+        ...
 
 
 @final
@@ -132,6 +141,16 @@ class LoggedDataset:
         random = None if self.random is None else self.random.subset(split)
         label = f"{self.fingerprint}:{'+'.join(SPLITS[k] for k in chosen)}"
         return replace(self, **columns, random=random, fingerprint=label)
+
+    def with_behaviour(self, model: Behaviour) -> LoggedDataset:
+        """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own."""
+        from moac.logs import arrays
+
+        if self.propensity is not None:
+            raise ValueError(f"{self.name} knows its propensities already: a behaviour model has nothing to add.")
+        found = arrays.propensities(model.propensities(self), self.num_rows)
+        label = f"{self.fingerprint}:behaviour-{hashlib.sha256(found.tobytes()).hexdigest()[:8]}"
+        return replace(self, propensity=found, fingerprint=label)
 
     def observation(self, rows: Any) -> Observation:
         """What was known when each of the rows was shown; an index for each, any shape."""

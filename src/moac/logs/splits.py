@@ -19,6 +19,11 @@ def of_users(ids: Any, seed: int, shares: tuple[float, float, float]) -> Int[np.
     return np.searchsorted(edges, _uniform(np.asarray(ids), seed), side="right").astype(np.int8)
 
 
+def folds(ids: Any, seed: int, count: int) -> Int[np.ndarray, " U"]:
+    """0 … count − 1 for each id, by the same hash of other seeds: a fold says nothing of the split."""
+    return (_uniform(np.asarray(ids), seed + 2**32) * count).astype(np.int8)
+
+
 def check(seed: int, shares: tuple[float, float, float]) -> None:
     """Refuse shares that are none."""
     if len(shares) != len(SPLITS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9 or shares[0] <= 0:

@@ -1,0 +1,135 @@
+"""How good a behaviour model is on users it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from moac.logs.dataset import LoggedDataset
+from moac.offline.behaviour import kernels
+from moac.offline.behaviour.model import BehaviourModel
+from moac.offline.ncis.rows import Logged
+
+BINS = 15
+"""Of the calibration error."""
+
+
+@final
+@dataclass(frozen=True)
+class Scores:
+    """Of one split's rows; log-losses are means of −log b(a|s), in nats.
+
+    Attributes:
+        split: whose users.
+        rows: how many.
+        log_loss: of the model.
+        uniform: log-loss of log K.
+        popularity: log-loss of the actions' shares among train users' rows, plus one each.
+        popularity_by_context: the same within each cell of the context: for KuaiRand, of tab and day of the week.
+        perplexity: exp(log_loss): among so many equally likely actions it is as unsure.
+        calibration_error: Σ_bins share × |hits − confidence|, of the action it thinks likeliest (Guo et al., 2017).
+        temperature: of the member that has seen all train users.
+        smallest_propensity: there is no floor; a weight is at most 1 / this.
+        mean_weight: mean of π/b without a cap, of each policy given; near 1 where b is right. Of the policy that made
+            the log it is 1 + χ², its distance from b.
+    """
+
+    split: str
+    rows: int
+    log_loss: float
+    uniform: float
+    popularity: float
+    popularity_by_context: float
+    perplexity: float
+    calibration_error: float
+    temperature: float
+    smallest_propensity: float
+    mean_weight: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+def scores(
+    model: BehaviourModel,
+    dataset: LoggedDataset,
+    split: str = "validation",
+    *,
+    policies: Mapping[str, Any] | None = None,
+    cells: Int[np.ndarray, "N c"] | None = None,
+) -> Scores:
+    """The model's scores beside those of simpler ones.
+
+    Args:
+        model: fitted on the dataset's train users.
+        dataset: the log.
+        split: whose rows to score; a choice made by test users' scores spoils them.
+        policies: by name, probabilities of the split's logged actions [n], or of all actions [n, K].
+        cells: codes of each of the dataset's rows, within which popularity is counted; None is the first and the last
+            column of the context: for KuaiRand tab and day of the week.
+    """
+    rows, train = dataset.rows(split), dataset.rows("train")
+    if not len(rows) or not len(train):
+        raise ValueError(f"{dataset.name} must have rows of train and of {split} users: there is nothing to score.")
+    judged = _judged(model, dataset, rows)
+    log_loss = -float(judged[:, 0].mean())
+    return Scores(
+        split,
+        len(rows),
+        log_loss,
+        float(np.log(dataset.num_actions)),
+        _popularity(dataset, np.zeros(dataset.num_rows, int), train, rows),
+        _popularity(dataset, _codes(dataset, cells), train, rows),
+        float(np.exp(log_loss)),
+        calibration_error(np.exp(judged[:, 1]), judged[:, 2]),
+        model.temperature,
+        float(np.exp(judged[:, 0].min())),
+        _mean_weights(dataset, rows, np.exp(judged[:, 0]), policies or {}),
+    )
+
+
+def calibration_error(confidence: Float[np.ndarray, " n"], hit: Any) -> float:
+    """Σ_bins share × |mean hit − mean confidence|, bins of equal width on [0, 1]."""
+    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return float(np.abs(np.bincount(place, hit - confidence, minlength=BINS)).sum() / len(confidence))
+
+
+def _judged(model: BehaviourModel, dataset: LoggedDataset, rows: Any) -> Float[np.ndarray, "n 3"]:
+    """Log-probability of the logged action and of the likeliest, and whether they are the same."""
+    found = np.empty((len(rows), 3))
+    for place, log_p in model.blocks(dataset, rows):
+        action = dataset.action[rows[place]]
+        hit = log_p.argmax(axis=1) == action
+        found[place] = np.column_stack([kernels.taken(log_p, action), log_p.max(axis=1), hit])
+    return found
+
+
+def _popularity(dataset: LoggedDataset, cell: Any, train: Any, rows: Any) -> float:
+    """Log-loss of the actions' shares within each cell, among train users, plus one each."""
+    K = dataset.num_actions
+    code = cell * K + dataset.action
+    count = np.bincount(code[train], minlength=(cell.max() + 1) * K).reshape(-1, K) + 1
+    log_p = np.log(count / count.sum(axis=1, keepdims=True))
+    return -float(log_p.ravel()[code[rows]].mean())
+
+
+def _codes(dataset: LoggedDataset, cells: Any) -> Int[np.ndarray, " N"]:
+    """The number of each row's cell."""
+    context = dataset.context
+    given = context[:, sorted({0, context.shape[1] - 1})] if cells is None and context.shape[1] else context
+    given = given if cells is None else np.asarray(cells).reshape(len(cells), -1)
+    if len(given) != dataset.num_rows:
+        raise ValueError(f"`cells` must hold codes of all {dataset.num_rows} rows, got {len(given)}.")
+    if not given.shape[1]:
+        return np.zeros(dataset.num_rows, int)
+    return np.unique(given, axis=0, return_inverse=True)[1].ravel()
+
+
+def _mean_weights(dataset: LoggedDataset, rows: Any, own: Any, policies: Mapping[str, Any]) -> dict[str, float]:
+    logged = Logged.of(dataset.user[rows], dataset.reward[rows], own, dataset.action[rows], dataset.signal_names)
+    return {name: float(logged.weight(name, policy).mean()) for name, policy in policies.items()}
