@@ -130,6 +130,11 @@ def resolved(config: Config, problem: Source) -> Config:
 
 
 def _check_spaces(config: Config, spec: Spec) -> None:
+    if spec.num_states is None and spec.encoder is None:
+        raise ValueError(
+            f"`problem` must show states or vectors; {spec.name} is a log: moac.offline judges policies on it, and "
+            "learning from it is not in this version."
+        )
     if spec.num_states is None and config.policy == "table":
         raise ValueError("`policy` must be linear or mlp where observations are vectors, got 'table'.")
     if (config.policy == "gaussian") != bool(spec.action_size):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import moac
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.types import Sampling
 
@@ -174,3 +175,8 @@ GOOD = {"user": [1, 2], "action": [0, 1], "reward": [[1.0], [2.0]]}
 def test_arrays_that_do_not_fit_are_refused(change, about, words):
     with pytest.raises(ValueError, match=words):
         LoggedDataset.from_numpy(Rows(**(GOOD | change)), About(**about))
+
+
+def test_training_on_a_log_says_what_is_missing(dataset):
+    with pytest.raises(ValueError, match=r"`problem` must show states or vectors; small is a log: moac\.offline"):
+        moac.train(dataset, moac.Config(num_iterations=2))
