@@ -45,8 +45,8 @@ def rule() -> Rule:
     def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
         lam, c, p = state
         eta = (c * jnp.asarray(t, K.dtype) ** -p).astype(K.dtype)
-        lam = (1 - eta) * lam.astype(K.dtype) + eta * inner.update((), K, t)[1]
-        lam = lam / jnp.sum(lam)
+        mixed = (1 - eta) * lam.astype(K.dtype) + eta * inner.update((), K, t)[1]
+        lam = jnp.where(eta > 0, mixed / jnp.sum(mixed), lam)  # weights that do not move keep their bits
         return (lam, c, p), lam
 
     return Rule(lambda M: (jnp.full(M, 1 / M), jnp.ones(()), jnp.ones(())), update)
