@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from _timing import run_peer
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from moac import actor, weighting
 from moac.networks import Vectors
@@ -26,6 +29,8 @@ from moac.types import Batch
 INPUTS, HIDDEN, ACTIONS, REPEATS, ROUNDS = 400, 128, 150, 40, 2
 SIZES = ((128, 7), (512, 7), (512, 28), (2048, 7), (2048, 28))
 TARGETS = {(128, 7): 8.0, (512, 7): 2.0, (2048, 7): 1.2}
+STEPS = 20
+"""Updates in one call when trials are timed."""
 CURVE = (1, 2, 4, 7, 14, 28, 64)
 POLICY = SoftmaxMLP(Vectors(INPUTS), (HIDDEN,), ACTIONS)
 Update = Callable[[Any, Batch, jax.Array], Any]
@@ -77,18 +82,42 @@ def _curve() -> None:
 
 
 def _trials() -> None:
-    """Eight seeds and one: as training runs them, each trial on one device, and vmapped."""
-    batch, delta, theta = _data(512, 7)
-    found = jax.local_devices()
-    update = jax.jit(_update("min-norm"), compiler_options=compiler_options())
-    placed = [jax.device_put((theta, batch, delta), found[k % len(found)]) for k in range(8)]
-    one = _best(lambda: update(*placed[0]))
-    eight = _best(lambda: [update(*each) for each in placed])
-    print(f"  8 seeds / one, over {len(found)} devices, as training runs them: {eight / one:.2f}   target <= 6")
-    stacked = jax.tree.map(lambda x: jnp.stack([x] * 8), (theta, batch, delta))
-    together = _best(jax.jit(jax.vmap(_update("min-norm"))), *stacked)
-    alone = _best(jax.jit(_update("min-norm")), theta, batch, delta)
-    print(f"  8 seeds vmapped / one on all threads: {together / alone:.2f}")
+    """Eight seeds and one, as training runs them, each trial on one device.
+
+    Beside one seed on one core, and beside one that has the machine to itself: XLA spreads its independent products
+    over all cores, which leaves eight seeds nothing to gain.
+    """
+    devices = len(jax.local_devices())
+    for batch in (128, 512):
+        eight, one, core = _row(devices, batch) * 8 / devices, _row(1, batch), _on_one_core(batch)
+        target = "   target <= 6" if batch == 512 else ""
+        print(
+            f"  batch {batch}: 8 seeds on {devices} devices, as training runs them: {eight / core:.2f} times one on "
+            f"one core{target}; {eight / one:.2f} times one with all cores, where the cores full would be "
+            f"{8 * core / devices / one:.2f}"
+        )
+
+
+def _row(devices: int, B: int) -> float:
+    """Milliseconds of an update of as many seeds as devices, in the compiled loop of the driver."""
+    mesh, along = Mesh(np.array(jax.local_devices()[:devices]), ("device",)), PartitionSpec("device")
+    batch, delta, theta = _data(B, 7)
+    update = _update("min-norm")
+
+    def steps(theta: Any, batch: Batch, delta: jax.Array) -> Any:
+        return jax.lax.fori_loop(0, STEPS, lambda _, x: jax.vmap(update)(x, batch, delta), theta)
+
+    program = jax.shard_map(steps, mesh=mesh, in_specs=along, out_specs=along, check_vma=False)
+    stacked = jax.tree.map(lambda x: jnp.stack([x] * devices), (theta, batch, delta))
+    placed = jax.device_put(stacked, NamedSharding(mesh, along))
+    return _best(jax.jit(program, compiler_options=compiler_options()), *placed) / STEPS
+
+
+def _on_one_core(B: int) -> float:
+    """Milliseconds of an update of one seed in a process that may use one core only."""
+    core = str(min(os.sched_getaffinity(0)))
+    command = ["taskset", "-c", core, sys.executable, __file__, str(B)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def _times(B: int, M: int) -> dict[str, float]:
@@ -138,3 +167,7 @@ def _best(update: Callable[..., Any], *arguments: Any) -> float:
 
 def _keep(best: dict[str, float], found: dict[str, float]) -> None:
     best.update({name: min(ms, best.get(name, ms)) for name, ms in found.items()})
+
+
+if __name__ == "__main__":
+    print(_row(1, int(sys.argv[1])))
