@@ -25,14 +25,15 @@ def complete(task: Task, experiment: Experiment, problem: Source, folder: Path, 
         directory, run = reopen(path, problem)
         if directory.finished:
             return directory.outcome(run)
-        snapshot = directory.checkpoints().newest(run)
     else:
         run = result.prepare(problem, task.config, task.trials, experiment.seed)
-        directory, snapshot = RunDirectory.create(path, run, experiment.env), None
-    with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
-        final = directory.complete(run, snapshot, show=display.show)
-    outcome = result.Result.of(run, final)
-    directory.finish(outcome, draw=False)  # the experiment's own figures show it
+        directory = RunDirectory.create(path, run, experiment.env)
+    with directory.held():
+        snapshot = directory.checkpoints().newest(run)
+        with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
+            final = directory.complete(run, snapshot, show=display.show)
+        outcome = result.Result.of(run, final)
+        directory.finish(outcome, draw=False)  # the experiment's own figures show it
     return outcome
 
 
