@@ -53,8 +53,13 @@ def _build(command: Any, out: Path) -> dict[str, Any]:
 
     names = ("actions", "split_seed", "shares", "random_log", "video_statistics", "memory_limit", "threads")
     files.check_folder("out", out.parent)
-    with Stages() as stages:
-        about = build(command.source, out, Options(**{name: getattr(command, name) for name in names}), stages.show)
+    options = Options(**{name: getattr(command, name) for name in names})
+    try:
+        with Stages() as stages:
+            about = build(command.source, out, options, stages.show)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"what has finished is kept: the same command continues {out}\n")
+        raise
     for name in about["absent"]:
         sys.stderr.write(f"absent: {name}\n")
     for warning in about["warnings"]:

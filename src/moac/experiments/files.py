@@ -1,8 +1,7 @@
-"""Atomic files: written beside their place, flushed to disk, then renamed."""
+"""JSON and arrays as files that are whole or not there, and that say what is wrong with them."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -13,6 +12,8 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+
+from moac.atomic import write_bytes
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 _ABOUT = "moac"
@@ -26,34 +27,6 @@ class DamagedError(ValueError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is damaged: {why}.")
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write `path` wholly or not at all; where that fails, the error names it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _settle(path.parent)
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def _settle(folder: Path) -> None:
-    """Let the names in a folder survive a power cut too, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def check_folder(name: str, path: Path) -> None:

@@ -41,12 +41,12 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, run: training.Run, env: str | None = None, own: tuple[str, ...] = ()) -> RunDirectory:
         """A new folder with the run's configuration and provenance, or nothing; an existing one is refused."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if not _vacant(path):
             instead = f", or continue that run with moac resume {path}" if (path / "config.json").exists() else ""
             raise ValueError(f"{path} exists already: choose a new folder{instead}.")
         origin, description = provenance.of_this_process(run.seed), _description(run, env, own)
         try:
-            (path / "checkpoint").mkdir(parents=True)
+            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
         try:
@@ -198,6 +198,14 @@ class RunDirectory:
             )
         except KeyError as error:
             raise files.DamagedError(path, f"{error} is missing") from None
+
+
+def _vacant(path: Path) -> bool:
+    """Whether a run may begin here: nothing, an empty folder, or what a run left that was killed as it began."""
+    if not path.is_dir():
+        return not path.exists()
+    begun = {path / "checkpoint", path / "provenance.json", path / ".lock"}
+    return all(p in begun or p.suffix == ".tmp" for p in path.iterdir()) and not any((path / "checkpoint").glob("*"))
 
 
 def _trained(

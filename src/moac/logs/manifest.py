@@ -71,23 +71,31 @@ def read(folder: Path) -> dict[str, Any]:
     return found
 
 
+def identity(files: list[File], options: Any) -> dict[str, Any]:
+    """What a dataset follows from: two builds with one identity make the same."""
+    return {
+        "sources": [{"file": f.path.name, "kind": f.kind.name, "bytes": f.size, "sha256": f.sha256} for f in files],
+        "options": {
+            "actions": options.actions, "split_seed": options.split_seed, "shares": list(options.shares),
+            "video_statistics": options.video_statistics,
+        },
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},
+    }  # fmt: skip
+
+
 def _manifest(folder: Path, known: Known, options: Any) -> dict[str, Any]:
     arrays = folder / "arrays"
     split, views = np.load(arrays / "split.npy"), np.load(arrays / "views.npy")
     parts = {part: _part(arrays / part, split) for part in PARTS if (arrays / part).is_dir()}
     logs = {name: _log(known, k) for k, name in enumerate(("standard", "random"))}
+    origin = identity(known.files, options)
     return {
         "format": FORMAT,
         "name": f"kuairand-{known.sources.variant}",
         "content": known.content,
-        "sources": [
-            {"file": f.path.name, "kind": f.kind.name, "bytes": f.size, "sha256": f.sha256} for f in known.files
-        ],
+        "sources": origin["sources"],
         "absent": list(known.sources.absent),
-        "options": {
-            "actions": options.actions, "split_seed": options.split_seed, "shares": list(options.shares),
-            "video_statistics": options.video_statistics,
-        },
+        "options": origin["options"],
         "logs": {name: log for name, log in logs.items() if log["rows_read"]},
         "users": len(split),
         "views_per_user": statistics.per_user(views),
@@ -100,8 +108,8 @@ def _manifest(folder: Path, known: Known, options: Any) -> dict[str, Any]:
             for (name, column), sign in zip(SIGNALS.items(), SIGNS, strict=True)
         },
         "warnings": [LEAK] if options.video_statistics else [],
-        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},
-    }  # fmt: skip
+        "versions": origin["versions"],
+    }
 
 
 def _log(known: Known, part: int) -> dict[str, Any]:
