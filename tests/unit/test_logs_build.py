@@ -188,7 +188,7 @@ def test_options_that_cannot_be(source, tmp_path, options, words):
     ],
 )
 def test_an_interrupted_build_goes_on_where_it_stopped(when, left, source, tmp_path, monkeypatch):
-    """Four buckets, stopped in the middle of a stage: what has finished is not done again, and the result is the same."""
+    """Four buckets, stopped in the middle of a stage: what has finished is not done again; the result is the same."""
     monkeypatch.setattr(ingest, "num_buckets", lambda logs: 4)
     options, done = building.Options(actions=5), []
     whole = building.build(source, tmp_path / "whole", options)
