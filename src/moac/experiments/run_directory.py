@@ -311,6 +311,8 @@ def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> di
     }
     if spec.encoder is not None:
         problem |= {"encoder": spec.encoder.to_json(), "options": files.finite(spec.options)}
+    if spec.logged:
+        problem["log"] = spec.options or {}
     if spec.action_box is not None:
         problem["actions"] = spec.action_box.to_json()
     return {
