@@ -62,13 +62,20 @@ def read(folder: Path) -> dict[str, Any]:
     path = folder / NAME
     if not path.is_file():
         raise ValueError(f"{folder} is no dataset: it has no {NAME}. Build one with moac data kuairand build.")
-    try:
-        found = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
+    found = read_json(path)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f"{path} must have format {FORMAT}: build the dataset again.")
     return found
+
+
+def read_json(path: Path) -> Any:
+    """JSON, with one clear line where it is missing or none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing: build the dataset again.") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
 
 
 def identity(files: list[File], options: Any) -> dict[str, Any]:
