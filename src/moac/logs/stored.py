@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from moac.logs.schema import SIGNALS
 from moac.logs.splits import SPLITS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-_READ = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_FORMAT = (1, 0)
+"""Of headers of at most 64 KB; that of longer ones is not read."""
 
 
 class Kind(NamedTuple):
@@ -109,8 +111,10 @@ def array(path: Path) -> np.ndarray[Any, Any]:
 def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Shape, type of the numbers, and where they start."""
     with path.open("rb") as file:
-        read = _READ.get(np.lib.format.read_magic(file))
-        if read is None:
+        if np.lib.format.read_magic(file) != _FORMAT:
             raise ValueError("its format is not known")
-        shape, _, dtype = read(file)
+        try:
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        except (SyntaxError, TokenError) as error:
+            raise ValueError(f"its header is none: {error}") from None
         return shape, dtype, file.tell()
