@@ -172,7 +172,7 @@ def fuzz_options(count, tmp_path, dataset, capsys):
 
 
 FUZZERS = {
-    fuzz_specs: (150, 3500),
+    fuzz_specs: (150, 3600),
     fuzz_checkpoints: (80, 1500),
     fuzz_finished_runs: (80, 1500),
     fuzz_csvs: (60, 1200),
@@ -180,7 +180,7 @@ FUZZERS = {
     fuzz_configs: (60, 1000),
 }
 """How many inputs, in the fast suite and in the slow one."""
-OPTIONS = (10, 200)
+OPTIONS = (10, 100)
 assert sum(many for _, many in (*FUZZERS.values(), OPTIONS)) >= 10_000
 
 
