@@ -7,6 +7,7 @@ anything is looked up by them.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from tokenize import TokenError
@@ -114,7 +115,8 @@ def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
         if np.lib.format.read_magic(file) != _FORMAT:
             raise ValueError("its format is not known")
         try:
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        except (SyntaxError, TokenError) as error:
+            with warnings.catch_warnings(action="error"):  # it guesses at headers of Python 2, and says so
+                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        except (SyntaxError, TokenError, Warning) as error:
             raise ValueError(f"its header is none: {error}") from None
         return shape, dtype, file.tell()
