@@ -54,7 +54,7 @@ class RewardModel:
 def fit(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
     """On train users' rows alone; the penalty of each signal by two folds of these users.
 
-        β, γ = argmin Σ (r − m − xᵀβ − γ_a)² + penalty (‖β‖² + ‖γ‖²),  from sums over rows, in one pass.
+    β, γ = argmin Σ (r − m − xᵀβ − γ_a)² + penalty (‖β‖² + ‖γ‖²),  from sums over rows, in one pass.
     """
     columns = [dataset.signal_names.index(name) for name in signals]
     rows = dataset.rows("train")
