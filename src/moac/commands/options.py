@@ -236,6 +236,13 @@ class Data:
     rest: tyro.conf.Positional[tuple[str, ...]] = ()
 
 
+@dataclass(frozen=True)
+class Offline:
+    """Policies that learn from a log: moac offline score | recommend."""
+
+    rest: tyro.conf.Positional[tuple[str, ...]] = ()
+
+
 Command = Annotated[
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
@@ -245,7 +252,8 @@ Command = Annotated[
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Data, tyro.conf.subcommand("data")],
+    | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Offline, tyro.conf.subcommand("offline")],
     tyro.conf.FlagCreatePairsOff,
 ]
 
@@ -260,5 +268,6 @@ SYNTAX = {
     "reproduce": mistakes.syntax_of(Reproduce, "NAME", _ALIASES),
     "report": mistakes.syntax_of(Report, "RUN", _ALIASES),
     "data": mistakes.Syntax(None, {}),
+    "offline": mistakes.Syntax(None, {}),
 }
 """What each command takes, for the one sentence about a mistake."""
