@@ -11,7 +11,7 @@ from typing import Any
 
 import tyro
 
-from moac.commands import data_options, interrupts, mistakes, options
+from moac.commands import data_options, interrupts, mistakes, offline_options, options
 from moac.commands.options import Evaluate, Front, Report, Reproduce, Resume, Theory, Train, Watch
 from moac.config import Discounted, check_trials
 
@@ -33,10 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _dispatch(command: Any) -> int:
     """Check what can be checked before JAX is imported, then run."""
-    if isinstance(command, data_options.COMMANDS):
-        from moac.commands import data
-
-        return data.run(command)
+    if isinstance(command, data_options.COMMANDS + offline_options.COMMANDS):
+        return _of_logs(command)
     if isinstance(command, Evaluate | Watch):
         return _play(command)
     if isinstance(command, Reproduce):
@@ -63,6 +61,16 @@ def _dispatch(command: Any) -> int:
 
         return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
     return _train(command)
+
+
+def _of_logs(command: Any) -> int:
+    if isinstance(command, data_options.COMMANDS):
+        from moac.commands import data
+
+        return data.run(command)
+    from moac.commands import offline
+
+    return offline.run(command)
 
 
 def _train(command: Train | Resume) -> int:
@@ -110,6 +118,8 @@ def _parse(arguments: list[str]) -> Any:
         data_options.check_group(arguments[1:])
         given = arguments[2:] if arguments[1] == data_options.GROUP else arguments[1:]
         return _parsed(given, data_options.Command, "moac data kuairand", data_options.SYNTAX)
+    if arguments[:1] == ["offline"]:
+        return _parsed(arguments[1:], offline_options.Command, "moac offline", offline_options.SYNTAX)
     return _parsed(arguments, options.Command, "moac", options.SYNTAX)
 
 

@@ -18,7 +18,7 @@ from moac.experiments import spec as experiments
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 _EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
 _HINTS = get_type_hints(Config)
-_ALIASES = {"num_iterations": ["--iterations"]}
+ALIASES = {"num_iterations": ["--iterations"]}
 _METAVARS = {int: "INT", float: "FLOAT"}
 
 
@@ -31,7 +31,7 @@ def _argument(name: str, default: Any) -> Any:
     metavar = f"{{{','.join(CHOICES[name])}}}" if name in CHOICES else metavar
     hint = "(default: by the problem)" if default is None and name not in ("weights", "gradient_clip") else None
     return tyro.conf.arg(
-        help=" ".join(text.split()), aliases=_ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
+        help=" ".join(text.split()), aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
     )
 
 
@@ -175,18 +175,26 @@ class Report:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play whole episodes of the real environment with trained policies; several runs are compared."""
+    """Say what trained policies are worth: episodes of the real environment, or, of a run on a log, an estimate."""
 
     runs: tyro.conf.Positional[RunPaths]
     episodes: int = 200
     """Episodes per trial, each with a seed of its own."""
-    trial: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: up to 16 of them)")] = None
+    trial: Annotated[
+        int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: all; up to 16 of them)")
+    ] = None
     """Which trial of each run."""
     reference: Annotated[
         tuple[float, ...] | None,
         tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: below all points)"),
     ] = None
     """Reference point of the hypervolume, one number per objective."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DATA", help_behavior_hint="(default: where it was)")] = None
+    """Folder of the data of a run on a log."""
+    split: Literal["validation", "test"] = "validation"
+    """Whose users judge a run on a log; every look at test users is noted."""
+    cap: float = 10.0
+    """Cap of the importance weights on a log; inf is none."""
     json: bool = False
     """End with one JSON object on stdout."""
 
@@ -236,6 +244,13 @@ class Data:
     rest: tyro.conf.Positional[tuple[str, ...]] = ()
 
 
+@dataclass(frozen=True)
+class Offline:
+    """Policies that learn from a log: moac offline score | recommend."""
+
+    rest: tyro.conf.Positional[tuple[str, ...]] = ()
+
+
 Command = Annotated[
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
@@ -245,20 +260,22 @@ Command = Annotated[
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Data, tyro.conf.subcommand("data")],
+    | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Offline, tyro.conf.subcommand("offline")],
     tyro.conf.FlagCreatePairsOff,
 ]
 
 
 SYNTAX = {
-    "train": mistakes.syntax_of(Train, "ENV", _ALIASES),
-    "resume": mistakes.syntax_of(Resume, "RUN", _ALIASES),
-    "front": mistakes.syntax_of(Front, "ENV", _ALIASES),
-    "evaluate": mistakes.syntax_of(Evaluate, "RUN", _ALIASES, several=True),
-    "watch": mistakes.syntax_of(Watch, "RUN", _ALIASES),
-    "theory": mistakes.syntax_of(Theory, "ENV", _ALIASES),
-    "reproduce": mistakes.syntax_of(Reproduce, "NAME", _ALIASES),
-    "report": mistakes.syntax_of(Report, "RUN", _ALIASES),
+    "train": mistakes.syntax_of(Train, "ENV", ALIASES),
+    "resume": mistakes.syntax_of(Resume, "RUN", ALIASES),
+    "front": mistakes.syntax_of(Front, "ENV", ALIASES),
+    "evaluate": mistakes.syntax_of(Evaluate, "RUN", ALIASES, several=True),
+    "watch": mistakes.syntax_of(Watch, "RUN", ALIASES),
+    "theory": mistakes.syntax_of(Theory, "ENV", ALIASES),
+    "reproduce": mistakes.syntax_of(Reproduce, "NAME", ALIASES),
+    "report": mistakes.syntax_of(Report, "RUN", ALIASES),
     "data": mistakes.Syntax(None, {}),
+    "offline": mistakes.Syntax(None, {}),
 }
 """What each command takes, for the one sentence about a mistake."""

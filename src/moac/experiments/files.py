@@ -13,6 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from moac.atomic import replacing as replacing
 from moac.atomic import write_bytes
 
 Arrays = dict[str, np.ndarray[Any, Any]]

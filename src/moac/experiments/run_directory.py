@@ -51,6 +51,8 @@ class RunDirectory:
             raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
         try:
             files.write_json(path / "provenance.json", origin)
+            if run.source.spec.logged:
+                _log_files().write(path, run.source)
             files.write_json(path / "config.json", description)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
@@ -185,7 +187,8 @@ class RunDirectory:
         try:
             last, random = (policies.tree(arrays, name, run.parts.policy) for name in ("theta", "theta_random"))
             spec = run.source.spec
-            kept = partial(_trained, (spec.observations, spec.encoder, spec.action_box), run.config.setting, arrays)
+            spaces = (spec.observations, spec.encoder, spec.action_box, result.catalogue(run.source))
+            kept = partial(_trained, spaces, run.config.setting, arrays)
             return result.Result(
                 run,
                 int(about["iteration"]),
@@ -209,12 +212,16 @@ def _vacant(path: Path) -> bool:
 
 
 def _trained(
-    spaces: tuple[Any, Encoder | None, ActionBox | None], setting: Any, arrays: files.Arrays, policy: Policy, theta: Any
+    spaces: tuple[Any, Encoder | None, ActionBox | None, Any],
+    setting: Any,
+    arrays: files.Arrays,
+    policy: Policy,
+    theta: Any,
 ) -> result.TrainedPolicy:
-    """The policy between what the environment shows (observations or encoder) and what it takes."""
-    observations, encoder, box = spaces
+    """The policy between what the environment shows (observations, encoder or catalogue) and what it takes."""
+    observations, encoder, box, catalogue = spaces
     scales = policies.scales(arrays)
-    return result.TrainedPolicy(policy, theta, observations, encoder=encoder, scales=scales, setting=setting, box=box)
+    return result.TrainedPolicy(policy, theta, observations, 0, encoder, scales, setting, box, catalogue)
 
 
 def save(outcome: result.Result, path: Path) -> Path:
@@ -247,7 +254,9 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     except KeyError as error:
         raise files.DamagedError(path, f"{error} is missing") from None
     setting = Config.from_json(description["config"]).setting
-    found = _trained((arrays.get("observations"), own.encoder(), own.box()), setting, arrays, kind, theta)
+    catalogue = _log_files().catalogue_of(own.path) if "log" in description["problem"] else None
+    spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
+    found = _trained(spaces, setting, arrays, kind, theta)
     return found.of_trial(trial)
 
 
@@ -323,3 +332,10 @@ def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> di
         "config": run.config.to_json(),
         "own": list(own),
     }
+
+
+def _log_files() -> Any:
+    """The module, which knows run directories, and needs what runs without a log do not."""
+    from moac.experiments import log_files
+
+    return log_files

@@ -157,13 +157,18 @@ class LoggedDataset:
         label = f"{self.fingerprint}:{'+'.join(SPLITS[k] for k in chosen)}"
         return replace(self, **columns, random=random, fingerprint=label)
 
-    def with_behaviour(self, model: Behaviour) -> LoggedDataset:
-        """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own."""
+    def with_behaviour(self, model: Behaviour, propensity: Any = None) -> LoggedDataset:
+        """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own.
+
+        Args:
+            model: how the log chose.
+            propensity: [N] what the model gave for these rows before; None is to ask it.
+        """
         from moac.logs import arrays
 
         if self.propensity is not None:
             raise ValueError(f"{self.name} knows its propensities already: a behaviour model has nothing to add.")
-        found = arrays.propensities(model.propensities(self), self.num_rows)
+        found = arrays.propensities(model.propensities(self) if propensity is None else propensity, self.num_rows)
         label = f"{self.fingerprint}:behaviour-{hashlib.sha256(found.tobytes()).hexdigest()[:8]}"
         return replace(self, propensity=found, fingerprint=label, behaviour=model)
 
