@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import tyro
 
 from moac.commands import mistakes
+from moac.commands.sweep_options import Sweep
 from moac.config import CHOICES, Average, Config, Discounted
 from moac.experiments import CHECKPOINT_SECONDS
 from moac.experiments import spec as experiments
@@ -236,6 +237,7 @@ Command = Annotated[
     | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Data, tyro.conf.subcommand("data")],
     tyro.conf.FlagCreatePairsOff,
@@ -250,6 +252,7 @@ SYNTAX = {
     "watch": mistakes.syntax_of(Watch, "RUN", _ALIASES),
     "theory": mistakes.syntax_of(Theory, "ENV", _ALIASES),
     "reproduce": mistakes.syntax_of(Reproduce, "NAME", _ALIASES),
+    "sweep": mistakes.syntax_of(Sweep, "SPEC", _ALIASES),
     "report": mistakes.syntax_of(Report, "RUN", _ALIASES),
     "data": mistakes.Syntax(None, {}),
 }
