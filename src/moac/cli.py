@@ -60,14 +60,16 @@ def _dispatch(command: Any) -> int:
         from moac.commands import front
 
         return front.run(front.Order(command.env, setting, command.memory, command.out, command.json))
-    if isinstance(command, Theory):
-        config = command.config_of()
-        if not 0 < command.epsilon < math.inf:
-            raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
-        from moac.commands import theory
+    return _theory(command) if isinstance(command, Theory) else _train(command)
 
-        return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
-    return _train(command)
+
+def _theory(command: Theory) -> int:
+    config = command.config_of()
+    if not 0 < command.epsilon < math.inf:
+        raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
+    from moac.commands import theory
+
+    return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
 
 
 def _sweep(command: Sweep) -> int:

@@ -97,7 +97,7 @@ def _told(command: Sweep, found: list[Row], where: tuple[Path, Path], kept: int)
 def _print(sweep: spec.Sweep, found: list[Row], out: Path) -> None:
     console = Console(width=None if sys.stdout.isatty() else 110)
     for env in dict.fromkeys(row.cell.env for row in found):
-        table = page.ends([row for row in found if row.cell.env == env], env, sweep)
+        table = page.ends([row for row in found if row.cell.env == env], env, sweep, short=True)
         if table is not None:
             console.print(_shown(table.title, table.header, table.rows))
     failed = sum(row.ended is None for row in found)

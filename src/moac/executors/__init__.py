@@ -7,7 +7,7 @@ atomically, and what is large it is told by path. All executors answer with the 
 from __future__ import annotations
 
 from moac.executors.machine import cores, one_thread
-from moac.executors.outcomes import Executor, Failure, Limits, Outcome, TaskFailedError, results
+from moac.executors.outcomes import Executor, Failure, Limits, Outcome, TaskFailedError, ended, results
 from moac.executors.process import Process
 from moac.executors.serial import Serial
 
@@ -23,6 +23,7 @@ __all__ = [
     "Serial",
     "TaskFailedError",
     "cores",
+    "ended",
     "make",
     "one_thread",
     "results",

@@ -7,7 +7,7 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar, final
+from typing import Generic, Literal, Protocol, TypeVar, cast, final
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -91,13 +91,17 @@ class Executor(Protocol):
         ...
 
 
-def results(outcomes: Iterable[Outcome[R]]) -> list[R]:
-    """The values in the order of the items; the first failure is raised."""
-    found: dict[int, Any] = {}
+def ended(outcomes: Iterable[Outcome[R]]) -> Iterator[tuple[int, R]]:
+    """Index and value of each outcome as it comes; the first failure is raised."""
     for outcome in outcomes:
         if outcome.failure is not None:
             raise outcome.failure.error or TaskFailedError(outcome.failure.message)
-        found[outcome.index] = outcome.value
+        yield outcome.index, cast(R, outcome.value)
+
+
+def results(outcomes: Iterable[Outcome[R]]) -> list[R]:
+    """The values in the order of the items; the first failure is raised."""
+    found = dict(ended(outcomes))
     return [found[index] for index in sorted(found)]
 
 

@@ -73,12 +73,13 @@ def _groups(count: int, colours: tuple[str, Sequence[Any]] | None) -> dict[str, 
 
 def _by_value(ax: Axes, given: Sequence[Any], y: Any, colour: str) -> None:
     """Values side by side, in the order in which they were given; numbers ascending."""
-    ordered = sorted(given) if all(map(_is_number, given)) else given
+    numbers = all(map(_is_number, given))
+    ordered = sorted(given) if numbers else given
     names = list(dict.fromkeys(map(plain, ordered)))
     at = np.array([names.index(plain(value)) for value in given])
     spread = np.array([0.08 * ((int(np.sum(at[:k] == place)) % 5) - 2) for k, place in enumerate(at)])
     ax.scatter(at + spread, y, s=18, alpha=0.5, color=colour, linewidths=0)
-    ax.plot(range(len(names)), [y[at == k].mean() for k in range(len(names))], "-o", color=colour, linewidth=1.4)
+    ax.plot(range(len(names)), [y[at == k].mean() for k in range(len(names))], "-o" if numbers else "o", color=colour)
     ax.set_xticks(range(len(names)), names, rotation=30 if max(map(len, names)) > 8 else 0)
     ax.set_xlim(-0.5, len(names) - 0.5)
 

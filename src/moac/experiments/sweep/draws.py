@@ -12,7 +12,7 @@ from moac.config import Config, shown
 
 _RANGE = ("low", "high", "log")
 _HINTS = {"seed": int} | get_type_hints(Config)
-_RIGHT = 'a range [low, high] or {low = …, high = …, log = true}, a list of texts, or {choices = […]}'
+_RIGHT = "a range [low, high] or {low = …, high = …, log = true}, a list of texts, or {choices = […]}"
 
 
 @final
@@ -63,11 +63,9 @@ class Draws:
         return tuple(self.axes)
 
     def drawn(self, seed: int) -> list[dict[str, Any]]:
-        """The draws of a seed. Each name has a stream of its own: more draws, or names, leave the others as they are."""
+        """The draws of a seed. Each name has its own stream: more draws, or names, leave the others as they are."""
         streams = {name: random.Random(f"{seed} {name}") for name in self.axes}  # noqa: S311 - no secret
-        return [
-            {name: axis.at(streams[name].random()) for name, axis in self.axes.items()} for _ in range(self.count)
-        ]
+        return [{name: axis.at(streams[name].random()) for name, axis in self.axes.items()} for _ in range(self.count)]
 
 
 def parse(data: Mapping[str, Any] | None, known: Sequence[str]) -> Draws:

@@ -17,7 +17,7 @@ from moac.experiments.sweep import results
 from moac.experiments.sweep.results import Ended, Row
 from moac.experiments.sweep.spec import METHOD, Sweep
 from moac.report import sweeps as drawing
-from moac.report.numbers import plain, plus_minus
+from moac.report.numbers import number, plain, plus_minus
 from moac.report.page import Table
 
 _APART = ("env", "seed")
@@ -47,7 +47,9 @@ def write(sweep: Sweep, found: list[Row], out: Path) -> None:
     facts |= {"failed": failed, "trials per task": sweep.trials}
     listed = [ends([row for row in found if row.cell.env == env], env, sweep) for env in environments]
     tables = tuple(table for table in (*listed, _failures(found)) if table is not None)
-    shown = tuple(item for env in environments for item in _figures([r for r in found if r.cell.env == env], env, sweep))
+    shown = tuple(
+        item for env in environments for item in _figures([r for r in found if r.cell.env == env], env, sweep)
+    )
     reproduce.write(_about(sweep, found), Findings((), tables, shown), (facts, dict(sweep.common)), None, out)
 
 
@@ -59,21 +61,21 @@ def _about(sweep: Sweep, found: list[Row]) -> _About:
     failed = sum(row.ended is None for row in found)
     how = "All finished." if not failed else f"{failed} of {len(found)} failed; the others are not touched by that."
     summary = f"{len(found)} tasks, which differ in {'; '.join(varied)}. {how}"
-    why = "They are the sweep's, as its file says. What it does not say was resolved for each environment: tasks/*/config.json."
+    why = "As the sweep's file says; what it leaves out was resolved for each environment: tasks/*/config.json has all."
     return _About(sweep.name, f"Sweep: {sweep.name}", sweep.seed, summary, why)
 
 
-def ends(found: list[Row], env: str, sweep: Sweep) -> Table | None:
-    """Where the tasks of an environment ended."""
+def ends(found: list[Row], env: str, sweep: Sweep, short: bool = False) -> Table | None:
+    """Where the tasks of an environment ended; None where none did. A short table has no intervals."""
     done = [(row, row.ended) for row in found if row.ended is not None]
     if not done:
         return None
     axes = [name for name in sweep.axes if name != "env"] or ["seed"]
     objectives = done[0][1].objectives
     header = (*axes, *objectives, "exact gap", "not dominated")
-    lines = [(*_named(row, axes), *map(_shown, (*ended.returns, ended.gap)), not row.dominated) for row, ended in done]
+    lines = [(*_named(row, axes), *(_shown(one, short) for one in (*ended.returns, ended.gap)), not row.dominated) for row, ended in done]
     caption = (
-        f"Means over {sweep.trials} trials after the last iteration; ± is half the width of the 95 % interval of the mean. "
+        f"Means over {sweep.trials} trials after the last iteration; ± is half the width of their 95 % interval. "
         "A task is dominated where another one's means are at least as good in all objectives and better in one. "
         "results.csv has all digits."
     )
@@ -84,8 +86,8 @@ def _named(row: Row, axes: Sequence[str]) -> list[str]:
     return [plain(row.cell.values.get(name, getattr(row.cell, name, ""))) for name in axes]
 
 
-def _shown(one: Mean) -> str:
-    return plus_minus(one.value, (one.high - one.low) / 2)
+def _shown(one: Mean, short: bool) -> str:
+    return number(one.value, 3) if short else plus_minus(one.value, (one.high - one.low) / 2)
 
 
 def _failures(found: list[Row]) -> Table | None:
@@ -123,7 +125,7 @@ def _effects(values: dict[str, tuple[Any, ...]], done: list[Ended], objectives: 
         f"What each setting does, {env[0]}",
         f"effects-{env[1]}",
         drawing.effects(values, columns),
-        "A dot is a task, its mean over trials; the line joins the means of all tasks that share a value.",
+        "A small dot is a task, its mean over trials; a large one is the mean of all tasks that share the value.",
         f"Panels of {', '.join(columns)} over {', '.join(values)}.",
     )
 

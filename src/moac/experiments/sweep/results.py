@@ -1,4 +1,4 @@
-"""What came of a sweep: one row for each cell, in the order of the spec, with nothing in it that a clock has touched."""
+"""What came of a sweep: one row for each cell, in the order of the spec. No clock has touched it."""
 
 from __future__ import annotations
 
@@ -156,7 +156,9 @@ def _flat(sweep: Sweep, row: Row) -> dict[str, Any]:
             cells |= {f"return {name}": one.value, f"return {name} low": one.low, f"return {name} high": one.high}
             cells[f"weight {name}"] = weight.value
         cells |= {"gap": ended.gap.value, "regret": ended.regret.value, "stopped_trials": ended.stopped}
-    known = {name: "" if isinstance(value, float) and not np.isfinite(value) else value for name, value in cells.items()}
+    known = {
+        name: "" if isinstance(value, float) and not np.isfinite(value) else value for name, value in cells.items()
+    }
     return known | {"error": row.error or ""}
 
 

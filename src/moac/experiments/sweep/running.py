@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -116,6 +116,6 @@ class _Unseen:
 
 
 @contextlib.contextmanager
-def _unseen(task: Task, run: training.Run, iteration: int) -> Iterator[_Unseen]:
+def _unseen(task: Task, run: training.Run, iteration: int) -> Generator[_Unseen]:
     del task, run, iteration
     yield _Unseen()

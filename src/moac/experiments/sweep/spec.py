@@ -105,15 +105,19 @@ def _check_keys(data: Mapping[str, Any]) -> None:
             raise ValueError(f"`{key}` must be a table, [{key}], got {shown(value)}.")
     if "grid" not in data and "random" not in data and "methods" not in data:
         raise ValueError("a sweep must say what varies: [grid], [random] or [methods] is missing.")
-    for key, value in data.get("stepping", {}).items():
-        if key not in STEPPING:
-            raise ValueError(f"`stepping.{key}` is not known; known are {', '.join(STEPPING)}.")
-        if type(value) is not STEPPING[key] or (value is not True and value is not False and value < 1):
-            right = "true or false" if STEPPING[key] is bool else "a whole number of at least 1"
-            raise ValueError(f"`stepping.{key}` must be {right}, got {shown(value)}.")
+    _check_stepping(data.get("stepping", {}))
     for key, value in data.get("methods", {}).items():
         if not isinstance(value, dict):
             raise ValueError(f"`methods.{key}` must be a table of fields, got {shown(value)}.")
+
+
+def _check_stepping(data: Mapping[str, Any]) -> None:
+    for key, value in data.items():
+        if key not in STEPPING:
+            raise ValueError(f"`stepping.{key}` is not known; known are {', '.join(STEPPING)}.")
+        right = "true or false" if STEPPING[key] is bool else "a whole number of at least 1"
+        if type(value) is not STEPPING[key] or (STEPPING[key] is int and value < 1):
+            raise ValueError(f"`stepping.{key}` must be {right}, got {shown(value)}.")
 
 
 def _grid(data: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
@@ -153,7 +157,7 @@ def _values(
     if count > MOST:
         raise ValueError(f"a sweep must have at most {MOST} tasks, got {count}.")
     cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    return [cell | own for cell in cells for own in drawn]
+    return [cell | dict(own) for cell in cells for own in drawn]
 
 
 def _cell(data: Mapping[str, Any], values: Mapping[str, Any]) -> Cell:
@@ -164,7 +168,7 @@ def _cell(data: Mapping[str, Any], values: Mapping[str, Any]) -> Cell:
     try:
         check_trials(1, seed)
         if not isinstance(env, str):
-            raise ValueError(f"`env` must be the id of an environment, got {shown(env)}.")  # noqa: TRY004
+            raise ValueError(f"`env` must be the id of an environment, got {shown(env)}.")
         return Cell(values, env, seed, Config.from_json({**data.get("config", {}), **method, **chosen}))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{cell.label}: {error}") from None
