@@ -73,7 +73,10 @@ def ends(found: list[Row], env: str, sweep: Sweep, short: bool = False) -> Table
     axes = [name for name in sweep.axes if name != "env"] or ["seed"]
     objectives = done[0][1].objectives
     header = (*axes, *objectives, "exact gap", "not dominated")
-    lines = [(*_named(row, axes), *(_shown(one, short) for one in (*ended.returns, ended.gap)), not row.dominated) for row, ended in done]
+    lines = [
+        (*_named(row, axes), *(_shown(one, short) for one in (*ended.returns, ended.gap)), not row.dominated)
+        for row, ended in done
+    ]
     caption = (
         f"Means over {sweep.trials} trials after the last iteration; ± is half the width of their 95 % interval. "
         "A task is dominated where another one's means are at least as good in all objectives and better in one. "

@@ -88,8 +88,8 @@ def over(weigh: Callable[[T], Shard], parts: Sequence[T], executor: Executor | N
     """The sums over all parts of a log, each weighed where the executor runs it, added in the order of `parts`.
 
     Args:
-        weigh: a function of a module: reads a part, by its path, and calls `accumulate`. Between processes go a path and
-            sums of users, never rows.
+        weigh: a function of a module: reads a part, by its path, and calls `accumulate`. What goes between processes is
+            a path and the sums of users, never rows.
         parts: paths, or whatever `weigh` takes.
         executor: None works here, one part after the other.
     """
