@@ -66,6 +66,7 @@ def variables(place):
         patch.setenv("HOME", str(place / "home"))
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("MOAC_CACHE", "off")
         patch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]))
         yield dict(os.environ)

@@ -1,7 +1,9 @@
 """What a sweep's file may say, and what it becomes."""
 
 import math
+import re
 import statistics
+from pathlib import Path
 
 import pytest
 
@@ -130,3 +132,12 @@ def test_a_mistake_is_one_line_that_names_the_file(text, message, tmp_path):
     with pytest.raises(ValueError, match=message) as caught:
         spec.load(path)
     assert str(caught.value).startswith(f"{path}: ")
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_files_of_the_documentation_and_the_examples_parse():
+    (written,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(), re.DOTALL)
+    assert len(spec.parse("docs", written).cells) == 2 * 2 * 3 * 20
+    assert len(spec.load(ROOT / "examples" / "sweep.toml").cells) == 12
