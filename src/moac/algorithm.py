@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from moac import actor, advantages, bonus, steps
+from moac import actor, advantages, bonus, importance, steps
 from moac.config import Config, Discounted, known
 from moac.critic import TD
 from moac.types import Batch, Critic, Key, Metrics, Params, Policy, Spec, State
@@ -28,7 +28,8 @@ def build(config: Config, spec: Spec, policy: Policy, critic: Critic, rule: Rule
     M = spec.num_objectives
     td = TD(critic, config, _setting(config).discounts(M))
     advantage = advantages.build(config, td.gamma, spec.num_chains)
-    with_entropy = bonus.entropy(policy, config.entropy)
+    weigh = importance.build(policy, config.importance_cap)
+    with_bonus = bonus.build(policy, config.entropy, config.behaviour_pull or 0.0)
     actor_steps = steps.by_name(config.optimiser or "constant", known(config.actor_step_size), config.gradient_clip)
 
     def init(key: Key) -> State:
@@ -42,15 +43,16 @@ def build(config: Config, spec: Spec, policy: Policy, critic: Critic, rule: Rule
         key, key_random = jax.random.split(state.key)
         t, theta = state.t + 1, state.theta
 
+        critic_batches, actor_batch = weigh(theta, critic_batches), weigh(theta, actor_batch)  # ρ, where logged
         w = state.w if config.critic_start == "warm" else jax.tree.map(jnp.zeros_like, state.w)
         w, mu, critic_optimiser = td.learn(w, state.mu, state.critic_optimiser, critic_batches)  # Algorithm 1
 
         delta, mu = td.errors(w, mu, actor_batch)
         delta = advantage(delta, actor_batch)
-        g = actor.gradients(policy, theta, actor_batch, delta, config.normalise)  # gⁱ = (1/B) Σ δⁱψ
+        g = actor.gradients(policy, theta, actor_batch, delta, config.normalise or "none")  # gⁱ = (1/B) Σ δⁱψ
 
         rule_state, lam = rule.update(state.rule, g.gram, t)  # λ_t = (1 − η_t) λ_{t−1} + η_t λ̂_t
-        ascent = with_entropy(theta, actor_batch, g.direction(lam))
+        ascent = with_bonus(theta, actor_batch, g.direction(lam))
         step, actor_optimiser = actor_steps.update(ascent, state.actor_optimiser)
         theta_next = jax.tree.map(jnp.add, theta, step)  # θ_{t+1} = θ_t + α Σ λⁱ gⁱ
 

@@ -1,8 +1,9 @@
-"""A gradient common to all objectives, added to the direction after the weighting: outside the theory."""
+"""Gradients common to all objectives, added to the direction after the weighting: outside the theory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +12,22 @@ from moac.policy import Entropic
 from moac.types import Batch, Params, Policy
 
 
-def entropy(policy: Policy, coefficient: float) -> Callable[[Params, Batch, Params], Params]:
-    """(θ, batch, direction) ↦ direction + coefficient · ∇ (1/B) Σ_l H(π(·|s_l)); 0 leaves the direction as it is."""
-    if coefficient == 0:
-        return lambda theta, batch, direction: direction
-    gradient = jax.grad(_known if isinstance(policy, Entropic) else _sampled, argnums=1)
+def build(policy: Policy, entropy: float, pull: float) -> Callable[[Params, Batch, Params], Params]:
+    """(θ, batch, direction) ↦ direction + entropy · ∇ (1/B) Σ_l H(π(·|s_l)) − pull · ∇ (1/B) Σ_l KL(π_b ‖ π)(s_l).
+
+    A coefficient of 0 leaves its part out of the program.
+    """
+    parts: list[tuple[float, Callable[[Any, Params, Batch], jax.Array]]] = []
+    if entropy > 0:
+        parts.append((entropy, _known if isinstance(policy, Entropic) else _sampled))
+    if pull > 0:
+        parts.append((pull, _likelihood))
 
     def add(theta: Params, batch: Batch, direction: Params) -> Params:
-        bonus = gradient(policy, theta, batch)
-        return jax.tree.map(lambda d, h: d + coefficient * h, direction, bonus)
+        for coefficient, bonus in parts:
+            gradient = jax.grad(bonus, argnums=1)(policy, theta, batch)
+            direction = jax.tree.map(lambda d, g, c=coefficient: d + c * g, direction, gradient)
+        return direction
 
     return add
 
@@ -33,3 +41,13 @@ def _sampled(policy: Policy, theta: Params, batch: Batch) -> jax.Array:
     log_pi = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, batch.observation, batch.action)
     held = jax.lax.stop_gradient(log_pi)
     return jnp.mean((jnp.mean(held) - held) * log_pi)
+
+
+def _likelihood(policy: Policy, theta: Params, batch: Batch) -> jax.Array:
+    """−(1/B) Σ KL(π_b ‖ π) but for a constant: E_{π_b} log π, over all actions where π_b is known, else as logged."""
+    if batch.behaviour_log_probs is None:
+        return jnp.mean(jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, batch.observation, batch.action))
+    p = jnp.exp(batch.behaviour_log_probs)
+    every = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
+    log_pi = jax.vmap(every, in_axes=(None, 0, None))(theta, batch.observation, jnp.arange(p.shape[-1]))
+    return jnp.mean(jnp.sum(p * log_pi, axis=-1))

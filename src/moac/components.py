@@ -13,7 +13,7 @@ from moac import features, weighting
 from moac.config import Average, Config, Discounted, known
 from moac.critic import LinearCritic, MLPCritic
 from moac.features import Basis, Features
-from moac.networks import Inputs, Network, States, Vectors
+from moac.networks import Inputs, Network, Plain, States, Vectors
 from moac.policy import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
 from moac.policy.squash import Squash
 from moac.types import Critic, Key, Policy, Sampling, Source, Spec
@@ -49,6 +49,8 @@ def defaults(problem: Source, chosen: Config | None = None) -> Config:
     """
     spec, chains = problem.spec, problem.spec.num_chains
     states, given = spec.num_states, Config() if chosen is None else chosen
+    if spec.logged:
+        return _of_log(spec, given)
     policy = given.policy or _policy_name(spec)
     optimiser = given.optimiser or ("adam" if policy in NETWORKS else "constant")
     critic_optimiser = given.critic_optimiser or ("adam" if given.critic == "mlp" else "constant")
@@ -66,6 +68,33 @@ def defaults(problem: Source, chosen: Config | None = None) -> Config:
         critic_optimiser=critic_optimiser,
         features=_features(spec),
         observation_scale="bounds" if spec.encoder is None or spec.encoder.bounded else "running",
+        hidden=(64, 64),
+        normalise="none",
+        start="random",
+        behaviour_pull=0.0,
+    )
+
+
+def _of_log(spec: Spec, given: Config) -> Config:
+    """Steps by Adam from the behaviour model, pulled back to it: what strays from the log cannot be judged by it."""
+    adam = (given.optimiser or "adam") == "adam"
+    return Config(
+        setting=Discounted(0.5),
+        num_iterations=1000,
+        num_critic_steps=1,
+        critic_batch_size=512,
+        actor_batch_size=512,
+        actor_step_size=1e-4 if adam else 0.1,
+        critic_step_size=1e-3 if (given.critic_optimiser or "adam") == "adam" else 0.1,
+        policy="mlp",
+        optimiser="adam",
+        critic_optimiser="adam",
+        features="plain",
+        observation_scale="bounds",
+        hidden=spec.behaviour_hidden or (64,),
+        normalise="l2",
+        start="random" if spec.behaviour_hidden is None else "behaviour",
+        behaviour_pull=0.1,
     )
 
 
@@ -96,7 +125,8 @@ def beyond_theory(config: Config) -> tuple[str, ...]:
         "clipped gradients": config.gradient_clip is not None,
         "an entropy bonus": config.entropy > 0,
         "GAE": config.gae > 0,
-        "normalised gradients": config.normalise != "none",
+        "normalised gradients": config.normalise == "l2",
+        "a pull to the behaviour policy": bool(config.behaviour_pull),
     }
     return tuple(name for name, present in named.items() if present)
 
@@ -130,11 +160,10 @@ def resolved(config: Config, problem: Source) -> Config:
 
 
 def _check_spaces(config: Config, spec: Spec) -> None:
-    if spec.num_states is None and spec.encoder is None:
-        raise ValueError(
-            f"`problem` must show states or vectors; {spec.name} is a log: moac.offline judges policies on it, and "
-            "learning from it is not in this version."
-        )
+    if spec.logged:
+        _check_log(config, spec)
+    elif config.start == "behaviour" or config.behaviour_pull:
+        raise ValueError("`start` must be random and `behaviour_pull` 0 where no log is: there is no behaviour policy.")
     if spec.num_states is None and config.policy == "table":
         raise ValueError("`policy` must be linear or mlp where observations are vectors, got 'table'.")
     if (config.policy == "gaussian") != bool(spec.action_size):
@@ -146,6 +175,24 @@ def _check_spaces(config: Config, spec: Spec) -> None:
         size = known(getattr(config, name))
         if size % spec.num_chains:
             raise ValueError(f"`{name}` must be a multiple of `num_envs` ({spec.num_chains}), got {size}.")
+
+
+def _check_log(config: Config, spec: Spec) -> None:
+    """What rows drawn one by one, whose actions are given, do not allow."""
+    if isinstance(config.setting, Average):
+        raise ValueError("`setting` must be discounted on a log, got the average setting.")
+    if config.gae > 0:
+        raise ValueError(f"`gae` must be 0 on a log, whose rows are drawn one by one, got {config.gae}.")
+    if config.visitation != "stationary":
+        raise ValueError("`visitation` must be stationary on a log: its rows cannot be restarted.")
+    if config.features != "plain":
+        raise ValueError(f"`features` must be plain on a log, got {config.features!r}.")
+    if config.start == "behaviour":
+        if spec.behaviour_hidden is None:
+            raise ValueError(f"`start` must be random on {spec.name}, which has no behaviour model, got 'behaviour'.")
+        if config.policy != "mlp" or config.hidden != spec.behaviour_hidden:
+            widths = list(spec.behaviour_hidden)
+            raise ValueError(f"`policy` must be mlp with hidden={widths}, as the behaviour model, to start from it.")
 
 
 def discounts(config: Config, spec: Spec) -> tuple[float, ...]:
@@ -179,10 +226,10 @@ def _parts(config: Config, spec: Spec, seed: int) -> Parts:
 
 def _policy(config: Config, spec: Spec, phi: Features | Basis) -> Policy:
     if config.policy == "mlp":
-        return SoftmaxMLP(_inputs(spec), config.hidden, spec.num_actions)
+        return SoftmaxMLP(_inputs(spec), known(config.hidden), spec.num_actions)
     if config.policy == "gaussian":
         bounds = Squash(known(spec.action_low), known(spec.action_high))
-        return GaussianMLP(_inputs(spec), config.hidden, bounds, config.action_scale == "state")
+        return GaussianMLP(_inputs(spec), known(config.hidden), bounds, config.action_scale == "state")
     if spec.num_states is None:
         return SoftmaxBasis(phi, spec.num_actions)
     if config.policy == "table":
@@ -193,11 +240,13 @@ def _policy(config: Config, spec: Spec, phi: Features | Basis) -> Policy:
 def _critic(config: Config, spec: Spec, phi: Features | Basis) -> Critic:
     if config.critic == "linear":
         return LinearCritic(phi, spec.num_objectives)
-    return MLPCritic(Network(_inputs(spec), config.hidden, spec.num_objectives))
+    return MLPCritic(Network(_inputs(spec), known(config.hidden), spec.num_objectives))
 
 
 def _inputs(spec: Spec) -> Inputs:
-    return Vectors(spec.observation_size) if spec.num_states is None else States(spec.num_states)
+    if spec.num_states is not None:
+        return States(spec.num_states)
+    return Plain(spec.vector_size) if spec.logged else Vectors(spec.observation_size)
 
 
 def rule(config: Config) -> Rule:

@@ -63,20 +63,31 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "optimiser": ("constant", "adam"),
     "critic_optimiser": ("constant", "adam"),
     "action_scale": ("shared", "state"),
-    "features": ("one-hot", "one-hot-reference", "random:<d>", "tile", "tile:<n>", "fourier:<order>", "rbf:<n>", "raw"),
+    "features": (
+        "one-hot",
+        "one-hot-reference",
+        "random:<d>",
+        "tile",
+        "tile:<n>",
+        "fourier:<order>",
+        "rbf:<n>",
+        "raw",
+        "plain",
+    ),
     "observation_scale": ("bounds", "running"),
     "weighting": ("min-norm", "fixed", "uniform", "first-batch"),
     "visitation": ("stationary", "discounted"),
     "normalise": ("none", "l2"),
+    "start": ("random", "behaviour"),
     "mu": ("batch", "paper"),
     "critic_start": ("warm", "cold"),
 }
 """What the fields that name a part may say."""
 _COUNTS = ("num_iterations", "num_critic_steps", "critic_batch_size", "actor_batch_size", "num_evaluations")
-_STEPS = ("actor_step_size", "critic_step_size", "average_step_size", "gradient_clip")
-_BY_PROBLEM = ("policy", "features", "observation_scale", "optimiser", "critic_optimiser")
-_SHARES = {"entropy": math.inf, "gae": 1.0}
-_OPTIONAL = {*_COUNTS, *_STEPS} - {"num_evaluations", "average_step_size"}
+_STEPS = ("actor_step_size", "critic_step_size", "average_step_size", "gradient_clip", "importance_cap")
+_BY_PROBLEM = ("policy", "features", "observation_scale", "optimiser", "critic_optimiser", "normalise", "start")
+_SHARES = {"entropy": math.inf, "gae": 1.0, "behaviour_pull": math.inf}
+_OPTIONAL = {*_COUNTS, *_STEPS, "hidden", "behaviour_pull"} - {"num_evaluations", "average_step_size", "importance_cap"}
 
 
 @final
@@ -105,13 +116,16 @@ class Config:
         entropy: weight of an entropy bonus, added to the direction after the weighting; 0 is the paper.
         gae: λ of generalised advantage estimation per objective; 0 is the paper's one-step TD error.
         features: of states `one-hot`, `one-hot-reference` (without the most visited state), `random:<d>`; of vectors
-            `tile`, `tile:<tiles per input>`, `fourier:<order>`, `rbf:<centres>`, `raw`.
+            `tile`, `tile:<tiles per input>`, `fourier:<order>`, `rbf:<centres>`, `raw`; of a log's vectors `plain`.
         observation_scale: how vectors come into [0, 1]: by the `bounds` of their space, or by a `running` mean and
             spread, saved with the policy.
         weighting: the rule that gives λ̂.
         weights: λ for `fixed`; λ_0 of the momentum otherwise. None is uniform.
         momentum: η_t, a schedule by name: `1/t`, `1/sqrt(t)`, `1/t^2`, `0`, `1`, `const:<value>`.
         normalise: `none` is the paper; `l2` divides each objective's gradient by its norm, outside the theory.
+        start: θ_1: `random`, or on a log the `behaviour` model's weights.
+        importance_cap: C of ρ = min{C, π/π_b}, which weighs a log's TD errors and gradients.
+        behaviour_pull: weight of −∇KL(π_b ‖ π) on a log, added to the direction after the weighting.
         mu: average setting: `batch` moves μ after each batch; `paper` follows the paper's recursion.
         average_step_size: step of μ with `mu="batch"`.
         critic_start: `warm` keeps w between iterations; `cold` starts each from zero.
@@ -128,7 +142,7 @@ class Config:
     visitation: str = "stationary"
     policy: str | None = None
     critic: str = "linear"
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] | None = None
     action_scale: str = "shared"
     optimiser: str | None = None
     critic_optimiser: str | None = None
@@ -140,7 +154,10 @@ class Config:
     weighting: str = "min-norm"
     weights: tuple[float, ...] | None = None
     momentum: str = "1/t"
-    normalise: str = "none"
+    normalise: str | None = None
+    start: str | None = None
+    importance_cap: float = 10.0
+    behaviour_pull: float | None = None
     mu: str = "batch"
     average_step_size: float = 0.05
     critic_start: str = "warm"

@@ -99,12 +99,13 @@ class TD:
     def _errors(
         self, w: Params, V: Float[Array, "B M"], mu: Mu, batch: Batch, step_size: float
     ) -> tuple[Float[Array, "B M"], Mu]:
-        """δⁱ = rⁱ + γⁱ φ(s')ᵀwⁱ − φ(s)ᵀwⁱ, and in the average setting − μⁱ with γ = 1."""
+        """δⁱ = ρ (rⁱ + γⁱ φ(s')ᵀwⁱ − φ(s)ᵀwⁱ), and in the average setting − μⁱ with γ = 1; ρ = 1 on-policy."""
         V_next = self.critic.values(w, batch.next_observation)
         if not isinstance(self.config.setting, Average):
             if batch.terminated is not None:
                 V_next = jnp.where(batch.terminated[:, None], 0, V_next)
-            return batch.reward + jnp.asarray(self.gamma, V.dtype) * V_next - V, mu
+            delta = batch.reward + jnp.asarray(self.gamma, V.dtype) * V_next - V
+            return delta if batch.weight is None else batch.weight[:, None] * delta, mu
         if self.config.mu == "paper":
             mus = running_mean(mu, batch.reward, step_size)
             return batch.reward - mus + V_next - V, mus[-1]

@@ -49,7 +49,7 @@ class TrainedPolicy:
     def of(cls, policy: Policy, theta: Params, spec: Spec, memory: Any, setting: Setting | None) -> TrainedPolicy:
         """The policies of a source, whose chains have learned `memory` (leading axis K)."""
         count = len(jax.tree.leaves(theta)[0])
-        scales = None if spec.num_states is not None else scales_of(spec.encoder, memory, count)
+        scales = None if spec.num_states is not None or spec.logged else scales_of(spec.encoder, memory, count)
         return cls(policy, theta, spec.observations, 0, spec.encoder, scales, setting, spec.action_box)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, Protocol, final, runtime_checkable
 
 import jax
 import numpy as np
@@ -35,6 +35,8 @@ class Batch:
         terminated: the successor is worth 0. In the average setting always False, or None.
         age: steps since the last start; only with `visitation="discounted"`.
         behaviour_log_prob: log-probability of the action under the policy that logged it; None means on-policy.
+        behaviour_log_probs: [..., A] of all actions, where a model of that policy knows them.
+        weight: ρ, what the TD error is weighted by; None is 1.
     """
 
     observation: Observation
@@ -44,6 +46,8 @@ class Batch:
     terminated: Bool[Array, "..."] | None = None
     age: Int[Array, "..."] | None = None
     behaviour_log_prob: Float[Array, "..."] | None = None
+    behaviour_log_probs: Float[Array, "... A"] | None = None
+    weight: Float[Array, "..."] | None = None
 
 
 @final
@@ -112,6 +116,8 @@ class Spec:
         action_low: smallest value of each number of an action that is a vector; may be infinite. None for A actions.
         action_high: likewise the largest.
         action_box: how the environment takes such an action.
+        vector_size: d, where a log's observations are vectors, used as they are; 0 where there is no log.
+        behaviour_hidden: hidden layers of the network that models how the log chose; None where there is none.
     """
 
     name: str
@@ -128,6 +134,8 @@ class Spec:
     action_low: tuple[float, ...] | None = None
     action_high: tuple[float, ...] | None = None
     action_box: ActionBox | None = None
+    vector_size: int = 0
+    behaviour_hidden: tuple[int, ...] | None = None
 
     @property
     def num_objectives(self) -> int:
@@ -137,7 +145,12 @@ class Spec:
     @property
     def observation_size(self) -> int:
         """d, where observations are vectors."""
-        return 0 if self.encoder is None else self.encoder.size
+        return self.vector_size if self.encoder is None else self.encoder.size
+
+    @property
+    def logged(self) -> bool:
+        """Whether another policy has chosen the actions, once and for all."""
+        return self.vector_size > 0
 
     @property
     def action_size(self) -> int:
@@ -247,6 +260,24 @@ class Source(Protocol):
 
     def evaluate(self, policy: Policy, theta: Params, setting: Any) -> Evaluation:
         """What the policies `theta` (leading axis K) are worth."""
+        ...
+
+
+@runtime_checkable
+class Carrying(Protocol):
+    """A source whose arrays are too large to be constants of the compiled program."""
+
+    @property
+    def data(self) -> Any:
+        """The arrays, a pytree: an argument of the program."""
+        ...
+
+    def bound(self, data: Any) -> Source:
+        """The source with `data` in place of its own arrays."""
+        ...
+
+    def initial(self, policy: Policy) -> Params:
+        """θ of the policy that made the log, as far as a model knows it, in the shape of `policy`'s."""
         ...
 
 

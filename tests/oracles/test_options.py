@@ -145,8 +145,8 @@ def test_the_sampled_entropy_gradient_has_the_known_mean():
     actions = jax.random.categorical(jax.random.key(0), theta[0], shape=(200_000,))
     batch = Batch(states, actions, jnp.zeros((200_000, 1)), states)
     nothing = jnp.zeros_like(theta)
-    exact = bonus.entropy(policy, 2.0)(theta, batch, nothing)
-    sampled = bonus.entropy(Bare(), 2.0)(theta, batch, nothing)
+    exact = bonus.build(policy, 2.0, 0.0)(theta, batch, nothing)
+    sampled = bonus.build(Bare(), 2.0, 0.0)(theta, batch, nothing)
     np.testing.assert_allclose(sampled, exact, atol=0.02)
 
 

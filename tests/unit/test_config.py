@@ -85,7 +85,7 @@ def test_step_sizes(name, value):
         (
             {"features": "random:-1"},
             "`features` must be one of one-hot, one-hot-reference, random:<d>, "
-            "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, got 'random:-1'",
+            "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, plain, got 'random:-1'",
         ),
         ({"setting": Average(), "visitation": "discounted"}, "`visitation` must be stationary in the average setting"),
     ],

@@ -1,11 +1,14 @@
 """A log as a source of training: what is drawn, on the device, from arguments."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import moac
+from moac.logs import sampling
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.types import Sampling
 
@@ -30,7 +33,7 @@ def dataset():
 
 
 def draw(dataset, key, sizes=SIZES):
-    return jax.tree.map(np.asarray, dataset.sample((), None, None, jax.random.key(key), sizes)[1:])
+    return jax.tree.map(np.asarray, sampling.draw(dataset.data, jax.random.key(key), sizes))
 
 
 def test_the_spec_says_what_it_is(dataset):
@@ -78,12 +81,14 @@ def test_a_program_takes_the_arrays_as_arguments_not_as_constants(dataset):
     def program(data, key):
         log = dataset.bound(data)
         _, critic, actor = log.sample(log.start(key), None, None, key, SIZES)
-        return log.features(critic.observation), log.features(actor.next_observation)
+        return critic.observation, actor.next_observation
 
     traced = jax.make_jaxpr(program)(dataset.data, jax.random.key(0))
     assert sum(np.size(constant) for constant in traced.consts) < 100
-    critic, _ = jax.jit(program)(dataset.data, jax.random.key(2))
-    np.testing.assert_array_equal(critic, dataset.features(draw(dataset, 2)[0].observation))
+    critic, actor = jax.jit(program)(dataset.data, jax.random.key(2))
+    drawn = draw(dataset, 2)
+    np.testing.assert_array_equal(critic, dataset.features(drawn[0].observation))
+    np.testing.assert_array_equal(actor, dataset.features(drawn[1].next_observation))
 
 
 def test_trials_may_be_vmapped_over_the_same_arrays(dataset):
@@ -105,11 +110,6 @@ def test_in_the_average_setting_nothing_terminates(dataset):
 def test_a_log_cannot_be_restarted(dataset):
     with pytest.raises(ValueError, match="`visitation` must be stationary"):
         draw(dataset, 0, Sampling(1, 4, 4, False, 0.9))
-
-
-def test_a_log_alone_does_not_say_what_a_policy_is_worth(dataset):
-    with pytest.raises(ValueError, match="off-policy estimate"):
-        dataset.evaluate(None, None, None)
 
 
 def test_subsets_are_whole_users(dataset):
@@ -178,5 +178,15 @@ def test_arrays_that_do_not_fit_are_refused(change, about, words):
 
 
 def test_training_on_a_log_says_what_is_missing(dataset):
-    with pytest.raises(ValueError, match=r"`problem` must show states or vectors; small is a log: moac\.offline"):
-        moac.train(dataset, moac.Config(num_iterations=2))
+    blind = replace(dataset, propensity=None)
+    with pytest.raises(ValueError, match=r"small does not say how it chose: fit a model .*with_behaviour\("):
+        moac.train(blind, moac.Config(num_iterations=2))
+    for wrong, message in (
+        ({"setting": moac.Average()}, "`setting` must be discounted on a log"),
+        ({"gae": 0.5}, "`gae` must be 0 on a log"),
+        ({"visitation": "discounted"}, "`visitation` must be stationary on a log"),
+        ({"features": "raw"}, "`features` must be plain on a log"),
+        ({"start": "behaviour"}, "`start` must be random on small, which has no behaviour model"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            moac.train(dataset, moac.Config(num_iterations=2, **wrong))

@@ -64,7 +64,7 @@ def test_by_their_names():
     assert features.of_vectors("tile:5", 2) == features.Tile(2, tiles=5)
     assert features.of_vectors("fourier:2", 3) == features.Fourier(3, 2)
     assert features.of_vectors("rbf:9", 3) == features.RBF(3, 9)
-    with pytest.raises(ValueError, match="`features` must be tile, fourier:<order>, rbf:<n> or raw for vectors"):
+    with pytest.raises(ValueError, match="`features` must be tile, fourier:<order>, rbf:<n>, raw or plain for vectors"):
         features.of_vectors("one-hot", 2)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from moac import components, features, result
 from moac.experiments.files import Arrays
 from moac.features import Table
-from moac.networks import States, Vectors
+from moac.networks import Inputs, Plain, States, Vectors
 from moac.policy import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
 from moac.policy.squash import Squash
 from moac.trained import Scales
@@ -45,8 +45,9 @@ def named(stored: Arrays, config: Mapping[str, Any]) -> Policy:
     if config["policy"] in components.NETWORKS:
         return _network(stored, config)
     theta = stored["theta"]
-    if "observation_shift" in stored:
-        basis = features.of_vectors(str(config["features"]), stored["observation_shift"].shape[1])
+    if "observation_shift" in stored or config["features"] == "plain":
+        size = stored["observation_shift"].shape[1] if "observation_shift" in stored else theta.shape[1] - 1
+        basis = features.of_vectors(str(config["features"]), size)
         return SoftmaxBasis(basis, theta.shape[2])
     if "features" in stored:
         return SoftmaxLinear(Table(stored["features"]), theta.shape[2])
@@ -56,12 +57,18 @@ def named(stored: Arrays, config: Mapping[str, Any]) -> Policy:
 def _network(stored: Arrays, config: Mapping[str, Any]) -> Policy:
     layers = [stored[name] for name in sorted(stored, key=_place) if _place(name) >= 0]
     hidden = tuple(int(width) for width in config["hidden"])
-    vectors = "observation_shift" in stored
-    inputs = Vectors(stored["observation_shift"].shape[1]) if vectors else States(layers[0].shape[1])
+    inputs = _inputs(stored, layers[0].shape[1], str(config["features"]))
     if config["policy"] == "mlp":
         return SoftmaxMLP(inputs, hidden, layers[-1].shape[2])
     low, high = (tuple(stored[name].astype(float).tolist()) for name in ("action_low", "action_high"))
     return GaussianMLP(inputs, hidden, Squash(low, high), config["action_scale"] == "state")
+
+
+def _inputs(stored: Arrays, rows: int, features: str) -> Inputs:
+    """Of a network whose first matrix has so many rows."""
+    if features == "plain":
+        return Plain(rows - 1)
+    return Vectors(stored["observation_shift"].shape[1]) if "observation_shift" in stored else States(rows)
 
 
 def _place(name: str) -> int:

@@ -51,6 +51,8 @@ class RunDirectory:
             raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
         try:
             files.write_json(path / "provenance.json", origin)
+            if run.source.spec.logged:
+                _log_files().write(path, run.source)
             files.write_json(path / "config.json", description)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
@@ -271,6 +273,8 @@ def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> di
     }
     if spec.encoder is not None:
         problem |= {"encoder": spec.encoder.to_json(), "options": files.finite(spec.options)}
+    if spec.logged:
+        problem["log"] = spec.options or {}
     if spec.action_box is not None:
         problem["actions"] = spec.action_box.to_json()
     return {
@@ -281,6 +285,13 @@ def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> di
         "config": run.config.to_json(),
         "own": list(own),
     }
+
+
+def _log_files() -> Any:
+    """The module, which knows run directories, and needs what runs without a log do not."""
+    from moac.experiments import log_files
+
+    return log_files
 
 
 def _metrics(history: History) -> bytes:

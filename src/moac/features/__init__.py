@@ -2,7 +2,7 @@
 
 from moac.features.names import by_name, of_states, of_vectors
 from moac.features.states import Features, OneHot, Table, random_table, table
-from moac.features.vectors import RBF, Basis, Fourier, Raw, Tile
+from moac.features.vectors import RBF, Basis, Fourier, Plain, Raw, Tile
 
 __all__ = [
     "RBF",
@@ -10,6 +10,7 @@ __all__ = [
     "Features",
     "Fourier",
     "OneHot",
+    "Plain",
     "Raw",
     "Table",
     "Tile",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moac.features.states import Features, OneHot, random_table
-from moac.features.vectors import RBF, Basis, Fourier, Raw, Tile
+from moac.features.vectors import RBF, Basis, Fourier, Plain, Raw, Tile
 from moac.types import Key, Spec
 
 
@@ -39,4 +39,6 @@ def of_vectors(name: str, num_inputs: int) -> Basis:
         return RBF(num_inputs, int(size))
     if kind == "raw":
         return Raw(num_inputs)
-    raise ValueError(f"`features` must be tile, fourier:<order>, rbf:<n> or raw for vectors, got {name!r}.")
+    if kind == "plain":
+        return Plain(num_inputs)
+    raise ValueError(f"`features` must be tile, fourier:<order>, rbf:<n>, raw or plain for vectors, got {name!r}.")

@@ -53,6 +53,23 @@ class Raw:
 
 @final
 @dataclass(frozen=True)
+class Plain:
+    """φ(x) = (1, x) / √(d + 1), for x ∈ [−1, 1]^d."""
+
+    num_inputs: int
+
+    @property
+    def size(self) -> int:
+        """d + 1."""
+        return self.num_inputs + 1
+
+    def apply(self, w: Any, observation: Any) -> Any:
+        """φ(x)ᵀw."""
+        return (w[0] + observation @ w[1:]) / math.sqrt(self.size)
+
+
+@final
+@dataclass(frozen=True)
 class Fourier:
     """φ_c(x) = cos(π c·x) / √size, c ∈ {0 … order}^d with at most two entries not 0 (Konidaris et al., 2011)."""
 

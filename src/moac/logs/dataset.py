@@ -19,14 +19,25 @@ from moac.logs import sampling, states
 from moac.logs.sampling import Data
 from moac.logs.splits import SHARES, SPLITS
 from moac.logs.states import Observation, Tables
+from moac.networks import Network, Weights
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
 
 class Behaviour(Protocol):
     """What estimates how the log chose: `moac.offline.behaviour.fit` makes one."""
 
+    @property
+    def network(self) -> Network:
+        """Gives the logits of all actions."""
+        ...
+
+    @property
+    def clone(self) -> Weights:
+        """The network's weights for users it has not seen: log b(·|s) is the log-softmax of its outputs."""
+        ...
+
     def propensities(self, dataset: LoggedDataset) -> Any:
-        """[N] probability of each row's action."""
+        """[N] probability of each row's action, from a model that has not seen the row's user."""
         ...
 
 
@@ -57,6 +68,8 @@ class LoggedDataset:
         feature_names: of each number of a feature vector; empty where they have none.
         fingerprint: two datasets with one fingerprint hold the same numbers.
         random: the rows of uniformly random exposure, with the same users, actions and tables; None if there are none.
+        behaviour: the model that `with_behaviour` took the propensities from.
+        folder: where `from_parquet` read it.
     """
 
     name: str
@@ -80,6 +93,8 @@ class LoggedDataset:
     feature_names: tuple[str, ...]
     fingerprint: str
     random: LoggedDataset | None = None
+    behaviour: Behaviour | None = None
+    folder: str | None = None
 
     @staticmethod
     def from_parquet(path: str | Path) -> LoggedDataset:
@@ -142,15 +157,25 @@ class LoggedDataset:
         label = f"{self.fingerprint}:{'+'.join(SPLITS[k] for k in chosen)}"
         return replace(self, **columns, random=random, fingerprint=label)
 
-    def with_behaviour(self, model: Behaviour) -> LoggedDataset:
-        """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own."""
+    def with_behaviour(self, model: Behaviour, propensity: Any = None) -> LoggedDataset:
+        """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own.
+
+        Args:
+            model: how the log chose.
+            propensity: [N] what the model gave for these rows before; None is to ask it.
+        """
         from moac.logs import arrays
 
         if self.propensity is not None:
             raise ValueError(f"{self.name} knows its propensities already: a behaviour model has nothing to add.")
-        found = arrays.propensities(model.propensities(self), self.num_rows)
+        found = arrays.propensities(model.propensities(self) if propensity is None else propensity, self.num_rows)
         label = f"{self.fingerprint}:behaviour-{hashlib.sha256(found.tobytes()).hexdigest()[:8]}"
-        return replace(self, propensity=found, fingerprint=label)
+        return replace(self, propensity=found, fingerprint=label, behaviour=model)
+
+    def initial(self, policy: Policy) -> Params:
+        """θ of Behavior-Clone: the behaviour model is a network like the policy."""
+        del policy
+        return self.data.behaviour
 
     def observation(self, rows: Any) -> Observation:
         """What was known when each of the rows was shown; an index for each, any shape."""
@@ -184,7 +209,10 @@ class LoggedDataset:
     def spec(self) -> Spec:
         """What the source is: no state indices and no encoder, since observations are indices of this dataset."""
         bound = float(np.abs(self.reward[self.rows("train")]).max(initial=0.0)) or 1.0
-        return Spec(self.name, self.signal_names, None, self.num_actions, 0, bound, self.fingerprint)
+        hidden = None if self.behaviour is None else self.behaviour.network.hidden
+        about = (self.name, self.signal_names, None, self.num_actions, 0, bound, self.fingerprint)
+        again = None if self.folder is None else {"data": self.folder}
+        return Spec(*about, options=again, vector_size=self.num_features, behaviour_hidden=hidden)
 
     @property
     def compiled(self) -> bool:
@@ -201,14 +229,27 @@ class LoggedDataset:
     ) -> tuple[tuple[()], Batch, Batch]:
         """N·D + B rows of train users, uniformly with replacement; the policy has no say in what was logged."""
         del policy, theta
-        return chain, *sampling.draw(self.data, key, sizes)
+        self._check_known()
+        critic, actor = (sampling.seen(self.data, batch) for batch in sampling.draw(self.data, key, sizes))
+        if self.behaviour is not None:
+            logits = self.behaviour.network(self.data.behaviour, actor.observation)
+            actor = replace(actor, behaviour_log_probs=jax.nn.log_softmax(logits))
+        return chain, critic, actor
 
     def evaluate(self, policy: Policy, theta: Params, setting: Any) -> Evaluation:
-        """Not from the log alone: what another policy is worth needs an off-policy estimate."""
-        del policy, theta, setting
-        raise ValueError(
-            f"{self.name} is a log: what a policy is worth on it needs an off-policy estimate, which it does not make."
-        )
+        """What the policies `theta` are worth on validation users, by NCIS: `moac.offline.judging`."""
+        from moac.offline import judging
+
+        del setting  # an estimate is of the immediate reward, whatever the discount
+        self._check_known()
+        return judging.evaluation(self, policy, theta)
+
+    def _check_known(self) -> None:
+        if self.propensity is None:
+            raise ValueError(
+                f"{self.name} does not say how it chose: fit a model and give it, "
+                "dataset.with_behaviour(moac.offline.behaviour.fit(dataset))."
+            )
 
     @property
     def _columns(self) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def load(folder: Path) -> LoggedDataset:
     if "random" in parts:
         name, fingerprint = f"{about['name']}-random", f"{about['content'][:16]}:random"
         random = LoggedDataset(name, **parts["random"], **common, fingerprint=fingerprint)
-    return LoggedDataset(about["name"], **parts["rows"], **common, fingerprint=about["content"][:16], random=random)
+    own: dict[str, Any] = {"fingerprint": about["content"][:16], "random": random, "folder": str(folder.resolve())}
+    return LoggedDataset(about["name"], **parts["rows"], **common, **own)
 
 
 _SHARED = ("users", "items", "history", "first", "split", "user_ids", "action_ids", "action_items", "item_ids")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
+from moac.logs import states
 from moac.logs.states import Observation, Tables
 from moac.types import Batch, Key, Sampling
 
@@ -26,6 +27,7 @@ class Data:
         last: [N] whether no row of the same user follows.
         train: [n] rows of train users: what is drawn from.
         tables: what the indices stand for.
+        behaviour: weights of the network that models how the log chose; None where nothing does.
     """
 
     user: Int[Array, " N"]
@@ -38,6 +40,7 @@ class Data:
     last: Bool[Array, " N"]
     train: Int[Array, " n"]
     tables: Tables
+    behaviour: Any = None
 
 
 def data(dataset: Any, train: Any) -> Data:
@@ -45,7 +48,8 @@ def data(dataset: Any, train: Any) -> Data:
     names = ("user", "action", "reward", "context", "end", "terminated", "propensity")
     columns = {name: getattr(dataset, name) for name in names}
     last = dataset.terminated | dataset.truncated
-    host = Data(**columns, last=last, train=train, tables=dataset.tables)
+    clone = None if dataset.behaviour is None else dataset.behaviour.clone
+    host = Data(**columns, last=last, train=train, tables=dataset.tables, behaviour=clone)
     return jax.tree.map(jax.device_put, host)
 
 
@@ -86,3 +90,12 @@ def draw(data: Data, key: Key, sizes: Sampling) -> tuple[Batch, Batch]:
     rows = data.train[jax.random.randint(key, (sizes.steps,), 0, len(data.train))]
     critic, actor = rows[: N * D].reshape(N, D), rows[N * D :]
     return transitions(data, critic, sizes.average), transitions(data, actor, sizes.average)
+
+
+def seen(data: Data, batch: Batch) -> Batch:
+    """The batch with vectors in place of indices: what policies and critics see."""
+    return replace(
+        batch,
+        observation=states.features(data.tables, batch.observation),
+        next_observation=states.features(data.tables, batch.next_observation),
+    )

@@ -22,7 +22,7 @@ from moac import algorithm, components
 from moac.config import Config
 from moac.history import History
 from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
-from moac.types import Evaluation, Metrics, Source
+from moac.types import Carrying, Evaluation, Metrics, Source
 
 WIDTH = 64
 """Trials per block of small policies; networks fill a core with one trial."""
@@ -61,13 +61,15 @@ class _Program:
 
     Attributes:
         first: (seed, trial indices) ↦ trials at iteration 0.
-        advance: (trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
+        step: (data, trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
+        data: the source's arrays that the program takes as an argument, on every device.
         sharding: a row's, over the devices.
         width: trials per block.
     """
 
     first: Callable[..., Trial]
-    advance: Callable[..., tuple[Trial, Metrics]]
+    step: Callable[..., tuple[Trial, Metrics]]
+    data: Any
     sharding: NamedSharding
     width: int
 
@@ -75,6 +77,10 @@ class _Program:
     def num_devices(self) -> int:
         """Devices that work side by side."""
         return self.sharding.num_devices
+
+    def advance(self, block: Trial, count: int) -> tuple[Trial, Metrics]:
+        """The block `count` iterations later, and the metrics of the last."""
+        return self.step(self.data, block, count)
 
     def start(self, run: Run) -> list[Trial]:
         """All rows at iteration 0."""
@@ -125,13 +131,17 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
 
     def first(seed: Int[Array, ""], index: Int[Array, ""]) -> Trial:
         key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
-        return Trial(init(key_state), source.start(key_chain), jnp.zeros((), jnp.int32))
+        state = init(key_state)
+        if config.start == "behaviour" and isinstance(source, Carrying):
+            theta = source.initial(parts.policy)
+            state = replace(state, theta=theta, theta_random=theta)
+        return Trial(state, source.start(key_chain), jnp.zeros((), jnp.int32))
 
-    def iteration(trial: Trial) -> tuple[Trial, Metrics]:
+    def iteration(bound: Source, trial: Trial) -> tuple[Trial, Metrics]:
         """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
         key_state, key_sample = jax.random.split(trial.state.key)
         state = replace(trial.state, key=key_state)
-        chain, critic_batches, actor_batch = source.sample(trial.chain, parts.policy, state.theta, key_sample, sizes)
+        chain, critic_batches, actor_batch = bound.sample(trial.chain, parts.policy, state.theta, key_sample, sizes)
         new, metrics = update(state, critic_batches, actor_batch)
         healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
         running = healthy & (trial.stopped == 0)
@@ -139,17 +149,20 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
         stopped = jnp.where(healthy | (trial.stopped > 0), trial.stopped, new.t)
         return Trial(kept[0], kept[1], stopped), metrics
 
-    def advance(block: Trial, count: Int[Array, ""]) -> tuple[Trial, Metrics]:
+    def advance(data: Any, block: Trial, count: Int[Array, ""]) -> tuple[Trial, Metrics]:
         """`count` iterations, and the metrics of the last."""
+        once = jax.vmap(partial(iteration, source.bound(data) if isinstance(source, Carrying) else source))
         nothing = Metrics(jnp.full((width, M, M), jnp.nan), jnp.full((width, M), jnp.nan))
-        return lax.fori_loop(0, count, lambda _, carry: jax.vmap(iteration)(carry[0]), (block, nothing))
+        return lax.fori_loop(0, count, lambda _, carry: once(carry[0]), (block, nothing))
 
-    mesh, along = Mesh(np.array(devices), ("device",)), PartitionSpec("device")
-    per_device = jax.shard_map(advance, mesh=mesh, in_specs=(along, PartitionSpec()), out_specs=along, check_vma=False)
+    mesh, along, same = Mesh(np.array(devices), ("device",)), PartitionSpec("device"), PartitionSpec()
+    per_device = jax.shard_map(advance, mesh=mesh, in_specs=(same, along, same), out_specs=along, check_vma=False)
     sharding = NamedSharding(mesh, along)
+    data = jax.device_put(source.data, NamedSharding(mesh, same)) if isinstance(source, Carrying) else ()
     return _Program(
         jax.jit(jax.vmap(first, in_axes=(None, 0)), out_shardings=sharding),
         jax.jit(per_device, compiler_options=compiler_options()),
+        data,
         sharding,
         width,
     )

@@ -57,6 +57,12 @@ class BehaviourModel:
         """T of the member that has seen all train users."""
         return self.members[0].temperature
 
+    @property
+    def clone(self) -> Weights:
+        """Weights of the member that has seen all train users, with its temperature: b = softmax(f(x))."""
+        *others, last = self.members[0].weights
+        return (*others, np.asarray(last / np.float32(self.temperature)))
+
     def propensities(self, dataset: LoggedDataset) -> Float[np.ndarray, " N"]:
         """b(a|s) of each logged action, from a member that has not seen the row's user."""
         found = np.empty(dataset.num_rows)
