@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import final
 
-from moac.commands import reproduce as command
-from moac.experiments import comparison, files, reproduce, spec
-from moac.experiments.studies import Workspace
+from moac.commands import reproduce
+from moac.experiments import comparison, files, spec
+from moac.experiments.studies import Findings, Workspace
 from moac.logs.dataset import LoggedDataset
 
 STUDY = "kuairand-comparison"
@@ -37,15 +39,16 @@ def run(order: Order) -> int:
     files.check_folder("out", order.out)
     study = _study(order, dataset)
     try:
-        found = reproduce.run_study(study, order.out, command.say, lambda own, work: _compared(dataset, own, work))
+        summary = reproduce.study(study, order.out, order.json, partial(_compared, dataset))
     except KeyboardInterrupt:
         sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
         return _INTERRUPTED
-    command.tell(study, found, order.json)
+    if order.json:
+        sys.stdout.write(json.dumps(files.finite(summary | {"data": str(order.data)})) + "\n")
     return 0
 
 
-def _compared(dataset: LoggedDataset, study: spec.Study, work: Workspace) -> reproduce.Findings:
+def _compared(dataset: LoggedDataset, study: spec.Study, work: Workspace) -> Findings:
     return comparison.compare(dataset, study.parameters, study.seed, work, real=False)
 
 

@@ -164,8 +164,8 @@ def _paper(table: Mapping[str, Any]) -> Table:
     caption = (
         "Per cent of change to Behavior-Clone as the paper prints it, without intervals. It cannot be compared row by "
         "row: other rows (KuaiRand-27K's first part), a continuous action that is a popularity rank, a state that "
-        "holds the action, a behaviour model trained on test rows, and a choice made on them; 7 dislikes and 14 follows "
-        "decide two columns."
+        "holds the action, a behaviour model trained on test rows, and a choice made on them; 7 dislikes and 14 "
+        "follows decide two columns."
     )
     rows = tuple((name, *(f"{value:+g}" for value in values)) for name, values in table["changes"].items())
     return Table(PAPER, caption, ("Method", *table["signals"]), rows)
