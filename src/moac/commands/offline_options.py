@@ -48,6 +48,29 @@ class Train:
 
 
 @dataclass(frozen=True)
+class Compare:
+    """Train Behavior-Clone, PDPG, TSCAC and MOAC with its ablations on a dataset; a table with intervals and trust."""
+
+    data: tyro.conf.Positional[DataPath]
+    trials: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 5; quick 2)")] = None
+    """Training seeds of each setting of each method."""
+    iterations: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 1000; quick 100)")] = (
+        None
+    )
+    """Steps of each policy."""
+    test: bool = False
+    """Read test users, once, for the settings that validation users chose; it is noted."""
+    quick: bool = False
+    """A reduced run, for a first look."""
+    seed: int = 0
+    """Of all methods alike."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(required)")] = None
+    """Folder of the comparison; the same command continues what was interrupted."""
+    json: bool = False
+    """End with one JSON object on stdout."""
+
+
+@dataclass(frozen=True)
 class Score:
     """Write what a policy recommends to every user of a log, at the state after the user's last row, as CSV."""
 
@@ -89,13 +112,15 @@ class Recommend:
 
 Command = Annotated[
     Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Score, tyro.conf.subcommand("score")]
     | Annotated[Recommend, tyro.conf.subcommand("recommend")],
     tyro.conf.FlagCreatePairsOff,
 ]
-COMMANDS = (Train, Score, Recommend)
+COMMANDS = (Train, Compare, Score, Recommend)
 SYNTAX = {
     "train": mistakes.syntax_of(Train, "DATA", ALIASES),
+    "compare": mistakes.syntax_of(Compare, "DATA", {}),
     "score": mistakes.syntax_of(Score, "RUN", {}),
     "recommend": mistakes.syntax_of(Recommend, "RUN", {}),
 }

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import tyro
 
 from moac.commands import mistakes
+from moac.commands.sweep_options import Sweep
 from moac.config import CHOICES, Average, Config, Discounted
 from moac.experiments import CHECKPOINT_SECONDS
 from moac.experiments import spec as experiments
@@ -259,6 +260,7 @@ Command = Annotated[
     | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Offline, tyro.conf.subcommand("offline")],
@@ -274,6 +276,7 @@ SYNTAX = {
     "watch": mistakes.syntax_of(Watch, "RUN", ALIASES),
     "theory": mistakes.syntax_of(Theory, "ENV", ALIASES),
     "reproduce": mistakes.syntax_of(Reproduce, "NAME", ALIASES),
+    "sweep": mistakes.syntax_of(Sweep, "SPEC", ALIASES),
     "report": mistakes.syntax_of(Report, "RUN", ALIASES),
     "data": mistakes.Syntax(None, {}),
     "offline": mistakes.Syntax(None, {}),

@@ -13,6 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
+from moac.executors import Executor, Serial, ended
 from moac.logs import assembly, buckets, ingest, layout, lines, manifest, queries, splits, users, videos
 from moac.logs.engine import Connection, Limits, connect, limits, watch
 from moac.logs.ingest import Work
@@ -39,6 +40,7 @@ class Options:
         video_statistics: add month averages to the features of videos; they know the test period.
         memory_limit: the most memory the process may use.
         threads: of DuckDB; None is one per core.
+        executor: where buckets are worked on, each on one core and under the same cap of its own.
     """
 
     actions: int = 150
@@ -48,14 +50,15 @@ class Options:
     video_statistics: bool = False
     memory_limit: str = "2GB"
     threads: int | None = None
+    executor: Executor = Serial()  # noqa: RUF009 - it holds nothing
 
 
 def build(source: str | Path, out: str | Path, options: Options | None = None, progress: Progress | None = None) -> Any:
     """Build the dataset `out` from the folder `source`; its manifest.
 
     The result depends on the files and on `actions`, `split_seed`, `shares` and `video_statistics` alone: neither the
-    memory nor the threads change a byte of what the content hash covers. A build that was interrupted or killed goes on
-    where it stopped, bucket by bucket, when the same one is started again.
+    memory, the threads nor the executor change a byte of what the content hash covers. A build that was interrupted or
+    killed goes on where it stopped, bucket by bucket, when the same one is started again.
     """
     options, say = options or Options(), progress or (lambda what, done, total: None)
     allowed = limits(options.memory_limit, options.threads)
@@ -190,22 +193,24 @@ class _Build:
     def _clean(self, work: Work, files: list[File]) -> list[buckets.Cleaned]:
         """Every bucket without duplicates, in order."""
         tasks = [self._task(work, bucket) for bucket in range(work.buckets) if work.raw(bucket)]
-        for done, task in enumerate(tasks):
-            self.say("sorting users", done, len(tasks))
-            if self.journal.done(f"clean-{task.bucket:03d}") is None:
-                self._keep(task, buckets.clean(task), files)
-            for path in work.raw(task.bucket):
-                path.unlink()
+        open_tasks = [task for task in tasks if self.journal.done(f"clean-{task.bucket:03d}") is None]
+        for done, (index, found) in enumerate(ended(self.options.executor.map(buckets.clean, open_tasks))):
+            self.say("sorting users", len(tasks) - len(open_tasks) + done, len(tasks))
+            self._keep(open_tasks[index], found, files)
+        for path in (path for task in tasks for path in task.raw):  # of those that a killed attempt had noted
+            path.unlink()
         self.say("sorting users", len(tasks), len(tasks))
         noted = (self.journal.done(f"clean-{bucket:03d}") for bucket in range(work.buckets))
         return [buckets.Cleaned.of(found) for found in noted if found is not None]
 
     def _keep(self, task: buckets.Task, found: buckets.Cleaned, files: list[File]) -> None:
-        """Note what came of a bucket; a user without features is refused."""
+        """Note what came of a bucket, and remove what was read of it; a user without features is refused."""
         if found.stranger is not None:
             self._refuse_user(found.stranger, files)
         written = task.work.rows(task.bucket), task.work.views(task.bucket)
         self.journal.note(f"clean-{task.bucket:03d}", vars(found), *written)
+        for path in task.raw:
+            path.unlink()
 
     def _refuse_user(self, user: int, files: list[File]) -> None:
         """A user without features: where it stands."""
@@ -227,12 +232,13 @@ class _Build:
 
     def _index(self, work: Work, actions: Any) -> None:
         """The index arrays of every bucket."""
-        for bucket in (bucket for bucket in range(work.buckets) if work.rows(bucket).exists()):
-            self.say("indexing users", bucket, work.buckets)
-            if self.journal.done(f"index-{bucket:03d}") is None:
-                buckets.index(self._task(work, bucket), actions)
-                self.journal.note(f"index-{bucket:03d}", True, work.piece(bucket))
-        self.say("indexing users", work.buckets, work.buckets)
+        tasks = [self._task(work, bucket) for bucket in range(work.buckets) if work.rows(bucket).exists()]
+        open_tasks = [task for task in tasks if self.journal.done(f"index-{task.bucket:03d}") is None]
+        found = ended(self.options.executor.map(partial(buckets.index, actions=actions), open_tasks))
+        for done, (index, _) in enumerate(found, 1):
+            bucket = open_tasks[index].bucket
+            self.journal.note(f"index-{bucket:03d}", True, work.piece(bucket))
+            self.say("indexing users", len(tasks) - len(open_tasks) + done, len(tasks))
 
     def _features(self, connection: Connection, work: Work, items: Any, actions: Any) -> dict[str, Any]:
         """Write the tables of users and items; what was fitted, and their names."""
