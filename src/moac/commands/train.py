@@ -100,6 +100,8 @@ def _resume(path: Path, output: Output) -> int:
     directory, prepared = reopen(path, problem)
     if directory.finished:
         outcome = directory.outcome(prepared)
+        if (path / "figures" / "training.svg").exists() and not (path / "report.html").exists():
+            report.write(path)  # it was killed just before
         sys.stderr.write(f"{path} has finished: nothing to resume.\n")
         _report(directory, outcome, Spent(0.0, 0), output)
         return 0
