@@ -15,7 +15,7 @@ from _timing import machine
 
 from moac.commands import devices
 
-SECTIONS = ("simplex", "startup", "training", "networks", "environments", "kuairand", "offline")
+SECTIONS = ("simplex", "startup", "training", "networks", "environments", "kuairand", "offline", "offpolicy")
 
 
 def main(names: list[str]) -> None:

@@ -167,18 +167,26 @@ class Report:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play whole episodes of the real environment with trained policies; several runs are compared."""
+    """Say what trained policies are worth: episodes of the real environment, or, of a run on a log, an estimate."""
 
     runs: tyro.conf.Positional[RunPaths]
     episodes: int = 200
     """Episodes per trial, each with a seed of its own."""
-    trial: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: up to 16 of them)")] = None
+    trial: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: all; up to 16 of them)")] = (
+        None
+    )
     """Which trial of each run."""
     reference: Annotated[
         tuple[float, ...] | None,
         tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: below all points)"),
     ] = None
     """Reference point of the hypervolume, one number per objective."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DATA", help_behavior_hint="(default: where it was)")] = None
+    """Folder of the data of a run on a log."""
+    split: Literal["validation", "test"] = "validation"
+    """Whose users judge a run on a log; every look at test users is noted."""
+    cap: float = 10.0
+    """Cap of the importance weights on a log; inf is none."""
     json: bool = False
     """End with one JSON object on stdout."""
 

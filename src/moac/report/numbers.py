@@ -65,6 +65,21 @@ def plus_minus(mean: float, half: float) -> str:
     return f"({pair}){times_power(shift)}" if shift else pair
 
 
+def with_interval(value: float, interval: tuple[float, float], sign: bool = False) -> str:
+    """A value and its interval, to the digits that mean something; `sign` shows a plus as well.
+
+    >>> with_interval(0.0016123, (0.000512, 0.002345), sign=True), with_interval(2.3425, (2.2097, 2.4722))
+    ('+0.0016 [+0.0005, +0.0023]', '2.34 [2.21, 2.47]')
+    """
+    low, high = interval
+    if not math.isfinite(low + high):
+        return number(value)
+    width = (high - low) / 2
+    decimals = min(_FINEST, max(0, 1 - _power(width) if width > 0 else 3 - _power(value)))
+    form = f"{'+' if sign else ''}.{decimals}f"
+    return _signed(f"{value:{form}} [{low:{form}}, {high:{form}}]")
+
+
 def times_power(power: int) -> str:
     """A power of ten as a factor: ` × 10⁻⁷`."""
     return f" × 10{str(power).translate(_SUPERSCRIPTS)}"
