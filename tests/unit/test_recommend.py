@@ -13,6 +13,7 @@ import pytest
 import moac
 from moac import recommendation
 from moac.cli import main
+from moac.commands.offline_options import SYNTAX
 from moac.experiments import files, log_files, scores
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import About, LoggedDataset, Rows
@@ -270,13 +271,13 @@ def test_a_model_that_does_not_belong_to_the_data_is_refused(made, copy):
     path = copy / "behaviour.safetensors"
     arrays, about = files.read_arrays(path)
     files.write_arrays(path, arrays, about | {"identity": "other"})
-    with pytest.raises(ValueError, match=r"behaviour.safetensors is damaged: its model was fitted on other data than"):
+    with pytest.raises(ValueError, match=r"behaviour\.safetensors was fitted on other data than"):
         log_files.dataset_of(copy)
     files.write_arrays(path, arrays | {"propensity": arrays["propensity"] / 2}, about)
     with pytest.raises(ValueError, match="was trained on other data than"):
         log_files.dataset_of(copy)
     path.unlink()
-    with pytest.raises(ValueError, match=r"behaviour\.safetensors is missing\."):
+    with pytest.raises(ValueError, match=r"behaviour\.safetensors is damaged: it is missing\."):
         log_files.dataset_of(copy)
 
 
@@ -372,8 +373,8 @@ def test_one_user_from_the_command_line(made, trained, capsys):
 
 
 MISTAKES = {
-    "": "the command must be one of score, recommend, got nothing. See moac offline --help.",
-    "scores": "the command must be one of score, recommend, got 'scores'. Did you mean score?",
+    "": f"the command must be one of {', '.join(SYNTAX)}, got nothing. See moac offline --help.",
+    "scores": f"the command must be one of {', '.join(SYNTAX)}, got 'scores'. Did you mean score?",
     "score": "`RUN` must be given: moac offline score RUN. See moac offline score --help.",
     "score RUN": "`--out` must be given, with a file.",
     "score RUN --out TMP": "`out` must be a file, got TMP.",
