@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import os
 import re
 import sys
 from typing import Any
@@ -13,7 +14,9 @@ import tyro
 
 from moac.commands import data_options, mistakes, offline_options, options
 from moac.commands.options import Evaluate, Front, Report, Reproduce, Resume, Theory, Train, Watch
+from moac.commands.sweep_options import Sweep
 from moac.config import Discounted, check_trials
+from moac.executors.machine import one_thread
 
 _MISTAKE = 2
 _INTERRUPTED = 130
@@ -44,6 +47,8 @@ def _dispatch(command: Any) -> int:
         from moac.commands import reproduce
 
         return reproduce.run(reproduce.Order(command.name, command.quick, command.out, command.json))
+    if isinstance(command, Sweep):
+        return _sweep(command)
     if isinstance(command, Report):
         from moac.commands import report
 
@@ -53,14 +58,27 @@ def _dispatch(command: Any) -> int:
         from moac.commands import front
 
         return front.run(front.Order(command.env, setting, command.memory, command.out, command.json))
-    if isinstance(command, Theory):
-        config = command.config_of()
-        if not 0 < command.epsilon < math.inf:
-            raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
-        from moac.commands import theory
+    return _theory(command) if isinstance(command, Theory) else _train(command)
 
-        return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
-    return _train(command)
+
+def _theory(command: Theory) -> int:
+    config = command.config_of()
+    if not 0 < command.epsilon < math.inf:
+        raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
+    from moac.commands import theory
+
+    return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
+
+
+def _sweep(command: Sweep) -> int:
+    """On one core, here as in every worker: set before NumPy and JAX count theirs."""
+    os.environ.update(one_thread())
+    from moac.commands import devices
+
+    devices.for_tasks()
+    from moac.commands import sweep
+
+    return sweep.run(command)
 
 
 def _of_logs(command: Any) -> int:

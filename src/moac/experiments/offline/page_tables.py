@@ -84,7 +84,8 @@ def opinions(judged: Judged) -> Table:
 def diagnostics(judged: Judged) -> Table:
     """What the weights leave of the log; of each policy the seed with the smallest effective number of rows."""
     found = {
-        name: min(own.diagnostics, key=lambda one: one.row_effective_size) for name, own in judged.report.policies.items()
+        name: min(own.diagnostics, key=lambda one: one.row_effective_size)
+        for name, own in judged.report.policies.items()
     }
     rows: list[tuple[str, ...]] = [(text, *(show(one) for one in found.values())) for text, show in _MEASURES]
     for k, signal in enumerate(judged.report.signal_names):
@@ -128,7 +129,10 @@ def caveats(judged: Judged) -> Table:
     )
     rows = (
         ("What is estimated", "The average immediate reward in the states that the log visited: no long-term return."),
-        ("Cap", "An interval is of the capped estimate, not of the truth: what the cap cuts off is taken to be worth as much."),
+        (
+            "Cap",
+            "An interval is of the capped estimate, not of the truth: what the cap cuts off is taken to be worth as much.",
+        ),
         ("Propensities", propensities),
         ("Unseen actions", "What the log never shows cannot be judged; it shows as a mean weight below 1."),
         ("Training seeds", "Intervals are of these very policies; other seeds may differ by more."),
@@ -149,7 +153,9 @@ def looks(book: Book) -> Table:
         for one in book.looks
     )
     beside = "" if book.missing is None else f" Not noted beside the data: {book.missing}."
-    caption = f"{str(book).capitalize()}. Each look is noted before its numbers are computed, and never removed.{beside}"
+    caption = (
+        f"{str(book).capitalize()}. Each look is noted before its numbers are computed, and never removed.{beside}"
+    )
     return Table("Book of looks", caption, ("Time (UTC)", "Run", "Policies", "Data"), rows)
 
 
