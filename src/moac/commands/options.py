@@ -172,9 +172,9 @@ class Evaluate:
     runs: tyro.conf.Positional[RunPaths]
     episodes: int = 200
     """Episodes per trial, each with a seed of its own."""
-    trial: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: all; up to 16 of them)")] = (
-        None
-    )
+    trial: Annotated[
+        int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: all; up to 16 of them)")
+    ] = None
     """Which trial of each run."""
     reference: Annotated[
         tuple[float, ...] | None,

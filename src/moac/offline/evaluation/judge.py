@@ -87,7 +87,9 @@ def _check_actions(dataset: LoggedDataset, methods: Mapping[str, Method]) -> Non
     for name, (policy, _) in methods.items():
         own: Any = getattr(policy, "num_actions", K)
         if own != K:
-            raise ValueError(f"policy {name!r} has {own} actions, {dataset.name} has {K}: it was trained on other data.")
+            raise ValueError(
+                f"policy {name!r} has {own} actions, {dataset.name} has {K}: it was trained on other data."
+            )
 
 
 def _random(weighing: Weighing, split: str) -> Shard | None:

@@ -77,7 +77,7 @@ class Weighing:
         return source is self.dataset or self.dataset.behaviour is not None
 
     def _baseline(self, source: LoggedDataset, log: Logged, x: Any) -> list[Any]:
-        """Behavior-Clone; on the log's own rows its probabilities of what was logged are the propensities themselves."""
+        """Behavior-Clone; on the log's own rows its probabilities of what was logged are the propensities."""
         model = self.dataset.behaviour
         if model is None:
             return [log.propensity]
