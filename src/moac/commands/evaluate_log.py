@@ -63,9 +63,10 @@ def _table(judged: Judged, name: str) -> Table:
     base, seeds = str(judged.report.baseline), judged.seeds[name]
     over = f"{judged.rows} rows of {judged.users} {judged.split} users, cap {judged.report.options.cap:g}"
     policies = "" if seeds == 1 else f" ({seeds} seeds)"
-    table = Table(title=f"{judged.data}: {name}{policies} on {over}", title_justify="left", box=box.SIMPLE_HEAD)
+    title = Text(f"{judged.data}: {name}{policies} on {over}")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for head in ("", base, name, "change", "absolute", "p (Holm)", ""):
-        table.add_column(head, justify="right" if head else "left")
+        table.add_column(Text(head), justify="right" if head else "left")
     for line in lines(judged, name):
         table.add_row(*_cells(line))
     return table
@@ -74,7 +75,7 @@ def _table(judged: Judged, name: str) -> Table:
 def _cells(line: Line) -> tuple[RenderableType, ...]:
     known = line.outcome != "not estimable"
     return (
-        line.label,
+        Text(line.label),
         number(line.baseline, 3),
         number(line.value, 3),
         f"{signed(line.relative)} {between(line.relative_interval)}".strip(),

@@ -103,8 +103,8 @@ def _facts(judged: Judged, card: dict[str, Any], book: Book | None) -> Named:
 
 def _forest(judged: Judged) -> Figure:
     caption = (
-        f"Points are estimates, bars {_level(judged)} intervals over users, paired with {judged.report.baseline} on the "
-        "same draws. A filled point is a change that is significant after Holm’s adjustment over the signals; a "
+        f"Points are estimates, bars {_level(judged)} intervals over users, paired with {judged.report.baseline} on "
+        "the same draws. A filled point is a change that is significant after Holm’s adjustment over the signals; a "
         "hollow one is not. Grey: too few weighted positives to estimate; such a bar may leave the figure."
     )
     told = "; ".join(
@@ -118,8 +118,8 @@ def _forest(judged: Judged) -> Figure:
 def _sweep(judged: Judged) -> Figure:
     caption = (
         f"The change to {judged.report.baseline} under each cap, with bands of {_level(judged)} intervals over users; "
-        "dotted is the cap in use, ∞ is SNIPS. A curve that moves with the cap hangs on few rows of large weight; where "
-        "it crosses 0, or another curve, the order is undecided."
+        "dotted is the cap in use, ∞ is SNIPS. A curve that moves with the cap hangs on few rows of large weight; "
+        "where it crosses 0, or another curve, the order is undecided."
     )
     alt = f"One panel for each of {_listed(judged.report.signal_names)}: change against the cap."
     return _drawn("Cap sweep", evaluations.sweep, judged, caption, alt)

@@ -120,10 +120,10 @@ def behaviour(judged: Judged) -> tuple[Table, ...]:
     )
     rows = tuple((name, loss, float(np.exp(loss))) for name, loss in losses)
     caption = (
-        f"Mean of −log b(a|s) in nats on {judged.split} users, and its exponential: among so many equally likely actions "
-        f"it is as unsure. Calibration error {number(found.calibration_error, 2)}, temperature "
-        f"{number(found.temperature, 3)}, smallest propensity {number(found.smallest_propensity, 2)}. All weights rest on "
-        "this model; its own error is in no interval."
+        f"Mean of −log b(a|s) in nats on {judged.split} users, and its exponential: among so many equally likely "
+        f"actions it is as unsure. Calibration error {number(found.calibration_error, 2)}, temperature "
+        f"{number(found.temperature, 3)}, smallest propensity {number(found.smallest_propensity, 2)}. All weights rest "
+        "on this model; its own error is in no interval."
     )
     return (Table("Behaviour model", caption, ("How actions are predicted", "Log-loss", "Perplexity"), rows),)
 
