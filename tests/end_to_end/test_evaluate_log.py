@@ -1,5 +1,7 @@
 """`moac evaluate` of a run on a log: card, page and book of looks, and what it says when something is wrong."""
 
+import contextlib
+import io
 import json
 import shutil
 from dataclasses import dataclass
@@ -48,17 +50,15 @@ def run(data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def judged(run, data, tmp_path_factory):
-    """A run that was judged by validation users, and by test users after another run was: as the command did it."""
-    with pytest.MonkeyPatch.context() as patch:
-        said = []
-        patch.setattr("sys.stdout.write", said.append)
-        other = shutil.copytree(run, tmp_path_factory.mktemp("runs") / "other")
-        assert moac_evaluate(run) == 0
+    """A run that was judged by validation users, and, after somebody had looked at them, by test users."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert moac_evaluate(run, "--trial", 1, "--json") == 0
         assert not (run / looks.NAME).exists()
         assert not (data / looks.NAME).exists()
-        assert moac_evaluate(other, "--split", "test", "--trial", 1, "--json") == 0
+        looks.note(looks.look(Path("other"), "test", {}, "abc", {}), tmp_path_factory.mktemp("other"), data)
         assert moac_evaluate(run, "--split", "test", "--cap", "5") == 0
-    return Evaluated(run, data, "".join(said))
+    return Evaluated(run, data, said.getvalue())
 
 
 def test_the_card_says_all(judged):
@@ -73,6 +73,9 @@ def test_the_card_says_all(judged):
     assert card["report"]["policies"]["MOAC"]["doubly_robust"]
     assert set(card["outcomes"]["MOAC"]) == set(dataset.signal_names)
     assert card["looks"] is None
+    assert card["seeds"] == {"MOAC": 1}
+    line = next(line for line in judged.text.splitlines() if line.startswith("{"))
+    assert card.items() <= json.loads(line).items()
 
 
 def test_the_table_says_what_matters(judged):
@@ -81,18 +84,15 @@ def test_the_table_says_what_matters(judged):
 
 
 def test_every_look_at_test_users_is_noted(judged):
-    line = next(line for line in judged.text.splitlines() if line.startswith("{"))
-    first = json.loads(line)
-    assert first["test_looks"] == 1
-    assert first["seeds"] == {"MOAC": 1}
-    assert first["looks"][0]["options"]["trial"] == 1
-    assert first["looks"][0]["policies"] == first["policies"]
     assert "test users were looked at 2 times, 1 of them for this run" in judged.text
     assert len((judged.data / looks.NAME).read_text().splitlines()) == 2
     assert len((judged.run / looks.NAME).read_text().splitlines()) == 1
     card = judged.card("test")
     assert (card["test_looks"], card["report"]["options"]["cap"]) == (2, 5)
-    assert card["policies"] != first["policies"]
+    (own,) = [one for one in card["looks"] if one["run"] == str(judged.run)]
+    assert own["options"] | {"cap": 5, "trial": None, "draws": 1000} == own["options"]
+    assert own["policies"] == card["policies"] != judged.card("validation")["policies"]
+    assert own["data"] == card["data"]["fingerprint"]
 
 
 @pytest.mark.skipif(PROGRAM is None, reason="no Chromium here: apt-get install chromium runs these tests")

@@ -8,6 +8,7 @@ import numpy as np
 
 import moac
 from moac import result
+from moac.experiments.run_directory import RunDirectory
 from moac.history import History
 from moac.logs import generate
 from moac.networks import Network, Plain
@@ -73,4 +74,7 @@ def saved(filled, folder):
     M = filled.num_signals
     cube, square = np.full((2, 2, M), 1 / M), np.ones((2, 2))
     history = History(np.array([1, 3]), cube, cube, cube, *[square] * 5, kind="ncis")
-    return result.Result(run, 3, history, trained, trained, np.ones(2, int), np.zeros(2, int)).save(folder)
+    RunDirectory.create(folder, run).finish(
+        result.Result(run, 3, history, trained, trained, np.ones(2, int), np.zeros(2, int)), draw=False
+    )
+    return folder
