@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import os
 import re
 import sys
 from typing import Any
 
 import tyro
 
-from moac.commands import data_options, mistakes, options
+from moac.commands import data_options, mistakes, offline_options, options
 from moac.commands.options import Evaluate, Front, Report, Reproduce, Resume, Theory, Train, Watch
+from moac.commands.sweep_options import Sweep
 from moac.config import Discounted, check_trials
+from moac.executors.machine import one_thread
 
 _MISTAKE = 2
 _INTERRUPTED = 130
@@ -33,10 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _dispatch(command: Any) -> int:
     """Check what can be checked before JAX is imported, then run."""
-    if isinstance(command, data_options.COMMANDS):
-        from moac.commands import data
-
-        return data.run(command)
+    if isinstance(command, data_options.COMMANDS + offline_options.COMMANDS):
+        return _of_logs(command)
     if isinstance(command, Evaluate | Watch):
         return _play(command)
     if isinstance(command, Reproduce):
@@ -46,6 +47,8 @@ def _dispatch(command: Any) -> int:
         from moac.commands import reproduce
 
         return reproduce.run(reproduce.Order(command.name, command.quick, command.out, command.json))
+    if isinstance(command, Sweep):
+        return _sweep(command)
     if isinstance(command, Report):
         from moac.commands import report
 
@@ -55,14 +58,37 @@ def _dispatch(command: Any) -> int:
         from moac.commands import front
 
         return front.run(front.Order(command.env, setting, command.memory, command.out, command.json))
-    if isinstance(command, Theory):
-        config = command.config_of()
-        if not 0 < command.epsilon < math.inf:
-            raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
-        from moac.commands import theory
+    return _theory(command) if isinstance(command, Theory) else _train(command)
 
-        return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
-    return _train(command)
+
+def _theory(command: Theory) -> int:
+    config = command.config_of()
+    if not 0 < command.epsilon < math.inf:
+        raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
+    from moac.commands import theory
+
+    return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
+
+
+def _sweep(command: Sweep) -> int:
+    """On one core, here as in every worker: set before NumPy and JAX count theirs."""
+    os.environ.update(one_thread())
+    from moac.commands import devices
+
+    devices.for_tasks()
+    from moac.commands import sweep
+
+    return sweep.run(command)
+
+
+def _of_logs(command: Any) -> int:
+    if isinstance(command, data_options.COMMANDS):
+        from moac.commands import data
+
+        return data.run(command)
+    from moac.commands import offline
+
+    return offline.run(command)
 
 
 def _train(command: Train | Resume) -> int:
@@ -110,6 +136,8 @@ def _parse(arguments: list[str]) -> Any:
         data_options.check_group(arguments[1:])
         given = arguments[2:] if arguments[1] == data_options.GROUP else arguments[1:]
         return _parsed(given, data_options.Command, "moac data kuairand", data_options.SYNTAX)
+    if arguments[:1] == ["offline"]:
+        return _parsed(arguments[1:], offline_options.Command, "moac offline", offline_options.SYNTAX)
     return _parsed(arguments, options.Command, "moac", options.SYNTAX)
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from moac import executors
 from moac.commands.data_options import Build, Describe, Download, Generate
 from moac.commands.stages import Stages
 from moac.experiments import files
@@ -53,8 +54,10 @@ def _build(command: Any, out: Path) -> dict[str, Any]:
 
     names = ("actions", "split_seed", "shares", "random_log", "video_statistics", "memory_limit", "threads")
     files.check_folder("out", out.parent)
+    chosen: dict[str, Any] = {name: getattr(command, name) for name in names}
+    executor = executors.make(command.executor, workers=command.workers, address=command.address)
     with Stages() as stages:
-        about = build(command.source, out, Options(**{name: getattr(command, name) for name in names}), stages.show)
+        about = build(command.source, out, Options(**chosen, executor=executor), stages.show)
     for name in about["absent"]:
         sys.stderr.write(f"absent: {name}\n")
     for warning in about["warnings"]:

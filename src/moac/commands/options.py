@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import tyro
 
 from moac.commands import mistakes
+from moac.commands.sweep_options import Sweep
 from moac.config import CHOICES, Average, Config, Discounted
 from moac.experiments import CHECKPOINT_SECONDS
 from moac.experiments import spec as experiments
@@ -18,7 +19,7 @@ from moac.experiments import spec as experiments
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 _EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
 _HINTS = get_type_hints(Config)
-_ALIASES = {"num_iterations": ["--iterations"]}
+ALIASES = {"num_iterations": ["--iterations"]}
 _METAVARS = {int: "INT", float: "FLOAT"}
 
 
@@ -31,7 +32,7 @@ def _argument(name: str, default: Any) -> Any:
     metavar = f"{{{','.join(CHOICES[name])}}}" if name in CHOICES else metavar
     hint = "(default: by the problem)" if default is None and name not in ("weights", "gradient_clip") else None
     return tyro.conf.arg(
-        help=" ".join(text.split()), aliases=_ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
+        help=" ".join(text.split()), aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
     )
 
 
@@ -236,6 +237,13 @@ class Data:
     rest: tyro.conf.Positional[tuple[str, ...]] = ()
 
 
+@dataclass(frozen=True)
+class Offline:
+    """Policies that learn from a log: moac offline score | recommend."""
+
+    rest: tyro.conf.Positional[tuple[str, ...]] = ()
+
+
 Command = Annotated[
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
@@ -244,21 +252,25 @@ Command = Annotated[
     | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Data, tyro.conf.subcommand("data")],
+    | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Offline, tyro.conf.subcommand("offline")],
     tyro.conf.FlagCreatePairsOff,
 ]
 
 
 SYNTAX = {
-    "train": mistakes.syntax_of(Train, "ENV", _ALIASES),
-    "resume": mistakes.syntax_of(Resume, "RUN", _ALIASES),
-    "front": mistakes.syntax_of(Front, "ENV", _ALIASES),
-    "evaluate": mistakes.syntax_of(Evaluate, "RUN", _ALIASES, several=True),
-    "watch": mistakes.syntax_of(Watch, "RUN", _ALIASES),
-    "theory": mistakes.syntax_of(Theory, "ENV", _ALIASES),
-    "reproduce": mistakes.syntax_of(Reproduce, "NAME", _ALIASES),
-    "report": mistakes.syntax_of(Report, "RUN", _ALIASES),
+    "train": mistakes.syntax_of(Train, "ENV", ALIASES),
+    "resume": mistakes.syntax_of(Resume, "RUN", ALIASES),
+    "front": mistakes.syntax_of(Front, "ENV", ALIASES),
+    "evaluate": mistakes.syntax_of(Evaluate, "RUN", ALIASES, several=True),
+    "watch": mistakes.syntax_of(Watch, "RUN", ALIASES),
+    "theory": mistakes.syntax_of(Theory, "ENV", ALIASES),
+    "reproduce": mistakes.syntax_of(Reproduce, "NAME", ALIASES),
+    "sweep": mistakes.syntax_of(Sweep, "SPEC", ALIASES),
+    "report": mistakes.syntax_of(Report, "RUN", ALIASES),
     "data": mistakes.Syntax(None, {}),
+    "offline": mistakes.Syntax(None, {}),
 }
 """What each command takes, for the one sentence about a mistake."""

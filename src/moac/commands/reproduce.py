@@ -13,7 +13,7 @@ from moac import training
 from moac.commands import report
 from moac.commands.problems import model_of
 from moac.commands.progress import Display
-from moac.experiments import files, reproduce, spec
+from moac.experiments import files, rates, reproduce, spec
 from moac.experiments.experiment_page import of_experiment
 
 _INTERRUPTED = 130
@@ -49,13 +49,27 @@ def run(order: Order) -> int:
 
 
 def _one(experiment: spec.Experiment | spec.Study, folder: Path, quiet: bool) -> dict[str, Any]:
-    began = time.monotonic()
+    if isinstance(experiment, spec.Study):
+        return study(experiment, folder, quiet)
+    began = _begin(experiment)
+    reproduce.run(experiment, model_of(experiment.env), folder, _display)
+    return _told(experiment, folder, quiet, began)
+
+
+def study(own: spec.Study, folder: Path, quiet: bool, measure: reproduce.Measure = rates.run) -> dict[str, Any]:
+    """Run a study, write its report and say what it found; its summary."""
+    began = _begin(own)
+    reproduce.run_study(own, folder, _say, measure)
+    return _told(own, folder, quiet, began)
+
+
+def _begin(experiment: spec.Experiment | spec.Study) -> float:
     if experiment.quick:
         sys.stderr.write(f"{experiment.name}: a reduced run, for a first look\n")
-    if isinstance(experiment, spec.Study):
-        reproduce.run_study(experiment, folder, _say)
-    else:
-        reproduce.run(experiment, model_of(experiment.env), folder, _display)
+    return time.monotonic()
+
+
+def _told(experiment: spec.Experiment | spec.Study, folder: Path, quiet: bool, began: float) -> dict[str, Any]:
     page = of_experiment(folder)
     path = report.write(folder)
     if not quiet:

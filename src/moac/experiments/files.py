@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -26,10 +27,17 @@ class DamagedError(ValueError):
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `path` wholly or not at all."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Generator[IO[bytes]]:
+    """A file to write to, which takes the place of `path` when all went well; else nothing has happened."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -132,14 +132,22 @@ def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
     dataset = LoggedDataset.from_parquet(where)
     plain, marked, _ = wanted.partition(_OF_MODEL)
     _check_same(folder, where, dataset.fingerprint, plain)
-    if not marked:
-        return dataset
-    model, propensity = _read_model(folder / BEHAVIOUR)
-    if model.identity != identity(dataset):
-        raise files.DamagedError(folder / BEHAVIOUR, f"its model was fitted on other data than {where}")
-    filled = dataset.with_behaviour(model, propensity)
+    filled = restored(dataset, folder) if marked else dataset
+    if filled is None:
+        raise files.DamagedError(folder / BEHAVIOUR, "it is missing")
     _check_same(folder, where, filled.fingerprint, wanted)
     return filled
+
+
+def restored(dataset: LoggedDataset, folder: Path) -> LoggedDataset | None:
+    """The dataset with the behaviour model that a folder keeps, and the propensities it gave; None if it has none."""
+    path = folder / BEHAVIOUR
+    if not path.exists():
+        return None
+    model, propensity = _read_model(path)
+    if model.identity != identity(dataset):
+        raise ValueError(f"{path} was fitted on other data than {dataset.folder or dataset.name}: choose a new folder.")
+    return dataset.with_behaviour(model, propensity)
 
 
 def _place(folder: Path, problem: dict[str, Any], data: Path | None) -> Path:

@@ -156,7 +156,8 @@ class RunDirectory:
         try:
             last, random = (policies.tree(arrays, name, run.parts.policy) for name in ("theta", "theta_random"))
             spec = run.source.spec
-            kept = partial(_trained, (spec.observations, spec.encoder, spec.action_box), run.config.setting, arrays)
+            spaces = (spec.observations, spec.encoder, spec.action_box, result.catalogue(run.source))
+            kept = partial(_trained, spaces, run.config.setting, arrays)
             return result.Result(
                 run,
                 int(about["iteration"]),
@@ -172,12 +173,16 @@ class RunDirectory:
 
 
 def _trained(
-    spaces: tuple[Any, Encoder | None, ActionBox | None], setting: Any, arrays: files.Arrays, policy: Policy, theta: Any
+    spaces: tuple[Any, Encoder | None, ActionBox | None, Any],
+    setting: Any,
+    arrays: files.Arrays,
+    policy: Policy,
+    theta: Any,
 ) -> result.TrainedPolicy:
-    """The policy between what the environment shows (observations or encoder) and what it takes."""
-    observations, encoder, box = spaces
+    """The policy between what the environment shows (observations, encoder or catalogue) and what it takes."""
+    observations, encoder, box, catalogue = spaces
     scales = policies.scales(arrays)
-    return result.TrainedPolicy(policy, theta, observations, encoder=encoder, scales=scales, setting=setting, box=box)
+    return result.TrainedPolicy(policy, theta, observations, 0, encoder, scales, setting, box, catalogue)
 
 
 def save(outcome: result.Result, path: Path) -> Path:
@@ -210,7 +215,9 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     except KeyError as error:
         raise files.DamagedError(path, f"{error} is missing") from None
     setting = Config.from_json(description["config"]).setting
-    found = _trained((arrays.get("observations"), own.encoder(), own.box()), setting, arrays, kind, theta)
+    catalogue = _log_files().catalogue_of(own.path) if "log" in description["problem"] else None
+    spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
+    found = _trained(spaces, setting, arrays, kind, theta)
     return found.of_trial(trial)
 
 

@@ -5,20 +5,36 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from moac import result, training
+from moac.experiments import files
 from moac.experiments.run_directory import RunDirectory, reopen
-from moac.experiments.spec import Experiment, Task
+from moac.experiments.spec import Task
 from moac.types import Source
 
 Show = Callable[[Task, training.Run, int], Any]
 """Called as a task starts, with the iteration it starts from; what it returns is entered and shown the snapshots."""
 
 
-def complete(task: Task, experiment: Experiment, problem: Source, folder: Path, show: Show) -> result.Result:
+class Place(Protocol):
+    """Where a task is run: an experiment, or a cell of a sweep."""
+
+    @property
+    def env(self) -> str:
+        """The environment."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of all randomness."""
+        ...
+
+
+def complete(task: Task, experiment: Place, problem: Source, folder: Path, show: Show) -> result.Result:
     """The task's result, from its folder if it has finished."""
     path = folder / key(task, experiment, problem)
     if (path / "config.json").exists():
@@ -26,7 +42,10 @@ def complete(task: Task, experiment: Experiment, problem: Source, folder: Path, 
         if directory.finished:
             return directory.outcome(run)
         snapshot = directory.checkpoints().newest(run)
+        if snapshot is not None and not problem.compiled:
+            directory.note_restart(snapshot.iteration)
     else:
+        shutil.rmtree(path, ignore_errors=True)  # what was killed before it was described
         run = result.prepare(problem, task.config, task.trials, experiment.seed)
         directory, snapshot = RunDirectory.create(path, run, experiment.env), None
     with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
@@ -36,9 +55,11 @@ def complete(task: Task, experiment: Experiment, problem: Source, folder: Path, 
     return outcome
 
 
-def key(task: Task, experiment: Experiment, problem: Source) -> str:
+def key(task: Task, experiment: Place, problem: Source) -> str:
     """A readable folder name that changes with anything that changes the result."""
-    data = [task.config.to_json(), task.trials, experiment.seed, problem.spec.fingerprint]
+    data: list[Any] = [task.config.to_json(), task.trials, experiment.seed, problem.spec.fingerprint]
+    stepping = {name: value for name, value in (problem.spec.options or {}).items() if name != "workers"}
+    data += [files.finite(stepping)] if stepping else []
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
     slug = re.sub(r"[^a-z0-9]+", "-", task.label.lower()).strip("-")
     return f"{slug}-{digest}"

@@ -38,6 +38,11 @@ class Task:
     window: int
 
     @property
+    def raw(self) -> list[Path]:
+        """Its rows as they were read."""
+        return self.work.raw(self.bucket)
+
+    @property
     def spill(self) -> Path:
         """Where this bucket's queries spill."""
         return self.work.scratch / f"spill-{self.bucket:03d}"
@@ -66,7 +71,7 @@ def clean(task: Task) -> Cleaned:
     work, rows = task.work, queries.parquet(task.work.rows(task.bucket))
     users = queries.parquet(work.users)
     with connect(task.limits, task.spill) as connection:
-        read = connection.execute(queries.rows(queries.parquet(*work.raw(task.bucket)))).fetchnumpy()
+        read = connection.execute(queries.rows(queries.parquet(*task.raw))).fetchnumpy()
         kept = ordered({name: read[name] for name in (*LOG, "random")})
         connection.register("ordered", kept)
         connection.execute(queries.copy(queries.rows("ordered"), work.rows(task.bucket), ", COMPRESSION zstd"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
+from moac.executors import Executor, Outcome, Serial, ended, results
 from moac.logs import assembly, buckets, ingest, layout, lines, manifest, queries, splits, users, videos
 from moac.logs.engine import Connection, Limits, connect, limits, watch
 from moac.logs.ingest import Work
@@ -38,6 +39,7 @@ class Options:
         video_statistics: add month averages to the features of videos; they know the test period.
         memory_limit: the most memory the process may use.
         threads: of DuckDB; None is one per core.
+        executor: where buckets are worked on, each on one core and under the same cap of its own.
     """
 
     actions: int = 150
@@ -47,13 +49,14 @@ class Options:
     video_statistics: bool = False
     memory_limit: str = "2GB"
     threads: int | None = None
+    executor: Executor = Serial()  # noqa: RUF009 - it holds nothing
 
 
 def build(source: str | Path, out: str | Path, options: Options | None = None, progress: Progress | None = None) -> Any:
     """Build the dataset `out` from the folder `source`; its manifest.
 
     The result depends on the files and on `actions`, `split_seed`, `shares` and `video_statistics` alone: neither the
-    memory nor the threads change a byte of what the content hash covers.
+    memory, the threads nor the executor change a byte of what the content hash covers.
     """
     options, say = options or Options(), progress or (lambda what, done, total: None)
     allowed = limits(options.memory_limit, options.threads)
@@ -158,16 +161,21 @@ class _Build:
 
     def _clean(self, work: Work, files: list[File]) -> list[buckets.Cleaned]:
         """Every bucket without duplicates, in order."""
-        cleaned: list[buckets.Cleaned] = []
-        for bucket in (bucket for bucket in range(work.buckets) if work.raw(bucket)):
-            self.say("sorting users", bucket, work.buckets)
-            cleaned.append(buckets.clean(self._task(work, bucket)))
-            if cleaned[-1].stranger is not None:
-                self._refuse_user(cleaned[-1].stranger, files)
-            for path in work.raw(bucket):
-                path.unlink()
-        self.say("sorting users", work.buckets, work.buckets)
+        tasks = [self._task(work, bucket) for bucket in range(work.buckets) if work.raw(bucket)]
+        cleaned = results(self._cleaned(tasks, files))
+        self.say("sorting users", len(tasks), len(tasks))
         return cleaned
+
+    def _cleaned(self, tasks: list[buckets.Task], files: list[File]) -> Iterator[Outcome[buckets.Cleaned]]:
+        """The buckets as they end; what was read of one is removed."""
+        for done, outcome in enumerate(self.options.executor.map(buckets.clean, tasks)):
+            self.say("sorting users", done, len(tasks))
+            if outcome.value is not None:
+                if outcome.value.stranger is not None:
+                    self._refuse_user(outcome.value.stranger, files)
+                for path in tasks[outcome.index].raw:
+                    path.unlink()
+            yield outcome
 
     def _refuse_user(self, user: int, files: list[File]) -> None:
         """A user without features: where it stands."""
@@ -189,10 +197,9 @@ class _Build:
 
     def _index(self, work: Work, actions: Any) -> None:
         """The index arrays of every bucket."""
-        for bucket in (bucket for bucket in range(work.buckets) if work.rows(bucket).exists()):
-            self.say("indexing users", bucket, work.buckets)
-            buckets.index(self._task(work, bucket), actions)
-        self.say("indexing users", work.buckets, work.buckets)
+        tasks = [self._task(work, bucket) for bucket in range(work.buckets) if work.rows(bucket).exists()]
+        for done, _ in enumerate(ended(self.options.executor.map(partial(buckets.index, actions=actions), tasks)), 1):
+            self.say("indexing users", done, len(tasks))
 
     def _features(self, connection: Connection, work: Work, items: Any, actions: Any) -> dict[str, Any]:
         """Write the tables of users and items; what was fitted, and their names."""

@@ -1,0 +1,113 @@
+"""What came of tasks, and what they may use."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar, cast, final
+
+T = TypeVar("T")
+R = TypeVar("R")
+Kind = Literal["raised", "timeout", "memory", "lost"]
+
+
+class TaskFailedError(ValueError):
+    """A task that failed for a reason that cannot be raised here as it was."""
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """What a task may use.
+
+    Attributes:
+        timeout: seconds; None is no limit.
+        memory: bytes of its process; None is no limit.
+        retries: how often a task is tried again whose process or machine was lost. One that raised, or reached a
+            limit, is not.
+    """
+
+    timeout: float | None = None
+    memory: int | None = None
+    retries: int = 2
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not 0 < self.timeout < math.inf:
+            raise ValueError(f"`timeout` must be positive and finite, got {self.timeout}.")
+        if self.memory is not None and self.memory <= 0:
+            raise ValueError(f"`memory` must be positive, got {self.memory}.")
+        if self.retries < 0:
+            raise ValueError(f"`retries` must be at least 0, got {self.retries}.")
+
+
+@final
+@dataclass(frozen=True)
+class Failure:
+    """Why a task has no value.
+
+    Attributes:
+        kind: it raised, ran past its time or its memory, or its process was lost.
+        message: one line, the same from every executor.
+        trace: where it was raised.
+        error: what was raised, where it can be carried.
+    """
+
+    kind: Kind
+    message: str
+    trace: str = ""
+    error: Exception | None = None
+
+    @classmethod
+    def raised(cls, error: Exception) -> Failure:
+        """Of an error that a task raised."""
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        return cls("raised", message, "".join(traceback.format_exception(error)), error if _portable(error) else None)
+
+
+@final
+@dataclass(frozen=True)
+class Outcome(Generic[R]):
+    """What came of one item.
+
+    Attributes:
+        index: of the item.
+        value: of the function; None where it failed.
+        failure: None where it did not.
+    """
+
+    index: int
+    value: R | None
+    failure: Failure | None = None
+
+
+class Executor(Protocol):
+    """Runs a function on items."""
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[Outcome[R]]:
+        """An outcome for each item, as they end: in any order, a failure among them."""
+        ...
+
+
+def ended(outcomes: Iterable[Outcome[R]]) -> Iterator[tuple[int, R]]:
+    """Index and value of each outcome as it comes; the first failure is raised."""
+    for outcome in outcomes:
+        if outcome.failure is not None:
+            raise outcome.failure.error or TaskFailedError(outcome.failure.message)
+        yield outcome.index, cast(R, outcome.value)
+
+
+def results(outcomes: Iterable[Outcome[R]]) -> list[R]:
+    """The values in the order of the items; the first failure is raised."""
+    found = dict(ended(outcomes))
+    return [found[index] for index in sorted(found)]
+
+
+def _portable(error: Exception) -> bool:
+    """Whether an error comes whole out of another process."""
+    try:
+        return type(pickle.loads(pickle.dumps(error))) is type(error)  # noqa: S301 - our own bytes
+    except Exception:
+        return False
