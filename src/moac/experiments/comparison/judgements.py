@@ -90,5 +90,5 @@ def _between(a: Line, b: Line, part: float) -> Line:
     ends = zip(a.relative_interval, b.relative_interval, strict=True)
     low, high = (mixed(x, y) for x, y in ends)
     estimable = "not estimable" not in (a.outcome, b.outcome)
-    outcome: Outcome = "no significant change" if estimable else "not estimable"
+    outcome: Outcome = "not significant" if estimable else "not estimable"
     return replace(a, relative=mixed(a.relative, b.relative), relative_interval=(low, high), outcome=outcome)
