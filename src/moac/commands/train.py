@@ -101,7 +101,9 @@ def _resume(path: Path, output: Output) -> int:
     if directory.finished:
         outcome = directory.outcome(prepared)
         if (path / "figures" / "training.svg").exists() and not (path / "report.html").exists():
-            report.write(path)  # it was killed just before
+            with directory.held():  # it was killed just before
+                files.remove_unfinished(path)
+                report.write(path)
         sys.stderr.write(f"{path} has finished: nothing to resume.\n")
         _report(directory, outcome, Spent(0.0, 0), output)
         return 0
