@@ -56,6 +56,10 @@ Count = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(
 Seconds = Annotated[float, tyro.conf.arg(metavar="SECONDS")]
 ExperimentName = Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{', '.join(experiments.names())}, or all.")]
 RunPaths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.")]
+Sinks = Annotated[
+    tyro.conf.UseAppendAction[tuple[str, ...]],
+    tyro.conf.arg(metavar="{tensorboard,wandb}", help_behavior_hint="(default: none; may be repeated)"),
+]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
 
 
@@ -79,6 +83,8 @@ class Train:
     """Run directory; it must not exist yet."""
     checkpoint_every: Seconds = CHECKPOINT_SECONDS
     """Seconds between checkpoints; 0 is as often as possible."""
+    sink: Sinks = ()
+    """Where the numbers go while it trains, besides metrics.jsonl."""
     blackbox: bool = False
     """Step the real environment, also where its exact model is known."""
     num_envs: Count = None
@@ -103,6 +109,8 @@ class Resume:
     run: tyro.conf.Positional[RunPath]
     checkpoint_every: Seconds = CHECKPOINT_SECONDS
     """Seconds between checkpoints; 0 is as often as possible."""
+    sink: Sinks = ()
+    """Where the numbers go while it trains, besides metrics.jsonl."""
     json: bool = False
     """End with one JSON object on stdout."""
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from moac import training
-from moac.commands import report
+from moac import locks, training
+from moac.commands import interrupts, report
 from moac.commands.problems import model_of
 from moac.commands.progress import Display
 from moac.experiments import files, rates, reproduce, spec
 from moac.experiments.experiment_page import of_experiment
-
-_INTERRUPTED = 130
 
 
 @final
@@ -39,10 +37,13 @@ def run(order: Order) -> int:
     for experiment in experiments:
         folder = root / experiment.name if order.out is None or order.name == "all" else root
         try:
-            done.append(_one(experiment, folder, order.json))
-        except KeyboardInterrupt:
+            files.check_folder("out", folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            with locks.held(folder / ".lock", folder):
+                done.append(_one(experiment, folder, order.json))
+        except KeyboardInterrupt as error:
             sys.stderr.write(f"moac: stopped; the same command continues {folder}\n")
-            return _INTERRUPTED
+            return interrupts.code(error)
     if order.json:
         sys.stdout.write(json.dumps(files.finite(done[0] if len(done) == 1 else {"experiments": done})) + "\n")
     return 0

@@ -51,7 +51,7 @@ def score(
     """
     catalogue = Catalogue.of(dataset)
     if not isinstance(trained.catalogue, Catalogue) or not catalogue.same(trained.catalogue):
-        raise ValueError(f"{dataset.name} has other users, items or actions than what the policy was trained on.")
+        raise ValueError(f"the policy was trained on other users, items or actions than those of {dataset.name}.")
     check_count(k, dataset.num_actions)
     return _scored(trained, dataset, k, exclude_seen)
 
