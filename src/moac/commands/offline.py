@@ -51,4 +51,5 @@ def _compare(command: Compare) -> int:
     devices.set_up()
     from moac.commands import offline_compare
 
-    return offline_compare.run(offline_compare.Order(**vars(command) | {"out": command.out}))
+    given: dict[str, Any] = vars(command) | {"out": command.out}
+    return offline_compare.run(offline_compare.Order(**given))

@@ -207,7 +207,7 @@ class LoggedDataset:
 
     @property
     def spec(self) -> Spec:
-        """What the source is: no state indices and no encoder, since observations are indices of this dataset."""
+        """What the source is: observations are vectors, made from indices of this dataset."""
         return self._spec
 
     @cached_property

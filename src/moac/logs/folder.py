@@ -29,7 +29,7 @@ def load(folder: Path) -> LoggedDataset:
 
 
 def _loaded(folder: Path, about: dict[str, Any]) -> LoggedDataset:
-    shared = stored.shared(folder)
+    shared: dict[str, Any] = stored.shared(folder)
     tables = Tables(shared["users"], shared["items"], shared["history"], shared["first"], CONTEXT_SIZES)
     common: dict[str, Any] = {
         "tables": tables,

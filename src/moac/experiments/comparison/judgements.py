@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, final
 
 from moac.logs.dataset import LoggedDataset
 from moac.offline import choosing
 from moac.offline.evaluation import Judged, Line, Method, judge, lines
+from moac.offline.evaluation.lines import Outcome
 
 
 @final
@@ -46,7 +47,8 @@ class Judgement:
         """From `as_dict`, also after JSON."""
         ranges = ("interval", "relative_interval", "difference_interval")
         found = [Line(**line | {name: tuple(line[name]) for name in ranges}) for line in data["lines"]]
-        return Judgement(**{**data, "lines": tuple(found), "against": tuple(data["against"])})
+        given: dict[str, Any] = {**data, "lines": tuple(found), "against": tuple(data["against"])}
+        return Judgement(**given)
 
 
 def of_split(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> dict[str, Judgement]:
@@ -87,6 +89,6 @@ def _between(a: Line, b: Line, part: float) -> Line:
 
     ends = zip(a.relative_interval, b.relative_interval, strict=True)
     low, high = (mixed(x, y) for x, y in ends)
-    data = {**asdict(a), "relative": mixed(a.relative, b.relative), "relative_interval": (low, high)}
     estimable = "not estimable" not in (a.outcome, b.outcome)
-    return Line(**data | {"outcome": "no significant change" if estimable else "not estimable"})
+    outcome: Outcome = "not significant" if estimable else "not estimable"
+    return replace(a, relative=mixed(a.relative, b.relative), relative_interval=(low, high), outcome=outcome)
