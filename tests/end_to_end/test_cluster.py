@@ -175,11 +175,17 @@ def test_what_hangs_eats_or_raises_is_told_and_the_rest_ends(place, start):
     assert sweeps.contents(outs["ray"]) == sweeps.contents(outs["process"])
 
 
-def test_buckets_and_shards_run_on_the_cluster_too(place, cluster, variables, monkeypatch):
+@pytest.fixture
+def executor(cluster, variables):
+    """The cluster, for functions that this process sends."""
     import ray
 
+    yield executors.make("ray", address=cluster.address)
+    ray.shutdown()
+
+
+def test_buckets_and_shards_run_on_the_cluster_too(place, executor, monkeypatch):
     monkeypatch.setattr(ingest, "_BYTES_PER_BUCKET", 1 << 16)  # several of them
-    executor = executors.make("ray", address=cluster.address)
     source = generated(place / "source")
     here = logs.build(source, place / "data-here", logs.Options(actions=30))
     there = logs.build(source, place / "data-there", logs.Options(actions=30, executor=executor))
@@ -191,7 +197,6 @@ def test_buckets_and_shards_run_on_the_cluster_too(place, cluster, variables, mo
     assert found[0].failure.message == "ZeroDivisionError: no road"
     assert found[1].value == "fine"
     assert found[2].failure.message.startswith("its process was ended by SIGKILL")
-    ray.shutdown()
 
 
 def test_an_address_without_a_cluster_is_one_line(place, variables):
