@@ -178,10 +178,8 @@ def test_what_hangs_eats_or_raises_is_told_and_the_rest_ends(place, start):
 @pytest.fixture
 def executor(cluster, variables):
     """The cluster, for functions that this process sends."""
-    import ray
-
-    yield executors.make("ray", address=cluster.address)
-    ray.shutdown()
+    with executors.opened("ray", address=cluster.address) as opened:
+        yield opened
 
 
 def test_buckets_and_shards_run_on_the_cluster_too(place, executor, monkeypatch):

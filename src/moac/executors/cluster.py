@@ -41,7 +41,7 @@ class Ray:
 
     def __init__(self, address: str | None = None, workers: int | None = None, limits: Limits | None = None) -> None:
         self._address, self._workers, self._limits = address, workers, limits or Limits()
-        self._ray = _library()
+        self._ray, self._joined = _library(), False
         if address is not None:
             _knock(address)
 
@@ -66,6 +66,12 @@ class Ray:
             for reference in pending:
                 self._ray.cancel(reference, force=True)
 
+    def close(self) -> None:
+        """Leave the cluster that was joined; end the one that was started."""
+        if self._joined:
+            self._ray.shutdown()
+            self._joined = False
+
     def _room(self) -> int:
         """How many tasks may be in flight; the cluster may have grown or shrunk."""
         return self._workers or max(1, _PER_CORE * int(self._ray.cluster_resources().get("CPU", 1)))
@@ -78,7 +84,7 @@ class Ray:
             return pickle.dumps((None, Failure("lost", f"Ray could not finish it: {why}", str(error))))
 
     def _connect(self) -> None:
-        """Join or start a cluster, once; Ray leaves it, or ends it, when this process ends."""
+        """Join or start a cluster, once, and keep it: it takes seconds."""
         if self._ray.is_initialized():
             return
         own: dict[str, Any] = {"include_dashboard": False, "num_cpus": self._workers or cores()}
@@ -91,6 +97,7 @@ class Ray:
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ValueError(f"no Ray cluster answers at {self._address or 'this machine'}: {error}") from None
+        self._joined = True
 
 
 def _knock(address: str) -> None:

@@ -98,6 +98,10 @@ class Executor(Protocol):
         """An outcome for each item, as they end: in any order, a failure among them."""
         ...
 
+    def close(self) -> None:
+        """Leave what `map` has joined or started, where that is kept between calls."""
+        ...
+
 
 def ended(outcomes: Iterable[Outcome[R]]) -> Iterator[tuple[int, R]]:
     """Index and value of each outcome as it comes; the first failure is raised."""
