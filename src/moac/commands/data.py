@@ -56,8 +56,12 @@ def _build(command: Any, out: Path) -> dict[str, Any]:
     files.check_folder("out", out.parent)
     chosen: dict[str, Any] = {name: getattr(command, name) for name in names}
     opened = executors.opened(command.executor, workers=command.workers, address=command.address)
-    with opened as executor, Stages() as stages:
-        about = build(command.source, out, Options(**chosen, executor=executor), stages.show)
+    try:
+        with opened as executor, Stages() as stages:
+            about = build(command.source, out, Options(**chosen, executor=executor), stages.show)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"what has finished is kept: the same command continues {out}\n")
+        raise
     for name in about["absent"]:
         sys.stderr.write(f"absent: {name}\n")
     for warning in about["warnings"]:

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -27,18 +28,19 @@ _STYLES = {"better": "green", "worse": "red", "trusted": "green", "with care": "
 
 def run(asked: Asked) -> int:
     """Judge the run on a split's users, write card and page, and say what was found."""
-    if len(asked.runs) > 1:
+    (folder, *others) = asked.runs
+    if others:
         raise ValueError(f"`RUN` must be one run where it is on a log, got {len(asked.runs)}.")
     if asked.episodes != Evaluate.episodes or asked.reference is not None:
-        raise ValueError(f"`--episodes` and `--reference` are for runs on environments; {asked.runs[0]} is on a log.")
+        raise ValueError(f"`--episodes` and `--reference` are for runs on environments; {folder} is on a log.")
     options = ncis.Options(cap=asked.cap)
     with quiet():
-        found = evaluate(Order(asked.runs[0], asked.data, asked.split, asked.trial, options))
+        found = evaluate(Order(folder, asked.data, asked.split, asked.trial, options))
     if asked.json:
-        where = {"run": str(asked.runs[0]), "card": str(found.card_path), "page": str(found.page_path)}
+        where = {"run": str(folder), "card": str(found.card_path), "page": str(found.page_path)}
         sys.stdout.write(json.dumps(files.finite(where | found.card)) + "\n")
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 110)
+    console = Console(width=None if sys.stdout.isatty() else 130)
     for part in shown(found.judged):
         console.print(part, highlight=False)
     for line in _last(found):
@@ -61,9 +63,10 @@ def _table(judged: Judged, name: str) -> Table:
     base, seeds = str(judged.report.baseline), judged.seeds[name]
     over = f"{judged.rows} rows of {judged.users} {judged.split} users, cap {judged.report.options.cap:g}"
     policies = "" if seeds == 1 else f" ({seeds} seeds)"
-    table = Table(title=f"{judged.data}: {name}{policies} on {over}", title_justify="left")
-    for head in ("", base, name, "change, %", "absolute", "p (Holm)", ""):
-        table.add_column(head, justify="right" if head else "left")
+    title = Text(f"{judged.data}: {name}{policies} on {over}")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for head in ("", base, name, "change", "absolute", "p (Holm)", ""):
+        table.add_column(Text(head), justify="right" if head else "left")
     for line in lines(judged, name):
         table.add_row(*_cells(line))
     return table
@@ -72,10 +75,10 @@ def _table(judged: Judged, name: str) -> Table:
 def _cells(line: Line) -> tuple[RenderableType, ...]:
     known = line.outcome != "not estimable"
     return (
-        line.label,
-        number(line.baseline),
-        number(line.value),
-        f"{signed(line.relative).removesuffix(' %')} {between(line.relative_interval)}".strip(),
+        Text(line.label),
+        number(line.baseline, 3),
+        number(line.value, 3),
+        f"{signed(line.relative)} {between(line.relative_interval)}".strip(),
         with_interval(line.difference, line.difference_interval, sign=True),
         f"{line.p:.3f}" if known else "–",
         Text(line.outcome, style=_STYLES.get(line.outcome, "dim")),

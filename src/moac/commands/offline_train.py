@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 from rich.console import Console
 from rich.table import Table
 
-from moac import training
+from moac import components, training
 from moac.commands import report
 from moac.commands.interrupts import Interrupts
 from moac.commands.progress import Display
@@ -31,7 +31,7 @@ _INTERRUPTED, _NOTHING_CHOSEN = 130, 1
 @final
 @dataclass(frozen=True)
 class Order:
-    """What `moac offline train` was asked to do."""
+    """What `moac offline train` was asked to do; no pulls are those of the menu."""
 
     data: Path
     config: Config
@@ -48,7 +48,9 @@ def run(order: Order) -> int:
     began = time.monotonic()
     dataset = LoggedDataset.from_parquet(order.data)
     kept = choosing.floors(order.protect, dataset.signal_names)
-    wanted = menu.Order(dataset.name, order.seed, order.trials, order.config, order.pulls, kept)
+    menu.check_folder(order.out)
+    components.resolved(replace(order.config, start="random"), dataset)  # a mistake shows before anything is fitted
+    wanted = menu.Order(dataset.name, order.seed, order.trials, order.config, order.pulls or menu.PULLS, kept)
     try:
         with quiet(), Interrupts() as interrupts:
             filled = _with_behaviour(dataset, order)

@@ -44,6 +44,14 @@ class Order:
     kept: tuple[Floor, ...] = ()
 
 
+def check_folder(out: Path) -> None:
+    """Refuse a folder that holds something else; one that an interrupted call has begun is fine."""
+    begun = out.is_dir() and (not any(out.iterdir()) or (out / "menu").is_dir() or (out / log_files.BEHAVIOUR).exists())
+    if out.exists() and (not begun or ((out / "config.json").exists() and not (out / CHOICE).exists())):
+        raise ValueError(f"{out} exists already, and is no menu of policies: choose a new folder.")
+    files.check_folder("out", out.parent)
+
+
 def with_behaviour(dataset: LoggedDataset, out: Path, hidden: Sequence[int] | None) -> LoggedDataset:
     """The dataset with the behaviour model that `out` keeps, or with a new one; a log that knows its own stays."""
     if dataset.propensity is not None:

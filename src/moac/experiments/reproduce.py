@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from moac.momdp import FiniteMOMDP
 from moac.report import comparisons, style
 
 FORMAT = 2
+Measure = Callable[[Study, Workspace], Findings]
 
 
 def run(experiment: Experiment, model: FiniteMOMDP, out: Path, show: runner.Show) -> Path:
@@ -30,10 +31,10 @@ def run(experiment: Experiment, model: FiniteMOMDP, out: Path, show: runner.Show
     return write(experiment, found, about, time.monotonic() - began, out)
 
 
-def run_study(study: Study, out: Path, say: Say) -> Path:
-    """Everything of one study; a second call keeps what has been measured."""
+def run_study(study: Study, out: Path, say: Say, measure: Measure = rates.run) -> Path:
+    """Everything of one study; a second call keeps what has been measured. `measure` is by its name, or another."""
     began = time.monotonic()
-    found = rates.run(study, Workspace(_tasks(study, out), say))
+    found = measure(study, Workspace(_tasks(study, out), say))
     settings = {f"{table}: {key}": value for table, keys in study.parameters.items() for key, value in keys.items()}
     return write(study, found, ({}, settings), time.monotonic() - began, out)
 

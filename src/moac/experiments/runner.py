@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,17 +40,15 @@ def complete(task: Task, experiment: Place, problem: Source, folder: Path, show:
         directory, run = reopen(path, problem)
         if directory.finished:
             return directory.outcome(run)
-        snapshot = directory.checkpoints().newest(run)
-        if snapshot is not None and not problem.compiled:
-            directory.note_restart(snapshot.iteration)
     else:
-        shutil.rmtree(path, ignore_errors=True)  # what was killed before it was described
         run = result.prepare(problem, task.config, task.trials, experiment.seed)
-        directory, snapshot = RunDirectory.create(path, run, experiment.env), None
-    with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
-        final = directory.complete(run, snapshot, show=display.show)
-    outcome = result.Result.of(run, final)
-    directory.finish(outcome, draw=False)  # the experiment's own figures show it
+        directory = RunDirectory.create(path, run, experiment.env)
+    with directory.held():
+        snapshot = directory.checkpoints().newest(run)
+        with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
+            final = directory.complete(run, snapshot, show=display.show)
+        outcome = result.Result.of(run, final)
+        directory.finish(outcome, draw=False)  # the experiment's own figures show it
     return outcome
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -64,6 +65,12 @@ class Cleaned:
     kept: tuple[int, int]
     digest: str
     stranger: int | None
+
+    @classmethod
+    def of(cls, noted: Mapping[str, Any]) -> Cleaned:
+        """From what was noted of it as JSON."""
+        (standard, random), (kept, kept_random) = noted["read"], noted["kept"]
+        return cls((standard, random), (kept, kept_random), noted["digest"], noted["stranger"])
 
 
 def clean(task: Task) -> Cleaned:

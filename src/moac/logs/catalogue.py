@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
@@ -59,6 +59,10 @@ class Catalogue:
     def size(self) -> int:
         """F, the length of a feature vector."""
         return self.users.shape[1] + sum(self.context_sizes) + self.window * (1 + self.items.shape[1])
+
+    def same(self, other: Catalogue) -> bool:
+        """Whether the other has the same users, items, actions and features."""
+        return all(np.array_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
 
     def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
         """A feature vector, checked."""

@@ -205,9 +205,13 @@ class LoggedDataset:
         other.__dict__["data"] = data
         return other
 
-    @cached_property
+    @property
     def spec(self) -> Spec:
-        """What the source is: no state indices and no encoder, since observations are indices of this dataset."""
+        """What the source is: observations are vectors, made from indices of this dataset."""
+        return self._spec
+
+    @cached_property
+    def _spec(self) -> Spec:
         bound = float(np.abs(self.reward[self.rows("train")]).max(initial=0.0)) or 1.0
         hidden = None if self.behaviour is None else self.behaviour.network.hidden
         about = (self.name, self.signal_names, None, self.num_actions, 0, bound, self.fingerprint)

@@ -64,9 +64,9 @@ def fit(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
     reward = np.asarray(dataset.reward[rows][:, columns], np.float64)
     mean = reward.mean(axis=0)
     parts = [_sums(dataset, rows[fold == k], reward[fold == k] - mean) for k in range(_FOLDS)]
-    losses = sum(_held_out(parts[1 - k], parts[k]) for k in range(_FOLDS))
+    losses = np.sum([_held_out(parts[1 - k], parts[k]) for k in range(_FOLDS)], axis=0)
     penalty = np.array(PENALTIES)[losses.argmin(axis=0)]
-    gram, moment, square = (sum(part[k] for part in parts) for k in range(3))
+    gram, moment, square = (np.sum(column, axis=0) for column in zip(*parts, strict=True))
     found = np.stack([_solved(gram, moment[:, [i]], c)[:, 0] for i, c in enumerate(penalty)], axis=1)
     explained = 1 - losses.min(axis=0) / np.maximum(square, np.finfo(float).tiny)
     state, action = np.split(found, [dataset.num_features])

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from moac.history import History
 from moac.offline.evaluation import Judged, Line, lines
@@ -31,13 +32,13 @@ def forest(judged: Judged) -> Figure:
     ax.axvline(0, color=_GREY, linewidth=0.9)
     for index, (name, own) in enumerate(methods.items()):
         for k, line in enumerate(own):
-            _change(ax, line, k + (index - (len(methods) - 1) / 2) * step, style.COLOURS[index])
-        ax.plot([], [], "o-", color=style.COLOURS[index], label=name)
+            _change(ax, line, k + (index - (len(methods) - 1) / 2) * step, _colour(index))
+        ax.plot([], [], "o-", color=_colour(index), label=name)
     first = next(iter(methods.values()))
     ax.set_yticks(range(signals), [line.label for line in first])
     ax.set_ylim(signals - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: signed(x, 0 if high - low > 0.1 else 1)))
+    _in_per_cent(ax.xaxis, (low, high))
     ax.set_xlabel(f"change to {judged.report.baseline}, of the signal: a cost that falls is to the left")
     if len(methods) > 1:
         ax.legend(loc="best", fontsize=9)
@@ -46,21 +47,22 @@ def forest(judged: Judged) -> Figure:
 
 @style.styled
 def sweep(judged: Judged) -> Figure:
-    """The value of each signal under each cap, one panel each, with bands over users."""
+    """The change of each signal under each cap, one panel each, with bands over users."""
     found, names = judged.report.sweep, judged.report.signal_names
     figure, axes = _panels(len(names))
     x = np.arange(len(found.caps))
     for k, (ax, signal) in enumerate(zip(axes, names, strict=False)):
-        sign = -1.0 if signal in judged.costs else 1.0
-        for name in found.value:
-            look, ends = _line_of(judged, name), sign * found.interval[name][:, k]
-            ax.plot(x, sign * found.value[name][:, k], label=name, marker=".", **look)
-            ax.fill_between(x, ends.min(axis=1), ends.max(axis=1), color=look["color"], alpha=0.15, linewidth=0)
-        ax.axvline(found.caps.index(float(judged.report.options.cap)), color=_GREY, linewidth=0.8, linestyle=":")
-        ax.set_title(signal)
+        ax.axhline(0, color=_GREY, linewidth=0.9)
+        for index, name in enumerate(judged.methods):
+            ax.plot(x, found.relative[name][:, k], label=name, marker=".", **style.line(index))
+            low, high = found.relative_interval[name][:, k].T
+            ax.fill_between(x, low, high, color=_colour(index), alpha=0.18, linewidth=0)
+        ax.axvline(found.caps.index(float(judged.report.options.cap)), color=_GREY, linewidth=0.9, linestyle=":")
+        ax.set_title(signal if _estimable(judged, k) else f"{signal}, not estimable", color=_ink(judged, k))
         ax.set_xticks(x, ["∞" if math.isinf(cap) else f"{cap:g}" for cap in found.caps])
         ax.set_xlabel("cap")
-        ax.locator_params(axis="y", nbins=5)
+        ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        _in_per_cent(ax.yaxis, ax.get_ylim())
     _legend_below(figure, axes[0])
     return figure
 
@@ -84,7 +86,7 @@ def training(history: History, objectives: Sequence[str]) -> Figure:
         band(axes[i + 1], x, history.returns[:, :, i], i, None)
         axes[i + 1].set_title(name)
     axes[0].set_title("Weights λ")
-    axes[0].set_ylim(bottom=min(0.0, axes[0].get_ylim()[0]))
+    axes[0].set_ylim(0, min(1.0, 1.3 * float(np.nanmax(history.weights.mean(axis=0), initial=0.1))))
     for ax in axes[: 1 + len(objectives)]:
         ax.set_xlabel("iteration")
         ax.locator_params(nbins=5)
@@ -95,7 +97,7 @@ def training(history: History, objectives: Sequence[str]) -> Figure:
 
 def signed(share: float, digits: int = 1) -> str:
     """A change in per cent: +1.1 %, −30 %."""
-    return f"{100 * share:+.{digits}f} %".replace("-", "−")
+    return f"{100 * share:+.{digits}f}\u00a0%".replace("-", "−")
 
 
 def _change(ax: Axes, line: Line, y: float, colour: str) -> None:
@@ -131,15 +133,20 @@ def _reach(found: Sequence[Line]) -> tuple[float, float]:
 def _histogram(ax: Axes, judged: Judged) -> None:
     found = judged.weights
     edges = found.edges[1:-1]
-    edges = np.concatenate([[edges[0] / math.sqrt(2)], edges, [edges[-1] * math.sqrt(2)]])
-    for name in judged.methods:
-        ax.stairs(found.shares[name], edges, label=name, linewidth=1.6, color=_line_of(judged, name)["color"])
+    step = edges[1] / edges[0]
+    edges = np.concatenate([[edges[0] / step], edges, [edges[-1] * step]])
+    for index, name in enumerate(judged.methods):
+        ax.stairs(found.shares[name], edges, label=name, linewidth=1.6, color=_colour(index))
     cap = judged.report.options.cap
+    full = np.flatnonzero(np.sum([found.shares[name] for name in judged.methods], axis=0))
+    beyond = 1.5 * cap if math.isfinite(cap) else 0.0
+    ends = min(0.5, float(edges[full[0]])), max(2.0, float(edges[full[-1] + 1]), beyond)
     ax.axvline(1, color="#bbbbbb", linewidth=0.9)
-    if edges[0] < cap < edges[-1]:
+    if math.isfinite(cap):
         ax.axvline(cap, color=_GREY, linewidth=0.9, linestyle=":")
         ax.text(cap, 1.0, " cap", transform=ax.get_xaxis_transform(), fontsize=9, color=_GREY, va="top")
     ax.set_xscale("log")
+    ax.set_xlim(0.9 * ends[0], 1.1 * ends[1])
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:g} %"))
@@ -156,7 +163,7 @@ def _sizes(ax: Axes, judged: Judged) -> None:
         for label, measure in (("rows", "row_effective_share"), ("users", "user_effective_share"))
     ]
     for y, (_, share, index) in enumerate(bars):
-        ax.barh(y, share, height=0.6, color=style.COLOURS[index], alpha=0.85 if y % 2 == 0 else 0.5)
+        ax.barh(y, share, height=0.6, color=_colour(index), alpha=0.85 if y % 2 == 0 else 0.5)
         ax.text(min(share, 1) + 0.01, y, f"{100 * share:.0f} %", va="center", fontsize=9)
     ax.set_yticks(range(len(bars)), [label for label, _, _ in bars])
     ax.set_ylim(len(bars) - 0.5, -0.5)
@@ -164,6 +171,10 @@ def _sizes(ax: Axes, judged: Judged) -> None:
     ax.grid(visible=False, axis="y")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g} %"))
     ax.set_title("Effective share of rows and users")
+
+
+def _colour(index: int) -> str:
+    return style.line(index)["color"]
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
@@ -175,11 +186,20 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, axes
 
 
-def _line_of(judged: Judged, name: str) -> dict[str, Any]:
-    """Behavior-Clone is grey; methods have their colours in order."""
-    if name == judged.report.baseline:
-        return {"color": _GREY, "linestyle": "--", "linewidth": 1.4}
-    return style.line(judged.methods.index(name))
+def _in_per_cent(axis: Axis, limits: tuple[float, float]) -> None:
+    """Ticks of changes: as many decimals as they need."""
+    width = 100 * (limits[1] - limits[0])
+    digits = 0 if width > 8 else 1 if width > 0.8 else 2
+    axis.set_major_formatter(FuncFormatter(lambda x, _: signed(x, digits) if abs(x) > 1e-9 else "0 %"))
+
+
+def _estimable(judged: Judged, k: int) -> bool:
+    """Of all methods, and of Behavior-Clone."""
+    return all(own.estimable[k] for own in judged.report.policies.values())
+
+
+def _ink(judged: Judged, k: int) -> str:
+    return "#222222" if _estimable(judged, k) else _GREY
 
 
 def _legend_below(figure: Figure, ax: Axes) -> None:

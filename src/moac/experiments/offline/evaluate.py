@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -36,7 +36,7 @@ class Order:
     data: Path | None = None
     split: str = "validation"
     trial: int | None = None
-    options: ncis.Options = ncis.Options()
+    options: ncis.Options = field(default_factory=ncis.Options)
 
 
 @final

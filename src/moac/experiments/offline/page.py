@@ -17,10 +17,10 @@ from moac.report.numbers import number
 from moac.report.page import Figure, Named, Page
 
 _OUTCOMES = {
-    "better": "significantly better",
-    "worse": "significantly worse",
-    "no significant change": "without a significant change",
-    "not estimable": "not estimable",
+    "better": "significantly better on",
+    "worse": "significantly worse on",
+    "not significant": "no significant change of",
+    "not estimable": "not estimable:",
 }
 
 
@@ -60,8 +60,8 @@ def _outcome(judged: Judged, name: str) -> str:
     for line in lines(judged, name):
         told = f"{line.signal} ({signed(line.relative)} {between(line.relative_interval)})"
         found.setdefault(line.outcome, []).append(told if line.outcome in ("better", "worse") else line.signal)
-    said = [f"{words}: {_listed(found[outcome])}" for outcome, words in _OUTCOMES.items() if outcome in found]
-    return f"{name}, {'; '.join(said)}. Trust: {judged.report.policies[name].verdict.level}."
+    said = [f"{words} {_listed(found[outcome])}" for outcome, words in _OUTCOMES.items() if outcome in found]
+    return f"{name}: {'; '.join(said)}. Trust: {judged.report.policies[name].verdict.level}."
 
 
 def _notice(judged: Judged, book: Book | None) -> str | None:
@@ -73,9 +73,8 @@ def _notice(judged: Judged, book: Book | None) -> str | None:
             rest = f"; {more} more below" if more else ""
             parts.append(f"{name} is {_TRUST[found.level]}: {found.reasons[0].text}{rest}.")
     if book is not None and len(book.looks) > 1:
-        parts.append(
-            f"{str(book).capitalize()}: whatever was chosen after the first makes these numbers look better than they are."
-        )
+        spoiled = "whatever was chosen after the first makes these numbers look better than they are"
+        parts.append(f"{str(book).capitalize()}: {spoiled}.")
     return " ".join(parts) or None
 
 
@@ -104,9 +103,9 @@ def _facts(judged: Judged, card: dict[str, Any], book: Book | None) -> Named:
 
 def _forest(judged: Judged) -> Figure:
     caption = (
-        f"Points are estimates, bars {_level(judged)} intervals over users, both paired with {judged.report.baseline} on "
-        "the same draws. A filled point is a change that is significant after Holm’s adjustment over the signals; a hollow "
-        "one is not. Grey: too few weighted positives to estimate; such a bar may leave the figure."
+        f"Points are estimates, bars {_level(judged)} intervals over users, paired with {judged.report.baseline} on "
+        "the same draws. A filled point is a change that is significant after Holm’s adjustment over the signals; a "
+        "hollow one is not. Grey: too few weighted positives to estimate; such a bar may leave the figure."
     )
     told = "; ".join(
         f"{name} {line.signal} {signed(line.relative)} {between(line.relative_interval)}, {line.outcome}"
@@ -118,19 +117,19 @@ def _forest(judged: Judged) -> Figure:
 
 def _sweep(judged: Judged) -> Figure:
     caption = (
-        f"Values under each cap with bands of {_level(judged)} intervals; dotted is the cap in use, ∞ is SNIPS. A curve "
-        "that moves with the cap is an estimate that hangs on its rarest rows; where two curves cross, their order is "
-        "undecided."
+        f"The change to {judged.report.baseline} under each cap, with bands of {_level(judged)} intervals over users; "
+        "dotted is the cap in use, ∞ is SNIPS. A curve that moves with the cap hangs on few rows of large weight; "
+        "where it crosses 0, or another curve, the order is undecided."
     )
-    alt = f"One panel for each of {_listed(judged.report.signal_names)}: value against the cap."
+    alt = f"One panel for each of {_listed(judged.report.signal_names)}: change against the cap."
     return _drawn("Cap sweep", evaluations.sweep, judged, caption, alt)
 
 
 def _weights(judged: Judged) -> Figure:
     caption = (
-        "Left: how often the policy takes the logged action, relative to the log; 1 is as often. Right: (Σw)²/Σw² of rows "
-        "and of users under the cap, as a share of the log’s own, of the worst seed. The smaller it is, the fewer people "
-        "speak for the policy."
+        "Left: how often the policy takes the logged action, relative to the log; 1 is as often. Right: (Σw)²/Σw² of "
+        "rows and of users under the cap, as a share of the log’s own, of the worst seed. The smaller it is, the fewer "
+        "people speak for the policy."
     )
     found = {name: judged.report.policies[name].diagnostics for name in judged.methods}
     told = ", ".join(

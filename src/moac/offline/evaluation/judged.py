@@ -13,8 +13,8 @@ from moac.offline.ncis import Report
 from moac.offline.ncis.plain import plain
 from moac.offline.reward_model import RewardModel
 
-EDGES = (0.0, *(2.0 ** (k / 2) for k in range(-12, 13)), np.inf)
-"""Of the histogram of weights: √2 apart, around 1."""
+EDGES = (0.0, *(2.0 ** ((2 * k + 1) / 8) for k in range(-32, 32)), np.inf)
+"""Of the histogram of weights: a factor 2^¼ apart, with 1 in the middle of a bin."""
 
 
 @final

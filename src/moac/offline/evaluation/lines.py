@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 
 from moac.offline.evaluation.judged import Judged
 
-Outcome = Literal["better", "worse", "no significant change", "not estimable"]
+Outcome = Literal["better", "worse", "not significant", "not estimable"]
 Range = tuple[float, float]
 
 
@@ -42,7 +42,7 @@ class Line:
     @property
     def label(self) -> str:
         """The name; of a cost with a word on it."""
-        return f"{self.signal} (a cost)" if self.cost else self.signal
+        return f"{self.signal} (cost)" if self.cost else self.signal
 
 
 def lines(judged: Judged, method: str) -> tuple[Line, ...]:
@@ -81,5 +81,5 @@ def _outcome(estimable: Any, significant: Any, difference: Any) -> Outcome:
     if not estimable:
         return "not estimable"
     if not significant:
-        return "no significant change"
+        return "not significant"
     return "better" if difference > 0 else "worse"

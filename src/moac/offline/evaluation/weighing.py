@@ -16,6 +16,7 @@ from moac.logs.dataset import LoggedDataset
 from moac.offline import ncis
 from moac.offline.ncis import Logged, Shard
 from moac.offline.reward_model import RewardModel
+from moac.policy import SoftmaxMLP
 from moac.types import Params, Policy
 
 Method = tuple[Policy, Params]
@@ -77,11 +78,12 @@ class Weighing:
         return source is self.dataset or self.dataset.behaviour is not None
 
     def _baseline(self, source: LoggedDataset, log: Logged, x: Any) -> list[Any]:
-        """Behavior-Clone; on the log's own rows its probabilities of what was logged are the propensities themselves."""
+        """Behavior-Clone; on the log's own rows its probabilities of what was logged are the propensities."""
         model = self.dataset.behaviour
         if model is None:
             return [log.propensity]
-        table = np.asarray(jax.nn.softmax(model.network(model.clone, jnp.asarray(x))), np.float64)
+        policy = SoftmaxMLP(model.network.inputs, model.network.hidden, model.network.outputs)
+        (table,) = tables((policy, tuple(W[None] for W in model.clone)), x, model.network.outputs)
         if source is self.dataset:
             table[np.arange(len(table)), log.action] = log.propensity
         return [table]
