@@ -106,9 +106,7 @@ def _report_build(root: Path) -> None:
     one, share = (whole - buckets) * ROWS_27K / ROWS / 60, buckets * ROWS_27K / ROWS / 60
     spread_out = share / min(256, BUILDERS * CORES)
     print(f"  on paper, {ROWS_27K / 1e6:.0f} M rows: {one + share:.0f} minutes on one core; on {BUILDERS} machines of")
-    print(
-        f"    {CORES} cores the buckets ({share:.0f} minutes) take {spread_out:.1f}, and the rest, on one, {one:.0f}"
-    )
+    print(f"    {CORES} cores the buckets ({share:.0f} minutes) take {spread_out:.1f}, and the rest, on one, {one:.0f}")
 
 
 def _built(source: Path, out: Path, executor: Executor) -> tuple[dict[str, str], dict[str, float]]:
