@@ -24,13 +24,13 @@ env = "fishwood-v0"
 trials = 2
 [config]
 weighting = "uniform"
-num_iterations = 4000
+num_iterations = 3000
 num_critic_steps = 1
 critic_batch_size = 4
 actor_batch_size = 4
 num_evaluations = 8
 [grid]
-seed = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+seed = [0, 1, 2, 3, 4, 5, 6, 7]
 """
 MISBEHAVING = """
 trials = 1
@@ -67,7 +67,7 @@ def variables(place):
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")
-        patch.setenv("MOAC_CACHE", "off")
+        patch.setenv("MOAC_CACHE", str(place / "cache"))  # filled by the serial run
         patch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]))
         yield dict(os.environ)
 
@@ -82,7 +82,7 @@ def cluster(variables):
         made = Cluster(initialize_head=True, head_node_args=node | {"temp_dir": folder})
         for _ in range(2):
             made.add_node(num_cpus=1, object_store_memory=80_000_000)
-        made.wait_for_nodes()
+        made.wait_for_nodes(timeout=120)
         yield made
         made.shutdown()
 
@@ -125,7 +125,7 @@ def wait_for(out, count):
 @pytest.fixture(scope="module")
 def serial(place, start):
     """What the serial executor writes."""
-    assert told(start(place / "spec.toml", place / "serial", executor="serial"))["finished"] == 10
+    assert told(start(place / "spec.toml", place / "serial", executor="serial"))["finished"] == 8
     return sweeps.contents(place / "serial")
 
 
@@ -135,10 +135,9 @@ def test_a_node_killed_meanwhile_loses_nothing(place, serial, cluster, start):
     wait_for(out, 1)
     cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
     ended = told(running)
-    assert (ended["tasks"], ended["finished"], ended["failed"]) == (10, 10, 0)
+    assert (ended["tasks"], ended["finished"], ended["failed"]) == (8, 8, 0)
     assert sweeps.contents(out) == serial
     cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
-    cluster.wait_for_nodes()
 
 
 def test_after_a_killed_driver_only_what_is_missing_is_run(place, serial, start):
@@ -150,14 +149,14 @@ def test_after_a_killed_driver_only_what_is_missing_is_run(place, serial, start)
     before = sweeps.finished(out)
     ended = told(start(place / "spec.toml", out))
     assert ended["failed"] == 0
-    assert len(before) <= ended["finished_before"] < 10
+    assert len(before) <= ended["finished_before"] < 8
     after = sweeps.finished(out)
     assert {key: after[key] for key in before} == before
     assert sweeps.contents(out) == serial
 
 
 def test_processes_write_the_same(place, serial, start):
-    assert told(start(place / "spec.toml", place / "process", executor="process"))["finished"] == 10
+    assert told(start(place / "spec.toml", place / "process", executor="process"))["finished"] == 8
     assert sweeps.contents(place / "process") == serial
 
 
@@ -176,11 +175,15 @@ def test_what_hangs_eats_or_raises_is_told_and_the_rest_ends(place, start):
     assert sweeps.contents(outs["ray"]) == sweeps.contents(outs["process"])
 
 
-def test_buckets_and_shards_run_on_the_cluster_too(place, cluster, variables, monkeypatch):
-    import ray
+@pytest.fixture
+def executor(cluster, variables):
+    """The cluster, for functions that this process sends."""
+    with executors.opened("ray", address=cluster.address) as opened:
+        yield opened
 
+
+def test_buckets_and_shards_run_on_the_cluster_too(place, executor, monkeypatch):
     monkeypatch.setattr(ingest, "_BYTES_PER_BUCKET", 1 << 16)  # several of them
-    executor = executors.make("ray", address=cluster.address)
     source = generated(place / "source")
     here = logs.build(source, place / "data-here", logs.Options(actions=30))
     there = logs.build(source, place / "data-there", logs.Options(actions=30, executor=executor))
@@ -192,7 +195,6 @@ def test_buckets_and_shards_run_on_the_cluster_too(place, cluster, variables, mo
     assert found[0].failure.message == "ZeroDivisionError: no road"
     assert found[1].value == "fine"
     assert found[2].failure.message.startswith("its process was ended by SIGKILL")
-    ray.shutdown()
 
 
 def test_an_address_without_a_cluster_is_one_line(place, variables):

@@ -9,28 +9,28 @@ from tests.helpers.tasks import eat
 
 
 class Hangs(Line):
-    """Its fifth step never ends."""
+    """Its second step never ends."""
 
     def step(self, action):
-        if self.count == 5:
+        if self.count == 1:
             time.sleep(1000)
         return super().step(action)
 
 
 class Eats(Line):
-    """Its fifth step takes all memory."""
+    """Its second step takes all memory."""
 
     def step(self, action):
-        if self.count == 5:
+        if self.count == 1:
             eat()
         return super().step(action)
 
 
 class Raises(Line):
-    """Its seventh step raises."""
+    """Its second step raises."""
 
     def __init__(self):
-        super().__init__(fault="raises")
+        super().__init__(fault="raises", at=2)
 
 
 for _name, _kind in (("Well", Line), ("Raises", Raises), ("Hangs", Hangs), ("Eats", Eats)):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from moac import logs
+from moac import executors, logs
 from moac.logs import buckets, building, ingest, workspace
 from moac.logs.dataset import LoggedDataset
 from tests.helpers.kuairand import REAL_PURE, REAL_RANDOM, generated, plain, real_rows, signals
@@ -115,6 +115,15 @@ def test_neither_memory_nor_threads_change_the_content(source, built, tmp_path):
     assert again["content"] == built[1]["content"]
     other = logs.build(source, tmp_path / "y", logs.Options(actions=30, split_seed=1))
     assert other["content"] != built[1]["content"]
+
+
+def test_processes_build_what_one_does(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(ingest, "_BYTES_PER_BUCKET", 1 << 16)
+    here = logs.build(source, tmp_path / "here", logs.Options(actions=30))
+    process = executors.make("process", workers=1)
+    there = logs.build(source, tmp_path / "there", logs.Options(actions=30, executor=process))
+    assert len(list((tmp_path / "there" / "rows").iterdir())) > 1
+    assert there["content"] == here["content"]
 
 
 def test_buckets_hold_the_same_rows_however_many_there_are(source, built, tmp_path, monkeypatch):

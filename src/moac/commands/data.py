@@ -55,9 +55,9 @@ def _build(command: Any, out: Path) -> dict[str, Any]:
     names = ("actions", "split_seed", "shares", "random_log", "video_statistics", "memory_limit", "threads")
     files.check_folder("out", out.parent)
     chosen: dict[str, Any] = {name: getattr(command, name) for name in names}
-    executor = executors.make(command.executor, workers=command.workers, address=command.address)
+    opened = executors.opened(command.executor, workers=command.workers, address=command.address)
     try:
-        with Stages() as stages:
+        with opened as executor, Stages() as stages:
             about = build(command.source, out, Options(**chosen, executor=executor), stages.show)
     except KeyboardInterrupt:
         sys.stderr.write(f"what has finished is kept: the same command continues {out}\n")

@@ -30,14 +30,15 @@ def run(command: Sweep) -> int:
     began, sweep = time.monotonic(), spec.load(command.spec)
     memory = None if command.memory is None else size("memory", command.memory)
     limits = executors.Limits(command.timeout, memory, command.retries)
-    executor = executors.make(command.executor, workers=command.workers, address=command.address, limits=limits)
+    opened = executors.opened(command.executor, workers=command.workers, address=command.address, limits=limits)
     out = (Path("runs") / sweep.name if command.out is None else command.out).absolute()
     files.check_folder("out", out)
-    jobs = running.jobs(sweep, out, problem_stepped)
-    kept = sum(job.finished for job in {job.key: job for job in jobs}.values())
     try:
-        with _Watch(jobs, kept) as watch:
-            running.run(jobs, executor, watch.ended)
+        with opened as executor:
+            jobs = running.jobs(sweep, out, problem_stepped)
+            kept = sum(job.finished for job in {job.key: job for job in jobs}.values())
+            with _Watch(jobs, kept) as watch:
+                running.run(jobs, executor, watch.ended)
     except KeyboardInterrupt:
         sys.stderr.write(f"moac: stopped; the same command continues {out}\n")
         return _INTERRUPTED
@@ -56,7 +57,7 @@ class _Watch:
     """How many tasks have ended, and why one failed, as they end."""
 
     def __init__(self, jobs: list[Job], kept: int) -> None:
-        self._total, self._done, self._failed = len({job.key for job in jobs}), kept, 0
+        self._total, self._done = len({job.key for job in jobs}), kept
         self._stages = Stages()
 
     def __enter__(self) -> _Watch:

@@ -6,12 +6,17 @@ atomically, and what is large it is told by path. All executors answer with the 
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
+
 from moac.executors.machine import cores, one_thread
 from moac.executors.outcomes import Executor, Failure, Limits, Outcome, TaskFailedError, ended, results
 from moac.executors.process import Process
 from moac.executors.serial import Serial
 
 NAMES = ("serial", "process", "ray")
+
 
 __all__ = [
     "NAMES",
@@ -26,6 +31,7 @@ __all__ = [
     "ended",
     "make",
     "one_thread",
+    "opened",
     "results",
 ]
 
@@ -56,6 +62,19 @@ def make(
     from moac.executors.cluster import Ray
 
     return Ray(address, workers, chosen)
+
+
+@contextmanager
+def opened(
+    name: str, *, workers: int | None = None, address: str | None = None, limits: Limits | None = None
+) -> Generator[Executor]:
+    """As `make`, closed at the end; what its libraries print meanwhile goes to stderr."""
+    executor = make(name, workers=workers, address=address, limits=limits)
+    with redirect_stdout(sys.stderr):
+        try:
+            yield executor
+        finally:
+            executor.close()
 
 
 def _check_serial(workers: int | None, limits: Limits) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
@@ -22,6 +23,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 _PER_CORE = 2
 """Tasks in flight for each core: one that runs, one that waits beside it."""
+_KNOCK_SECONDS = 5.0
 _beside: list[Worker] = []
 """Of this process, where it is one of Ray's: the worker it watches."""
 
@@ -39,7 +41,9 @@ class Ray:
 
     def __init__(self, address: str | None = None, workers: int | None = None, limits: Limits | None = None) -> None:
         self._address, self._workers, self._limits = address, workers, limits or Limits()
-        self._ray = _library()
+        self._ray, self._joined = _library(), False
+        if address is not None:
+            _knock(address)
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[Outcome[R]]:
         """An outcome for each item, as they end. Left early, it stops what runs."""
@@ -62,6 +66,12 @@ class Ray:
             for reference in pending:
                 self._ray.cancel(reference, force=True)
 
+    def close(self) -> None:
+        """Leave the cluster that was joined; end the one that was started."""
+        if self._joined:
+            self._ray.shutdown()
+            self._joined = False
+
     def _room(self) -> int:
         """How many tasks may be in flight; the cluster may have grown or shrunk."""
         return self._workers or max(1, _PER_CORE * int(self._ray.cluster_resources().get("CPU", 1)))
@@ -74,7 +84,7 @@ class Ray:
             return pickle.dumps((None, Failure("lost", f"Ray could not finish it: {why}", str(error))))
 
     def _connect(self) -> None:
-        """Join or start a cluster, once; Ray leaves it, or ends it, when this process ends."""
+        """Join or start a cluster, once, and keep it: it takes seconds."""
         if self._ray.is_initialized():
             return
         own: dict[str, Any] = {"include_dashboard": False, "num_cpus": self._workers or cores()}
@@ -86,8 +96,19 @@ class Ray:
                 **({} if self._address else own),
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
-            where = f"no Ray cluster answers at {self._address}" if self._address else "Ray does not start here"
-            raise ValueError(f"`address`: {where}: {error}") from None
+            raise ValueError(f"no Ray cluster answers at {self._address or 'this machine'}: {error}") from None
+        self._joined = True
+
+
+def _knock(address: str) -> None:
+    """Refuse at once an address where nobody listens: Ray itself asks for a minute."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal()):
+        return  # a name of Ray's, such as auto
+    try:
+        socket.create_connection((host, int(port)), _KNOCK_SECONDS).close()
+    except OSError as error:
+        raise ValueError(f"no Ray cluster answers at {address}: {error.strerror or error}.") from None
 
 
 def watch(call: bytes, limits: Limits, environment: Mapping[str, str]) -> bytes:

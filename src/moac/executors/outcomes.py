@@ -7,7 +7,7 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar, cast, final
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast, final
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,7 +52,7 @@ class Failure:
         kind: it raised, ran past its time or its memory, or its process was lost.
         message: one line, the same from every executor.
         trace: where it was raised.
-        error: what was raised, where it can be carried.
+        error: what was raised; None where it does not come whole out of another process.
     """
 
     kind: Kind
@@ -64,7 +64,15 @@ class Failure:
     def raised(cls, error: Exception) -> Failure:
         """Of an error that a task raised."""
         message = " ".join(f"{type(error).__name__}: {error}".split())
-        return cls("raised", message, "".join(traceback.format_exception(error)), error if _portable(error) else None)
+        return cls("raised", message, "".join(traceback.format_exception(error)), error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, the error is bytes of its own: what cannot be read of it must not hide the rest."""
+        try:
+            carried = pickle.dumps(self.error)
+        except Exception:
+            carried = pickle.dumps(None)
+        return _received, (self.kind, self.message, self.trace, carried)
 
 
 @final
@@ -90,6 +98,10 @@ class Executor(Protocol):
         """An outcome for each item, as they end: in any order, a failure among them."""
         ...
 
+    def close(self) -> None:
+        """Leave what `map` has joined or started, where that is kept between calls."""
+        ...
+
 
 def ended(outcomes: Iterable[Outcome[R]]) -> Iterator[tuple[int, R]]:
     """Index and value of each outcome as it comes; the first failure is raised."""
@@ -105,9 +117,8 @@ def results(outcomes: Iterable[Outcome[R]]) -> list[R]:
     return [found[index] for index in sorted(found)]
 
 
-def _portable(error: Exception) -> bool:
-    """Whether an error comes whole out of another process."""
+def _received(kind: Kind, message: str, trace: str, carried: bytes) -> Failure:
     try:
-        return type(pickle.loads(pickle.dumps(error))) is type(error)  # noqa: S301 - our own bytes
+        return Failure(kind, message, trace, pickle.loads(carried))  # noqa: S301 - from a process of our own
     except Exception:
-        return False
+        return Failure(kind, message, trace)

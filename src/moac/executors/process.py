@@ -51,6 +51,9 @@ class Process:
         finally:
             _end(pool, workers)
 
+    def close(self) -> None:
+        """Nothing is kept: workers end with `map`."""
+
 
 def _end(pool: ThreadPoolExecutor, workers: list[Worker]) -> None:
     """Stop what runs, then let all go."""

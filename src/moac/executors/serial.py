@@ -24,3 +24,6 @@ class Serial:
                 yield Outcome(index, None, Failure.raised(error))
             else:
                 yield Outcome(index, value)
+
+    def close(self) -> None:
+        """Nothing is kept."""

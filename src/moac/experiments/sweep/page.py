@@ -17,6 +17,7 @@ from moac.experiments.sweep import results
 from moac.experiments.sweep.results import Ended, Row
 from moac.experiments.sweep.spec import METHOD, Sweep
 from moac.report import sweeps as drawing
+from moac.report.figures import ROUNDING
 from moac.report.numbers import number, plain, plus_minus
 from moac.report.page import Table
 
@@ -120,10 +121,10 @@ def _key(row: Row, axis: str) -> str:
 
 
 def _effects(values: dict[str, tuple[Any, ...]], done: list[Ended], objectives: tuple[str, ...], env: Any) -> Shown:
-    """Each setting's effect on each objective, and on the gap where that is known."""
+    """Each setting's effect on each objective, and on the gap where that is known and not 0 but for rounding."""
     columns = {name: np.array([ended.returns[i].value for ended in done]) for i, name in enumerate(objectives)}
     gap = np.array([ended.gap.value for ended in done])
-    columns |= {"exact gap": gap} if np.isfinite(gap).all() else {}
+    columns |= {"exact gap": gap} if np.isfinite(gap).all() and gap.max() > ROUNDING else {}
     return Shown(
         f"What each setting does, {env[0]}",
         f"effects-{env[1]}",
