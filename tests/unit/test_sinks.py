@@ -132,7 +132,7 @@ def test_tensorboard_holds_the_numbers(tmp_path):
 
 
 def test_weights_and_biases_is_told_all_and_goes_on_with_the_same_run(tmp_path, monkeypatch):
-    """With a module in its place: the package is large. The real one is tried by hand, see docs/survival.md."""
+    """With a module in its place: the package is large, and not installed here."""
     began, logged = [], []
 
     def init(**options):
