@@ -100,7 +100,7 @@ def test_the_model_as_a_policy_changes_nothing(filled):
     np.testing.assert_allclose(own.ncis.value, base.ncis.value, rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(own.doubly_robust.value, base.doubly_robust.value, rtol=1e-4, atol=1e-6)
     assert found.scores.mean_weight == pytest.approx({"Behavior-Clone": 1.0, "clone": 1.0}, abs=1e-5)
-    assert [line.outcome for line in evaluation.lines(found, "clone")] == ["not significant"] * 2
+    assert [line.outcome for line in evaluation.lines(found, "clone")] == ["no significant change"] * 2
     json.dumps(found.as_dict(), allow_nan=False)
 
 

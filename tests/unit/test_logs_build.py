@@ -188,6 +188,16 @@ def test_options_that_cannot_be(source, tmp_path, options, words):
     assert list(tmp_path.iterdir()) == []
 
 
+def counted(function, done):
+    """The function, its name noted whenever it is called."""
+
+    def called(*given, **named):
+        done.append(function.__name__)
+        return function(*given, **named)
+
+    return called
+
+
 @pytest.mark.parametrize(
     ("when", "left"),
     [
@@ -210,8 +220,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(when, left, source, tmp_p
         building.build(source, tmp_path / "data", options, interrupt)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".data.building", "whole"]
     for name in ("clean", "index"):
-        real = getattr(buckets, name)
-        monkeypatch.setattr(buckets, name, lambda *given, name=name, real=real: [done.append(name), real(*given)][1])
+        monkeypatch.setattr(buckets, name, counted(getattr(buckets, name), done))
     assert building.build(source, tmp_path / "data", options) == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "whole"]
     assert (done.count("clean"), done.count("index")) == left

@@ -1,6 +1,7 @@
 """What a policy that has learned from a log recommends, and what its run keeps for that."""
 
 import csv
+import errno
 import json
 import re
 import shutil
@@ -217,9 +218,9 @@ def test_a_file_of_scores_that_fails_leaves_the_old_one(made, trained, tmp_path)
 
     def failing():
         yield next(scoring.score(trained, made.dataset, 2))
-        raise OSError("the disk is full")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(OSError, match="No space left"):
         scores.write_csv(path, failing())
     assert path.read_text() == "before\n"
     assert list(tmp_path.iterdir()) == [path]
@@ -316,6 +317,14 @@ def test_what_is_missing_is_named(copy, name, about):
     files.write_arrays(path, arrays, {key: value for key, value in known.items() if key != about})
     with pytest.raises(ValueError, match=rf"{name}\.safetensors is damaged: '{about}' is missing or wrong"):
         log_files.behaviour_of(copy) if name == "behaviour" else moac.load(copy)
+
+
+def test_a_catalogue_of_another_log_is_refused(copy):
+    path = copy / "catalogue.safetensors"
+    arrays, about = files.read_arrays(path)
+    files.write_arrays(path, arrays, about | {"fingerprint": "other"})
+    with pytest.raises(ValueError, match=r"catalogue\.safetensors belongs to another log than the run"):
+        moac.load(copy)
 
 
 @pytest.mark.parametrize("name", ["behaviour", "catalogue"])

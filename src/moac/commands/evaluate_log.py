@@ -40,7 +40,7 @@ def run(asked: Asked) -> int:
         where = {"run": str(folder), "card": str(found.card_path), "page": str(found.page_path)}
         sys.stdout.write(json.dumps(files.finite(where | found.card)) + "\n")
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 130)
+    console = Console(width=None if sys.stdout.isatty() else 140)
     for part in shown(found.judged):
         console.print(part, highlight=False)
     for line in _last(found):

@@ -32,7 +32,8 @@ _OF_MODEL = ":behaviour-"
 def write(folder: Path, dataset: LoggedDataset) -> None:
     """Write the dataset's catalogue, and its behaviour model with the propensities that it gave."""
     catalogue = Catalogue.of(dataset)
-    about = {"format": FORMAT, "window": catalogue.window, **{name: getattr(catalogue, name) for name in _LISTS}}
+    about = {"format": FORMAT, "fingerprint": dataset.fingerprint, "window": catalogue.window}
+    about |= {name: getattr(catalogue, name) for name in _LISTS}
     files.write_arrays(folder / CATALOGUE, {name: getattr(catalogue, name) for name in _EXPECTED}, about)
     if isinstance(dataset.behaviour, BehaviourModel):
         _write_model(folder / BEHAVIOUR, dataset.behaviour, dataset.propensity)
@@ -55,10 +56,12 @@ def _layers(member: Member) -> list[tuple[int, Any]]:
     return list(enumerate(map(np.asarray, member.weights)))
 
 
-def catalogue_of(folder: Path) -> Catalogue:
-    """The catalogue that a run keeps, its sizes checked."""
+def catalogue_of(folder: Path, fingerprint: str) -> Catalogue:
+    """The catalogue that a run on the log of that fingerprint keeps, its sizes checked."""
     path = folder / CATALOGUE
     arrays, about = files.read_arrays(path)
+    if about.get("fingerprint") != fingerprint:
+        raise ValueError(f"{path} belongs to another log than the run: its fingerprint is not {fingerprint}.")
     try:
         given: dict[str, Any] = {name: arrays[name] for name in _EXPECTED}
         given |= {name: tuple(about[name]) for name in _LISTS}

@@ -254,7 +254,8 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     except KeyError as error:
         raise files.DamagedError(path, f"{error} is missing") from None
     setting = Config.from_json(description["config"]).setting
-    catalogue = _log_files().catalogue_of(own.path) if "log" in description["problem"] else None
+    problem = description["problem"]
+    catalogue = _log_files().catalogue_of(own.path, problem["fingerprint"]) if "log" in problem else None
     spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
     found = _trained(spaces, setting, arrays, kind, theta)
     return found.of_trial(trial)

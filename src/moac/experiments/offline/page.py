@@ -19,7 +19,7 @@ from moac.report.page import Figure, Named, Page
 _OUTCOMES = {
     "better": "significantly better on",
     "worse": "significantly worse on",
-    "not significant": "no significant change of",
+    "no significant change": "no significant change of",
     "not estimable": "not estimable:",
 }
 

@@ -37,11 +37,11 @@ def changes(judged: Judged, method: str) -> Table:
             f"{signed(line.relative)} {between(line.relative_interval)}".strip(),
             with_interval(line.difference, line.difference_interval, sign=True),
             UNKNOWN if line.outcome == "not estimable" else number(line.p, 2),
-            line.outcome.replace(" ", "\u00a0"),
+            line.outcome,
         )
         for line in lines(judged, method)
     ]
-    rows += [(name, *[UNKNOWN] * 5, "never\u00a0fires") for name in judged.left_out]
+    rows += [(name, *[UNKNOWN] * 5, "never fires") for name in judged.left_out]
     base, level = str(judged.report.baseline), f"{100 * judged.report.options.level:g} %"
     header = ("Signal", base, method, "Change, relative", "Change, absolute", "p (Holm)", "Outcome")
     seeds = "1 training seed" if judged.seeds[method] == 1 else f"{judged.seeds[method]} training seeds"

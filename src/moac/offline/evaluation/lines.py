@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 
 from moac.offline.evaluation.judged import Judged
 
-Outcome = Literal["better", "worse", "not significant", "not estimable"]
+Outcome = Literal["better", "worse", "no significant change", "not estimable"]
 Range = tuple[float, float]
 
 
@@ -81,5 +81,5 @@ def _outcome(estimable: Any, significant: Any, difference: Any) -> Outcome:
     if not estimable:
         return "not estimable"
     if not significant:
-        return "not significant"
+        return "no significant change"
     return "better" if difference > 0 else "worse"
