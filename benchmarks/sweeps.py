@@ -119,4 +119,4 @@ def _built(source: Path, out: Path, executor: Executor) -> tuple[dict[str, str],
 
     about = build(source, out, Options(executor=executor, threads=1), note)
     times = [*began.values(), time.perf_counter()]
-    return about, {name: after - before for name, before, after in zip(began, times, times[1:], strict=True)}
+    return about, {name: after - before for name, before, after in zip(began, times[:-1], times[1:], strict=True)}

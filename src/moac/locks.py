@@ -16,6 +16,10 @@ except ImportError:  # a system without it: nothing is locked
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 
+class InUseError(ValueError):
+    """Another process, or thread, has the lock."""
+
+
 @contextlib.contextmanager
 def held(file: Path, what: Path) -> Generator[None]:
     """Hold the lock `file` of the folder `what`; ValueError where another process, or thread, has it.
@@ -53,7 +57,7 @@ def _taken(file: Path, what: Path) -> int:
         except BlockingIOError:
             holder = os.read(descriptor, 20).decode(errors="replace")
             os.close(descriptor)
-            raise ValueError(f"{what} is in use by process {holder or '?'}: wait until it ends.") from None
+            raise InUseError(f"{what} is in use by process {holder or '?'}: wait until it ends.") from None
         except OSError as error:
             os.close(descriptor)
             raise ValueError(f"{what} cannot be locked: {error.strerror}.") from None

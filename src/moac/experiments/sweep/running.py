@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from moac import components, training
+from moac import components, locks, training
 from moac.executors import Executor, Failure
 from moac.experiments import files, runner
 from moac.experiments.quiet import quiet
@@ -17,6 +18,8 @@ from moac.experiments.spec import Task
 from moac.experiments.sweep.spec import Cell, Sweep
 from moac.types import Source
 
+_PATIENCE, _LOOK_EVERY = 60.0, 0.5
+"""Seconds to wait for the folder: who had the task before, on a machine that is lost, may take a moment to end."""
 Make = Callable[[str, tuple[tuple[str, Any], ...]], Source]
 """The problem of an environment's id, stepped so; a function of a module, which a worker can find."""
 Report = Callable[["Job", Failure | None], None]
@@ -89,8 +92,16 @@ def run(all_jobs: list[Job], executor: Executor, report: Report) -> None:
 def work(job: Job) -> None:
     """Train one task to its end, from its checkpoint if it has one."""
     with quiet():
-        problem = job.make(job.env, job.stepping)
-        runner.complete(job.task, job, problem, job.out / "tasks", _unseen)
+        problem, until = job.make(job.env, job.stepping), time.monotonic() + _PATIENCE
+        while True:
+            try:
+                runner.complete(job.task, job, problem, job.out / "tasks", _unseen)
+            except locks.InUseError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_LOOK_EVERY)
+            else:
+                return
 
 
 def _job(sweep: Sweep, cell: Cell, out: Path, make: Make) -> Job:
