@@ -18,7 +18,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 check: $(STAMP)
 	$(BIN)/ruff check .

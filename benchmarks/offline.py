@@ -1,9 +1,10 @@
-"""Off-policy estimates: what intervals, diagnostics and a cap sweep cost for five policies on half a million rows."""
+"""What estimates of five policies on half a million rows cost, with intervals and a cap sweep; and recommendations."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import _recommending
 from _timing import measure
 
 from moac.logs import generate
@@ -28,6 +29,7 @@ def report() -> None:
     )
     print(f"    {total:.1f} s, {cpu:.1f} CPU s (weighing {weighed.best:.1f} s, users drawn {drawn.best:.1f} s)", end="")
     print(f"   target <= {TARGET_SECONDS:.0f} s")
+    _recommending.report()
 
 
 def _rows() -> generate.Log:

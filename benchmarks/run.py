@@ -15,7 +15,9 @@ from _timing import machine
 
 from moac.commands import devices
 
-SECTIONS = ("simplex", "startup", "training", "networks", "environments", "kuairand", "offline")
+SECTIONS = (
+    "simplex", "startup", "training", "networks", "environments", "kuairand", "offline", "offpolicy", "sweeps",
+)  # fmt: skip
 
 
 def main(names: list[str]) -> None:

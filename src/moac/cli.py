@@ -5,38 +5,39 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import os
 import re
 import sys
 from typing import Any
 
 import tyro
 
-from moac.commands import data_options, mistakes, options
+from moac.commands import data_options, interrupts, mistakes, offline_options, options
 from moac.commands.options import Evaluate, Front, Report, Reproduce, Resume, Theory, Train, Watch
+from moac.commands.sweep_options import Sweep
 from moac.config import Discounted, check_trials
+from moac.executors.machine import one_thread
 
 _MISTAKE = 2
-_INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake ends with one line and exit code 2."""
     try:
-        return _dispatch(_parse(sys.argv[1:] if arguments is None else arguments))
+        with interrupts.terminable():
+            return _dispatch(_parse(sys.argv[1:] if arguments is None else arguments))
     except ValueError as error:
         return _end(_MISTAKE, str(error))
     except OSError as error:
         return _end(_MISTAKE, f"{error.filename}: {error.strerror}." if error.filename else str(error))
-    except KeyboardInterrupt:
-        return _end(_INTERRUPTED, "interrupted.")
+    except KeyboardInterrupt as error:
+        return _end(interrupts.code(error), "interrupted.")
 
 
 def _dispatch(command: Any) -> int:
     """Check what can be checked before JAX is imported, then run."""
-    if isinstance(command, data_options.COMMANDS):
-        from moac.commands import data
-
-        return data.run(command)
+    if isinstance(command, data_options.COMMANDS + offline_options.COMMANDS):
+        return _of_logs(command)
     if isinstance(command, Evaluate | Watch):
         return _play(command)
     if isinstance(command, Reproduce):
@@ -46,6 +47,8 @@ def _dispatch(command: Any) -> int:
         from moac.commands import reproduce
 
         return reproduce.run(reproduce.Order(command.name, command.quick, command.out, command.json))
+    if isinstance(command, Sweep):
+        return _sweep(command)
     if isinstance(command, Report):
         from moac.commands import report
 
@@ -55,14 +58,37 @@ def _dispatch(command: Any) -> int:
         from moac.commands import front
 
         return front.run(front.Order(command.env, setting, command.memory, command.out, command.json))
-    if isinstance(command, Theory):
-        config = command.config_of()
-        if not 0 < command.epsilon < math.inf:
-            raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
-        from moac.commands import theory
+    return _theory(command) if isinstance(command, Theory) else _train(command)
 
-        return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
-    return _train(command)
+
+def _theory(command: Theory) -> int:
+    config = command.config_of()
+    if not 0 < command.epsilon < math.inf:
+        raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
+    from moac.commands import theory
+
+    return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
+
+
+def _sweep(command: Sweep) -> int:
+    """On one core, here as in every worker: set before NumPy and JAX count theirs."""
+    os.environ.update(one_thread())
+    from moac.commands import devices
+
+    devices.for_tasks()
+    from moac.commands import sweep
+
+    return sweep.run(command)
+
+
+def _of_logs(command: Any) -> int:
+    if isinstance(command, data_options.COMMANDS):
+        from moac.commands import data
+
+        return data.run(command)
+    from moac.commands import offline
+
+    return offline.run(command)
 
 
 def _train(command: Train | Resume) -> int:
@@ -75,9 +101,9 @@ def _train(command: Train | Resume) -> int:
         names = ("num_envs", "workers", "evaluation_episodes")
         stepping = train.Stepping(command.blackbox, {name: getattr(command, name) for name in names})
         order = train.Order(command.env, config, command.trials, command.seed, command.out, stepping)
-        return train.run(order, train.Output(command.json, command.checkpoint_every))
+        return train.run(order, train.Output(command.json, command.checkpoint_every, command.sink))
     train = _training()
-    return train.resume(command.run, train.Output(command.json, command.checkpoint_every))
+    return train.resume(command.run, train.Output(command.json, command.checkpoint_every, command.sink))
 
 
 def _play(command: Evaluate | Watch) -> int:
@@ -110,6 +136,8 @@ def _parse(arguments: list[str]) -> Any:
         data_options.check_group(arguments[1:])
         given = arguments[2:] if arguments[1] == data_options.GROUP else arguments[1:]
         return _parsed(given, data_options.Command, "moac data kuairand", data_options.SYNTAX)
+    if arguments[:1] == ["offline"]:
+        return _parsed(arguments[1:], offline_options.Command, "moac offline", offline_options.SYNTAX)
     return _parsed(arguments, options.Command, "moac", options.SYNTAX)
 
 

@@ -79,8 +79,8 @@ def _of_log(spec: Spec, given: Config) -> Config:
     """Steps by Adam from the behaviour model, pulled back to it: what strays from the log cannot be judged by it."""
     adam = (given.optimiser or "adam") == "adam"
     return Config(
-        setting=Discounted(0.9),
-        num_iterations=2000,
+        setting=Discounted(0.5),
+        num_iterations=1000,
         num_critic_steps=1,
         critic_batch_size=512,
         actor_batch_size=512,
@@ -94,7 +94,7 @@ def _of_log(spec: Spec, given: Config) -> Config:
         hidden=spec.behaviour_hidden or (64,),
         normalise="l2",
         start="random" if spec.behaviour_hidden is None else "behaviour",
-        behaviour_pull=1.0,
+        behaviour_pull=0.1,
     )
 
 

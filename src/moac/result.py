@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,6 +14,7 @@ from jaxtyping import Float, Int
 from moac import components, training
 from moac.config import Config, check_trials
 from moac.history import History
+from moac.recommendation import Catalogue
 from moac.trained import TrainedPolicy as TrainedPolicy
 from moac.types import Critic, Policy, Source
 from moac.weighting import Rule
@@ -55,13 +55,18 @@ class Result:
     def of(cls, run: training.Run, snapshot: training.Snapshot, own: Own | None = None) -> Result:
         """The result of a run that ended, or stands, at `snapshot`."""
         state, memory = snapshot.trials.state, snapshot.trials.chain if not run.source.compiled else None
-        trained = partial(TrainedPolicy.of, spec=run.source.spec, memory=memory, setting=run.config.setting)
+        known = catalogue(run.source)
+
+        def trained(theta: Any) -> TrainedPolicy:
+            own = TrainedPolicy.of(run.parts.policy, theta, run.source.spec, memory, run.config.setting)
+            return replace(own, catalogue=known)
+
         return cls(
             run,
             snapshot.iteration,
             snapshot.history,
-            trained(run.parts.policy, state.theta),
-            trained(run.parts.policy, state.theta_random),
+            trained(state.theta),
+            trained(state.theta_random),
             np.asarray(state.random_iteration),
             np.asarray(snapshot.trials.stopped),
             given(own),
@@ -120,6 +125,15 @@ def train(  # noqa: PLR0913 - three optional parts beside the four that make a r
     run = prepare(problem, config, trials, seed, own)
     (final,) = deque(training.iterate(run), maxlen=1)
     return Result.of(run, final, own)
+
+
+def catalogue(source: Any) -> Catalogue | None:
+    """What a log's policies need to recommend by ids; None where the source is no log."""
+    if not source.spec.logged:
+        return None
+    from moac.logs import catalogue
+
+    return catalogue.Catalogue.of(source)
 
 
 def given(own: Own | None) -> tuple[str, ...]:

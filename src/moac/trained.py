@@ -15,6 +15,8 @@ from jaxtyping import Float
 from moac.actions import ActionBox
 from moac.config import Setting
 from moac.encoding import Encoder, Moments, Scale
+from moac.policy.protocols import OnHost
+from moac.recommendation import Catalogue, Recommendation, check_count, ranked
 from moac.types import Key, Params, Policy, Spec
 
 Scales = dict[str, Float[np.ndarray, "K d"]]
@@ -34,6 +36,7 @@ class TrainedPolicy:
         scales: `shift` and `gain` [K, d] of vectors; None for states.
         setting: in which they were trained.
         box: how the environment takes continuous actions; None where actions are indices.
+        catalogue: of the log that they were trained on, whose feature vectors they see; None where there is none.
     """
 
     policy: Policy
@@ -44,6 +47,7 @@ class TrainedPolicy:
     scales: Scales | None = None
     setting: Setting | None = None
     box: ActionBox | None = None
+    catalogue: Catalogue | None = None
 
     @classmethod
     def of(cls, policy: Policy, theta: Params, spec: Spec, memory: Any, setting: Setting | None) -> TrainedPolicy:
@@ -81,6 +85,36 @@ class TrainedPolicy:
         seen = jnp.asarray(self.see(observation))
         return float(self.policy.log_prob(self.own_theta, seen, action if self.box is None else self.box.flat(action)))
 
+    def recommend(
+        self, user: Any, context: Any, history: Any, k: int = 10, *, exclude_seen: bool = False
+    ) -> Recommendation:
+        """The k most probable actions for a user of the log; what is unknown of the request is in `.notes`.
+
+        Args:
+            user: id as the log names it; who is unknown has zeros for features.
+            context: codes as the dataset has them; for KuaiRand also {"tab": …, "hour": …, "day": …}. None is none.
+            history: ids of viewed items, oldest first; unknown ones are skipped.
+            k: how many.
+            exclude_seen: leave out actions of the history; probabilities are then among the others, and there may be
+                fewer than k.
+        """
+        catalogue = self._known_catalogue
+        names = catalogue.action_ids
+        check_count(k, len(names))
+        x, notes = catalogue.see(user, context, history)
+        left_out = np.isin(names, np.asarray(history, dtype=np.int64))[None] if exclude_seen else None
+        found = ranked(self.logits(x[None]), k, left_out)
+        count = found.counts[0]
+        ids, p = names[found.places[0, :count]], found.probabilities[0, :count]
+        return Recommendation(tuple(ids.tolist()), tuple(p.tolist()), notes)
+
+    def logits(self, x: Float[np.ndarray, "n F"]) -> Float[np.ndarray, "n K"]:
+        """Of all actions of a log, for each of n feature vectors: π(·|x) is their softmax."""
+        if isinstance(self.policy, OnHost):
+            return self.policy.logits(self._host_theta, x)
+        actions = np.arange(len(self._known_catalogue.action_ids))
+        return np.asarray(self._log_probs(self.own_theta, x, actions))
+
     def of_trial(self, trial: int) -> TrainedPolicy:
         """The same policies, acting as another trial's."""
         if not 0 <= trial < self.num_trials:
@@ -88,7 +122,9 @@ class TrainedPolicy:
         return replace(self, trial=trial)
 
     def see(self, observation: Any) -> Any:
-        """What the policy sees of an observation: the index of a state, or a vector in [0, 1]^d."""
+        """What the policy sees of an observation: the index of a state, a vector in [0, 1]^d, or a log's features."""
+        if self.catalogue is not None:
+            return self.catalogue.vector(observation)
         if self.encoder is None:
             return self._state(observation)
         if self.scales is None:
@@ -109,6 +145,21 @@ class TrainedPolicy:
     def own_theta(self) -> Params:
         """θ of the trial."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[self.trial]), self.theta)
+
+    @property
+    def _known_catalogue(self) -> Catalogue:
+        if self.catalogue is None:
+            raise ValueError("the policy was not trained on a log, so it has nothing to recommend: use `act`.")
+        return self.catalogue
+
+    @cached_property
+    def _host_theta(self) -> Params:
+        return jax.tree.map(lambda leaf: np.asarray(leaf[self.trial]), self.theta)
+
+    @cached_property
+    def _log_probs(self) -> Any:
+        of_actions = jax.vmap(self.policy.log_prob, in_axes=(None, None, 0))
+        return jax.jit(jax.vmap(of_actions, in_axes=(None, 0, None)))
 
     @cached_property
     def _drawn(self) -> list[int]:

@@ -282,7 +282,7 @@ class Carrying(Protocol):
 
 
 class Hosted(Source, Protocol):
-    """A source whose `sample` runs on the host: its chain cannot be stored, only what the chain has learned."""
+    """A source whose `sample` runs on the host: of its chain, arrays are stored that may bring it back."""
 
     def undisturbed(self) -> AbstractContextManager[Any]:
         """Held while the driver samples again and again: what sampling disturbs is put back when it is left."""
@@ -298,6 +298,14 @@ class Hosted(Source, Protocol):
 
     def learned(self, chain: Any) -> Any:
         """What a chain has learned, like `memory`."""
+        ...
+
+    def past(self, chain: Any) -> Mapping[str, Any]:
+        """Where a chain stands and how it got there, as arrays by name; empty where it cannot be brought back."""
+        ...
+
+    def revive(self, past: Mapping[str, Any]) -> Any:
+        """A chain that stands where another stood; None where it did not get there."""
         ...
 
     def evaluate(self, policy: Policy, theta: Params, setting: Any, memory: Any = None) -> Evaluation:

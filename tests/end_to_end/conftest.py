@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ TRAIN = [
     *("train", "resource-gathering-v0", "--trials", "3", "--iterations", "400", "--num-critic-steps", "2"),
     *("--critic-batch-size", "8", "--actor-batch-size", "16", "--seed", "7", "--checkpoint-every", "0", "--json"),
 ]
+
+OUTCOME = ("policy.safetensors", "history.safetensors", "metrics.jsonl")
 
 
 @dataclass(frozen=True)
@@ -54,3 +57,25 @@ def finished(moac, tmp_path_factory):
     done = moac(*TRAIN, "--out", path)
     assert done.returncode == 0, done.stderr
     return Finished(path, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def unfinished(finished, tmp_path):
+    """The run as it is before its last files are written."""
+    run = tmp_path / "run"
+    shutil.copytree(finished.path, run)
+    for name in (*OUTCOME, "figures"):
+        path = run / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return run
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of two megabytes, where the test may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", disk]).returncode:
+        pytest.skip("cannot mount a small disk")
+    yield disk
+    subprocess.run(["umount", disk], check=True)

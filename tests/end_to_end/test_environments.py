@@ -133,8 +133,8 @@ def test_what_does_not_render_says_so(capsys, tmp_path):
     assert "moac: fishwood-v0 cannot be watched: " in capsys.readouterr().err
 
 
-def test_a_stopped_run_goes_on_with_new_episodes(tmp_path, moac):
-    """Killed after a checkpoint: what was learned is kept, and provenance says that the chains are new."""
+def test_a_stopped_run_goes_on_in_the_same_episodes(tmp_path, moac):
+    """Killed after a checkpoint: its environments are brought back to where they stood, and nothing else is noted."""
     run = tmp_path / "run"
     script = f"""
 import sys
@@ -155,10 +155,9 @@ main([
     assert done.returncode == 9, done.stderr
     again = moac("resume", run, "--json")
     assert again.returncode == 0, again.stderr
-    assert "its environments could not be stored: they start new episodes" in again.stderr
+    assert "they start new episodes" not in again.stderr
     assert json.loads(again.stdout)["iterations"] == 60
-    (after,) = json.loads((run / "provenance.json").read_text())["chains_restarted_after"]
-    assert 30 <= after < 60
+    assert "chains_restarted_after" not in json.loads((run / "provenance.json").read_text())
 
 
 def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch):

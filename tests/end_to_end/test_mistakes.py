@@ -61,7 +61,7 @@ MEANT = {
     "--weighting fixd": "`weighting` must be one of min-norm, fixed, uniform, first-batch, got 'fixd'.",
     "--policy cnn": "`policy` must be one of table, linear, mlp, gaussian, got 'cnn'.",
     "--features random:0": "`features` must be one of one-hot, one-hot-reference, random:<d>, "
-    "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, got 'random:0'.",
+    "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, plain, got 'random:0'.",
     "--setting average --discount .9": "`discount` must be left out in the average setting, got [0.9].",
     "--setting average --visitation discounted": "`visitation` must be stationary in the average setting, got "
     "'discounted'.",

@@ -9,9 +9,7 @@ import time
 import pytest
 
 from moac.cli import main
-from tests.end_to_end.conftest import MOAC, TRAIN
-
-OUTCOME = ("policy.safetensors", "history.safetensors", "metrics.jsonl")
+from tests.end_to_end.conftest import MOAC, OUTCOME, TRAIN
 
 
 def start(out, environment):
@@ -136,17 +134,6 @@ def test_finished_run_as_text(finished, capsys):
     assert "resource-gathering-v0, mean of 3 trials, 400 iterations" in out
     assert "of 3 trials ended on a corner of the exact hull" in out
     assert out.splitlines()[-1] == f"report: {finished.path / 'report.html'}"
-
-
-@pytest.fixture
-def unfinished(finished, tmp_path):
-    """The run as it is before its last files are written."""
-    run = tmp_path / "run"
-    shutil.copytree(finished.path, run)
-    for name in (*OUTCOME, "figures"):
-        path = run / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return run
 
 
 def edit(run, change):

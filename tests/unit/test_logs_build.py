@@ -1,13 +1,14 @@
 """The built arrays against a plain reading of the same files."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
-from moac import logs
-from moac.logs import building, ingest
+from moac import executors, logs
+from moac.logs import buckets, building, ingest, workspace
 from moac.logs.dataset import LoggedDataset
 from tests.helpers.kuairand import REAL_PURE, REAL_RANDOM, generated, plain, real_rows, signals
 
@@ -116,6 +117,15 @@ def test_neither_memory_nor_threads_change_the_content(source, built, tmp_path):
     assert other["content"] != built[1]["content"]
 
 
+def test_processes_build_what_one_does(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(ingest, "_BYTES_PER_BUCKET", 1 << 16)
+    here = logs.build(source, tmp_path / "here", logs.Options(actions=30))
+    process = executors.make("process", workers=1)
+    there = logs.build(source, tmp_path / "there", logs.Options(actions=30, executor=process))
+    assert len(list((tmp_path / "there" / "rows").iterdir())) > 1
+    assert there["content"] == here["content"]
+
+
 def test_buckets_hold_the_same_rows_however_many_there_are(source, built, tmp_path, monkeypatch):
     monkeypatch.setattr(ingest, "_BYTES_PER_BUCKET", 1 << 15)
     about = logs.build(source, tmp_path / "many", logs.Options(actions=30))
@@ -178,11 +188,81 @@ def test_options_that_cannot_be(source, tmp_path, options, words):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_left_when_a_build_is_interrupted(source, tmp_path):
-    def interrupt(stage, done, total):
+def counted(function, done):
+    """The function, its name noted whenever it is called."""
+
+    def called(*given, **named):
+        done.append(function.__name__)
+        return function(*given, **named)
+
+    return called
+
+
+@pytest.mark.parametrize(
+    ("when", "left"),
+    [
+        ("sorting users", (2, 4)),
+        pytest.param("indexing users", (0, 2), marks=pytest.mark.slow),
+        pytest.param("writing arrays", (0, 0), marks=pytest.mark.slow),
+    ],
+)
+def test_an_interrupted_build_goes_on_where_it_stopped(when, left, source, tmp_path, monkeypatch):
+    """Four buckets, stopped in the middle of a stage: what has finished is not done again; the result is the same."""
+    monkeypatch.setattr(ingest, "num_buckets", lambda logs: 4)
+    options, done = building.Options(actions=5), []
+    whole = building.build(source, tmp_path / "whole", options)
+
+    def interrupt(stage, finished, total):
+        if stage == when and finished >= total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        building.build(source, tmp_path / "data", options, interrupt)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".data.building", "whole"]
+    for name in ("clean", "index"):
+        monkeypatch.setattr(buckets, name, counted(getattr(buckets, name), done))
+    assert building.build(source, tmp_path / "data", options) == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "whole"]
+    assert (done.count("clean"), done.count("index")) == left
+    files = [path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*") if path.is_file()]
+    assert sorted(files) == sorted(
+        p.relative_to(tmp_path / "data") for p in (tmp_path / "data").rglob("*") if p.is_file()
+    )
+    for name in files:
+        assert (tmp_path / "data" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["another option", "a torn bucket", "a note that is none"])
+def test_what_an_interrupted_build_left_is_used_only_if_it_fits(change, source, tmp_path, monkeypatch):
+    options = building.Options(actions=5)
+
+    def interrupt(stage, finished, total):
         if stage == "indexing users":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        building.build(source, tmp_path / "data", building.Options(actions=5), interrupt)
+        building.build(source, tmp_path / "data", options, interrupt)
+    left = tmp_path / ".data.building"
+    if change == "another option":
+        options = building.Options(actions=6)
+    elif change == "a torn bucket":
+        torn = next((left / "rows").iterdir())
+        torn.write_bytes(torn.read_bytes()[:-9])
+    else:
+        (left / "journal" / "clean-000.json").write_text("[" * 100_000)
+    again = building.build(source, tmp_path / "data", options)
+    assert again == building.build(source, tmp_path / "whole", options)
+
+
+def test_a_mistake_leaves_nothing_behind(source, tmp_path):
+    with pytest.raises(ValueError, match="`actions` must be at most"):
+        building.build(source, tmp_path / "data", building.Options(actions=10_000))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_build_at_a_time(source, tmp_path):
+    with workspace.resumable(tmp_path / "data"), ThreadPoolExecutor(1) as other:
+        second = other.submit(building.build, source, tmp_path / "data", building.Options(actions=5))
+        with pytest.raises(ValueError, match=r"/data is in use by process \d+: wait until it ends.$"):
+            second.result()

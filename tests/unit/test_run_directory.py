@@ -13,6 +13,7 @@ from moac import Config, momdp, result, training, weighting
 from moac.experiments import checkpoints, policies, provenance, run_directory
 from moac.experiments.run_directory import RunDirectory
 from moac.history import History
+from moac.types import SourceError
 
 K, S, A, M = 2, 5, 3, 2
 CONFIG = Config(num_iterations=9, num_critic_steps=1, critic_batch_size=2, actor_batch_size=2)
@@ -116,6 +117,60 @@ def test_interrupted_training_leaves_a_checkpoint(directory, monkeypatch):
         directory.complete(run, every=1e9, show=shown.append)
     assert [snapshot.iteration for snapshot in shown] == [3]
     assert directory.checkpoints().newest(run).iteration == 3
+
+
+def test_chains_that_started_anew_are_noted_once(directory, monkeypatch):
+    first = replace(snapshot_of(run_of(), 5), restarted_after=3)
+    monkeypatch.setattr(training, "iterate", lambda run, snapshot: iter([first, snapshot_of(run, 9)]))
+    for _ in range(2):
+        directory.complete(run_of(), every=1e9)
+    assert json.loads((directory.path / "provenance.json").read_text())["chains_restarted_after"] == [3]
+
+
+def test_a_snapshot_that_its_source_has_left_is_not_written(directory, monkeypatch):
+    def interrupted(run, snapshot):
+        yield snapshot_of(run, 3)
+        yield replace(snapshot_of(run, 5), past=lambda: None)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "iterate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        directory.complete(run_of(), every=0)
+    assert directory.checkpoints().newest(run_of()).iteration == 3
+
+
+def test_after_a_failure_of_the_source_its_past_is_left_behind(directory, monkeypatch):
+    def failing(run, snapshot):
+        yield replace(snapshot_of(run, 3), past=lambda: {"0.seeds": np.arange(2)})
+        raise SourceError("no road")
+
+    monkeypatch.setattr(training, "iterate", failing)
+    with pytest.raises(SourceError):
+        directory.complete(run_of(), every=0)
+    assert directory.checkpoints().newest(run_of()).past() == {}
+
+
+def test_the_past_of_chains_is_kept(directory):
+    directory.checkpoints().write(replace(snapshot_of(run_of(), 3), past=lambda: {"0.seeds": np.arange(2)}))
+    np.testing.assert_array_equal(directory.checkpoints().newest(run_of()).past()["0.seeds"], [0, 1])
+
+
+def test_a_folder_in_which_a_run_was_killed_as_it_began(tmp_path):
+    for left in ([], ["checkpoint"], ["checkpoint", "provenance.json", ".config.json.7.tmp", ".lock"]):
+        folder = tmp_path / f"{len(left)}"
+        folder.mkdir()
+        for name in left:
+            (folder / name).mkdir() if name == "checkpoint" else (folder / name).write_text("half")
+        assert RunDirectory.create(folder, run_of()).description()["seed"] == 4
+
+
+def test_numbers_are_there_while_it_trains(directory, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        training, "iterate", lambda run, snapshot: iter([snapshot_of(run, 3, 1), snapshot_of(run, 9, 2)])
+    )
+    directory.complete(run_of(), show=lambda _: seen.append((directory.path / "metrics.jsonl").read_text().count("\n")))
+    assert seen == [1, 2]
 
 
 def test_a_run_that_has_all_its_iterations_is_not_written_again(directory, monkeypatch):

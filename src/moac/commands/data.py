@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from moac import executors
 from moac.commands.data_options import Build, Describe, Download, Generate
 from moac.commands.stages import Stages
 from moac.experiments import files
@@ -53,8 +54,14 @@ def _build(command: Any, out: Path) -> dict[str, Any]:
 
     names = ("actions", "split_seed", "shares", "random_log", "video_statistics", "memory_limit", "threads")
     files.check_folder("out", out.parent)
-    with Stages() as stages:
-        about = build(command.source, out, Options(**{name: getattr(command, name) for name in names}), stages.show)
+    chosen: dict[str, Any] = {name: getattr(command, name) for name in names}
+    opened = executors.opened(command.executor, workers=command.workers, address=command.address)
+    try:
+        with opened as executor, Stages() as stages:
+            about = build(command.source, out, Options(**chosen, executor=executor), stages.show)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"what has finished is kept: the same command continues {out}\n")
+        raise
     for name in about["absent"]:
         sys.stderr.write(f"absent: {name}\n")
     for warning in about["warnings"]:

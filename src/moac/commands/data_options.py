@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from moac.commands import mistakes
+from moac.commands.sweep_options import Address, ExecutorName, Workers
 
 GROUP = "kuairand"
 OutFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(required)")]
@@ -50,9 +51,15 @@ class Build:
     video_statistics: bool = False
     """Add month averages to the features of videos. They know the test period."""
     memory_limit: Annotated[str, tyro.conf.arg(metavar="SIZE")] = "2GB"
-    """The most memory to use; what does not fit is spilled beside the dataset."""
+    """The most memory to use, in each process; what does not fit is spilled beside the dataset."""
     threads: Whole = None
     """Threads of DuckDB."""
+    executor: ExecutorName = "serial"
+    """Where buckets of users are worked on: here, in processes of this machine, or on Ray."""
+    workers: Workers = None
+    """Buckets at a time, one core each."""
+    address: Address = None
+    """Of a running Ray cluster, or auto."""
     json: bool = False
     """End with one JSON object on stdout."""
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from moac.experiments import files
+from moac.logs import manifest
 from moac.logs.description import Description, describe
 from moac.logs.splits import SPLITS
 from moac.report import logs as figures
@@ -18,7 +19,14 @@ from moac.report import style
 
 
 def run(data: Path, out: Path | None, as_json: bool) -> int:
-    """Compute, print and draw."""
+    """Compute, print and draw; a manifest that says nonsense is refused."""
+    try:
+        return _run(data, out, as_json)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{data / manifest.NAME} is damaged: {error} is missing or wrong.") from None
+
+
+def _run(data: Path, out: Path | None, as_json: bool) -> int:
     found = describe(data)
     figure = _drawn(found, data, out)
     if not as_json:

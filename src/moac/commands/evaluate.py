@@ -1,4 +1,7 @@
-"""`moac evaluate`: what trained policies earn in the real environment, and which of several runs are worth keeping."""
+"""`moac evaluate`: what trained policies earn in the real environment, and which of several runs are worth keeping.
+
+Runs on logs are judged by `moac.commands.evaluate_log`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from moac import momdp
+from moac.commands.options import Evaluate
 from moac.commands.problems import environment_of
 from moac.config import Average, Config
 from moac.experiments import files
@@ -34,11 +38,21 @@ class Order:
     episodes: int
     trial: int | None
     reference: tuple[float, ...] | None
+    data: Path | None
+    split: str
+    cap: float
     json: bool
 
 
 def run(order: Order) -> int:
     """Evaluate every run, compare them, and say what was found."""
+    logged = ["log" in RunDirectory(path).description()["problem"] for path in order.runs]
+    if any(logged):
+        from moac.commands import evaluate_log
+
+        return evaluate_log.run(order)
+    if (order.data, order.split, order.cap) != (None, Evaluate.split, Evaluate.cap):
+        raise ValueError(f"`--data`, `--split` and `--cap` are for runs on logs; {order.runs[0]} is on an environment.")
     with quiet():
         judged = [_one(path, order) for path in order.runs]
     for kind in ("env", "setting", "objectives"):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import tyro
 
 from moac.commands import mistakes
+from moac.commands.sweep_options import Sweep
 from moac.config import CHOICES, Average, Config, Discounted
 from moac.experiments import CHECKPOINT_SECONDS
 from moac.experiments import spec as experiments
@@ -18,7 +19,7 @@ from moac.experiments import spec as experiments
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 _EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
 _HINTS = get_type_hints(Config)
-_ALIASES = {"num_iterations": ["--iterations"]}
+ALIASES = {"num_iterations": ["--iterations"]}
 _METAVARS = {int: "INT", float: "FLOAT"}
 
 
@@ -31,7 +32,7 @@ def _argument(name: str, default: Any) -> Any:
     metavar = f"{{{','.join(CHOICES[name])}}}" if name in CHOICES else metavar
     hint = "(default: by the problem)" if default is None and name not in ("weights", "gradient_clip") else None
     return tyro.conf.arg(
-        help=" ".join(text.split()), aliases=_ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
+        help=" ".join(text.split()), aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
     )
 
 
@@ -55,6 +56,10 @@ Count = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(
 Seconds = Annotated[float, tyro.conf.arg(metavar="SECONDS")]
 ExperimentName = Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{', '.join(experiments.names())}, or all.")]
 RunPaths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.")]
+Sinks = Annotated[
+    tyro.conf.UseAppendAction[tuple[str, ...]],
+    tyro.conf.arg(metavar="{tensorboard,wandb}", help_behavior_hint="(default: none; may be repeated)"),
+]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
 
 
@@ -78,6 +83,8 @@ class Train:
     """Run directory; it must not exist yet."""
     checkpoint_every: Seconds = CHECKPOINT_SECONDS
     """Seconds between checkpoints; 0 is as often as possible."""
+    sink: Sinks = ()
+    """Where the numbers go while it trains, besides metrics.jsonl."""
     blackbox: bool = False
     """Step the real environment, also where its exact model is known."""
     num_envs: Count = None
@@ -102,6 +109,8 @@ class Resume:
     run: tyro.conf.Positional[RunPath]
     checkpoint_every: Seconds = CHECKPOINT_SECONDS
     """Seconds between checkpoints; 0 is as often as possible."""
+    sink: Sinks = ()
+    """Where the numbers go while it trains, besides metrics.jsonl."""
     json: bool = False
     """End with one JSON object on stdout."""
 
@@ -167,18 +176,26 @@ class Report:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play whole episodes of the real environment with trained policies; several runs are compared."""
+    """Say what trained policies are worth: episodes of the real environment, or, of a run on a log, an estimate."""
 
     runs: tyro.conf.Positional[RunPaths]
     episodes: int = 200
     """Episodes per trial, each with a seed of its own."""
-    trial: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: up to 16 of them)")] = None
+    trial: Annotated[
+        int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: all; up to 16 of them)")
+    ] = None
     """Which trial of each run."""
     reference: Annotated[
         tuple[float, ...] | None,
         tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: below all points)"),
     ] = None
     """Reference point of the hypervolume, one number per objective."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DATA", help_behavior_hint="(default: where it was)")] = None
+    """Folder of the data of a run on a log."""
+    split: Literal["validation", "test"] = "validation"
+    """Whose users judge a run on a log; every look at test users is noted."""
+    cap: float = 10.0
+    """Cap of the importance weights on a log; inf is none."""
     json: bool = False
     """End with one JSON object on stdout."""
 
@@ -228,6 +245,13 @@ class Data:
     rest: tyro.conf.Positional[tuple[str, ...]] = ()
 
 
+@dataclass(frozen=True)
+class Offline:
+    """Policies that learn from a log: moac offline score | recommend."""
+
+    rest: tyro.conf.Positional[tuple[str, ...]] = ()
+
+
 Command = Annotated[
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
@@ -236,21 +260,25 @@ Command = Annotated[
     | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Data, tyro.conf.subcommand("data")],
+    | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Offline, tyro.conf.subcommand("offline")],
     tyro.conf.FlagCreatePairsOff,
 ]
 
 
 SYNTAX = {
-    "train": mistakes.syntax_of(Train, "ENV", _ALIASES),
-    "resume": mistakes.syntax_of(Resume, "RUN", _ALIASES),
-    "front": mistakes.syntax_of(Front, "ENV", _ALIASES),
-    "evaluate": mistakes.syntax_of(Evaluate, "RUN", _ALIASES, several=True),
-    "watch": mistakes.syntax_of(Watch, "RUN", _ALIASES),
-    "theory": mistakes.syntax_of(Theory, "ENV", _ALIASES),
-    "reproduce": mistakes.syntax_of(Reproduce, "NAME", _ALIASES),
-    "report": mistakes.syntax_of(Report, "RUN", _ALIASES),
+    "train": mistakes.syntax_of(Train, "ENV", ALIASES),
+    "resume": mistakes.syntax_of(Resume, "RUN", ALIASES),
+    "front": mistakes.syntax_of(Front, "ENV", ALIASES),
+    "evaluate": mistakes.syntax_of(Evaluate, "RUN", ALIASES, several=True),
+    "watch": mistakes.syntax_of(Watch, "RUN", ALIASES),
+    "theory": mistakes.syntax_of(Theory, "ENV", ALIASES),
+    "reproduce": mistakes.syntax_of(Reproduce, "NAME", ALIASES),
+    "sweep": mistakes.syntax_of(Sweep, "SPEC", ALIASES),
+    "report": mistakes.syntax_of(Report, "RUN", ALIASES),
     "data": mistakes.Syntax(None, {}),
+    "offline": mistakes.Syntax(None, {}),
 }
 """What each command takes, for the one sentence about a mistake."""

@@ -53,8 +53,19 @@ def problem_of(env: str, stepping: Stepping) -> Source:
     return model
 
 
+@lru_cache(maxsize=8)
+def problem_stepped(env: str, stepping: tuple[tuple[str, Any], ...]) -> Source:
+    """The same by plain data, kept: the tasks of a sweep, in any process, ask for few problems many times."""
+    options = dict(stepping)
+    return problem_of(env, Stepping(options.pop("blackbox", False), options))
+
+
 def problem_of_run(path: Path, problem: Mapping[str, Any]) -> Source:
     """The problem of a run directory, by what its config.json says."""
+    if "log" in problem:
+        from moac.experiments import log_files
+
+        return log_files.dataset_of(path)
     if problem["env"] is None:
         raise ValueError(f"{path} was saved from Python: resume it with moac.resume({str(path)!r}, problem).")
     if problem.get("encoder") is None:

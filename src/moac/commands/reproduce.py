@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from moac import training
-from moac.commands import report
+from moac import locks, training
+from moac.commands import interrupts, report
 from moac.commands.problems import model_of
 from moac.commands.progress import Display
-from moac.experiments import files, reproduce, spec
+from moac.experiments import files, rates, reproduce, spec
 from moac.experiments.experiment_page import of_experiment
-
-_INTERRUPTED = 130
 
 
 @final
@@ -39,23 +37,40 @@ def run(order: Order) -> int:
     for experiment in experiments:
         folder = root / experiment.name if order.out is None or order.name == "all" else root
         try:
-            done.append(_one(experiment, folder, order.json))
-        except KeyboardInterrupt:
+            files.check_folder("out", folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            with locks.held(folder / ".lock", folder):
+                done.append(_one(experiment, folder, order.json))
+        except KeyboardInterrupt as error:
             sys.stderr.write(f"moac: stopped; the same command continues {folder}\n")
-            return _INTERRUPTED
+            return interrupts.code(error)
     if order.json:
         sys.stdout.write(json.dumps(files.finite(done[0] if len(done) == 1 else {"experiments": done})) + "\n")
     return 0
 
 
 def _one(experiment: spec.Experiment | spec.Study, folder: Path, quiet: bool) -> dict[str, Any]:
-    began = time.monotonic()
+    if isinstance(experiment, spec.Study):
+        return study(experiment, folder, quiet)
+    began = _begin(experiment)
+    reproduce.run(experiment, model_of(experiment.env), folder, _display)
+    return _told(experiment, folder, quiet, began)
+
+
+def study(own: spec.Study, folder: Path, quiet: bool, measure: reproduce.Measure = rates.run) -> dict[str, Any]:
+    """Run a study, write its report and say what it found; its summary."""
+    began = _begin(own)
+    reproduce.run_study(own, folder, _say, measure)
+    return _told(own, folder, quiet, began)
+
+
+def _begin(experiment: spec.Experiment | spec.Study) -> float:
     if experiment.quick:
         sys.stderr.write(f"{experiment.name}: a reduced run, for a first look\n")
-    if isinstance(experiment, spec.Study):
-        reproduce.run_study(experiment, folder, _say)
-    else:
-        reproduce.run(experiment, model_of(experiment.env), folder, _display)
+    return time.monotonic()
+
+
+def _told(experiment: spec.Experiment | spec.Study, folder: Path, quiet: bool, began: float) -> dict[str, Any]:
     page = of_experiment(folder)
     path = report.write(folder)
     if not quiet:

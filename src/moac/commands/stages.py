@@ -43,6 +43,13 @@ class Stages:
             self._bar.update(self._task, completed=done, total=total)
         self._stage = stage
 
+    def say(self, text: str) -> None:
+        """A line of its own, above the bar."""
+        if self._bar.disable:
+            sys.stderr.write(f"{text}\n")
+        else:
+            self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     def _plain(self, stage: str, done: int, total: int) -> None:
         """A line when a stage begins, and every few seconds."""
         now = time.monotonic()

@@ -16,17 +16,16 @@ from rich.console import Console
 from rich.table import Table
 
 from moac import components, momdp, result, training
-from moac.commands import devices, report
-from moac.commands.interrupts import Interrupts
+from moac.commands import devices, interrupts, report
 from moac.commands.problems import Stepping, problem_of, problem_of_run
 from moac.commands.progress import Display
 from moac.config import Average, Config
-from moac.experiments import files, statistics
+from moac.experiments import files, sinks, statistics
 from moac.experiments.quiet import quiet
 from moac.experiments.run_directory import RunDirectory, reopen
 from moac.types import SourceError
 
-_INTERRUPTED = 130
+_RESTARTED = "its environments could not be brought back: they start new episodes, with seeds of their own.\n"
 
 
 @final
@@ -50,10 +49,12 @@ class Output:
     Attributes:
         json: the summary as one JSON object on stdout, in place of a table.
         checkpoint_every: seconds between checkpoints.
+        sinks: where its numbers go as well, by name.
     """
 
     json: bool
     checkpoint_every: float
+    sinks: tuple[str, ...] = ()
 
 
 @final
@@ -72,6 +73,7 @@ class Spent:
 
 def run(order: Order, output: Output) -> int:
     """Train, save, and say how it went."""
+    sinks.check(output.sinks)
     with quiet():
         problem = problem_of(order.env, order.stepping)
         if not problem.compiled:
@@ -80,11 +82,13 @@ def run(order: Order, output: Output) -> int:
         directory = RunDirectory.create(_out(order), prepared, order.env)
         if not problem.compiled:
             sys.stderr.write(f"{order.env}: {components.reasons(problem, order.config)}\n")
-        return _complete(directory, prepared, None, output)
+        with directory.held():
+            return _complete(directory, prepared, None, output)
 
 
 def resume(path: Path, output: Output) -> int:
     """Continue a stopped run; of a finished one, show the summary again."""
+    sinks.check(output.sinks)
     with quiet():
         return _resume(path, output)
 
@@ -96,16 +100,16 @@ def _resume(path: Path, output: Output) -> int:
     directory, prepared = reopen(path, problem)
     if directory.finished:
         outcome = directory.outcome(prepared)
+        if (path / "figures" / "training.svg").exists() and not (path / "report.html").exists():
+            report.write(path)  # it was killed just before
         sys.stderr.write(f"{path} has finished: nothing to resume.\n")
         _report(directory, outcome, Spent(0.0, 0), output)
         return 0
-    snapshot = directory.checkpoints().newest(prepared)
-    done = 0 if snapshot is None else snapshot.iteration
-    sys.stderr.write(f"{path} continues after iteration {done} of {training.total_iterations(prepared)}.\n")
-    if snapshot is not None and not problem.compiled:
-        sys.stderr.write("its environments could not be stored: they start new episodes, with seeds of their own.\n")
-        directory.note_restart(snapshot.iteration)
-    return _complete(directory, prepared, snapshot, output)
+    with directory.held():
+        snapshot = directory.checkpoints().newest(prepared)
+        done = 0 if snapshot is None else snapshot.iteration
+        sys.stderr.write(f"{path} continues after iteration {done} of {training.total_iterations(prepared)}.\n")
+        return _complete(directory, prepared, snapshot, output)
 
 
 def _out(order: Order) -> Path:
@@ -119,26 +123,49 @@ def _out(order: Order) -> Path:
 def _complete(
     directory: RunDirectory, prepared: training.Run, snapshot: training.Snapshot | None, output: Output
 ) -> int:
-    """Train to the end and report; Ctrl-C leaves a run that can be resumed."""
+    """Train to the end and report; Ctrl-C, SIGTERM and a full disk leave a run that can be resumed."""
     began, first = time.monotonic(), 0 if snapshot is None else snapshot.iteration
+    asked = interrupts.Interrupts()
     try:
-        with Interrupts() as interrupts, Display(prepared, first) as display:
-
-            def seen(latest: training.Snapshot) -> None:
-                display.show(latest)
-                interrupts.check()
-
-            final = directory.complete(prepared, snapshot, output.checkpoint_every, seen)
+        final = _trained(directory, prepared, snapshot, output, asked)
         outcome = result.Result.of(prepared, final)
         directory.finish(outcome)
         report.write(directory.path)
     except SourceError as error:
-        raise ValueError(f"{error} What was trained is kept: moac resume {directory.path}") from error
-    except KeyboardInterrupt:
-        sys.stderr.write(f"moac: stopped; continue with: moac resume {directory.path}\n")
-        return _INTERRUPTED
+        if asked.asked is None:  # else its worker processes were stopped with us
+            raise ValueError(f"{error} What was trained is kept: moac resume {directory.path}") from error
+        return _stop(directory, asked.asked)
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        raise ValueError(f"{said}. What was trained is kept: moac resume {directory.path}") from error
+    except KeyboardInterrupt as error:
+        return _stop(directory, error)
     _report(directory, outcome, Spent(time.monotonic() - began, outcome.iteration - first), output)
     return 0
+
+
+def _trained(
+    directory: RunDirectory,
+    prepared: training.Run,
+    snapshot: training.Snapshot | None,
+    output: Output,
+    asked: interrupts.Interrupts,
+) -> training.Snapshot:
+    """The last snapshot; a signal is heeded between two of them."""
+    with asked, Display(prepared, 0 if snapshot is None else snapshot.iteration) as display:
+
+        def seen(latest: training.Snapshot) -> None:
+            if latest.restarted_after is not None:
+                sys.stderr.write(_RESTARTED)
+            display.show(latest)
+            asked.check()
+
+        return directory.complete(prepared, snapshot, output.checkpoint_every, seen, output.sinks)
+
+
+def _stop(directory: RunDirectory, error: KeyboardInterrupt) -> int:
+    sys.stderr.write(f"moac: stopped; continue with: moac resume {directory.path}\n")
+    return interrupts.code(error)
 
 
 def _report(directory: RunDirectory, outcome: result.Result, spent: Spent, output: Output) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from jaxtyping import Float
 
+from moac.envs.randomness import generator_state
 from moac.types import SourceError
 
 importlib.import_module("mo_gymnasium")  # registers its environments
@@ -62,9 +63,11 @@ class Copy:
         age: steps since the last start of the chain.
         observation: what it showed last; between two walks, what the walk made of that.
         walked: whether it stands between two walks.
+        origin: state of the environment's generator before this episode; None in the first one, and where unknown.
+        first: whether this is the first episode, which is seeded.
     """
 
-    __slots__ = ("age", "elapsed", "env", "limit", "number", "observation", "steps", "walked")
+    __slots__ = ("age", "elapsed", "env", "first", "limit", "number", "observation", "origin", "steps", "walked")
 
     def __init__(self, maker: Maker, number: int, seed: int) -> None:
         self.number, self.walked = number, False
@@ -75,6 +78,8 @@ class Copy:
 
     def restart(self, **options: Any) -> Any:
         """A new episode; the first is seeded, those after it go on with the environment's own random numbers."""
+        self.first = "seed" in options
+        self.origin = None if self.first else generator_state(self.env)
         try:
             self.observation, _ = self.env.reset(**options)
         except Exception as error:

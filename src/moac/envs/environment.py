@@ -7,8 +7,8 @@ import hashlib
 import itertools
 import json
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
@@ -17,8 +17,10 @@ import numpy as np
 
 from moac.config import Setting
 from moac.encoding import Moments, Scale
+from moac.envs import replay
 from moac.envs.fleet import Fleet, Order, Plan
 from moac.envs.randomness import kept_globally
+from moac.envs.replay import Diary, Standing
 from moac.envs.walks import Walks, draw
 from moac.envs.workers import Worker
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, SourceError, Spec
@@ -31,11 +33,15 @@ class Chain:
 
     Attributes:
         number: by which the fleets know them.
+        seeds: one for each copy.
         moments: of the vectors seen; None where they are scaled by their bounds, or are states.
+        diary: what its copies did lately.
     """
 
     number: int
+    seeds: list[int]
     moments: Moments | None = None
+    diary: Diary = field(default_factory=Diary)
 
 
 @final
@@ -53,9 +59,13 @@ class Environment:
 
     def start(self, key: Key) -> Chain:
         """`num_envs` copies at the first step of an episode, each with a seed of its own from the key."""
-        seeds = np.random.SeedSequence(np.asarray(key).tolist()).generate_state(self.spec.num_chains)
-        chain = Chain(next(self._numbers))
-        shares = [(chain.number, list(range(a, b)), seeds[a:b].tolist()) for a, b in self._shares]
+        return self._open(
+            np.random.SeedSequence(np.asarray(key).tolist()).generate_state(self.spec.num_chains).tolist()
+        )
+
+    def _open(self, seeds: list[int]) -> Chain:
+        chain = Chain(next(self._numbers), seeds)
+        shares = [(chain.number, list(range(a, b)), seeds[a:b]) for a, b in self._shares]
         self._all("open", shares)
         weakref.finalize(chain, _close, self._fleets, chain.number)
         return chain
@@ -71,6 +81,7 @@ class Environment:
         scale = self.scale(chain.moments)
         orders = [(Order(chain.number, policy, host, scale, draws.of(first, last)),) for first, last in self._shares]
         walks = Walks.joined(self._all("walk", orders))
+        chain.diary.add(walks.action, walks.reward)
         if chain.moments is not None:
             chain.moments = chain.moments.including(walks.observation.reshape(-1, self.spec.observation_size))
         return chain, *_batches(walks, scale, sizes)
@@ -90,6 +101,28 @@ class Environment:
     def learned(self, chain: Chain) -> dict[str, Any]:
         """The chain's moments, or nothing."""
         return {} if chain.moments is None else dict(vars(chain.moments))
+
+    def past(self, chain: Chain) -> dict[str, Any]:
+        """All that `revive` needs; nothing where the environment cannot be brought back."""
+        found: list[list[Standing] | None] = self._all("standing", [(chain.number,)] * len(self._shares))
+        if any(part is None or not all(there.storable for there in part) for part in found):
+            return {}
+        standings = [there for part in found for there in part or ()]
+        return replay.packed_up(chain.seeds, standings, chain.diary)
+
+    def revive(self, past: Mapping[str, Any]) -> Chain | None:
+        """A chain that stands where another stood, or None where it did not get there."""
+        try:
+            pasts, seeds = replay.unpacked(past), [int(seed) for seed in past["seeds"]]
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            return None
+        if not len(pasts) == len(seeds) == self.spec.num_chains:
+            return None
+        chain = self._open(seeds)
+        if not all(self._all("revive", [(chain.number, pasts[a:b]) for a, b in self._shares])):
+            return None
+        chain.diary = Diary([(past.actions, past.rewards) for past in pasts])
+        return chain
 
     def evaluate(self, policy: Policy, theta: Params, setting: Setting, memory: Any = None) -> Evaluation:
         """Mean returns of the policies (leading axis K) over a few episodes with seeds of their own."""

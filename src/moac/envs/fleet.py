@@ -9,10 +9,11 @@ import numpy as np
 
 from moac.actions import ActionBox
 from moac.encoding import Encoder, Scale
-from moac.envs import acting
+from moac.envs import acting, replay
 from moac.envs.abreast import Abreast
 from moac.envs.copies import Copy, Maker
-from moac.envs.randomness import seeded_globally
+from moac.envs.randomness import seeded_globally, used_globally
+from moac.envs.replay import Past, Standing
 from moac.envs.sights import States, Vectors
 from moac.envs.states import Atlas, StateWalker
 from moac.envs.walks import Draws, Walks
@@ -75,6 +76,7 @@ class Fleet:
     def __init__(self, plan: Plan) -> None:
         self._plan, self._atlas = plan, Atlas(plan.encoder)
         self._copies: dict[int, list[Copy]] = {}
+        self._strays: set[int] = set()
 
     def open(self, chain: int, numbers: list[int], seeds: list[int]) -> None:
         """Make the copies of a chain, each reset with its seed."""
@@ -84,8 +86,12 @@ class Fleet:
 
     def walk(self, order: Order) -> Walks:
         """The next steps of a chain's copies."""
-        with seeded_globally(order.draws.seed):
-            return self._walk(order)
+        seed = order.draws.seed
+        with seeded_globally(seed):
+            walks = self._walk(order)
+            if order.chain not in self._strays and used_globally(seed):
+                self._strays.add(order.chain)
+        return walks
 
     def _walk(self, order: Order) -> Walks:
         plan, copies = self._plan, self._copies[order.chain]
@@ -96,8 +102,29 @@ class Fleet:
         sight = States(plan.encoder) if order.scale is None else Vectors(plan.encoder, order.scale)
         return Abreast(sight, act(order.policy, order.theta), plan.given, plan.num_objectives).walk(copies, order.draws)
 
+    def standing(self, chain: int) -> list[Standing] | None:
+        """Where a chain's copies stand; None where the environment drew from what belongs to no copy."""
+        if chain in self._strays:
+            return None
+        return [replay.standing(copy, self._seen(copy)) for copy in self._copies[chain]]
+
+    def revive(self, chain: int, pasts: list[Past]) -> bool:
+        """Bring a chain's new copies to where others stood; whether every one of them got there."""
+        pairs = zip(self._copies[chain], pasts, strict=True)
+        with seeded_globally(0):
+            there = all(replay.revived(copy, past, self._plan.given, self._seen) for copy, past in pairs)
+            return there and not used_globally(0)
+
+    def _seen(self, copy: Copy) -> Any:
+        """What a copy shows, as a state or as numbers."""
+        encoder, shown = self._plan.encoder, copy.observation
+        if copy.walked:
+            return self._atlas.states[shown] if self._plan.looped else shown
+        return encoder.flat(shown) if encoder.num_states is None else encoder.state(shown)
+
     def close(self, chain: int) -> None:
         """Close the environments of a chain."""
+        self._strays.discard(chain)
         for copy in self._copies.pop(chain, []):
             copy.env.close()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -39,3 +40,19 @@ def seeded_globally(seed: int) -> Generator[None]:
         np.random.seed(seed)  # noqa: NPY002
         random.seed(seed)
         yield
+
+
+def used_globally(seed: int) -> bool:
+    """Whether somebody took a number since both global generators were seeded with `seed`; they are not put back."""
+    before = np.random.random_sample(), random.random()  # noqa: NPY002, S311
+    np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed)
+    return before != (np.random.random_sample(), random.random())  # noqa: NPY002, S311
+
+
+def generator_state(env: Any) -> Mapping[str, Any] | None:
+    """The state of an environment's own generator as plain data; None where it has none, or not such a one."""
+    with contextlib.suppress(AttributeError, TypeError):
+        found = env.unwrapped.np_random.bit_generator.state
+        return found if isinstance(found["state"].get("inc"), int) else None
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -32,9 +33,13 @@ class Checkpoints:
     description: Mapping[str, Any]
 
     def write(self, snapshot: training.Snapshot) -> None:
-        """Store all that is needed to go on; the last two are kept."""
+        """Store all that is needed to go on; the last two are kept. What its source has left behind is not stored."""
+        past = snapshot.past()
+        if past is None:
+            return
         arrays = {f"trials{name}": np.asarray(leaf) for name, leaf in _named_leaves(snapshot.trials)}
         arrays |= {f"history.{name}": array for name, array in snapshot.history.arrays().items()}
+        arrays |= {f"past.{name}": array for name, array in past.items()}
         about = {"iteration": snapshot.iteration, "kind": snapshot.history.kind, "run": self.description}
         path = self.folder / f"{snapshot.iteration:010d}.safetensors"
         files.write_arrays(path, arrays, about)
@@ -68,8 +73,8 @@ class Checkpoints:
             leaves.append(found)
         trials = jax.tree.unflatten(jax.tree.structure(template), leaves)
         try:
-            logged = {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")}
-            return training.Snapshot(int(about["iteration"]), trials, History.of_arrays(logged, about["kind"]))
+            history = History.of_arrays(_under("history.", arrays), about["kind"])
+            return training.Snapshot(int(about["iteration"]), trials, history, partial(dict, _under("past.", arrays)))
         except (KeyError, TypeError, ValueError) as error:
             raise files.DamagedError(path, f"{error} is missing or wrong") from None
 
@@ -83,6 +88,10 @@ def check_same_run(config: Path, description: Mapping[str, Any], about: Mapping[
                 f"{config} was edited after the run began: `{name}` is {json.dumps(now.get(name))}, "
                 f"was {json.dumps(before.get(name))}. Put it back, or start a new run."
             )
+
+
+def _under(prefix: str, arrays: files.Arrays) -> files.Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -33,7 +33,7 @@ def _page(directory: Path, data: dict[str, Any]) -> Page:
         facts=(
             *data["facts"].items(),
             ("seed", data["seed"]),
-            ("time", f"{data['seconds']:.0f} s"),
+            *((("time", f"{data['seconds']:.0f} s"),) if data["seconds"] is not None else ()),
         ),
         notice="A reduced run (--quick) for a first look: fewer trials and smaller sizes." if data["quick"] else None,
         claims=tuple(Claim(**claim) for claim in data["claims"]),

@@ -1,7 +1,8 @@
-"""Atomic files: written beside their place, flushed to disk, then renamed."""
+"""JSON and arrays as files that are whole or not there, and that say what is wrong with them."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -12,9 +13,14 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from moac.atomic import replacing as replacing
+from moac.atomic import write_bytes
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 _ABOUT = "moac"
 """The one entry of a file's metadata: safetensors writes several in random order."""
+_DIGEST = "sha256"
+"""Inside it, the hash of all arrays."""
 
 
 class DamagedError(ValueError):
@@ -22,19 +28,6 @@ class DamagedError(ValueError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is damaged: {why}.")
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write `path` wholly or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_folder(name: str, path: Path) -> None:
@@ -60,29 +53,44 @@ def write_json(path: Path, data: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read JSON, with one clear line where the file is missing or damaged."""
     try:
-        return json.loads(path.read_text())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise DamagedError(path, str(error)) from None
 
 
 def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
-    """Write arrays by name as safetensors; equal arrays and `about` make equal bytes."""
+    """Write arrays by name as safetensors, with their hash; equal arrays and `about` make equal bytes."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    write_bytes(path, save(contiguous, metadata={_ABOUT: json.dumps(about, sort_keys=True)}))
+    described = {**about, _DIGEST: _digest(contiguous)}
+    write_bytes(path, save(contiguous, metadata={_ABOUT: json.dumps(described, sort_keys=True)}))
 
 
 def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Read what `write_arrays` wrote."""
+    """Read what `write_arrays` wrote; no array is larger than the file, whatever its header says."""
     try:
         with safe_open(path, framework="numpy") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return arrays, json.loads((file.metadata() or {})[_ABOUT])
+            about = json.loads((file.metadata() or {})[_ABOUT])
+            arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
     except KeyError:
         raise DamagedError(path, "it was not written by moac") from None
-    except (SafetensorError, TypeError, IsADirectoryError, json.JSONDecodeError) as error:
-        raise DamagedError(path, str(error)) from None
+    except (SafetensorError, TypeError, ValueError, RecursionError, OSError) as error:
+        raise DamagedError(path, " ".join(str(error).split())) from None
+    if not isinstance(about, dict):
+        raise DamagedError(path, "it was not written by moac")
+    if about.pop(_DIGEST, None) not in (None, _digest(arrays)):  # None: written before there was one
+        raise DamagedError(path, "its arrays were changed after they were written")
+    return arrays, about
+
+
+def _digest(arrays: Arrays) -> str:
+    """Of names, types, shapes and numbers."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return digest.hexdigest()
 
 
 def finite(data: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from moac import momdp
 from moac.config import Average
 from moac.experiments import claims, files, peers, provenance, rates, runner, tables
 from moac.experiments.spec import Experiment, Study
-from moac.experiments.studies import Findings, Say, Shown, Workspace
+from moac.experiments.studies import Findings, Say, Shown, Titled, Workspace
 from moac.history import History
 from moac.momdp import FiniteMOMDP
 from moac.report import comparisons, style
 
 FORMAT = 2
+Measure = Callable[[Study, Workspace], Findings]
 
 
 def run(experiment: Experiment, model: FiniteMOMDP, out: Path, show: runner.Show) -> Path:
@@ -26,15 +27,16 @@ def run(experiment: Experiment, model: FiniteMOMDP, out: Path, show: runner.Show
     began = time.monotonic()
     found = _trained(experiment, model, _tasks(experiment, out), show)
     facts = {"environment": experiment.env, "trials per method": experiment.trials}
-    return _write(experiment, found, (facts, experiment.methods[0].config.to_json()), began, out)
+    about = facts, experiment.methods[0].config.to_json()
+    return write(experiment, found, about, time.monotonic() - began, out)
 
 
-def run_study(study: Study, out: Path, say: Say) -> Path:
-    """Everything of one study; a second call keeps what has been measured."""
+def run_study(study: Study, out: Path, say: Say, measure: Measure = rates.run) -> Path:
+    """Everything of one study; a second call keeps what has been measured. `measure` is by its name, or another."""
     began = time.monotonic()
-    found = rates.run(study, Workspace(_tasks(study, out), say))
+    found = measure(study, Workspace(_tasks(study, out), say))
     settings = {f"{table}: {key}": value for table, keys in study.parameters.items() for key, value in keys.items()}
-    return _write(study, found, ({}, settings), began, out)
+    return write(study, found, ({}, settings), time.monotonic() - began, out)
 
 
 def _tasks(experiment: Experiment | Study, out: Path) -> Path:
@@ -61,11 +63,11 @@ def _trained(experiment: Experiment, model: FiniteMOMDP, folder: Path, show: run
     return Findings(judged, listed, figures(experiment, done["methods"], model.objective_names, points))
 
 
-def _write(
-    experiment: Experiment | Study,
+def write(
+    experiment: Titled,
     found: Findings,
     about: tuple[dict[str, Any], dict[str, Any]],
-    began: float,
+    seconds: float | None,
     out: Path,
 ) -> Path:
     """The drawings, then experiment.json with all else that the report needs; `about` is facts and settings."""
@@ -82,7 +84,7 @@ def _write(
         "summary": experiment.summary,
         "why": experiment.why,
         "quick": experiment.quick,
-        "seconds": time.monotonic() - began,
+        "seconds": seconds,
         "config": about[1],
         "provenance": provenance.of_this_process(experiment.seed),
         "claims": [vars(claim) for claim in found.claims],

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from moac import result, training
+from moac import locks, result, training
 from moac.actions import ActionBox
 from moac.config import Config
 from moac.encoding import Encoder
-from moac.experiments import CHECKPOINT_SECONDS, files, policies, provenance
+from moac.experiments import CHECKPOINT_SECONDS, files, policies, provenance, sinks
 from moac.experiments.checkpoints import Checkpoints, check_same_run
 from moac.history import History
 from moac.report import style
-from moac.types import Critic, Policy, Source
+from moac.types import Critic, Policy, Source, SourceError
 from moac.weighting import Rule
 
 FORMAT = 1
@@ -41,16 +41,18 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, run: training.Run, env: str | None = None, own: tuple[str, ...] = ()) -> RunDirectory:
         """A new folder with the run's configuration and provenance, or nothing; an existing one is refused."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if not _vacant(path):
             instead = f", or continue that run with moac resume {path}" if (path / "config.json").exists() else ""
             raise ValueError(f"{path} exists already: choose a new folder{instead}.")
         origin, description = provenance.of_this_process(run.seed), _description(run, env, own)
         try:
-            (path / "checkpoint").mkdir(parents=True)
+            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
         try:
             files.write_json(path / "provenance.json", origin)
+            if run.source.spec.logged:
+                _log_files().write(path, run.source)
             files.write_json(path / "config.json", description)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
@@ -90,13 +92,16 @@ class RunDirectory:
         """Where the run can be continued from."""
         return Checkpoints(self.path / "checkpoint", self.description())
 
+    def held(self) -> AbstractContextManager[None]:
+        """While entered, no other process trains or resumes this run; ValueError where one does."""
+        return locks.held(self.path / ".lock", self.path)
+
     def note_restart(self, iteration: int) -> None:
-        """Note in provenance.json that the chains started anew after an iteration."""
+        """Note in provenance.json that chains started anew after an iteration."""
         path = self.path / "provenance.json"
         origin = files.read_json(path)
-        files.write_json(
-            path, origin | {"chains_restarted_after": [*origin.get("chains_restarted_after", []), iteration]}
-        )
+        noted = {*origin.get("chains_restarted_after", []), iteration}
+        files.write_json(path, origin | {"chains_restarted_after": sorted(noted)})
 
     def complete(
         self,
@@ -104,31 +109,59 @@ class RunDirectory:
         snapshot: training.Snapshot | None = None,
         every: float = CHECKPOINT_SECONDS,
         show: Callable[[training.Snapshot], None] | None = None,
+        more: Sequence[str] = (),
     ) -> training.Snapshot:
-        """Iterate to the end; a checkpoint every so many seconds, and one when interrupted."""
+        """Iterate to the end; a checkpoint every so many seconds, and one when interrupted.
+
+        Args:
+            run: the run.
+            snapshot: where it stands.
+            every: seconds between checkpoints.
+            show: is shown the snapshots as they come.
+            more: sinks beside `metrics.jsonl`, by name.
+        """
+        with self.held():
+            files.remove_unfinished(self.path)
+            (self.path / "checkpoint").mkdir(exist_ok=True)
+            with closing(self._feed(snapshot, more)) as feed:
+                latest = self._iterated(run, snapshot, every, (feed.show, *(() if show is None else (show,))))
+        if latest is None:
+            raise ValueError(f"{self.path} has nothing to train.")
+        return latest
+
+    def _feed(self, snapshot: training.Snapshot | None, more: Sequence[str]) -> sinks.Feed:
+        done = 0 if snapshot is None else snapshot.iteration
+        history = None if snapshot is None else snapshot.history
+        return sinks.feed(sinks.Place(self.path, self.description(), done), more, history)
+
+    def _iterated(
+        self, run: training.Run, snapshot: training.Snapshot | None, every: float, shown: Sequence[Callable[..., None]]
+    ) -> training.Snapshot | None:
         checkpoints, saved, at = self.checkpoints(), time.monotonic(), snapshot
-        files.remove_unfinished(self.path)
-        (self.path / "checkpoint").mkdir(exist_ok=True)
         latest = snapshot
         try:
             for latest in training.iterate(run, snapshot):
-                if show is not None:
+                if latest.restarted_after is not None:
+                    self.note_restart(latest.restarted_after)
+                for show in shown:
                     show(latest)
                 if time.monotonic() - saved >= every:
                     checkpoints.write(latest)
                     saved, at = time.monotonic(), latest
+        except SourceError:
+            if latest is not None:  # without its past: the source would fail again where it failed
+                checkpoints.write(replace(latest, past=dict[str, Any]))
+            raise
         finally:
             if latest is not None and latest is not at:
                 checkpoints.write(latest)
-        if latest is None:
-            raise ValueError(f"{self.path} has nothing to train.")
         return latest
 
     def finish(self, outcome: result.Result, draw: bool = True) -> None:
         """Write history, metrics, the figure (unless it is drawn elsewhere) and the policies."""
         about = {"format": FORMAT, "kind": outcome.history.kind}
         files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
-        files.write_bytes(self.path / "metrics.jsonl", _metrics(outcome.history))
+        files.write_bytes(self.path / "metrics.jsonl", sinks.lines(outcome.history))
         if draw:
             self._draw(outcome)
         about = {"format": FORMAT, "iteration": outcome.iteration, "run": self.description()}
@@ -154,7 +187,8 @@ class RunDirectory:
         try:
             last, random = (policies.tree(arrays, name, run.parts.policy) for name in ("theta", "theta_random"))
             spec = run.source.spec
-            kept = partial(_trained, (spec.observations, spec.encoder, spec.action_box), run.config.setting, arrays)
+            spaces = (spec.observations, spec.encoder, spec.action_box, result.catalogue(run.source))
+            kept = partial(_trained, spaces, run.config.setting, arrays)
             return result.Result(
                 run,
                 int(about["iteration"]),
@@ -169,13 +203,25 @@ class RunDirectory:
             raise files.DamagedError(path, f"{error} is missing") from None
 
 
+def _vacant(path: Path) -> bool:
+    """Whether a run may begin here: nothing, an empty folder, or what a run left that was killed as it began."""
+    if not path.is_dir():
+        return not path.exists()
+    begun = {path / "checkpoint", path / "provenance.json", path / ".lock"}
+    return all(p in begun or p.suffix == ".tmp" for p in path.iterdir()) and not any((path / "checkpoint").glob("*"))
+
+
 def _trained(
-    spaces: tuple[Any, Encoder | None, ActionBox | None], setting: Any, arrays: files.Arrays, policy: Policy, theta: Any
+    spaces: tuple[Any, Encoder | None, ActionBox | None, Any],
+    setting: Any,
+    arrays: files.Arrays,
+    policy: Policy,
+    theta: Any,
 ) -> result.TrainedPolicy:
-    """The policy between what the environment shows (observations or encoder) and what it takes."""
-    observations, encoder, box = spaces
+    """The policy between what the environment shows (observations, encoder or catalogue) and what it takes."""
+    observations, encoder, box, catalogue = spaces
     scales = policies.scales(arrays)
-    return result.TrainedPolicy(policy, theta, observations, encoder=encoder, scales=scales, setting=setting, box=box)
+    return result.TrainedPolicy(policy, theta, observations, 0, encoder, scales, setting, box, catalogue)
 
 
 def save(outcome: result.Result, path: Path) -> Path:
@@ -208,7 +254,10 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     except KeyError as error:
         raise files.DamagedError(path, f"{error} is missing") from None
     setting = Config.from_json(description["config"]).setting
-    found = _trained((arrays.get("observations"), own.encoder(), own.box()), setting, arrays, kind, theta)
+    problem = description["problem"]
+    catalogue = _log_files().catalogue_of(own.path, problem["fingerprint"]) if "log" in problem else None
+    spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
+    found = _trained(spaces, setting, arrays, kind, theta)
     return found.of_trial(trial)
 
 
@@ -233,9 +282,10 @@ def resume(
     opened, run = reopen(Path(directory), problem, own)
     if opened.finished:
         return opened.outcome(run, result.given(own))
-    final = opened.complete(run, opened.checkpoints().newest(run))
-    outcome = result.Result.of(run, final, own)
-    opened.finish(outcome)
+    with opened.held():
+        final = opened.complete(run, opened.checkpoints().newest(run))
+        outcome = result.Result.of(run, final, own)
+        opened.finish(outcome)
     return outcome
 
 
@@ -285,12 +335,8 @@ def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> di
     }
 
 
-def _metrics(history: History) -> bytes:
-    lines: list[str] = []
-    for index, iteration in enumerate(history.iteration):
-        row: dict[str, Any] = {"iteration": int(iteration)}
-        for name, array in history.arrays().items():
-            if name != "iteration":
-                row[name] = training.mean_over_trials(array[:, index])
-        lines.append(json.dumps(files.finite(row)))
-    return ("\n".join(lines) + "\n").encode()
+def _log_files() -> Any:
+    """The module, which knows run directories, and needs what runs without a log do not."""
+    from moac.experiments import log_files
+
+    return log_files

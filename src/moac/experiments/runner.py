@@ -7,38 +7,56 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from moac import result, training
+from moac.experiments import files
 from moac.experiments.run_directory import RunDirectory, reopen
-from moac.experiments.spec import Experiment, Task
+from moac.experiments.spec import Task
 from moac.types import Source
 
 Show = Callable[[Task, training.Run, int], Any]
 """Called as a task starts, with the iteration it starts from; what it returns is entered and shown the snapshots."""
 
 
-def complete(task: Task, experiment: Experiment, problem: Source, folder: Path, show: Show) -> result.Result:
+class Place(Protocol):
+    """Where a task is run: an experiment, or a cell of a sweep."""
+
+    @property
+    def env(self) -> str:
+        """The environment."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of all randomness."""
+        ...
+
+
+def complete(task: Task, experiment: Place, problem: Source, folder: Path, show: Show) -> result.Result:
     """The task's result, from its folder if it has finished."""
     path = folder / key(task, experiment, problem)
     if (path / "config.json").exists():
         directory, run = reopen(path, problem)
         if directory.finished:
             return directory.outcome(run)
-        snapshot = directory.checkpoints().newest(run)
     else:
         run = result.prepare(problem, task.config, task.trials, experiment.seed)
-        directory, snapshot = RunDirectory.create(path, run, experiment.env), None
-    with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
-        final = directory.complete(run, snapshot, show=display.show)
-    outcome = result.Result.of(run, final)
-    directory.finish(outcome, draw=False)  # the experiment's own figures show it
+        directory = RunDirectory.create(path, run, experiment.env)
+    with directory.held():
+        snapshot = directory.checkpoints().newest(run)
+        with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
+            final = directory.complete(run, snapshot, show=display.show)
+        outcome = result.Result.of(run, final)
+        directory.finish(outcome, draw=False)  # the experiment's own figures show it
     return outcome
 
 
-def key(task: Task, experiment: Experiment, problem: Source) -> str:
+def key(task: Task, experiment: Place, problem: Source) -> str:
     """A readable folder name that changes with anything that changes the result."""
-    data = [task.config.to_json(), task.trials, experiment.seed, problem.spec.fingerprint]
+    data: list[Any] = [task.config.to_json(), task.trials, experiment.seed, problem.spec.fingerprint]
+    stepping = {name: value for name, value in (problem.spec.options or {}).items() if name != "workers"}
+    data += [files.finite(stepping)] if stepping else []
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
     slug = re.sub(r"[^a-z0-9]+", "-", task.label.lower()).strip("-")
     return f"{slug}-{digest}"

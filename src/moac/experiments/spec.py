@@ -104,7 +104,15 @@ def load(name: str, quick: bool = False) -> Experiment | Study:
 
 def parse(name: str, text: str, quick: bool = False) -> Experiment | Study:
     """An experiment or a study from its TOML; an unknown or missing key is an error."""
-    data = tomllib.loads(text)
+    try:
+        return _parsed(name, tomllib.loads(text), quick)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name}.toml is not TOML: {error}.") from None
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{name}.toml is wrong: {error}.") from None
+
+
+def _parsed(name: str, data: Mapping[str, Any], quick: bool) -> Experiment | Study:
     keys = _STUDY_KEYS if "study" in data else _KEYS
     for key in (*(key for key in data if key not in keys), *(key for key in keys if key not in data)):
         raise ValueError(f"{name}.toml must have the keys {', '.join(keys)}; {key!r} is unknown or missing.")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from matplotlib.figure import Figure as Drawing
 
@@ -16,6 +16,40 @@ from moac.experiments import files
 from moac.report.page import Claim, Table
 
 Say = Callable[[str], None]
+
+
+class Titled(Protocol):
+    """What a report says of an experiment, whatever it measures."""
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Of its report."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of all randomness."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What is shown."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """How the settings were chosen."""
+        ...
+
+    @property
+    def quick(self) -> bool:
+        """Whether this is the reduced run."""
+        ...
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -38,6 +39,11 @@ class Task:
     window: int
 
     @property
+    def raw(self) -> list[Path]:
+        """Its rows as they were read."""
+        return self.work.raw(self.bucket)
+
+    @property
     def spill(self) -> Path:
         """Where this bucket's queries spill."""
         return self.work.scratch / f"spill-{self.bucket:03d}"
@@ -60,13 +66,19 @@ class Cleaned:
     digest: str
     stranger: int | None
 
+    @classmethod
+    def of(cls, noted: Mapping[str, Any]) -> Cleaned:
+        """From what was noted of it as JSON."""
+        (standard, random), (kept, kept_random) = noted["read"], noted["kept"]
+        return cls((standard, random), (kept, kept_random), noted["digest"], noted["stranger"])
+
 
 def clean(task: Task) -> Cleaned:
     """Write a bucket's rows in order, without exact duplicates, and how often train users viewed each video."""
     work, rows = task.work, queries.parquet(task.work.rows(task.bucket))
     users = queries.parquet(work.users)
     with connect(task.limits, task.spill) as connection:
-        read = connection.execute(queries.rows(queries.parquet(*work.raw(task.bucket)))).fetchnumpy()
+        read = connection.execute(queries.rows(queries.parquet(*task.raw))).fetchnumpy()
         kept = ordered({name: read[name] for name in (*LOG, "random")})
         connection.register("ordered", kept)
         connection.execute(queries.copy(queries.rows("ordered"), work.rows(task.bucket), ", COMPRESSION zstd"))

@@ -13,12 +13,14 @@ from typing import Any, final
 
 import numpy as np
 
+from moac.executors import Executor, Serial, ended
 from moac.logs import assembly, buckets, ingest, layout, lines, manifest, queries, splits, users, videos
 from moac.logs.engine import Connection, Limits, connect, limits, watch
 from moac.logs.ingest import Work
+from moac.logs.journal import LAST, Journal
 from moac.logs.layout import Sources
 from moac.logs.lines import File
-from moac.logs.workspace import building
+from moac.logs.workspace import resumable
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and how much there is."""
@@ -38,6 +40,7 @@ class Options:
         video_statistics: add month averages to the features of videos; they know the test period.
         memory_limit: the most memory the process may use.
         threads: of DuckDB; None is one per core.
+        executor: where buckets are worked on, each on one core and under the same cap of its own.
     """
 
     actions: int = 150
@@ -47,13 +50,15 @@ class Options:
     video_statistics: bool = False
     memory_limit: str = "2GB"
     threads: int | None = None
+    executor: Executor = Serial()  # noqa: RUF009 - it holds nothing
 
 
 def build(source: str | Path, out: str | Path, options: Options | None = None, progress: Progress | None = None) -> Any:
     """Build the dataset `out` from the folder `source`; its manifest.
 
     The result depends on the files and on `actions`, `split_seed`, `shares` and `video_statistics` alone: neither the
-    memory nor the threads change a byte of what the content hash covers.
+    memory, the threads nor the executor change a byte of what the content hash covers. A build that was interrupted or
+    killed goes on where it stopped, bucket by bucket, when the same one is started again.
     """
     options, say = options or Options(), progress or (lambda what, done, total: None)
     allowed = limits(options.memory_limit, options.threads)
@@ -61,8 +66,12 @@ def build(source: str | Path, out: str | Path, options: Options | None = None, p
     if options.actions < 2:
         raise ValueError(f"`actions` must be at least 2, got {options.actions}.")
     found = layout.find(Path(source), options.random_log, options.video_statistics)
-    with building(Path(out)) as folder:
-        return _Build(found, folder, options, allowed, say).run()
+    with resumable(Path(out)) as folder:
+        build = _Build(found, folder, options, allowed, say)
+        written = build.run()
+        shutil.rmtree(folder / "work", ignore_errors=True)
+        build.journal.end()
+        return written
 
 
 @final
@@ -75,9 +84,14 @@ class _Build:
 
     def run(self) -> Any:
         """All steps; the manifest."""
-        for name in ("rows", "arrays", "work/views", "work/pieces"):
-            (self.folder / name).mkdir(parents=True)
         files = self._inspected()
+        self.journal = Journal(self.folder, manifest.identity(files, self.options))
+        return self.journal.done(LAST) or self._built(files)
+
+    def _built(self, files: list[File]) -> Any:
+        """All steps after the files were looked at, those that an earlier attempt has finished left out."""
+        for name in ("rows", "work/views", "work/pieces"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
         logs = [file for file in files if file.is_log]
         work = Work(self.folder, ingest.num_buckets(logs))
         self._ingest(work, files)
@@ -87,6 +101,8 @@ class _Build:
         self._index(work, actions)
         sizes = assembly.measure(work, self.random_only)
         self.say("writing arrays", 0, 1)
+        shutil.rmtree(self.folder / "arrays", ignore_errors=True)
+        (self.folder / "arrays").mkdir()
         totals = assembly.write(work, sizes, self.folder / "arrays", self.random_only)
         with self._connect("features") as connection:
             features = self._features(connection, work, sizes.items, actions)
@@ -97,8 +113,8 @@ class _Build:
             ).encode()
         ).hexdigest()
         known = manifest.Known(self.found, files, cleaned, features, totals, content)
-        shutil.rmtree(self.folder / "work")
         written = manifest.write(self.folder, known, self.options)
+        self.journal.note(LAST, written, self.folder / manifest.NAME, self.folder / manifest.ENCODING)
         self.say("writing arrays", 1, 1)
         return written
 
@@ -120,20 +136,38 @@ class _Build:
         logs = [by_path[path] for path in self.found.logs]
         done, total = 0, sum(file.size for file in logs)
         with self._connect("ingest") as connection:
-            for paths, out in (
-                ((self.found.users,), work.users),
-                ((self.found.videos,), work.videos),
-                (self.found.statistics, work.statistics),
-            ):
-                if paths:
-                    ingest.table(connection, [by_path[path] for path in paths], out)
-            self._split(connection, work, by_path[self.found.users])
+            if self.journal.done("tables") is None:
+                self._tables(connection, work, by_path)
             for file in logs:
                 self.say("reading logs", done, total)
-                scatter = partial(ingest.scatter, connection, file, file.path in self.found.random, work)
-                watch(connection, scatter, partial(self._read, done, file.size, total))
+                self._scatter(connection, work, file, partial(self._read, done, file.size, total))
                 done += file.size
         self.say("reading logs", done, total)
+
+    def _tables(self, connection: Connection, work: Work, by_path: dict[Path, File]) -> None:
+        """Feature files to tables."""
+        written: list[Path] = []
+        for paths, out in (
+            ((self.found.users,), work.users),
+            ((self.found.videos,), work.videos),
+            (self.found.statistics, work.statistics),
+        ):
+            if paths:
+                ingest.table(connection, [by_path[path] for path in paths], out)
+                written.append(out)
+        self._split(connection, work, by_path[self.found.users])
+        self.journal.note("tables", True, *written)
+
+    def _scatter(self, connection: Connection, work: Work, file: File, show: Callable[[float], None]) -> None:
+        """A log to the buckets; what an unfinished attempt left of it goes first."""
+        random = file.path in self.found.random
+        step = f"read-{queries.part_name(file, random)}"
+        if self.journal.done(step) is not None:
+            return
+        for path in work.all_raw.glob(f"*/{queries.part_name(file, random)}-*"):
+            path.unlink()
+        watch(connection, partial(ingest.scatter, connection, file, random, work), show)
+        self.journal.note(step, True)
 
     def _read(self, done: int, size: int, total: int, share: float) -> None:
         self.say("reading logs", done + int(share * size), total)
@@ -158,16 +192,25 @@ class _Build:
 
     def _clean(self, work: Work, files: list[File]) -> list[buckets.Cleaned]:
         """Every bucket without duplicates, in order."""
-        cleaned: list[buckets.Cleaned] = []
-        for bucket in (bucket for bucket in range(work.buckets) if work.raw(bucket)):
-            self.say("sorting users", bucket, work.buckets)
-            cleaned.append(buckets.clean(self._task(work, bucket)))
-            if cleaned[-1].stranger is not None:
-                self._refuse_user(cleaned[-1].stranger, files)
-            for path in work.raw(bucket):
-                path.unlink()
-        self.say("sorting users", work.buckets, work.buckets)
-        return cleaned
+        tasks = [self._task(work, bucket) for bucket in range(work.buckets) if work.raw(bucket)]
+        open_tasks = [task for task in tasks if self.journal.done(f"clean-{task.bucket:03d}") is None]
+        for done, (index, found) in enumerate(ended(self.options.executor.map(buckets.clean, open_tasks))):
+            self.say("sorting users", len(tasks) - len(open_tasks) + done, len(tasks))
+            self._keep(open_tasks[index], found, files)
+        for path in (path for task in tasks for path in task.raw):  # of those that a killed attempt had noted
+            path.unlink()
+        self.say("sorting users", len(tasks), len(tasks))
+        noted = (self.journal.done(f"clean-{bucket:03d}") for bucket in range(work.buckets))
+        return [buckets.Cleaned.of(found) for found in noted if found is not None]
+
+    def _keep(self, task: buckets.Task, found: buckets.Cleaned, files: list[File]) -> None:
+        """Note what came of a bucket, and remove what was read of it; a user without features is refused."""
+        if found.stranger is not None:
+            self._refuse_user(found.stranger, files)
+        written = task.work.rows(task.bucket), task.work.views(task.bucket)
+        self.journal.note(f"clean-{task.bucket:03d}", vars(found), *written)
+        for path in task.raw:
+            path.unlink()
 
     def _refuse_user(self, user: int, files: list[File]) -> None:
         """A user without features: where it stands."""
@@ -189,10 +232,13 @@ class _Build:
 
     def _index(self, work: Work, actions: Any) -> None:
         """The index arrays of every bucket."""
-        for bucket in (bucket for bucket in range(work.buckets) if work.rows(bucket).exists()):
-            self.say("indexing users", bucket, work.buckets)
-            buckets.index(self._task(work, bucket), actions)
-        self.say("indexing users", work.buckets, work.buckets)
+        tasks = [self._task(work, bucket) for bucket in range(work.buckets) if work.rows(bucket).exists()]
+        open_tasks = [task for task in tasks if self.journal.done(f"index-{task.bucket:03d}") is None]
+        found = ended(self.options.executor.map(partial(buckets.index, actions=actions), open_tasks))
+        for done, (index, _) in enumerate(found, 1):
+            bucket = open_tasks[index].bucket
+            self.journal.note(f"index-{bucket:03d}", True, work.piece(bucket))
+            self.say("indexing users", len(tasks) - len(open_tasks) + done, len(tasks))
 
     def _features(self, connection: Connection, work: Work, items: Any, actions: Any) -> dict[str, Any]:
         """Write the tables of users and items; what was fitted, and their names."""

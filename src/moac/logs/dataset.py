@@ -157,13 +157,18 @@ class LoggedDataset:
         label = f"{self.fingerprint}:{'+'.join(SPLITS[k] for k in chosen)}"
         return replace(self, **columns, random=random, fingerprint=label)
 
-    def with_behaviour(self, model: Behaviour) -> LoggedDataset:
-        """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own."""
+    def with_behaviour(self, model: Behaviour, propensity: Any = None) -> LoggedDataset:
+        """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own.
+
+        Args:
+            model: how the log chose.
+            propensity: [N] what the model gave for these rows before; None is to ask it.
+        """
         from moac.logs import arrays
 
         if self.propensity is not None:
             raise ValueError(f"{self.name} knows its propensities already: a behaviour model has nothing to add.")
-        found = arrays.propensities(model.propensities(self), self.num_rows)
+        found = arrays.propensities(model.propensities(self) if propensity is None else propensity, self.num_rows)
         label = f"{self.fingerprint}:behaviour-{hashlib.sha256(found.tobytes()).hexdigest()[:8]}"
         return replace(self, propensity=found, fingerprint=label, behaviour=model)
 
@@ -200,9 +205,13 @@ class LoggedDataset:
         other.__dict__["data"] = data
         return other
 
-    @cached_property
+    @property
     def spec(self) -> Spec:
-        """What the source is: no state indices and no encoder, since observations are indices of this dataset."""
+        """What the source is: observations are vectors, made from indices of this dataset."""
+        return self._spec
+
+    @cached_property
+    def _spec(self) -> Spec:
         bound = float(np.abs(self.reward[self.rows("train")]).max(initial=0.0)) or 1.0
         hidden = None if self.behaviour is None else self.behaviour.network.hidden
         about = (self.name, self.signal_names, None, self.num_actions, 0, bound, self.fingerprint)

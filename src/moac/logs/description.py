@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from moac.logs import manifest
+from moac.logs import manifest, stored
 from moac.logs.splits import SPLITS
 
 
@@ -86,11 +86,8 @@ def describe(path: str | Path) -> Description:
     """The description of a dataset that `moac data kuairand build` wrote."""
     folder = Path(path)
     about = manifest.read(folder)
-    arrays = folder / "arrays"
-    try:
-        user, action = np.load(arrays / "rows" / "user.npy"), np.load(arrays / "rows" / "action.npy")
-        split = np.load(arrays / "split.npy")
-    except FileNotFoundError as error:
-        raise ValueError(f"{error.filename} is missing: build the dataset again.") from None
-    ids, counts = np.unique(user, return_counts=True)
-    return Description(about, counts, split[ids], np.bincount(action, minlength=about["options"]["actions"]))
+    shared = stored.shared(folder)
+    rows = stored.rows(folder, "rows", shared)
+    ids, counts = np.unique(rows["user"], return_counts=True)
+    views = np.bincount(rows["action"], minlength=len(shared["action_ids"]))
+    return Description(about, counts, np.asarray(shared["split"])[ids], views)

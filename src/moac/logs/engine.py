@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -14,14 +13,14 @@ from typing import Any, final
 
 import duckdb
 
+from moac.executors import machine
+
 Connection = duckdb.DuckDBPyConnection
 Unreadable = (duckdb.InvalidInputException, duckdb.ConversionException)
 """What a file that is not what it should be makes DuckDB raise."""
 _RESERVED = 400_000_000
 """Of any cap: for Python, NumPy, and a bucket at a time."""
 SMALLEST = _RESERVED + 100_000_000
-_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _LOOK_EVERY = 0.2
 _FULL = ("no space left", "could not write", "max_temp_directory_size", "disk quota")
 
@@ -47,10 +46,7 @@ class Limits:
 
 def limits(memory: str, threads: int | None) -> Limits:
     """From `2GB` to bytes."""
-    matched = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", memory)
-    if matched is None or matched.group(2).upper() not in _UNITS:
-        raise ValueError(f"`memory_limit` must be a size such as 2GB, got {memory!r}.")
-    size = int(float(matched.group(1)) * _UNITS[matched.group(2).upper()])
+    size = machine.size("memory_limit", memory)
     if size < SMALLEST:
         raise ValueError(f"`memory_limit` must be at least {SMALLEST // 10**6}MB, got {memory}.")
     if threads is not None and threads < 1:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from moac.logs import manifest
-from moac.logs.assembly import COLUMNS, PARTS
+from moac.logs import manifest, stored
+from moac.logs.assembly import PARTS
 from moac.logs.dataset import LoggedDataset
-from moac.logs.schema import NUM_TABS
+from moac.logs.schema import NUM_TABS, SIGNALS
 from moac.logs.states import WINDOW, Tables
 
 CONTEXT_SIZES = (NUM_TABS, 24, 7)
@@ -23,7 +22,14 @@ _CONTEXT_NAMES = tuple(
 def load(folder: Path) -> LoggedDataset:
     """The dataset; its arrays stay on disk until they are used."""
     about = manifest.read(folder)
-    shared = {name: _array(folder, name) for name in _SHARED}
+    try:
+        return _loaded(folder, about)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{folder / manifest.NAME} is damaged: {error} is missing or wrong.") from None
+
+
+def _loaded(folder: Path, about: dict[str, Any]) -> LoggedDataset:
+    shared: dict[str, Any] = stored.shared(folder)
     tables = Tables(shared["users"], shared["items"], shared["history"], shared["first"], CONTEXT_SIZES)
     common: dict[str, Any] = {
         "tables": tables,
@@ -32,8 +38,10 @@ def load(folder: Path) -> LoggedDataset:
         "signs": tuple(signal["sign"] for signal in about["signals"].values()),
         "feature_names": _names(folder),
     }
+    if common["signal_names"] != tuple(SIGNALS) or len(common["feature_names"]) != tables.size:
+        raise ValueError(f"{folder} is damaged: its signals or features are not those of its arrays.")
     known = {part: part == "random" or about["primary"] == "random" for part in PARTS if part in about["parts"]}
-    parts = {part: _columns(folder, part, len(shared["action_ids"]) if uniform else None)
+    parts = {part: _columns(stored.rows(folder, part, shared), len(shared["action_ids"]) if uniform else None)
              for part, uniform in known.items()}  # fmt: skip
     random = None
     if "random" in parts:
@@ -43,30 +51,16 @@ def load(folder: Path) -> LoggedDataset:
     return LoggedDataset(about["name"], **parts["rows"], **common, **own)
 
 
-_SHARED = ("users", "items", "history", "first", "split", "user_ids", "action_ids", "action_items", "item_ids")
-
-
-def _columns(folder: Path, part: str, num_actions: int | None) -> dict[str, Any]:
+def _columns(columns: stored.Arrays, num_actions: int | None) -> dict[str, Any]:
     """Rows of one log; where exposure was uniform the propensity, given that the video is an action, is 1/K."""
-    columns = {name: _array(folder, f"{part}/{name}") for name in COLUMNS}
     count = len(columns["user"])
     propensity = None if num_actions is None else np.full(count, 1 / num_actions, dtype=np.float32)
     return columns | {"terminated": np.zeros(count, dtype=bool), "propensity": propensity}
 
 
-def _array(folder: Path, name: str) -> Any:
-    path = folder / "arrays" / f"{name}.npy"
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing: build the dataset again.") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
-
-
 def _names(folder: Path) -> tuple[str, ...]:
     """Of all numbers of a state, in the order of `states.features`."""
-    stored = json.loads((folder / manifest.ENCODING).read_text())
-    videos = ("seen", *stored["video_names"])
+    names = manifest.read_json(folder / manifest.ENCODING)
+    videos = ("seen", *names["video_names"])
     window = (f"video -{k}: {name}" for k in range(1, WINDOW + 1) for name in videos)
-    return (*stored["user_names"], *_CONTEXT_NAMES, *window)
+    return (*names["user_names"], *_CONTEXT_NAMES, *window)

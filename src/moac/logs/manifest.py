@@ -62,13 +62,32 @@ def read(folder: Path) -> dict[str, Any]:
     path = folder / NAME
     if not path.is_file():
         raise ValueError(f"{folder} is no dataset: it has no {NAME}. Build one with moac data kuairand build.")
-    try:
-        found = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
+    found = read_json(path)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f"{path} must have format {FORMAT}: build the dataset again.")
     return found
+
+
+def read_json(path: Path) -> Any:
+    """JSON, with one clear line where it is missing or none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing: build the dataset again.") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
+
+
+def identity(files: list[File], options: Any) -> dict[str, Any]:
+    """What a dataset follows from: two builds with one identity make the same."""
+    return {
+        "sources": [{"file": f.path.name, "kind": f.kind.name, "bytes": f.size, "sha256": f.sha256} for f in files],
+        "options": {
+            "actions": options.actions, "split_seed": options.split_seed, "shares": list(options.shares),
+            "video_statistics": options.video_statistics,
+        },
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},
+    }  # fmt: skip
 
 
 def _manifest(folder: Path, known: Known, options: Any) -> dict[str, Any]:
@@ -76,18 +95,14 @@ def _manifest(folder: Path, known: Known, options: Any) -> dict[str, Any]:
     split, views = np.load(arrays / "split.npy"), np.load(arrays / "views.npy")
     parts = {part: _part(arrays / part, split) for part in PARTS if (arrays / part).is_dir()}
     logs = {name: _log(known, k) for k, name in enumerate(("standard", "random"))}
+    origin = identity(known.files, options)
     return {
         "format": FORMAT,
         "name": f"kuairand-{known.sources.variant}",
         "content": known.content,
-        "sources": [
-            {"file": f.path.name, "kind": f.kind.name, "bytes": f.size, "sha256": f.sha256} for f in known.files
-        ],
+        "sources": origin["sources"],
         "absent": list(known.sources.absent),
-        "options": {
-            "actions": options.actions, "split_seed": options.split_seed, "shares": list(options.shares),
-            "video_statistics": options.video_statistics,
-        },
+        "options": origin["options"],
         "logs": {name: log for name, log in logs.items() if log["rows_read"]},
         "users": len(split),
         "views_per_user": statistics.per_user(views),
@@ -100,8 +115,8 @@ def _manifest(folder: Path, known: Known, options: Any) -> dict[str, Any]:
             for (name, column), sign in zip(SIGNALS.items(), SIGNS, strict=True)
         },
         "warnings": [LEAK] if options.video_statistics else [],
-        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},
-    }  # fmt: skip
+        "versions": origin["versions"],
+    }
 
 
 def _log(known: Known, part: int) -> dict[str, Any]:

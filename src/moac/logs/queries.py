@@ -60,8 +60,13 @@ def scatter(file: File, random: bool, buckets: int, out: Path) -> str:
     """Write the rows of a log to one folder per bucket of users."""
     bucket = f"((user_id::BIGINT * {_HASH}) & 4294967295) >> {33 - buckets.bit_length()}"
     rows = f"SELECT {', '.join(LOG)}, {random} AS random, {bucket} AS bucket FROM {csv(file)}"
-    pattern = quoted(f"{'random' if random else 'standard'}-{file.path.stem}-{{i}}")
+    pattern = quoted(f"{part_name(file, random)}-{{i}}")
     return copy(rows, out, f", PARTITION_BY (bucket), OVERWRITE_OR_IGNORE, FILENAME_PATTERN {pattern}")
+
+
+def part_name(file: File, random: bool) -> str:
+    """How the names of a log's parts begin."""
+    return f"{'random' if random else 'standard'}-{file.path.stem}"
 
 
 def views(rows: str, users: str) -> str:

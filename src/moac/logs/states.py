@@ -86,5 +86,5 @@ def _viewed(tables: Tables, observation: Observation) -> tuple[Float[Array, "...
 
 
 def numbers(table: Any) -> Any:
-    """A table's entries as float32."""
-    return table.astype(jnp.float32) / STEPS if table.dtype == jnp.int8 else table.astype(jnp.float32)
+    """A table's entries as float32; a product, since compilers differ in how they divide by a constant."""
+    return table.astype(jnp.float32) * (1 / STEPS) if table.dtype == jnp.int8 else table.astype(jnp.float32)

@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 from moac.history import History
 from moac.report import style
 
-_ROUNDING = 1e-24
+ROUNDING = 1e-24
 """A squared gradient below this is zero."""
 
 
@@ -93,7 +93,7 @@ def band(ax: Axes, x: Any, values: Float[np.ndarray, "K L"], index: int, label: 
 def squared_norms(ax: Axes, x: Any, rows: dict[str, Float[np.ndarray, "K L"]], first: int = 0) -> None:
     """Squared norms on a log axis, or the word that they are zero."""
     largest = max(float(np.max(values, initial=0.0, where=np.isfinite(values))) for values in rows.values())
-    if largest > _ROUNDING:
+    if largest > ROUNDING:
         ax.set_yscale("log")
         for index, (label, values) in enumerate(rows.items(), start=first):
             band(ax, x, values, index, label or None)

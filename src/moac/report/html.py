@@ -61,6 +61,7 @@ def _sections(page: Page) -> list[tuple[str, str]]:
     """Anchor and heading of each part that the page has."""
     parts = (
         ("claims", "Claims", page.claims),
+        ("results", "Results", page.results),
         ("figures", "Figures", page.figures),
         ("tables", "Numbers", page.tables),
         ("details", "Details", page.details),
@@ -70,7 +71,7 @@ def _sections(page: Page) -> list[tuple[str, str]]:
 
 def _anchors(page: Page) -> dict[str, str]:
     """Where the figures and tables stand, by name."""
-    tables = {table.title: f"table-{k}" for k, table in enumerate(page.tables, start=1)}
+    tables = {table.title: f"table-{k}" for k, table in enumerate((*page.results, *page.tables), start=1)}
     return tables | {figure.name: f"figure-{k}" for k, figure in enumerate(page.figures, start=1)}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +49,19 @@ def number(value: float | None, digits: int = 4) -> str:
     return _signed(mantissa) + times_power(int(power))
 
 
+def plain(value: Any) -> str:
+    """A setting as a person reads it: numbers to four digits, what has parts by its parts.
+
+    >>> plain(0.123456), plain((64, 64)), plain({"name": "discounted", "discount": 0.9})
+    ('0.1235', '[64, 64]', 'discounted 0.9')
+    """
+    if isinstance(value, Mapping):
+        return " ".join(map(plain, value.values()))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(plain, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def plus_minus(mean: float, half: float) -> str:
     """A mean and its uncertainty, to the digits that mean something; the mean alone where that is not known.
 
@@ -63,6 +78,21 @@ def plus_minus(mean: float, half: float) -> str:
         return f"{number(mean)} ± {number(half, 2)}"
     pair = _signed(f"{scaled:.{decimals}f} ± {width:.{decimals}f}")
     return f"({pair}){times_power(shift)}" if shift else pair
+
+
+def with_interval(value: float, interval: tuple[float, float], sign: bool = False) -> str:
+    """A value and its interval, to the digits that mean something; `sign` shows a plus as well.
+
+    >>> with_interval(0.0016123, (0.000512, 0.002345), sign=True), with_interval(2.3425, (2.2097, 2.4722))
+    ('+0.0016 [+0.0005, +0.0023]', '2.34 [2.21, 2.47]')
+    """
+    low, high = interval
+    if not math.isfinite(low + high):
+        return number(value)
+    width = (high - low) / 2
+    decimals = min(_FINEST, max(0, 1 - _power(width) if width > 0 else 3 - _power(value)))
+    form = f"{'+' if sign else ''}.{decimals}f"
+    return _signed(f"{value:{form}} [{low:{form}}, {high:{form}}]")
 
 
 def times_power(power: int) -> str:

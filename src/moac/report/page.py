@@ -110,6 +110,8 @@ class Page:
         figures: in reading order.
         tables: the numbers behind them.
         details: everything else, such as settings and versions.
+        results: the numbers that matter most; they stand before the figures.
+        command: that makes the page again.
     """
 
     title: str
@@ -120,6 +122,8 @@ class Page:
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     details: Named = ()
+    results: tuple[Table, ...] = ()
+    command: str = "moac report RUN"
 
 
 def is_svg(content: str) -> bool:

@@ -1,13 +1,14 @@
 """Training on a source that is sampled on the host: the update is compiled, what it learns from is not.
 
 Every trial calls the same compiled update for itself, so that trial i depends on (seed, i) alone, bit for bit, for any
-number of trials. A chain cannot be stored: a run that is continued starts its chains anew, from what they had learned.
+number of trials. A run that is continued brings its chains back to where they stood; where the source cannot do that,
+it starts them anew, from what they had learned, and the snapshot says so.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, cast, final
@@ -48,13 +49,22 @@ class _Program:
 @final
 @dataclass(eq=False)
 class _Live:
-    """A trial that runs: its state, its chain, the key to sample with, the last metrics, and when it stopped."""
+    """A trial that runs: state, chain, key to sample with, last metrics, when it stopped, whether its chain is new."""
 
     state: State
     chain: Any
     key: Key
     metrics: Metrics
     stopped: int = 0
+    restarted: bool = False
+
+
+@final
+@dataclass(eq=False)
+class _Clock:
+    """How many chunks have begun."""
+
+    ticks: int = 0
 
 
 def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
@@ -64,10 +74,13 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     iteration = 0 if snapshot is None else snapshot.iteration
     history = History.empty() if snapshot is None else snapshot.history
     live = [_revived(run, program, index, snapshot) for index in range(run.num_trials)]
+    clock = _Clock()
+    restarted = iteration if any(trial.restarted for trial in live) else None
     longest = max(1, _STEPS_PER_CHUNK // run.env_steps_per_iteration)
     for target in (int(t) for t in evaluation_iterations(run.config) if t > iteration):
         while iteration < target:
             count = min(longest, target - iteration)
+            clock.ticks += 1
             with source.undisturbed():
                 for _, trial in itertools.product(range(count), live):
                     _advance(trial, run, program, sizes)
@@ -77,7 +90,8 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
                 metrics = _stack([trial.metrics for trial in live])
                 found = source.evaluate(run.parts.policy, trials.state.theta, run.config.setting, trials.chain)
                 history = history.extended(iteration, metrics, found)
-            yield Snapshot(iteration, trials, history)
+            yield Snapshot(iteration, trials, history, partial(_pasts, live, source, clock, clock.ticks), restarted)
+            restarted = None
 
 
 def template(run: Run) -> Trial:
@@ -129,20 +143,24 @@ def _advance(trial: _Live, run: Run, program: _Program, sizes: Any) -> None:
 
 
 def _revived(run: Run, program: _Program, index: int, snapshot: Snapshot | None) -> _Live:
-    """A trial at iteration 0, or as a snapshot has it, with a chain that starts anew."""
+    """A trial at iteration 0, or as a snapshot has it."""
     state, key_chain = program.first(np.uint32(run.seed), np.int32(index))
-    M, source, stopped, memory = run.source.spec.num_objectives, cast(Hosted, run.source), 0, None
+    M, source = run.source.spec.num_objectives, cast(Hosted, run.source)
     nothing = Metrics(jnp.full((M, M), jnp.nan), jnp.full(M, jnp.nan))
-    if snapshot is not None:
-        kept = jax.tree.map(lambda x: x[index], snapshot.trials)
-        key = jax.random.wrap_key_data(jnp.asarray(kept.state.key))
-        state = replace(jax.tree.map(jnp.asarray, kept.state), key=key)
+    if snapshot is None:
+        return _Live(state, source.start(key_chain), program.sample_key(state), nothing)
+    kept = jax.tree.map(lambda x: x[index], snapshot.trials)
+    key = jax.random.wrap_key_data(jnp.asarray(kept.state.key))
+    state = replace(jax.tree.map(jnp.asarray, kept.state), key=key)
+    past = _under(f"{index}.", snapshot.past() or {})
+    chain = source.revive(past)
+    restarted = chain is None
+    if restarted:
         again = jax.random.fold_in(jax.random.wrap_key_data(key_chain), snapshot.iteration)
-        key_chain, stopped, memory = jax.random.key_data(again), int(kept.stopped), kept.chain
-    chain = source.start(key_chain)
-    if memory is not None:
-        source.recall(chain, memory)
-    return _Live(state, chain, program.sample_key(state), nothing, stopped)
+        chain = source.start(jax.random.key_data(again))
+    source.recall(chain, kept.chain)
+    metrics = Metrics(*(jnp.asarray(past.get(name, empty)) for name, empty in vars(nothing).items()))
+    return _Live(state, chain, program.sample_key(state), metrics, int(kept.stopped), restarted)
 
 
 def _stored(live: list[_Live], source: Hosted) -> Trial:
@@ -154,3 +172,18 @@ def _stored(live: list[_Live], source: Hosted) -> Trial:
 
 def _stack(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *x: np.stack([np.asarray(bits(leaf)) for leaf in x]), *trees)
+
+
+def _pasts(live: list[_Live], source: Hosted, clock: _Clock, ticks: int) -> dict[str, Any] | None:
+    """Of every trial, by its number and a name: its chain's past, its metrics; None once the chains have gone on."""
+    if clock.ticks != ticks:
+        return None
+    return {
+        f"{index}.{name}": array
+        for index, trial in enumerate(live)
+        for name, array in {**jax.tree.map(np.asarray, vars(trial.metrics)), **source.past(trial.chain)}.items()
+    }
+
+
+def _under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -43,11 +44,15 @@ class Snapshot:
         iteration: updates done.
         trials: of all K trials, leading axis K, on the host.
         history: what was logged so far.
+        past: gives where a source that is sampled on the host stands, as arrays by name; None once it has gone on.
+        restarted_after: the iteration after which chains started anew, where this run could not go on with its own.
     """
 
     iteration: int
     trials: Trial
     history: History
+    past: Callable[[], Mapping[str, Any] | None] = dict[str, Any]
+    restarted_after: int | None = None
 
 
 @final

@@ -55,8 +55,8 @@ def source() -> Path | None:
     return Path(named)
 
 
-def counted(table: Mapping[str, Any], seed: int, work: Workspace, files: Path | None) -> Counted:
-    """Build from `files`, or from generated rows; what an earlier call has built of the same is taken. Then count."""
+def built(table: Mapping[str, Any], seed: int, work: Workspace, files: Path | None) -> Path:
+    """A dataset from `files`, or from generated rows; what an earlier call has built of the same is taken."""
     made = {} if files else {"seed": seed, "rows": table["generated_rows"]}
     options = Options(table["actions"], table["split_seed"], memory_limit=table["memory_limit"])
     identity = json.dumps([str(files), _sizes(files), made, options.actions, options.split_seed])
@@ -64,6 +64,12 @@ def counted(table: Mapping[str, Any], seed: int, work: Workspace, files: Path | 
     if not folder.exists():
         work.folder.mkdir(parents=True, exist_ok=True)
         _built(files, folder, options, generate.Order(table["generated_rows"], seed=seed), work)
+    return folder
+
+
+def counted(table: Mapping[str, Any], seed: int, work: Workspace, files: Path | None) -> Counted:
+    """Build, then count."""
+    folder = built(table, seed, work, files)
     dataset = LoggedDataset.from_parquet(folder)
     signals = dataset.reward * np.array(dataset.signs)
     rates = dict(zip(dataset.signal_names, _rates(dataset.user, signals), strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moac.experiments import environments, kuairand, networks
+from moac.experiments import comparison, environments, kuairand, networks
 from moac.experiments.rates import actor, critic
 from moac.experiments.spec import Study
 from moac.experiments.studies import Findings, Workspace
@@ -13,6 +13,7 @@ _STUDIES = {
     "environments": environments.run,
     "networks": networks.run,
     "kuairand": kuairand.run,
+    "comparison": comparison.run,
 }
 
 

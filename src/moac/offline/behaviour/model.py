@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -58,7 +57,7 @@ class BehaviourModel:
         """T of the member that has seen all train users."""
         return self.members[0].temperature
 
-    @cached_property
+    @property
     def clone(self) -> Weights:
         """Weights of the member that has seen all train users, with its temperature: b = softmax(f(x))."""
         *others, last = self.members[0].weights

@@ -1,6 +1,7 @@
 """Normalised capped importance sampling: vector rewards, intervals over users, and a verdict with its reasons.
 
-`evaluate` is the whole road; `accumulate`, `+` and `analyse` are the same in shards. NumPy only.
+`evaluate` is the whole road; `accumulate`, `+` (or `over` many parts, on any executor) and `analyse` are the same
+in shards. NumPy only.
 """
 
 from moac.offline.ncis.bootstrap import holm
@@ -11,7 +12,7 @@ from moac.offline.ncis.exposure import Agreement, uncapped
 from moac.offline.ncis.options import CAPS, Options
 from moac.offline.ncis.report import PolicyReport, Report
 from moac.offline.ncis.rows import Logged
-from moac.offline.ncis.shards import Shard, accumulate, values
+from moac.offline.ncis.shards import Shard, accumulate, over, values
 from moac.offline.ncis.sweep import Flip, Sweep
 from moac.offline.ncis.trust import LIMITS, Reason, Verdict
 
@@ -35,6 +36,7 @@ __all__ = [
     "analyse",
     "evaluate",
     "holm",
+    "over",
     "uncapped",
     "values",
 ]

@@ -113,8 +113,8 @@ def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
     return Change(
         difference=value - base,
         difference_interval=bootstrap.interval(draws - base_draws, level),
-        relative=_relative(value, base),
-        relative_interval=bootstrap.interval(_relative(draws, base_draws), level),
+        relative=relative(value, base),
+        relative_interval=bootstrap.interval(relative(draws, base_draws), level),
         p=p,
         holm=bootstrap.holm(p),
         significant=bootstrap.holm(p) < 1 - level,
@@ -150,7 +150,7 @@ def _ratio(weight: Any, reward: Any, caps: int) -> Float[np.ndarray, "B C M"]:
     return found[:, np.minimum(np.arange(caps), found.shape[1] - 1)]
 
 
-def _relative(value: Any, base: Any) -> Any:
+def relative(value: Any, base: Any) -> Any:
     """V / V_b − 1; NaN where the baseline is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(base == 0, np.nan, value / base - 1)

@@ -55,7 +55,7 @@ def analyse(
     chosen = options or Options()
     _check(shard, baseline, chosen)
     drawn = estimates.draw(shard, chosen)
-    swept = sweep(drawn, shard.caps, shard.signal_names, chosen.level)
+    swept = sweep(drawn, shard.caps, shard.signal_names, chosen.level, baseline)
     agreements = {} if random is None else exposure.agreement(drawn, shard.at, random, chosen)
     evidence = {
         name: _evidence(shard, name, drawn[name], (swept, agreements.get(name)), chosen.level) for name in drawn

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from functools import reduce
+from typing import Any, TypeVar, final
 
 import numpy as np
 from jaxtyping import Float
 
+from moac.executors import Executor, Serial, results
 from moac.offline.ncis import doubly_robust, sums
 from moac.offline.ncis.options import Options
 from moac.offline.ncis.rows import Logged
 from moac.offline.ncis.sums import Sums
+
+T = TypeVar("T")
 
 
 @final
@@ -77,6 +82,21 @@ def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options:
         for name, given in policies.items()
     }
     return Shard(log.signal_names, caps, float(chosen.cap), found)
+
+
+def over(weigh: Callable[[T], Shard], parts: Sequence[T], executor: Executor | None = None) -> Shard:
+    """The sums over all parts of a log, each weighed where the executor runs it, added in the order of `parts`.
+
+    Args:
+        weigh: a function of a module: reads a part, by its path, and calls `accumulate`. What goes between processes is
+            a path and the sums of users, never rows.
+        parts: paths, or whatever `weigh` takes.
+        executor: None works here, one part after the other.
+    """
+    if not parts:
+        raise ValueError("`parts` must hold at least one part of a log.")
+    found = results((executor or Serial()).map(weigh, parts))
+    return reduce(operator.add, found)
 
 
 def values(shard: Shard) -> dict[str, Float[np.ndarray, " M"]]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac.offline.ncis import bootstrap
-from moac.offline.ncis.estimates import Drawn
+from moac.offline.ncis.estimates import Drawn, relative
 
 
 @final
@@ -50,16 +50,24 @@ class Sweep:
         value: [C, M] for each policy.
         interval: [C, M, 2] for each policy.
         flips: pairs of policies whose order changes.
+        relative: [C, M] V / V_b − 1 for each policy but the baseline; empty without one.
+        relative_interval: [C, M, 2] of it, users drawn alike for both.
     """
 
     caps: tuple[float, ...]
     value: Mapping[str, Float[np.ndarray, "C M"]]
     interval: Mapping[str, Float[np.ndarray, "C M 2"]]
     flips: tuple[Flip, ...]
+    relative: Mapping[str, Float[np.ndarray, "C M"]]
+    relative_interval: Mapping[str, Float[np.ndarray, "C M 2"]]
 
 
-def sweep(drawn: Mapping[str, Drawn], caps: Sequence[float], signals: Sequence[str], level: float) -> Sweep:
+def sweep(
+    drawn: Mapping[str, Drawn], caps: Sequence[float], signals: Sequence[str], level: float, baseline: str | None = None
+) -> Sweep:
     """Under all caps, on the same draws."""
+    base = None if baseline is None else drawn[baseline]
+    changed = {} if base is None else {name: own for name, own in drawn.items() if own is not base}
     flips = [
         flip
         for one, other in combinations(drawn, 2)
@@ -70,6 +78,8 @@ def sweep(drawn: Mapping[str, Drawn], caps: Sequence[float], signals: Sequence[s
         {name: own.value for name, own in drawn.items()},
         {name: bootstrap.interval(own.draws, level) for name, own in drawn.items()},
         tuple(flips),
+        {name: relative(own.value, base.value) for name, own in changed.items() if base},
+        {name: bootstrap.interval(relative(own.draws, base.draws), level) for name, own in changed.items() if base},
     )
 
 

@@ -1,0 +1,124 @@
+"""What came of tasks, and what they may use."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast, final
+
+T = TypeVar("T")
+R = TypeVar("R")
+Kind = Literal["raised", "timeout", "memory", "lost"]
+
+
+class TaskFailedError(ValueError):
+    """A task that failed for a reason that cannot be raised here as it was."""
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """What a task may use.
+
+    Attributes:
+        timeout: seconds; None is no limit.
+        memory: bytes of its process; None is no limit.
+        retries: how often a task is tried again whose process or machine was lost. One that raised, or reached a
+            limit, is not.
+    """
+
+    timeout: float | None = None
+    memory: int | None = None
+    retries: int = 2
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not 0 < self.timeout < math.inf:
+            raise ValueError(f"`timeout` must be positive and finite, got {self.timeout}.")
+        if self.memory is not None and self.memory <= 0:
+            raise ValueError(f"`memory` must be positive, got {self.memory}.")
+        if self.retries < 0:
+            raise ValueError(f"`retries` must be at least 0, got {self.retries}.")
+
+
+@final
+@dataclass(frozen=True)
+class Failure:
+    """Why a task has no value.
+
+    Attributes:
+        kind: it raised, ran past its time or its memory, or its process was lost.
+        message: one line, the same from every executor.
+        trace: where it was raised.
+        error: what was raised; None where it does not come whole out of another process.
+    """
+
+    kind: Kind
+    message: str
+    trace: str = ""
+    error: Exception | None = None
+
+    @classmethod
+    def raised(cls, error: Exception) -> Failure:
+        """Of an error that a task raised."""
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        return cls("raised", message, "".join(traceback.format_exception(error)), error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, the error is bytes of its own: what cannot be read of it must not hide the rest."""
+        try:
+            carried = pickle.dumps(self.error)
+        except Exception:
+            carried = pickle.dumps(None)
+        return _received, (self.kind, self.message, self.trace, carried)
+
+
+@final
+@dataclass(frozen=True)
+class Outcome(Generic[R]):
+    """What came of one item.
+
+    Attributes:
+        index: of the item.
+        value: of the function; None where it failed.
+        failure: None where it did not.
+    """
+
+    index: int
+    value: R | None
+    failure: Failure | None = None
+
+
+class Executor(Protocol):
+    """Runs a function on items."""
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[Outcome[R]]:
+        """An outcome for each item, as they end: in any order, a failure among them."""
+        ...
+
+    def close(self) -> None:
+        """Leave what `map` has joined or started, where that is kept between calls."""
+        ...
+
+
+def ended(outcomes: Iterable[Outcome[R]]) -> Iterator[tuple[int, R]]:
+    """Index and value of each outcome as it comes; the first failure is raised."""
+    for outcome in outcomes:
+        if outcome.failure is not None:
+            raise outcome.failure.error or TaskFailedError(outcome.failure.message)
+        yield outcome.index, cast(R, outcome.value)
+
+
+def results(outcomes: Iterable[Outcome[R]]) -> list[R]:
+    """The values in the order of the items; the first failure is raised."""
+    found = dict(ended(outcomes))
+    return [found[index] for index in sorted(found)]
+
+
+def _received(kind: Kind, message: str, trace: str, carried: bytes) -> Failure:
+    try:
+        return Failure(kind, message, trace, pickle.loads(carried))  # noqa: S301 - from a process of our own
+    except Exception:
+        return Failure(kind, message, trace)

@@ -1,0 +1,94 @@
+"""What users say of each method: one line per signal, kept as plain data so that test users are read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any, final
+
+from moac.logs.dataset import LoggedDataset
+from moac.offline import choosing
+from moac.offline.evaluation import Judged, Line, Method, judge, lines
+from moac.offline.evaluation.lines import Outcome
+
+
+@final
+@dataclass(frozen=True)
+class Judgement:
+    """One policy, or the seeds of one setting, on a split's users.
+
+    Attributes:
+        name: of it.
+        lines: one per signal.
+        share: effective share of rows, of the worst seed.
+        verdict: trusted, with care or not trusted.
+        against: reasons not to choose it; only where there was a choice.
+        gain: see `choosing.Candidate`.
+    """
+
+    name: str
+    lines: tuple[Line, ...]
+    share: float
+    verdict: str
+    against: tuple[str, ...] = ()
+    gain: float = 0.0
+
+    def line(self, signal: str) -> Line | None:
+        """Of a signal, where it fires."""
+        return next((line for line in self.lines if line.signal == signal), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    @staticmethod
+    def of_dict(data: Mapping[str, Any]) -> Judgement:
+        """From `as_dict`, also after JSON."""
+        ranges = ("interval", "relative_interval", "difference_interval")
+        found = [Line(**line | {name: tuple(line[name]) for name in ranges}) for line in data["lines"]]
+        given: dict[str, Any] = {**data, "lines": tuple(found), "against": tuple(data["against"])}
+        return Judgement(**given)
+
+
+def of_split(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> dict[str, Judgement]:
+    """All methods on a split's users, beside Behavior-Clone; on validation users with what speaks against each."""
+    judged = judge(dataset, methods, split)
+    signs = dict(zip(dataset.signal_names, dataset.signs, strict=True))
+    candidates = {each.name: each for each in choosing.choose(judged.report, signs).candidates}
+    return {name: _judgement(judged, name, candidates[name]) for name in methods}
+
+
+def _judgement(judged: Judged, name: str, candidate: choosing.Candidate) -> Judgement:
+    own = judged.report.policies[name]
+    share = min(each.row_effective_share for each in own.diagnostics)
+    return Judgement(name, lines(judged, name), share, own.verdict.level, candidate.against, candidate.gain)
+
+
+def best(found: Sequence[Judgement]) -> Judgement:
+    """The admissible one with the largest gain; where none is, the one with the fewest reasons against it."""
+    return min(found, key=lambda each: (len(each.against), -each.gain))
+
+
+def at_share(found: Sequence[Judgement], share: float) -> dict[str, Line] | None:
+    """Lines at an effective share, between the two settings on either side of it; None where there are none."""
+    ordered = sorted(found, key=lambda each: each.share)
+    for low, high in pairwise(ordered):
+        if low.share <= share <= high.share and high.share > low.share:
+            part = (share - low.share) / (high.share - low.share)
+            pairs = zip(low.lines, high.lines, strict=True)
+            return {a.signal: _between(a, b, part) for a, b in pairs}
+    return None
+
+
+def _between(a: Line, b: Line, part: float) -> Line:
+    """A line whose relative change and interval are between two others; what else it has is of the first."""
+
+    def mixed(x: float, y: float) -> float:
+        return (1 - part) * x + part * y
+
+    ends = zip(a.relative_interval, b.relative_interval, strict=True)
+    low, high = (mixed(x, y) for x, y in ends)
+    estimable = "not estimable" not in (a.outcome, b.outcome)
+    outcome: Outcome = "not significant" if estimable else "not estimable"
+    return replace(a, relative=mixed(a.relative, b.relative), relative_interval=(low, high), outcome=outcome)

@@ -1,0 +1,130 @@
+"""A menu of policies from one log, from close to its behaviour to far from it, and the choice among them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+from moac import result
+from moac.config import Config
+from moac.experiments import files, log_files, runner
+from moac.experiments.spec import Task
+from moac.logs.dataset import LoggedDataset
+from moac.offline import behaviour, choosing
+from moac.offline.choosing import Choice, Floor
+from moac.offline.evaluation import Judged, judge
+
+PULLS = (1.0, 0.3, 0.1, 0.03)
+"""Coefficients of the pull to the behaviour: each about a third of the one before."""
+CHOICE = "choice.json"
+
+
+@final
+@dataclass(frozen=True)
+class Order:
+    """What is to be trained.
+
+    Attributes:
+        env: name of the data.
+        seed: of every policy.
+        trials: training seeds of each.
+        config: what differs from the defaults.
+        pulls: one policy for each.
+        kept: floors under protected signals.
+    """
+
+    env: str
+    seed: int
+    trials: int
+    config: Config
+    pulls: tuple[float, ...] = PULLS
+    kept: tuple[Floor, ...] = ()
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a folder that holds something else; one that an interrupted call has begun is fine."""
+    begun = out.is_dir() and (not any(out.iterdir()) or (out / "menu").is_dir() or (out / log_files.BEHAVIOUR).exists())
+    if out.exists() and (not begun or ((out / "config.json").exists() and not (out / CHOICE).exists())):
+        raise ValueError(f"{out} exists already, and is no menu of policies: choose a new folder.")
+    files.check_folder("out", out.parent)
+
+
+def with_behaviour(dataset: LoggedDataset, out: Path, hidden: Sequence[int] | None) -> LoggedDataset:
+    """The dataset with the behaviour model that `out` keeps, or with a new one; a log that knows its own stays."""
+    if dataset.propensity is not None:
+        return dataset
+    kept = log_files.restored(dataset, out)
+    if kept is not None:
+        return kept
+    options = behaviour.Options() if hidden is None else behaviour.Options(hidden=tuple(hidden))
+    filled = dataset.with_behaviour(behaviour.fit(dataset, options))
+    out.mkdir(parents=True, exist_ok=True)
+    log_files.write(out, filled)
+    return filled
+
+
+def train(dataset: LoggedDataset, order: Order, out: Path, show: runner.Show) -> dict[str, result.Result]:
+    """One run for each pull, in folders under `out`; what has finished is kept, what was interrupted goes on."""
+    tasks = {
+        f"pull {pull:g}": Task(f"pull {pull:g}", replace(order.config, behaviour_pull=pull), order.trials)
+        for pull in order.pulls
+    }
+    return {name: runner.complete(task, order, dataset, out / "menu", show) for name, task in tasks.items()}
+
+
+def choose(
+    dataset: LoggedDataset, outcomes: Mapping[str, result.Result], kept: Sequence[Floor]
+) -> tuple[Judged, Choice]:
+    """The menu judged on validation users, and what is chosen there."""
+    methods = {name: (own.policy.policy, own.policy.theta) for name, own in outcomes.items()}
+    judged = judge(dataset, methods, "validation")
+    signs = dict(zip(dataset.signal_names, dataset.signs, strict=True))
+    return judged, choosing.choose(judged.report, signs, kept)
+
+
+def keep(choice: Choice, judged: Judged, order: Order, out: Path, folder: Callable[[str], Path]) -> None:
+    """Make `out` the run directory of the chosen policy, and write how it was chosen.
+
+    Args:
+        choice: what was chosen.
+        judged: on validation users.
+        order: what was asked for.
+        out: where.
+        folder: of a policy of the menu, by its name.
+    """
+    record = {
+        "format": 1,
+        "chosen": choice.chosen,
+        "protected": [str(floor) for floor in order.kept],
+        "candidates": [asdict(each) | {"run": str(folder(each.name).relative_to(out))} for each in choice.candidates],
+        "validation": judged.as_dict(),
+    }
+    files.write_json(out / CHOICE, files.finite(record))
+    if choice.chosen is not None:
+        _copy(folder(choice.chosen), out)
+
+
+def _copy(run: Path, out: Path) -> None:
+    """All files of a run, those that make it a finished run last; each appears whole or not at all."""
+    last = ("config.json", "policy.safetensors")
+    found = sorted((path for path in run.rglob("*") if path.is_file() and path.parent.name != "checkpoint"),
+                   key=lambda path: path.name in last)  # fmt: skip
+    for path in found:
+        target = out / path.relative_to(run)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f"{target.name}.tmp")
+        shutil.copyfile(path, partial)
+        partial.replace(target)
+
+
+def folder_of(dataset: LoggedDataset, outcomes: Mapping[str, result.Result], order: Order, out: Path) -> Any:
+    """name ↦ the run directory of a policy of the menu."""
+
+    def folder(name: str) -> Path:
+        config = replace(order.config, behaviour_pull=outcomes[name].config.behaviour_pull)
+        return out / "menu" / runner.key(Task(name, config, order.trials), order, dataset)
+
+    return folder

@@ -1,0 +1,1 @@
+"""Sweeps: many runs over settings, methods, environments and seeds, on any executor."""

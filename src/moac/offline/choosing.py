@@ -1,0 +1,131 @@
+"""One policy out of several, by what validation users say: what must not be lost, and what is gained at least."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+
+from moac.offline.ncis import PolicyReport, Report
+
+LEAST_SHARE = 0.5
+"""Effective share of rows below which a policy is not chosen: too little of the log speaks for it."""
+_FLOOR = re.compile(r"(?P<signal>.+?)=(?P<change>[+-]?\d+(\.\d+)?)%")
+
+
+@final
+@dataclass(frozen=True)
+class Floor:
+    """A signal may not get worse than this.
+
+    Attributes:
+        signal: its name.
+        change: relative to Behavior-Clone, −0.01 is one per cent less; of a cost the most that it may rise.
+    """
+
+    signal: str
+    change: float
+
+    def __str__(self) -> str:
+        return f"{self.signal}={100 * self.change:+g}%"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy and why it is, or is not, to be chosen.
+
+    Attributes:
+        name: of the policy.
+        against: reasons not to choose it; none makes it admissible.
+        gain: mean over estimable signals of the least change for the better that the intervals allow.
+    """
+
+    name: str
+    against: tuple[str, ...]
+    gain: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The admissible candidate with the largest gain.
+
+    Attributes:
+        chosen: its name; None where no candidate is admissible.
+        candidates: all of them, in the order given.
+    """
+
+    chosen: str | None
+    candidates: tuple[Candidate, ...]
+
+
+def floors(texts: Sequence[str], signals: Sequence[str]) -> tuple[Floor, ...]:
+    """From `Like=-1%` and the like; the signals are those of the log."""
+    found: list[Floor] = []
+    for text in texts:
+        match = _FLOOR.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"`protect` must be a signal and a change in per cent, such as Like=-1%, got {text!r}.")
+        if match["signal"] not in signals:
+            raise ValueError(f"`protect` must name one of {', '.join(signals)}, got {match['signal']!r}.")
+        if match["signal"] in (floor.signal for floor in found):
+            raise ValueError(f"`protect` must name a signal once, got {match['signal']!r} twice.")
+        found.append(Floor(match["signal"], float(match["change"]) / 100))
+    return tuple(found)
+
+
+def choose(report: Report, signs: Mapping[str, int], kept: Sequence[Floor] = ()) -> Choice:
+    """Among the report's policies but its baseline, the admissible one whose gain is largest.
+
+    Admissible is what is not distrusted, leaves half of the rows' effective number, makes no signal significantly worse
+    and keeps every floor also at the worse end of its interval. A signal that is not estimable cannot be kept.
+
+    Args:
+        report: on validation users, with a baseline.
+        signs: −1 for a signal that is a cost.
+        kept: floors.
+    """
+    names = [name for name in report.policies if name != report.baseline]
+    candidates = tuple(_candidate(report, name, signs, kept) for name in names)
+    admissible = [each for each in candidates if not each.against]
+    best = max(admissible, key=lambda each: each.gain) if admissible else None
+    return Choice(None if best is None else best.name, candidates)
+
+
+def _candidate(report: Report, name: str, signs: Mapping[str, int], kept: Sequence[Floor]) -> Candidate:
+    own, signals = report.policies[name], report.signal_names
+    if own.change is None:
+        raise ValueError("`report` must have a baseline: changes are counted from it.")
+    sign = np.array([signs[signal] for signal in signals])
+    least = _least_changes(own.change.relative_interval, sign)
+    worse = own.change.significant & (own.change.difference < 0)
+    against = [*_distrust(own), *(f"{signals[i]} is significantly worse" for i in np.flatnonzero(worse))]
+    against += [text for floor in kept for text in _below(floor, signals, own, (least, sign))]
+    gain = float(least[own.estimable].mean()) if own.estimable.any() else -np.inf
+    return Candidate(name, tuple(against), gain)
+
+
+def _least_changes(interval: Float[np.ndarray, "M 2"], sign: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+    """The worse end of each interval, as a change for the better."""
+    return np.where(sign > 0, interval[:, 0], -interval[:, 1])
+
+
+def _distrust(own: PolicyReport) -> list[str]:
+    share = min(each.row_effective_share for each in own.diagnostics)
+    found = [] if share >= LEAST_SHARE else [f"an effective share of rows of {share:.2f}, below {LEAST_SHARE}"]
+    return found + ([reason.text for reason in own.verdict.reasons] if own.verdict.level == "not trusted" else [])
+
+
+def _below(floor: Floor, signals: Sequence[str], own: PolicyReport, ends: tuple[Any, Any]) -> list[str]:
+    """Whether a floor is not kept; `ends` are the least changes for the better, and the signs of the signals."""
+    if floor.signal not in signals or not own.estimable[signals.index(floor.signal)]:
+        return [f"{floor.signal} is not estimable on these users, so {floor} cannot be shown"]
+    least, sign = (values[signals.index(floor.signal)] for values in ends)
+    if least >= sign * floor.change:
+        return []
+    return [f"{floor.signal} may change by {100 * sign * least:+.1f}%, beyond {floor}"]

@@ -1,0 +1,94 @@
+"""What a policy recommends to all users of a log, a block of users at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from moac.logs.catalogue import Catalogue
+from moac.logs.dataset import LoggedDataset
+from moac.recommendation import check_count, ranked
+from moac.trained import TrainedPolicy
+
+BLOCK = 512
+"""Users whose recommendations are computed at a time."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Recommendations to n users, the most probable first.
+
+    Attributes:
+        user_ids: [n] as the log names them.
+        ids: [n, k] recommended actions, as the log names them.
+        probabilities: [n, k] of each.
+        counts: [n] how many of the k there are; fewer where too many were left out.
+    """
+
+    user_ids: Int[np.ndarray, " n"]
+    ids: Int[np.ndarray, "n k"]
+    probabilities: Float[np.ndarray, "n k"]
+    counts: Int[np.ndarray, " n"]
+
+
+def score(
+    trained: TrainedPolicy, dataset: LoggedDataset, k: int = 10, *, exclude_seen: bool = False
+) -> Iterator[Scored]:
+    """The k most probable actions for each user with rows, at the state after its last row, in blocks.
+
+    That state is `dataset.next_observation` of the row: the history includes it, the context is its own.
+
+    Args:
+        trained: on this dataset, or on another with the same users, items and actions.
+        dataset: the log.
+        k: how many.
+        exclude_seen: leave out what the user has viewed, however long ago; probabilities are then among the others.
+    """
+    catalogue = Catalogue.of(dataset)
+    if not isinstance(trained.catalogue, Catalogue) or not catalogue.same(trained.catalogue):
+        raise ValueError(f"the policy was trained on other users, items or actions than those of {dataset.name}.")
+    check_count(k, dataset.num_actions)
+    return _scored(trained, dataset, k, exclude_seen)
+
+
+def _scored(trained: TrainedPolicy, dataset: LoggedDataset, k: int, exclude_seen: bool) -> Iterator[Scored]:
+    catalogue, last = Catalogue.of(dataset), last_rows(dataset)
+    for begin in range(0, len(last), BLOCK):
+        rows = last[begin : begin + BLOCK]
+        user, end = dataset.user[rows], dataset.end[rows] + 1
+        x = catalogue.vectors(user, dataset.context[rows], _recent(dataset, user, end))
+        found = ranked(trained.logits(x), k, _viewed(dataset, user, end) if exclude_seen else None)
+        names = dataset.action_ids[found.places]
+        yield Scored(np.asarray(dataset.user_ids[user]), names, found.probabilities, found.counts)
+
+
+def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " n"]:
+    """The last row of each user that has any."""
+    user = np.asarray(dataset.user)
+    return np.flatnonzero(np.append(user[1:] != user[:-1], True)[: len(user)])
+
+
+def _recent(dataset: LoggedDataset, user: Any, end: Any) -> Int[np.ndarray, "n W"]:
+    """The last items before `end`, newest first; −1 where the history is shorter."""
+    tables: Any = dataset.tables
+    place = end[:, None] - 1 - np.arange(tables.window)
+    return np.where(place >= tables.first[user][:, None], tables.history[np.maximum(place, 0)], -1)
+
+
+def _viewed(dataset: LoggedDataset, user: Any, end: Any) -> Bool[np.ndarray, "n K"]:
+    """Whether each user has viewed each action before `end`."""
+    tables: Any = dataset.tables
+    action = np.full(len(tables.items), -1)
+    action[dataset.action_items] = np.arange(dataset.num_actions)
+    first = tables.first[user].astype(np.int64)
+    length = end - first
+    row = np.repeat(np.arange(len(user)), length)
+    seen = action[tables.history[np.arange(len(row)) + np.repeat(first - np.cumsum(length) + length, length)]]
+    found = np.zeros((len(user), dataset.num_actions), dtype=bool)
+    found[row[seen >= 0], seen[seen >= 0]] = True
+    return found

@@ -1,0 +1,177 @@
+"""SIGKILL at random moments, more than fifty times, across the drivers: nothing is torn, lost or different."""
+
+import itertools
+import json
+import random
+import time
+from importlib import resources
+
+import pytest
+
+from moac.experiments import files
+from tests.helpers.kuairand import generated
+from tests.helpers.nursery import Nursery
+
+pytestmark = pytest.mark.slow
+SMALL = ["--num-critic-steps", "2", "--critic-batch-size", "8", "--actor-batch-size", "16", "--seed", "3"]
+OFTEN = ["--checkpoint-every", "0"]
+MODEL = ["train", "resource-gathering-v0", "--trials", "3", "--iterations", "200", "--num-evaluations", "20"]
+REAL = ["train", "resource-gathering-v0", "--blackbox", "--trials", "2", "--num-envs", "4", "--iterations", "800"]
+EPISODES = ["--num-evaluations", "20", "--evaluation-episodes", "2"]
+IN_A_ROW = 6
+
+
+@pytest.fixture(scope="module")
+def nursery(environment, tmp_path_factory):
+    made = Nursery(environment, tmp_path_factory.mktemp("nursery") / "log")
+    yield made
+    made.close()
+
+
+def finished(nursery, order):
+    """Run it to its end; the seconds it took."""
+    began = time.monotonic()
+    nursery.start(order)
+    assert nursery.wait() == 0, nursery.log.read_text()
+    return time.monotonic() - began
+
+
+def killed(nursery, order, seconds):
+    """Run it for a while; whether it was killed before its end."""
+    nursery.start(order)
+    time.sleep(seconds)
+    nursery.kill()
+    code = nursery.wait()
+    assert code in (0, -9), nursery.log.read_text()
+    return code == -9
+
+
+def check_run(run):
+    """Every file of a run directory is whole; the iteration of its newest checkpoint."""
+    if not (run / "config.json").exists():
+        return 0
+    for name in ("config.json", "provenance.json"):
+        files.read_json(run / name)
+    done = []
+    for path in sorted((run / "checkpoint").glob("[0-9]*.safetensors")):
+        arrays, about = files.read_arrays(path)
+        done.append((about["iteration"], arrays["history.iteration"].tolist()))
+    assert len(done) <= 3
+    at, logged = done[-1] if done else (0, [])
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True) if (run / "metrics.jsonl").exists() else []
+    told = [json.loads(line)["iteration"] for line in lines if line.endswith("\n")]
+    assert len([iteration for iteration in told if iteration not in logged]) <= 1  # at most one interval is repeated
+    return at
+
+
+class Run:
+    """`moac train`, then `moac resume`."""
+
+    outcome = ("policy.safetensors", "history.safetensors", "metrics.jsonl")
+
+    def __init__(self, *arguments):
+        self.arguments, self.at = arguments, {}
+
+    def order(self, place):
+        begun = (place / "config.json").exists()
+        return {"moac": ["resume", str(place), *OFTEN] if begun else [*self.arguments, "--out", str(place)]}
+
+    def ended(self, place):
+        return (place / "policy.safetensors").exists()
+
+    def check(self, place):
+        now = check_run(place)
+        assert now >= self.at.get(place, 0)  # no checkpoint is lost
+        self.at[place] = now
+
+    def compare(self, place, whole):
+        for name in self.outcome:
+            assert (place / name).read_bytes() == (whole / name).read_bytes(), name
+        assert "chains_restarted_after" not in files.read_json(place / "provenance.json")
+        assert not [path for path in place.rglob("*") if path.suffix in (".tmp", ".lock")]
+
+
+class Reproduction(Run):
+    """An experiment of two methods; the same call goes on."""
+
+    def order(self, place):
+        return {"reproduce": [*self.arguments, str(place)]}
+
+    def ended(self, place):
+        return (place / "experiment.json").exists()
+
+    def check(self, place):
+        for task in (place / "tasks-quick").glob("*"):
+            super().check(task)
+
+    def compare(self, place, whole):
+        tasks = sorted(path.relative_to(whole) for path in (whole / "tasks-quick").iterdir())
+        assert sorted(path.relative_to(place) for path in (place / "tasks-quick").iterdir()) == tasks
+        for task in tasks:
+            super().compare(place / task, whole / task)
+        found, expected = (files.read_json(folder / "experiment.json") for folder in (place, whole))
+        assert {name: found[name] for name in ("claims", "tables")} == {n: expected[n] for n in ("claims", "tables")}
+
+
+class Build(Run):
+    """A dataset; the same command goes on."""
+
+    def order(self, place):
+        return {"moac": ["data", "kuairand", "build", *self.arguments, "--actions", "20", "--out", str(place)]}
+
+    def ended(self, place):
+        return place.exists()
+
+    def check(self, place):
+        """There is no dataset unless it is whole; what has finished stays finished."""
+        if place.exists():
+            return
+        notes = {path.name for path in place.parent.glob(f".{place.name}.building/journal/*.json")}
+        assert notes >= self.at.get(place, set())
+        self.at[place] = notes
+
+    def compare(self, place, whole):
+        names = [{p.relative_to(folder) for p in folder.rglob("*") if p.is_file()} for folder in (place, whole)]
+        assert names[0] == names[1]
+        for name in names[0]:
+            assert (place / name).read_bytes() == (whole / name).read_bytes(), name
+        assert not list(place.parent.glob(f".{place.name}.*"))
+
+
+def kill_and_finish(nursery, driver, kills, folder):
+    """Again and again at random moments; each folder is then finished and compared with one that nobody disturbed."""
+    moments, whole, left = random.Random(kills), folder / "whole", kills
+    finished(nursery, driver.order(whole))
+    seconds = finished(nursery, driver.order(folder / "timed"))  # with compiled programs kept
+    for number in itertools.count():
+        place = folder / f"run-{number}"
+        for _ in range(IN_A_ROW):
+            if left and not driver.ended(place):
+                left -= killed(nursery, driver.order(place), moments.uniform(0.02, 0.98) * seconds)
+                driver.check(place)
+        finished(nursery, driver.order(place))
+        driver.compare(place, whole)
+        if not left:
+            return
+        assert number < kills
+
+
+def test_a_compiled_run(nursery, tmp_path):
+    kill_and_finish(nursery, Run(*MODEL, *SMALL, *OFTEN), 15, tmp_path)
+
+
+def test_a_run_on_the_real_environment(nursery, tmp_path):
+    kill_and_finish(nursery, Run(*REAL, *EPISODES, *SMALL, *OFTEN), 15, tmp_path)
+
+
+def test_a_reproduction(nursery, tmp_path):
+    text = resources.files("moac.experiments").joinpath("specs/fishwood-discounted.toml").read_text()
+    before, quick = text.split("[quick]")
+    smaller = quick.replace("trials = 64", "trials = 2").replace("num_iterations = 300", "num_iterations = 100")
+    (tmp_path / "spec.toml").write_text(f"{before}[quick]{smaller}")
+    kill_and_finish(nursery, Reproduction(str(tmp_path / "spec.toml")), 10, tmp_path)
+
+
+def test_a_build_of_a_dataset(nursery, tmp_path):
+    source = generated(tmp_path, rows=20_000, num_users=800)
+    kill_and_finish(nursery, Build(str(source)), 12, tmp_path)

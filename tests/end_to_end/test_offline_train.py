@@ -1,0 +1,101 @@
+"""`moac offline train`: from a dataset to a run that was chosen, in one command that may be interrupted."""
+
+import json
+
+import pytest
+
+import moac
+from moac.cli import main
+from moac.logs.building import Options, build
+from tests.helpers.kuairand import generated
+
+SMALL = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("offline")
+    build(generated(folder / "rows", rows=4000), folder / "data", Options(actions=12))
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    order = ("offline", "train", str(data), "--out", str(out), "--trials", "2", "--pulls", "1", "0.1", *SMALL)
+    return order, out
+
+
+def said(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_the_menu_is_trained_and_one_of_it_is_chosen_or_none(trained, data, capsys):
+    order, out = trained
+    code = main([*order, "--json"])
+    first = said(capsys)
+    assert set(first["candidates"]) == {"pull 1", "pull 0.1"}
+    assert code == (0 if first["chosen"] else 1)
+    assert first["split"] == "validation"
+    record = json.loads((out / "choice.json").read_text())
+    assert record["chosen"] == first["chosen"]
+    assert {each["name"] for each in record["candidates"]} == set(first["candidates"])
+    runs = [out / each["run"] for each in record["candidates"]]
+    assert all((run / "policy.safetensors").exists() for run in runs)
+    stamps = [(run / "policy.safetensors").stat().st_mtime_ns for run in runs]
+    assert main([*order, "--json"]) == code  # a second call keeps what has finished
+    assert said(capsys)["candidates"] == first["candidates"]
+    assert [(run / "policy.safetensors").stat().st_mtime_ns for run in runs] == stamps
+    assert main(["resume", str(runs[0]), "--json"]) == 0
+    assert said(capsys)["returns_kind"] == "ncis"
+    policy = moac.load(runs[0])
+    assert policy.num_trials == 2
+    (user, *_) = moac.load(runs[0]).catalogue.user_ids
+    assert len(policy.recommend(int(user), (1, 12, 3), [], k=3).ids) == 3
+
+
+def test_what_is_chosen_becomes_the_run(trained, capsys):
+    order, out = trained
+    main([*order, "--json", "--protect", "Click=-90%"])
+    chosen = said(capsys)["chosen"]
+    if chosen is None:
+        assert not (out / "policy.safetensors").exists()
+        return
+    record = json.loads((out / "choice.json").read_text())
+    own = next(out / each["run"] for each in record["candidates"] if each["name"] == chosen)
+    assert (out / "policy.safetensors").read_bytes() == (own / "policy.safetensors").read_bytes()
+    assert (out / "report.html").exists()
+
+
+def test_a_floor_that_nothing_keeps_leaves_behavior_clone(trained, capsys):
+    order, _ = trained
+    assert main([*order, "--protect", "Click=+900%"]) == 1
+    told = capsys.readouterr().out
+    assert "beyond Click=+900%" in " ".join(told.split())
+    assert "no policy of the menu can be chosen with Click=+900%: Behavior-Clone stays" in " ".join(told.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--protect", "Likes=-1%"], "`protect` must name one of Click"),
+        (["--protect", "Like"], "`protect` must be a signal and a change in per cent"),
+        (["--pulls", "1", "1"], "`pulls` must be different numbers of at least 0"),
+        (["--pulls", "1", "--behaviour-pull", "2"], "must not both be given"),
+        (["--gae", "0.5"], "`gae` must be 0 on a log"),
+        (["--trials", "0"], "`trials` must be a whole number of at least 1"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(data, tmp_path, capsys, more, message):
+    out = tmp_path / "out"
+    assert main(["offline", "train", str(data), "--out", str(out), *more]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_folder_with_something_else_is_refused(data, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert main(["offline", "train", str(data), "--out", str(tmp_path)]) == 2
+    assert "exists already, and is no menu of policies" in capsys.readouterr().err
+    assert main(["offline", "train", str(data)]) == 2
+    assert "`--out` must be given" in capsys.readouterr().err

@@ -1,0 +1,118 @@
+"""A full disk, a folder that cannot be written, another process, a signal: one clear line, and nothing is lost."""
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from moac.cli import main
+from moac.experiments import files
+from moac.experiments.run_directory import RunDirectory
+from tests.end_to_end.conftest import MOAC, OUTCOME, TRAIN
+
+
+def content(run):
+    return {path.relative_to(run): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def refused(capsys, *arguments):
+    assert main(list(map(str, arguments))) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    return err.splitlines()[-1].removeprefix("moac: ")
+
+
+def fill(disk, left):
+    """A file that leaves so many bytes."""
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    (disk / "filler").write_bytes(bytes(free - left))
+
+
+def test_another_process_on_the_same_run(unfinished, environment, capsys):
+    with RunDirectory(unfinished).held():
+        before = content(unfinished)
+        other = subprocess.run([*MOAC, "resume", str(unfinished)], env=environment, capture_output=True, text=True)
+        assert other.returncode == 2
+        assert other.stderr == f"moac: {unfinished} is in use by process {os.getpid()}: wait until it ends.\n"
+        assert content(unfinished) == before
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up(small_disk, finished, unfinished, capsys):
+    """The run stops at its first checkpoint that does not fit; with room again it ends as if it never had."""
+    run = small_disk / "run"
+    shutil.copytree(unfinished, run)
+    max((run / "checkpoint").iterdir()).unlink()
+    fill(small_disk, 4096)
+    before = content(run)
+    line = refused(capsys, "resume", run, "--checkpoint-every", "0")
+    assert line.startswith(f"{run}/")
+    assert line.endswith(f": No space left on device. What was trained is kept: moac resume {run}")
+    assert {path: told for path, told in content(run).items() if path.name != "metrics.jsonl"} == before
+    (small_disk / "filler").unlink()
+    assert main(["resume", str(run), "--checkpoint-every", "1e9"]) == 0
+    for name in OUTCOME:
+        assert (run / name).read_bytes() == (finished.path / name).read_bytes(), name
+
+
+def test_a_full_disk_from_the_start(small_disk, capsys):
+    fill(small_disk, 4096)
+    line = refused(capsys, *TRAIN, "--out", small_disk / "run")
+    assert "No space left on device" in line
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+
+
+def test_a_folder_that_cannot_be_written(small_disk, unfinished, finished, capsys):
+    run = small_disk / "run"
+    shutil.copytree(unfinished, run)
+    shutil.copytree(finished.path, small_disk / "finished")
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    before = content(small_disk)
+    assert refused(capsys, "resume", run) == f"{run} cannot be written: Read-only file system."
+    assert "Read-only file system" in refused(capsys, *TRAIN, "--out", small_disk / "new")
+    assert "cannot" in refused(capsys, "reproduce", "fishwood-discounted", "--quick", "--out", small_disk / "new")
+    assert main(["resume", str(small_disk / "finished"), "--json"]) == 0  # what has ended needs no place to write
+    assert content(small_disk) == before
+
+
+def test_an_edited_checkpoint(unfinished, finished, capsys):
+    """One changed number: the checkpoint before is used; where all were changed, nothing is overwritten."""
+    for path in sorted((unfinished / "checkpoint").iterdir()):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    before = content(unfinished)
+    line = refused(capsys, "resume", unfinished)
+    assert "is damaged: its arrays were changed after they were written." in line
+    assert content(unfinished) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "reached", "said"),
+    [
+        (TRAIN, "checkpoint/[0-9]*.safetensors", "stopped; continue with: moac resume {out}"),
+        (["reproduce", "fishwood-discounted", "--quick"], "tasks-quick/*/checkpoint/[0-9]*.safetensors",
+         "stopped; the same command continues {out}"),
+    ],
+    ids=["train", "reproduce"],
+)  # fmt: skip
+def test_sigterm(arguments, reached, said, environment, tmp_path):
+    out = tmp_path / "out"
+    command = [*MOAC, *arguments, "--out", str(out)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not any(out.glob(reached)):
+        assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGTERM)
+    told, err = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert told == ""
+    assert err.splitlines()[-1] == f"moac: {said.format(out=out)}"
+    assert "Traceback" not in err
+    for path in Path(out).glob(reached):
+        files.read_arrays(path)
+    assert not list(out.rglob("*.tmp"))
+    assert not list(out.rglob(".lock"))

@@ -1,0 +1,74 @@
+"""Processes to be killed, forked from one that has imported everything and started nothing: they start at once."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+_NURSERY = """
+import json, os, sys
+from pathlib import Path
+import jax, matplotlib.figure, duckdb
+from moac import cli, envs
+from moac.commands import data, devices, report, train
+from moac.commands.problems import model_of
+from moac.commands.progress import Display
+from moac.experiments import reproduce, spec
+from moac.logs import building, ingest
+
+ingest._BYTES_PER_BUCKET = 1 << 18  # several buckets of little data
+
+def reproduced(text, out):
+    devices.set_up()
+    experiment = spec.parse("fishwood-discounted", Path(text).read_text(), quick=True)
+    reproduce.run(experiment, model_of(experiment.env), Path(out), lambda task, run, at: Display(run, at))
+    return 0
+
+for line in sys.stdin:
+    order = json.loads(line)
+    child = os.fork()
+    if not child:
+        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1), os.dup2(log, 2), os.close(0)
+        try:
+            code = reproduced(*order["reproduce"]) if "reproduce" in order else cli.main(order["moac"])
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            code = 70
+        os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Nursery:
+    """Runs one order at a time; `kill` ends it as nothing else does."""
+
+    def __init__(self, environment, log):
+        self.log = log
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", _NURSERY],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._child = None
+
+    def start(self, order):
+        self._process.stdin.write(json.dumps(order | {"log": str(self.log)}) + "\n")
+        self._process.stdin.flush()
+        self._child = int(self._process.stdout.readline())
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(self._child, signal.SIGKILL)
+
+    def wait(self):
+        """The exit code; −9 of one that was killed."""
+        return int(self._process.stdout.readline())
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()

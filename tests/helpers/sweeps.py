@@ -1,0 +1,34 @@
+"""A small sweep, run here by the serial executor: what the others must equal byte for byte."""
+
+from moac import executors
+from moac.commands import report
+from moac.commands.problems import problem_stepped
+from moac.experiments.sweep import page, results, running, spec
+
+FILES = ("results.csv", "results.json", "report.html")
+
+
+def run(path, out, executor=None):
+    """All of `moac sweep` but its command line; the failures by label."""
+    sweep, failed = spec.load(path), {}
+    jobs = running.jobs(sweep, out, problem_stepped)
+
+    def ended(job, failure):
+        if failure is not None:
+            failed[job.label] = failure
+
+    running.run(jobs, executor or executors.make("serial"), ended)
+    found = results.rows(sweep, jobs)
+    page.write(sweep, found, out)
+    report.write(out)
+    return failed
+
+
+def contents(out):
+    """What must not depend on where it was run."""
+    return {name: (out / name).read_bytes() for name in FILES}
+
+
+def finished(out):
+    """When each finished task was written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in (out / "tasks").glob("*/policy.safetensors")}

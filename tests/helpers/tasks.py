@@ -1,0 +1,90 @@
+"""Functions that executors run in other processes. What is heavy is imported by those who need it."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+THREADS = ("JAX_PLATFORMS", "XLA_FLAGS", "OMP_NUM_THREADS")
+
+
+def square(x):
+    return x * x
+
+
+def process(_):
+    return os.getpid()
+
+
+def variables(_):
+    return {name: os.environ.get(name) for name in THREADS}
+
+
+def forever(path):
+    """Say who runs, then never end."""
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(1000)
+
+
+def refuses(path):
+    """An error with its parts."""
+    raise FileNotFoundError(2, "No such file or directory", str(path))
+
+
+class AwkwardError(Exception):
+    """Cannot be made again from what pickle keeps of it."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def misbehave(how):
+    """As it is told, or nothing wrong."""
+    if how == "raises":
+        raise ZeroDivisionError("no road")
+    if how == "awkward":
+        raise AwkwardError(1, 2)
+    if how == "hangs":
+        time.sleep(1000)
+    if how == "eats":
+        eat()
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "exits":
+        os._exit(3)
+    if how == "prints":
+        print("not for standard output")
+    return how
+
+
+def misbehave_or_wait(how):
+    """A path is waited beside, for ever."""
+    return forever(how) if isinstance(how, Path) else misbehave(how)
+
+
+def eat():
+    """Take memory until there is none."""
+    kept = []
+    while True:
+        kept.append(b"1" * 32_000_000)
+        time.sleep(0.01)
+
+
+def killed_once(path):
+    """Dies the first time, as a lost machine's task does, and succeeds the second."""
+    mark = Path(path)
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "second"
+
+
+def weigh(path):
+    """The sums of one part of a log, which is a file."""
+    import numpy as np
+
+    from moac.offline import ncis
+
+    with np.load(path) as part:
+        log = ncis.Logged.of(part["user"], part["reward"], part["propensity"])
+        return ncis.accumulate(log, {"mine": part["policy"]})

@@ -1,0 +1,182 @@
+"""Trained policies judged on logs whose truth is known, and against the estimator on plain arrays."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from moac.logs import About, LoggedDataset, Rows, generate
+from moac.offline import evaluation, ncis, reward_model
+from moac.offline.evaluation import weighing
+from tests.helpers.judged import MODEL, modelled, moved, tabulated, without
+from tests.helpers.logs import tilted
+
+FLAT, SHARP = tilted(MODEL, 0.8), tilted(MODEL, 1.2)
+
+
+@pytest.fixture(scope="module")
+def log():
+    return generate.log(20_000, 1, model=MODEL, num_users=4_000)
+
+
+@pytest.fixture(scope="module")
+def dataset(log):
+    return log.dataset()
+
+
+@pytest.fixture(scope="module")
+def judged(dataset):
+    return evaluation.judge(dataset, {"flat": tabulated(dataset, FLAT), "both": tabulated(dataset, FLAT, SHARP)})
+
+
+@pytest.fixture(scope="module")
+def filled():
+    """A log whose propensities are a model's."""
+    rng, n = np.random.default_rng(3), 2_000
+    columns = (rng.integers(0, 200, n), rng.integers(0, 4, n), rng.random((n, 2)) < 0.4)
+    rows = Rows(*columns, context=rng.integers(0, 3, (n, 1)))
+    plain = LoggedDataset.from_numpy(rows, About(users=rng.random((200, 2)), window=1))
+    return modelled(plain)
+
+
+def users_rows(log, dataset, split="validation"):
+    """The split's rows as plain arrays, in the order of the log."""
+    return np.isin(log.user, dataset.user_ids[dataset.split == ("train", "validation", "test").index(split)])
+
+
+def test_a_policy_on_a_dataset_is_worth_what_plain_arrays_say(log, dataset, judged):
+    chosen = users_rows(log, dataset)
+    arrays = ncis.Logged.of(log.user[chosen], log.reward[chosen], log.propensity[chosen])
+    policies = {
+        "Behavior-Clone": log.propensity[chosen],
+        "flat": FLAT[log.kind, log.tab, log.action][chosen],
+        "sharp": SHARP[log.kind, log.tab, log.action][chosen],
+    }
+    kept = list(judged.report.signal_names)
+    arrays = replace(arrays, signal_names=dataset.signal_names).signals(kept)
+    plain = ncis.evaluate(arrays, policies, baseline="Behavior-Clone")
+    own, expected = judged.report.policies["flat"], plain.policies["flat"]
+    np.testing.assert_allclose(own.ncis.value, expected.ncis.value, rtol=1e-5)
+    np.testing.assert_allclose(own.change.relative_interval, expected.change.relative_interval, rtol=1e-3, atol=1e-5)
+    mean = (plain.policies["flat"].ncis.value + plain.policies["sharp"].ncis.value) / 2
+    np.testing.assert_allclose(judged.report.policies["both"].ncis.value, mean, rtol=1e-5)
+    assert judged.seeds == {"flat": 1, "both": 2}
+
+
+@pytest.mark.parametrize("signal", ["Click", "WatchTime"])
+def test_the_interval_holds_the_truth(dataset, judged, signal):
+    low, high = judged.report.policies["flat"].ncis.interval[judged.report.signal_names.index(signal)]
+    assert low <= MODEL.true_values(FLAT)[dataset.signal_names.index(signal)] <= high
+
+
+def test_behavior_clone_weighs_every_row_by_one(dataset, judged):
+    own = judged.report.policies["Behavior-Clone"]
+    rows = dataset.rows("validation")
+    kept = [dataset.signal_names.index(name) for name in judged.report.signal_names]
+    expected = np.asarray(dataset.reward, np.float64)[rows][:, kept].mean(axis=0)
+    np.testing.assert_allclose(own.ncis.value, expected, rtol=1e-12)
+    assert own.diagnostics[0].row_effective_share == 1.0
+    assert own.diagnostics[0].mean_weight == 1.0
+    assert judged.weights.shares["Behavior-Clone"].max() == 1.0
+    assert (judged.rows, judged.users) == (len(rows), len(np.unique(dataset.user[rows])))
+    assert judged.scores is None  # the log says how it chose
+    assert judged.reward_model is None
+
+
+def test_blocks_add_up_to_one_pass(dataset, judged, monkeypatch):
+    monkeypatch.setattr(weighing, "_NUMBERS", 1)
+    again = evaluation.judge(dataset, {"flat": tabulated(dataset, FLAT)})
+    one, other = (found.report.policies["flat"] for found in (judged, again))
+    np.testing.assert_allclose(other.ncis.interval, one.ncis.interval, rtol=1e-9)
+    np.testing.assert_array_equal(again.weights.shares["flat"], judged.weights.shares["flat"])
+
+
+def test_the_model_as_a_policy_changes_nothing(filled):
+    found = evaluation.judge(filled, {"clone": moved(filled, 0.0)})
+    own, base = found.report.policies["clone"], found.report.policies["Behavior-Clone"]
+    assert base.diagnostics[0].mean_weight == 1.0
+    np.testing.assert_allclose(own.ncis.value, base.ncis.value, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(own.doubly_robust.value, base.doubly_robust.value, rtol=1e-4, atol=1e-6)
+    assert found.scores.mean_weight == pytest.approx({"Behavior-Clone": 1.0, "clone": 1.0}, abs=1e-5)
+    assert [line.outcome for line in evaluation.lines(found, "clone")] == ["no significant change"] * 2
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_a_signal_that_never_fires_is_left_out_and_the_others_stay(dataset, judged):
+    silent = without(dataset, "Like")
+    found = evaluation.judge(silent, {"flat": tabulated(silent, FLAT)})
+    assert "Like" in found.left_out
+    assert "Like" not in found.report.signal_names
+    k = found.report.signal_names.index("Click")
+    at = judged.report.signal_names.index("Click")
+    assert found.report.policies["flat"].ncis.value[k] == judged.report.policies["flat"].ncis.value[at]
+
+
+def test_random_exposure_that_is_the_log_itself_agrees_without_a_difference():
+    uniform = np.full_like(MODEL.logging_policy(), 1 / 12)
+    dataset = generate.log(3_000, 3, model=MODEL, policy=uniform).dataset()
+    with_random = replace(dataset, random=dataset)
+    found = evaluation.judge(with_random, {"flat": tabulated(dataset, FLAT)}, options=ncis.Options(cap=math.inf))
+    agreement = found.report.policies["flat"].agreement
+    assert found.random_rows == len(dataset.rows("validation"))
+    np.testing.assert_allclose(agreement.difference, 0, atol=1e-12)
+    assert agreement.agrees.all()
+
+
+def test_a_cost_is_told_in_its_own_units(dataset):
+    costly = replace(dataset, reward=-dataset.reward, signs=tuple(-sign for sign in dataset.signs))
+    found = evaluation.judge(costly, {"flat": tabulated(dataset, FLAT)})
+    line = evaluation.lines(found, "flat")[0]
+    assert line.label == "Click (cost)"
+    assert line.value == -found.report.policies["flat"].ncis.value[0] > 0
+    assert line.outcome == ("better" if line.difference < 0 else "worse")
+    assert line.interval[0] <= line.value <= line.interval[1]
+    assert line.difference == pytest.approx(line.value - line.baseline)
+    assert line.relative == pytest.approx(line.value / line.baseline - 1)
+
+
+def test_a_reward_model_finds_linear_rewards():
+    rng, n = np.random.default_rng(0), 4_000
+    user, action = rng.integers(0, 400, n), rng.integers(0, 5, n)
+    people = rng.random((400, 3)).astype(np.float32)
+    gamma = np.array([0.0, 1.0, -1.0, 0.5, 2.0])
+    reward = people[user] @ np.array([1.0, -2.0, 0.5]) + gamma[action]
+    noise = rng.standard_normal(n)
+    dataset = LoggedDataset.from_numpy(
+        Rows(user, action, np.column_stack([reward, noise]), propensity=np.full(n, 0.2)),
+        About(users=people, window=0, signal_names=("linear", "noise")),
+    )
+    model = reward_model.fit(dataset, ["linear", "noise"])
+    x = weighing.features(dataset, np.arange(n))
+    own = model.values(x)[np.arange(n), dataset.action]
+    np.testing.assert_allclose(own[:, 0], dataset.reward[:, 0], atol=0.05)
+    assert model.explained[0] > 0.999
+    assert abs(model.explained[1]) < 0.02
+    assert model.penalty[1] > model.penalty[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: {"split": np.zeros_like(d.split)}, "has no rows of validation users"),
+        (lambda d: {"split": np.where(np.arange(d.num_users) == d.user[0], 1, 0)}, "has 1 validation user"),
+        (lambda d: {"propensity": None}, "does not say how it chose"),
+        (lambda d: {"propensity": np.zeros(d.num_rows)}, r"`propensity` must be in \(0, 1\], got 0.0 in row"),
+        (lambda d: {"action": d.action + 12}, r"`action` of generated must be in \[0, 12\)"),
+        (lambda d: {"reward": np.zeros_like(d.reward)}, "no signal of generated ever fires"),
+        (lambda d: {"action_ids": np.arange(13)}, "policy 'flat' has 12 actions, generated has 13"),
+    ],
+)
+def test_what_cannot_be_judged_is_one_line(dataset, change, message):
+    method = tabulated(dataset, FLAT)
+    with pytest.raises(ValueError, match=message) as error:
+        evaluation.judge(replace(dataset, **change(dataset)), {"flat": method})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("names", [[], ["Behavior-Clone"]])
+def test_methods_need_names_of_their_own(dataset, names):
+    with pytest.raises(ValueError, match="`methods` must name"):
+        evaluation.judge(dataset, dict.fromkeys(names, tabulated(dataset, FLAT)))

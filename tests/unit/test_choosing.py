@@ -1,0 +1,85 @@
+"""Which of several policies is chosen, on logs made so that the answer is known."""
+
+import numpy as np
+import pytest
+
+from moac.offline import choosing, ncis
+
+SIGNALS = ("Click", "Hate")
+SIGNS = {"Click": 1, "Hate": -1}
+
+
+def report(n=20_000, seed=0):
+    """Two actions, logged evenly: the second is clicked more, and hated more."""
+    rng = np.random.default_rng(seed)
+    action = rng.integers(0, 2, n)
+    click = rng.random(n) < np.array([0.4, 0.5])[action]
+    hate = rng.random(n) < np.array([0.1, 0.2])[action]
+    reward = np.column_stack([click, -1.0 * hate])
+    log = ncis.Logged.of(rng.integers(0, 2_000, n), reward, np.full(n, 0.5), action, SIGNALS)
+    policies = {f"{share}": np.where(action == 1, share, 1 - share) for share in (0.5, 0.52, 0.7, 0.05)}
+    return ncis.evaluate(log, {"Behavior-Clone": policies.pop("0.5"), **policies}, baseline="Behavior-Clone")
+
+
+def reasons(choice):
+    return {each.name: " ".join(each.against) for each in choice.candidates}
+
+
+def test_what_makes_a_signal_significantly_worse_is_not_chosen():
+    choice = choosing.choose(report(), SIGNS)
+    assert "Hate is significantly worse" in reasons(choice)["0.7"]
+    assert "Click is significantly worse" in reasons(choice)["0.05"]
+    assert choice.chosen is None
+
+
+def test_floors_are_kept_at_the_worse_end_of_the_interval():
+    found = report()
+    loose = choosing.choose(found, SIGNS, choosing.floors(["Click=-30%", "Hate=+60%"], SIGNALS))
+    assert "beyond" not in reasons(loose)["0.7"]
+    tight = choosing.choose(found, SIGNS, choosing.floors(["Hate=+1%", "Click=+5%"], SIGNALS))
+    assert "Hate may change by" in reasons(tight)["0.7"]
+    assert "beyond Hate=+1%" in reasons(tight)["0.7"]
+    assert "beyond Click=+5%" in reasons(tight)["0.05"]
+    low, high = found.policies["0.7"].change.relative_interval[1]
+    just = choosing.choose(found, SIGNS, [choosing.Floor("Hate", high + 1e-9)])
+    assert "Hate may" not in reasons(just)["0.7"]
+    assert "Hate may" in reasons(choosing.choose(found, SIGNS, [choosing.Floor("Hate", low)]))["0.7"]
+
+
+def test_the_largest_gain_among_the_admissible_wins():
+    rng, n = np.random.default_rng(1), 20_000
+    action = rng.integers(0, 2, n)
+    reward = (rng.random(n) < np.array([0.4, 0.5])[action]).astype(float)
+    log = ncis.Logged.of(rng.integers(0, 2_000, n), reward, np.full(n, 0.5), action, ("Click",))
+    policies = {str(share): np.where(action == 1, share, 1 - share) for share in (0.6, 0.8, 0.999)}
+    found = ncis.evaluate(log, {"clone": np.full(n, 0.5), **policies}, baseline="clone")
+    choice = choosing.choose(found, {"Click": 1}, choosing.floors(["Click=-1%"], ("Click",)))
+    assert choice.chosen == "0.999"
+    assert [each.gain for each in choice.candidates] == sorted(each.gain for each in choice.candidates)
+
+
+def test_too_little_of_the_log_is_a_reason_and_so_is_a_signal_that_is_not_estimable():
+    rng, n = np.random.default_rng(2), 2_000
+    action = rng.integers(0, 10, n)
+    rare = (rng.random(n) < 0.005).astype(float)
+    log = ncis.Logged.of(rng.integers(0, 300, n), rare, np.full(n, 0.1), action, ("Like",))
+    policies = {"clone": np.full(n, 0.1), "sharp": np.where(action == 0, 0.91, 0.01)}
+    found = ncis.evaluate(log, policies, baseline="clone")
+    choice = choosing.choose(found, {"Like": 1}, choosing.floors(["Like=-1%"], ("Like",)))
+    assert "an effective share of rows of 0.1" in reasons(choice)["sharp"]
+    assert "Like is not estimable on these users, so Like=-1% cannot be shown" in reasons(choice)["sharp"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Like", "`protect` must be a signal and a change in per cent, such as Like=-1%, got 'Like'"),
+        ("Click=1", "`protect` must be a signal and a change"),
+        ("Likes=-1%", "`protect` must name one of Click, Hate, got 'Likes'"),
+    ],
+)
+def test_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        choosing.floors([text], SIGNALS)
+    with pytest.raises(ValueError, match="a signal once, got 'Click' twice"):
+        choosing.floors(["Click=-1%", "Click=-2%"], SIGNALS)

@@ -1,0 +1,161 @@
+"""Serial and process executors: the same outcomes, whatever a task does. Ray's are in end_to_end/test_cluster.py."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from moac import executors
+from moac.executors import Limits, machine
+from moac.offline import ncis
+from tests.helpers import tasks
+from tests.helpers.shards import parts_of_a_log
+
+WRONG = {
+    "raises": ("raised", "ZeroDivisionError: no road"),
+    "awkward": ("raised", "AwkwardError: 1 and 2"),
+    "hangs": ("timeout", "it ran longer than 3 s."),
+    "eats": ("memory", "it used more than 300 MB."),
+    "killed": ("lost", "its process was ended by SIGKILL, as the kernel does when memory runs out."),
+    "exits": ("lost", "its process ended with exit code 3."),
+}
+FINE = ["fine", "prints", "fine"]
+
+
+def test_every_failure_is_reported_and_the_rest_ends(capfd):
+    items = [*WRONG, *FINE]
+    limits = Limits(timeout=3.0, memory=300_000_000, retries=1)
+    outcomes = {o.index: o for o in executors.make("process", workers=2, limits=limits).map(tasks.misbehave, items)}
+    assert sorted(outcomes) == list(range(len(items)))
+    for index, how in enumerate(items):
+        failure = outcomes[index].failure
+        assert (outcomes[index].value, failure) == (how, None) if how in FINE else outcomes[index].value is None
+        assert how in FINE or (failure.kind, failure.message) == WRONG[how]
+    assert "misbehave" in outcomes[0].failure.trace
+    assert isinstance(outcomes[0].failure.error, ZeroDivisionError)
+    assert outcomes[1].failure.error is None
+    assert capfd.readouterr().out == ""
+
+
+def test_serial_tells_the_same_of_what_it_can_survive():
+    for name in ("serial", "process"):
+        found = sorted(executors.make(name).map(tasks.misbehave, ["raises", "fine"]), key=lambda o: o.index)
+        assert (found[0].failure.kind, found[0].failure.message) == WRONG["raises"]
+        assert (found[1].value, found[1].failure) == ("fine", None)
+
+
+def test_a_lost_process_is_replaced_and_its_task_tried_again(tmp_path):
+    process = executors.make("process", workers=1)
+    assert executors.results(process.map(tasks.killed_once, [tmp_path / "mark"])) == ["second"]
+
+
+def test_results_are_in_order_and_the_first_failure_is_raised_as_it_was(tmp_path):
+    process = executors.make("process", workers=2)
+    assert executors.results(process.map(tasks.square, list(range(7)))) == [0, 1, 4, 9, 16, 25, 36]
+    with pytest.raises(FileNotFoundError) as caught:
+        executors.results(process.map(tasks.refuses, [tmp_path / "log"]))
+    assert (caught.value.errno, caught.value.filename) == (2, str(tmp_path / "log"))
+    with pytest.raises(executors.TaskFailedError, match="1 and 2"):
+        executors.results(process.map(tasks.misbehave, ["awkward"]))
+    assert list(process.map(tasks.square, [])) == []
+
+
+def test_workers_are_others_with_one_thread_each_and_this_process_keeps_its_own():
+    before = dict(os.environ)
+    process = executors.make("process", workers=2)
+    found = executors.results(process.map(tasks.variables, [0, 1]))
+    assert all(one["OMP_NUM_THREADS"] == "1" and "multi_thread_eigen=false" in one["XLA_FLAGS"] for one in found)
+    assert os.getpid() not in executors.results(process.map(tasks.process, [0, 1]))
+    assert dict(os.environ) == before
+
+
+def _alive(number):
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _gone(number):
+    """Whether a process ends within some seconds."""
+    until = time.monotonic() + 20
+    while _alive(number) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not _alive(number)
+
+
+def _written(path):
+    until = time.monotonic() + 60
+    while not (path.exists() and path.read_text()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+def test_leaving_early_ends_the_workers(tmp_path):
+    outcomes = executors.make("process", workers=2).map(tasks.misbehave_or_wait, [tmp_path / "who", "fine"])
+    assert next(outcomes).value == "fine"
+    number = _written(tmp_path / "who")
+    outcomes.close()
+    assert _gone(number)
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; from moac import executors; from tests.helpers import tasks\n"
+        "list(executors.make('process', workers=1).map(tasks.forever, [Path(sys.argv[1])]))"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "who")])
+    number = _written(tmp_path / "who")
+    driver.kill()
+    driver.wait()
+    assert _gone(number)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "threads"}, "`executor` must be one of serial, process, ray, got 'threads'"),
+        ({"name": "process", "workers": 0}, "`workers` must be at least 1"),
+        ({"name": "serial", "workers": 2}, "`workers` must be left out with the serial executor"),
+        ({"name": "process", "address": "auto"}, "`address` must be left out with the process executor"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        executors.make(**options)
+
+
+def test_limits_are_checked():
+    for wrong in ({"timeout": 0.0}, {"timeout": float("inf")}, {"memory": 0}, {"retries": -1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Limits(**wrong)
+    with pytest.raises(ValueError, match="`timeout` must be left out with the serial executor"):
+        executors.make("serial", limits=Limits(timeout=1.0))
+
+
+def test_without_ray_one_line_says_what_to_install():
+    script = "import sys; sys.modules['ray'] = None\nfrom moac import executors\nexecutors.make('ray')"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines()[-1] == "ValueError: the ray executor needs Ray: pip install 'moac[cluster]'."
+
+
+def test_a_size_is_read_in_bytes_and_a_process_has_one():
+    assert machine.size("memory", "1.5 GB") == 1_500_000_000
+    assert machine.size("memory", "2MiB") == 2 * 2**20
+    with pytest.raises(ValueError, match="`memory` must be a size such as 2GB, got 'much'"):
+        machine.size("memory", "much")
+    assert machine.resident(os.getpid()) > 10_000_000
+    assert machine.resident(2**22 + 1) == 0
+
+
+def test_shards_of_an_estimate_are_weighed_where_the_executor_runs(tmp_path):
+    arrays, parts = parts_of_a_log(tmp_path)
+    log = ncis.Logged.of(arrays["user"], arrays["reward"], arrays["propensity"])
+    whole = ncis.analyse(ncis.accumulate(log, {"mine": arrays["policy"]})).as_dict()
+    for executor in (None, executors.make("process", workers=2)):
+        assert ncis.analyse(ncis.over(tasks.weigh, parts, executor)).as_dict() == whole
+    with pytest.raises(ValueError, match="`parts` must hold at least one part"):
+        ncis.over(tasks.weigh, [])

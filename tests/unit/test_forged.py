@@ -1,0 +1,136 @@
+"""Headers that lie about sizes: refused before anything of that size is allocated."""
+
+import json
+import struct
+import tarfile
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from moac.experiments import files
+from moac.logs import stored
+from moac.logs.unpack import unpack
+
+HUGE = 2**50
+ENOUGH = 8 * 2**20
+"""Bytes; a forged size asks for petabytes, and reading the header takes little."""
+
+
+@pytest.fixture(autouse=True)
+def little_memory():
+    """What Python and NumPy allocate in a test stays small."""
+    tracemalloc.start()
+    yield
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < ENOUGH
+
+
+def safetensors(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(shape, begin, end, dtype="F32"):
+    return {"a": {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}, "__metadata__": {"moac": "{}"}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        struct.pack("<Q", HUGE) + b"{}",
+        struct.pack("<Q", 2**64 - 1) + b"{}",
+        safetensors(tensor([HUGE], 0, 4 * HUGE)),
+        safetensors(tensor([HUGE], 0, 8), b"12345678"),
+        safetensors(tensor([2**33, 2**33], 0, 0)),
+        safetensors(tensor([2], 0, 8) | {"b": tensor([2], 4, 12)["a"]}, bytes(12)),
+        safetensors(tensor([2], 8, 0), bytes(8)),
+        safetensors(tensor([2], 0, 8, "OBJECT"), bytes(8)),
+        safetensors(tensor([-2], 0, 8), bytes(8)),
+        safetensors({"__metadata__": {"moac": "[" * 100_000}}),
+        safetensors({"__metadata__": {"moac": "[1, 2]"}}),
+        safetensors({"__metadata__": {"moac": "9" * 10_000}}),
+        safetensors(b"[" * 100_000),
+    ],
+)
+def test_safetensors(content, tmp_path):
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(files.DamagedError, match=r"^[^\n]*/x is damaged: [^\n]+\.$"):
+        files.read_arrays(tmp_path / "x")
+
+
+def npy(shape, descr="<f4", data=b"", order=False):
+    header = f"{{'descr': {descr!r}, 'fortran_order': {order}, 'shape': {shape}, }}"
+    padded = header.ljust(117).encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy((HUGE,)),
+        npy((2**40, 2**40)),
+        npy((2**63, 2)),
+        npy((-1,), data=bytes(8)),
+        npy((3,), data=bytes(8)),
+        npy((1,), data=bytes(8)),
+        npy((1,), "|O", bytes(8)),
+        npy((1,), "<f999999999", bytes(8)),
+        npy((1,), [("a", "<f4"), ("b", "|O")], bytes(12)),
+        npy("x"),
+        npy("(" * 50),
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", 65535),
+        b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b"{}",
+        b"\x93NUMPY\x09\x00" + bytes(100),
+        b"\x80\x04K\x01.",
+        b"",
+    ],
+)
+def test_npy(content, tmp_path):
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^[^\n]*/x.npy is damaged: [^\n]+\.$"):
+        stored.array(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("array", [np.zeros((0, 3), np.float32), np.arange(3), np.array(True)])
+def test_npy_that_is_what_it_says(array, tmp_path):
+    np.save(tmp_path / "x.npy", array)
+    np.testing.assert_array_equal(stored.array(tmp_path / "x.npy"), array)
+
+
+def test_a_zip_is_no_array(tmp_path):
+    """`np.load` would open it as an .npz, whatever it unpacks to."""
+    with zipfile.ZipFile(tmp_path / "x.npy", "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("a.npy", npy((HUGE,)))
+    with pytest.raises(ValueError, match=r"/x.npy is damaged: "):
+        stored.array(tmp_path / "x.npy")
+
+
+def test_an_archive_that_unpacks_to_more_than_it_may(tmp_path):
+    member = tarfile.TarInfo("top/data.csv")
+    member.size = HUGE
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as bundle:
+        bundle.fileobj.write(member.tobuf(tarfile.PAX_FORMAT))
+    with pytest.raises(ValueError, match=r"unpacks to more than 1,000 bytes or 1000 members: not unpacked."):
+        unpack(tmp_path / "x.tar.gz", tmp_path / "top", 1000)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tar.gz"]
+
+
+def test_an_edited_number_is_noticed(tmp_path):
+    path = tmp_path / "x"
+    files.write_arrays(path, {"a": np.arange(50.0), "b": np.array(7)}, {"n": 1})
+    whole = path.read_bytes()
+    for place in (-1, -200, len(whole) - 8):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place:][1:])
+        with pytest.raises(files.DamagedError, match="its arrays were changed after they were written"):
+            files.read_arrays(path)
+    path.write_bytes(whole)
+    assert files.read_arrays(path)[1] == {"n": 1}
+
+
+def test_deep_json(tmp_path):
+    (tmp_path / "x").write_text("[" * 200_000)
+    with pytest.raises(files.DamagedError, match=r"/x is damaged: "):
+        files.read_json(tmp_path / "x")

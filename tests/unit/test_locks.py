@@ -1,0 +1,93 @@
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from moac import locks
+from moac.commands import interrupts
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from moac import locks
+with locks.held(Path(sys.argv[1]) / ".lock", Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def taken(folder):
+    with locks.held(folder / ".lock", folder):
+        return True
+
+
+def test_who_holds_it_may_take_it_again_and_nothing_is_left(tmp_path):
+    with locks.held(tmp_path / ".lock", tmp_path):
+        assert taken(tmp_path)
+        assert (tmp_path / ".lock").read_text() == str(os.getpid())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_thread_is_refused(tmp_path):
+    with locks.held(tmp_path / ".lock", tmp_path), ThreadPoolExecutor(1) as other:
+        error = other.submit(taken, tmp_path).exception()
+    assert str(error) == f"{tmp_path} is in use by process {os.getpid()}: wait until it ends."
+    assert taken(tmp_path)
+
+
+def test_another_process_is_refused_until_it_is_killed(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    with pytest.raises(ValueError, match=f"^{tmp_path} is in use by process {process.pid}: wait until it ends.$"):
+        taken(tmp_path)
+    process.kill()
+    process.communicate()
+    assert (tmp_path / ".lock").exists()
+    assert taken(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_was_removed_meanwhile_is_not_the_lock(tmp_path, monkeypatch):
+    """Between opening and locking, its holder ends and removes it: the file that is then locked is nobody's."""
+    real, tries = locks.fcntl.flock, []
+
+    def late(descriptor, how):
+        if not tries:
+            (tmp_path / ".lock").unlink()
+        tries.append(descriptor)
+        real(descriptor, how)
+
+    monkeypatch.setattr(locks.fcntl, "flock", late)
+    with locks.held(tmp_path / ".lock", tmp_path):
+        assert (tmp_path / ".lock").exists()
+    assert len(tries) == 2
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match=r"/no cannot be written: No such file or directory.$"):
+        taken(tmp_path / "no")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_is_noted_first_and_raised_the_second_time(number, code, capsys):
+    before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+    with interrupts.Interrupts() as asked:
+        asked.check()
+        os.kill(os.getpid(), number)
+        assert capsys.readouterr().err == "stopping at the next checkpoint; once more to stop at once\n"
+        with pytest.raises(KeyboardInterrupt) as found:
+            asked.check()
+        assert interrupts.code(found.value) == code
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_elsewhere_sigterm_ends_a_command_in_order():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(interrupts.Terminated), interrupts.terminable():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
