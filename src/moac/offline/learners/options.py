@@ -30,14 +30,14 @@ class Common(ABC):
         num_evaluations: how often validation users are asked, evenly spread over the steps.
     """
 
-    steps: int = 1000
+    steps: int = 500
     batch_size: int = 256
     step_size: float = 3e-4
     critic_step_size: float = 1e-3
     critic_weight_decay: float = 0.0
     target_step_size: float = 0.01
     discount: float = 0.9
-    behaviour_pull: float = 0.1
+    behaviour_pull: float = 1.0
     scale_rewards: bool = True
     hidden: tuple[int, ...] | None = None
     start: str = "behaviour"

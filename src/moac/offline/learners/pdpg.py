@@ -48,7 +48,7 @@ class Options(Common):
         normalise: `l2` gives all g_i length one, as MOAC's option of that name; `none` leaves them.
     """
 
-    weight_step_size: float = 0.01
+    weight_step_size: float = 0.001
     normalise: str = "l2"
 
     @property

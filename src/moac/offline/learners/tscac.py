@@ -61,8 +61,9 @@ class Options(Common):
 
     main: str | None = None
     auxiliary_steps: int = 500
-    multiplier: float = 0.1
+    multiplier: float = 1.0
     weights: tuple[float, ...] | None = None
+    behaviour_pull: float = 0.3
 
     @property
     def counts(self) -> tuple[int, ...]:
