@@ -272,7 +272,10 @@ def test_what_does_not_fit_is_not_unpacked(tmp_path, members, why):
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
 
 
-@pytest.mark.parametrize("content", [ARCHIVE[:5000], b"no archive", gzip.compress(b"no archive" * 100)])
+CUT = {"torn": ARCHIVE[:5000], "text": b"no archive", "packed text": gzip.compress(b"no archive" * 100)}
+
+
+@pytest.mark.parametrize("content", CUT.values(), ids=CUT)
 def test_what_is_no_whole_archive_is_said(tmp_path, content):
     (tmp_path / "a.tar.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"is not a whole tar.gz archive"):
