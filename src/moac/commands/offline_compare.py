@@ -16,6 +16,8 @@ from moac.logs.dataset import LoggedDataset
 
 STUDY = "kuairand-comparison"
 _INTERRUPTED = 130
+_COMPAT_STEPS = 500
+"""Of each learner, where the published ones took 240,000 to 1,000,000."""
 
 
 @final
@@ -26,6 +28,7 @@ class Order:
     data: Path
     trials: int | None
     iterations: int | None
+    protocol: str
     test: bool
     quick: bool
     seed: int
@@ -35,6 +38,8 @@ class Order:
 
 def run(order: Order) -> int:
     """Compare, and write the report."""
+    if order.protocol == "tscac-compat":
+        return _compat(order)
     dataset = LoggedDataset.from_parquet(order.data)
     files.check_folder("out", order.out)
     study = _study(order, dataset)
@@ -45,6 +50,21 @@ def run(order: Order) -> int:
         return _INTERRUPTED
     if order.json:
         sys.stdout.write(json.dumps(files.finite(summary | {"data": str(order.data)})) + "\n")
+    return 0
+
+
+def _compat(order: Order) -> int:
+    """The published protocol on the rows at hand; its table, and every fault of it."""
+    if order.trials is not None or order.test or order.quick:
+        raise ValueError("`--protocol tscac-compat` takes --iterations and --seed only, got another.")
+    from moac.offline import compat
+
+    files.check_folder("out", order.out)
+    table = compat.run(order.data, order.iterations or _COMPAT_STEPS, order.seed)
+    order.out.mkdir(parents=True, exist_ok=True)
+    files.write_json(order.out / "tscac-compat.json", files.finite(table.as_dict()))
+    files.write_bytes(order.out / "tscac-compat.txt", f"{table}\n".encode())
+    sys.stdout.write(json.dumps(files.finite(table.as_dict())) + "\n" if order.json else f"{table}\n")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -58,6 +58,8 @@ class Compare:
         None
     )
     """Steps of each policy."""
+    protocol: Literal["sound", "tscac-compat"] = "sound"
+    """`tscac-compat` is the published protocol with its faults, each named; of it only iterations and seed may be set."""
     test: bool = False
     """Read test users, once, for the settings that validation users chose; it is noted."""
     quick: bool = False
