@@ -59,7 +59,7 @@ class Compare:
     )
     """Steps of each policy."""
     protocol: Literal["sound", "tscac-compat"] = "sound"
-    """`tscac-compat` is the published protocol with its faults, each named; of it only iterations and seed may be set."""
+    """`tscac-compat` is the published protocol with its faults, each named; only iterations and seed may be set."""
     test: bool = False
     """Read test users, once, for the settings that validation users chose; it is noted."""
     quick: bool = False
