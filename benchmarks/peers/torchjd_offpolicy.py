@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from importlib.metadata import version
 
@@ -17,15 +16,16 @@ import torch
 from torchjd.aggregation import MGDA, MGDAWeighting
 from torchjd.autogram import Engine
 from torchjd.autojac import backward, jac_to_grad
+from torchjd_actor import ACTIONS, HIDDEN, INPUTS, best
 
-INPUTS, HIDDEN, ACTIONS, REPEATS, GAMMA, PULL = 400, 128, 150, 25, 0.5, 0.3
+GAMMA, PULL = 0.5, 0.3
 
 
 def main(batch: str, objectives: str, threads: str) -> None:
     """Print milliseconds by engine."""
     torch.set_num_threads(int(threads))
     B, M = int(batch), int(objectives)
-    found = {name: _best(_updates(name, B, M)) for name in ("autojac", "autogram")}
+    found = {name: best(_updates(name, B, M)) for name in ("autojac", "autogram")}
     print(json.dumps({"ms": found, "torchjd": version("torchjd"), "torch": torch.__version__}))
 
 
@@ -88,15 +88,6 @@ def _jacobian(net: torch.nn.Module) -> Callable[[torch.Tensor], None]:
 def _gramian(net: torch.nn.Module) -> Callable[[torch.Tensor], None]:
     engine, weighting = Engine(net, batch_dim=None), MGDAWeighting()
     return lambda losses: losses.backward(weighting(engine.compute_gramian(losses)))
-
-
-def _best(function: Callable[[], None]) -> float:
-    times = []
-    for _ in range(REPEATS + 3):
-        started = time.perf_counter()
-        function()
-        times.append(1e3 * (time.perf_counter() - started))
-    return min(times[3:])
 
 
 if __name__ == "__main__":
