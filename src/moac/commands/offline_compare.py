@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
-from moac.commands import reproduce
+from moac.commands import interrupts, reproduce
 from moac.experiments import comparison, files, spec
 from moac.experiments.studies import Findings, Workspace
 from moac.logs.dataset import LoggedDataset
 
 STUDY = "kuairand-comparison"
-_INTERRUPTED = 130
 _COMPAT_STEPS = 500
 """Of each learner, where the published ones took 240,000 to 1,000,000."""
 
@@ -45,9 +44,9 @@ def run(order: Order) -> int:
     study = _study(order, dataset)
     try:
         summary = reproduce.study(study, order.out, order.json, partial(_compared, dataset))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
-        return _INTERRUPTED
+        return interrupts.code(error)
     if order.json:
         sys.stdout.write(json.dumps(files.finite(summary | {"data": str(order.data)})) + "\n")
     return 0

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from moac import components, training
-from moac.commands import report
+from moac.commands import interrupts, report
 from moac.commands.interrupts import Interrupts
 from moac.commands.progress import Display
 from moac.config import Config
@@ -25,7 +25,7 @@ from moac.offline import choosing
 from moac.offline.choosing import Choice
 from moac.offline.evaluation import Judged, lines
 
-_INTERRUPTED, _NOTHING_CHOSEN = 130, 1
+_NOTHING_CHOSEN = 1
 
 
 @final
@@ -52,16 +52,16 @@ def run(order: Order) -> int:
     components.resolved(replace(order.config, start="random"), dataset)  # a mistake shows before anything is fitted
     wanted = menu.Order(dataset.name, order.seed, order.trials, order.config, order.pulls or menu.PULLS, kept)
     try:
-        with quiet(), Interrupts() as interrupts:
-            filled = _with_behaviour(dataset, order)
-            outcomes = menu.train(filled, wanted, order.out, lambda *task: _Watched(interrupts, *task))
+        filled = _with_behaviour(dataset, order)
+        with quiet(), Interrupts() as asked:
+            outcomes = menu.train(filled, wanted, order.out, lambda *task: _Watched(asked, *task))
             judged, choice = menu.choose(filled, outcomes, kept)
             menu.keep(choice, judged, wanted, order.out, menu.folder_of(filled, outcomes, wanted, order.out))
             if choice.chosen is not None:
                 report.write(order.out)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
-        return _INTERRUPTED
+        return interrupts.code(error)
     if order.json:
         sys.stdout.write(json.dumps(files.finite(_summary(judged, choice, order, time.monotonic() - began))) + "\n")
     else:
@@ -79,9 +79,9 @@ def _with_behaviour(dataset: LoggedDataset, order: Order) -> LoggedDataset:
 class _Watched:
     """Shows a run of the menu, and stops it when the user asks."""
 
-    def __init__(self, interrupts: Interrupts, task: Task, prepared: training.Run, iteration: int) -> None:
+    def __init__(self, asked: Interrupts, task: Task, prepared: training.Run, iteration: int) -> None:
         sys.stderr.write(f"{task.label}\n")
-        self._interrupts, self._display = interrupts, Display(prepared, iteration)
+        self._asked, self._display = asked, Display(prepared, iteration)
 
     def __enter__(self) -> _Watched:
         self._display.__enter__()
@@ -93,7 +93,7 @@ class _Watched:
     def show(self, snapshot: training.Snapshot) -> None:
         """One more snapshot."""
         self._display.show(snapshot)
-        self._interrupts.check()
+        self._asked.check()
 
 
 def _summary(judged: Judged, choice: Choice, order: Order, seconds: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from moac import executors
-from moac.commands import report
+from moac.commands import interrupts, report
 from moac.commands.problems import problem_stepped
 from moac.commands.stages import Stages
 from moac.commands.sweep_options import Sweep
@@ -22,7 +22,7 @@ from moac.experiments.sweep import page, results, running, spec
 from moac.experiments.sweep.results import Row
 from moac.experiments.sweep.running import Job
 
-_FAILED, _INTERRUPTED, _LISTED = 1, 130, 20
+_FAILED, _LISTED = 1, 20
 
 
 def run(command: Sweep) -> int:
@@ -39,9 +39,9 @@ def run(command: Sweep) -> int:
             kept = sum(job.finished for job in {job.key: job for job in jobs}.values())
             with _Watch(jobs, kept) as watch:
                 running.run(jobs, executor, watch.ended)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {out}\n")
-        return _INTERRUPTED
+        return interrupts.code(error)
     found = results.rows(sweep, jobs)
     page.write(sweep, found, out)
     told = _told(command, found, (out, report.write(out)), kept) | {"seconds": time.monotonic() - began}
