@@ -299,3 +299,11 @@ def test_commit_is_of_these_sources_only(monkeypatch, tmp_path):
     assert provenance.of_this_process(3)["seed"] == 3
     monkeypatch.setattr(provenance, "__file__", str(tmp_path / "a/b/c/d.py"))
     assert provenance.of_this_process(3)["commit"] is None
+
+
+def test_what_a_run_on_a_log_left_as_it_began_is_no_obstacle(tmp_path):
+    """Killed between its first file and config.json."""
+    for name in run_directory.LOG_FILES:
+        (tmp_path / name).write_bytes(b"torn")
+    (tmp_path / "checkpoint").mkdir()
+    assert RunDirectory.create(tmp_path, run_of()).path == tmp_path

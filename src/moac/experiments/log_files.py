@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from moac.experiments import files
-from moac.experiments.run_directory import RunDirectory
+from moac.experiments.run_directory import LOG_FILES, RunDirectory
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.networks import Network, Plain
@@ -18,7 +18,7 @@ from moac.offline.behaviour import BehaviourModel, Member, Options
 from moac.offline.behaviour.model import identity
 
 FORMAT = 1
-BEHAVIOUR, CATALOGUE = "behaviour.safetensors", "catalogue.safetensors"
+BEHAVIOUR, CATALOGUE = LOG_FILES
 _EXPECTED = {
     "user_ids": (1, "iu", "user_ids"), "users": (2, "if", "user_ids"), "item_ids": (1, "iu", "item_ids"),
     "items": (2, "if", "item_ids"), "action_ids": (1, "iu", "action_ids"), "action_items": (1, "iu", "action_ids"),

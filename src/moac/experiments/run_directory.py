@@ -24,6 +24,8 @@ from moac.weighting import Rule
 
 FORMAT = 1
 _KEYS: dict[str, type] = {"format": int, "problem": dict, "trials": int, "seed": int, "config": dict, "own": list}
+LOG_FILES = ("behaviour.safetensors", "catalogue.safetensors")
+"""What a run on a log keeps beside it: see `log_files`."""
 _PROBLEM_KEYS = ("name", "env", "fingerprint")
 
 
@@ -55,7 +57,8 @@ class RunDirectory:
                 _log_files().write(path, run.source)
             files.write_json(path / "config.json", description)
         except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
+            if not (path / "config.json").exists():  # written last: with it, the run can be continued
+                shutil.rmtree(path, ignore_errors=True)
             raise
         return cls(path)
 
@@ -207,8 +210,10 @@ def _vacant(path: Path) -> bool:
     """Whether a run may begin here: nothing, an empty folder, or what a run left that was killed as it began."""
     if not path.is_dir():
         return not path.exists()
-    begun = {path / "checkpoint", path / "provenance.json", path / ".lock"}
-    return all(p in begun or p.suffix == ".tmp" for p in path.iterdir()) and not any((path / "checkpoint").glob("*"))
+    begun = ("checkpoint", "provenance.json", ".lock", *LOG_FILES)
+    return all(p.name in begun or p.suffix == ".tmp" for p in path.iterdir()) and not any(
+        (path / "checkpoint").glob("*")
+    )
 
 
 def _trained(
