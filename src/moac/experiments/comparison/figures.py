@@ -104,5 +104,6 @@ def _weights(own: Trained, signals: Sequence[str]) -> Figure:
         band(ax, own.steps, own.weights[:, :, i], i, signal)
     ax.set_xlabel("iteration")
     ax.set_ylabel("λ")
+    ax.set_ylim(0, min(1.0, 1.2 * float(own.weights.mean(axis=0).max())))  # with two seeds a band is wider than that
     ax.legend(loc="upper right", ncols=2, fontsize=9)
     return figure
