@@ -276,8 +276,8 @@ class Carrying(Protocol):
         """The source with `data` in place of its own arrays."""
         ...
 
-    def initial(self, policy: Policy) -> Params:
-        """θ of the policy that made the log, as far as a model knows it, in the shape of `policy`'s."""
+    def initial(self) -> Params:
+        """θ of the policy that made the log, as far as a model knows it."""
         ...
 
 

@@ -1,11 +1,15 @@
 """`moac offline train`: from a dataset to a run that was chosen, in one command that may be interrupted."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import moac
 from moac.cli import main
+from moac.experiments import menu
+from moac.logs import LoggedDataset
 from moac.logs.building import Options, build
 from tests.helpers.kuairand import generated
 
@@ -54,17 +58,22 @@ def test_the_menu_is_trained_and_one_of_it_is_chosen_or_none(trained, data, caps
     assert len(policy.recommend(int(user), (1, 12, 3), [], k=3).ids) == 3
 
 
-def test_what_is_chosen_becomes_the_run(trained, capsys):
+def test_what_is_chosen_becomes_the_run(trained, data, capsys):
     order, out = trained
-    main([*order, "--json", "--protect", "Click=-90%"])
-    chosen = said(capsys)["chosen"]
-    if chosen is None:
-        assert not (out / "policy.safetensors").exists()
-        return
-    record = json.loads((out / "choice.json").read_text())
-    own = next(out / each["run"] for each in record["candidates"] if each["name"] == chosen)
-    assert (out / "policy.safetensors").read_bytes() == (own / "policy.safetensors").read_bytes()
-    assert (out / "report.html").exists()
+    main([*order, "--json"])
+    capsys.readouterr()
+    filled = menu.with_behaviour(LoggedDataset.from_parquet(data), out, None)
+    small = moac.Config(num_iterations=4, num_evaluations=2, critic_batch_size=32, actor_batch_size=32)
+    wanted = menu.Order(filled.name, 0, 2, small, (1.0, 0.1))
+    outcomes = menu.train(filled, wanted, out, lambda *task: pytest.fail("trained again"))
+    judged, choice = menu.choose(filled, outcomes, ())
+    runs = menu.directories(filled, wanted, out)
+    menu.keep(replace(choice, chosen="pull 0.1"), judged, wanted, out, runs)
+    assert json.loads((out / "choice.json").read_text())["chosen"] == "pull 0.1"
+    assert (out / "policy.safetensors").read_bytes() == (runs["pull 0.1"] / "policy.safetensors").read_bytes()
+    for ours, theirs in zip(moac.load(out).theta, outcomes["pull 0.1"].policy.theta, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert not list(out.glob("*.tmp"))
 
 
 def test_a_floor_that_nothing_keeps_leaves_behavior_clone(trained, capsys):

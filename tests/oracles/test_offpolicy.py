@@ -81,7 +81,7 @@ def test_one_update_is_its_definition(small):
     config = components.resolved(CONFIG, small)
     parts = components.parts(config, small.spec, 0)
     init, update = algorithm.build(config, small.spec, *parts)
-    theta = small.initial(parts.policy)
+    theta = small.initial()
     state = replace(init(jax.random.key(0)), theta=theta)
     sizes = components.sampling(config, small.spec)
     _, critic, actor = small.sample((), parts.policy, theta, jax.random.key(1), sizes)
@@ -121,7 +121,7 @@ def test_the_pull_of_logged_actions_is_that_of_the_model_on_average():
 def test_a_start_from_the_behaviour_model_is_behavior_clone(small):
     rows = small.rows("validation")
     policy = components.parts(components.resolved(CONFIG, small), small.spec, 0).policy
-    clone = jax.tree.map(lambda leaf: leaf[None], small.initial(policy))
+    clone = jax.tree.map(lambda leaf: leaf[None], small.initial())
     np.testing.assert_allclose(judging.probabilities(small, policy, clone, rows)[0], small.propensity[rows], rtol=1e-5)
     value = small.evaluate(policy, clone, None)
     np.testing.assert_allclose(value.returns[0], small.reward[rows].mean(axis=0), rtol=1e-5)

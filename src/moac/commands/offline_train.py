@@ -56,7 +56,7 @@ def run(order: Order) -> int:
         with quiet(), Interrupts() as asked:
             outcomes = menu.train(filled, wanted, order.out, lambda *task: _Watched(asked, *task))
             judged, choice = menu.choose(filled, outcomes, kept)
-            menu.keep(choice, judged, wanted, order.out, menu.folder_of(filled, outcomes, wanted, order.out))
+            menu.keep(choice, judged, wanted, order.out, menu.directories(filled, wanted, order.out))
             if choice.chosen is not None:
                 report.write(order.out)
     except KeyboardInterrupt as error:

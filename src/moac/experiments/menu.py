@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from moac import result
 from moac.config import Config
@@ -68,11 +68,17 @@ def with_behaviour(dataset: LoggedDataset, out: Path, hidden: Sequence[int] | No
 
 def train(dataset: LoggedDataset, order: Order, out: Path, show: runner.Show) -> dict[str, result.Result]:
     """One run for each pull, in folders under `out`; what has finished is kept, what was interrupted goes on."""
-    tasks = {
-        f"pull {pull:g}": Task(f"pull {pull:g}", replace(order.config, behaviour_pull=pull), order.trials)
-        for pull in order.pulls
-    }
-    return {name: runner.complete(task, order, dataset, out / "menu", show) for name, task in tasks.items()}
+    return {task.label: runner.complete(task, order, dataset, out / "menu", show) for task in _tasks(order)}
+
+
+def directories(dataset: LoggedDataset, order: Order, out: Path) -> dict[str, Path]:
+    """Where `train` keeps the run of each policy."""
+    return {task.label: out / "menu" / runner.key(task, order, dataset) for task in _tasks(order)}
+
+
+def _tasks(order: Order) -> list[Task]:
+    configs = {pull: replace(order.config, behaviour_pull=pull) for pull in order.pulls}
+    return [Task(f"pull {pull:g}", config, order.trials) for pull, config in configs.items()]
 
 
 def choose(
@@ -85,7 +91,7 @@ def choose(
     return judged, choosing.choose(judged.report, signs, kept)
 
 
-def keep(choice: Choice, judged: Judged, order: Order, out: Path, folder: Callable[[str], Path]) -> None:
+def keep(choice: Choice, judged: Judged, order: Order, out: Path, runs: Mapping[str, Path]) -> None:
     """Make `out` the run directory of the chosen policy, and write how it was chosen.
 
     Args:
@@ -93,18 +99,18 @@ def keep(choice: Choice, judged: Judged, order: Order, out: Path, folder: Callab
         judged: on validation users.
         order: what was asked for.
         out: where.
-        folder: of a policy of the menu, by its name.
+        runs: directories of the policies of the menu, by name.
     """
     record = {
         "format": 1,
         "chosen": choice.chosen,
         "protected": [str(floor) for floor in order.kept],
-        "candidates": [asdict(each) | {"run": str(folder(each.name).relative_to(out))} for each in choice.candidates],
+        "candidates": [asdict(each) | {"run": str(runs[each.name].relative_to(out))} for each in choice.candidates],
         "validation": judged.as_dict(),
     }
     files.write_json(out / CHOICE, files.finite(record))
     if choice.chosen is not None:
-        _copy(folder(choice.chosen), out)
+        _copy(runs[choice.chosen], out)
 
 
 def _copy(run: Path, out: Path) -> None:
@@ -118,13 +124,3 @@ def _copy(run: Path, out: Path) -> None:
         partial = target.with_name(f"{target.name}.tmp")
         shutil.copyfile(path, partial)
         partial.replace(target)
-
-
-def folder_of(dataset: LoggedDataset, outcomes: Mapping[str, result.Result], order: Order, out: Path) -> Any:
-    """name ↦ the run directory of a policy of the menu."""
-
-    def folder(name: str) -> Path:
-        config = replace(order.config, behaviour_pull=outcomes[name].config.behaviour_pull)
-        return out / "menu" / runner.key(Task(name, config, order.trials), order, dataset)
-
-    return folder

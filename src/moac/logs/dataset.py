@@ -172,9 +172,8 @@ class LoggedDataset:
         label = f"{self.fingerprint}:behaviour-{hashlib.sha256(found.tobytes()).hexdigest()[:8]}"
         return replace(self, propensity=found, fingerprint=label, behaviour=model)
 
-    def initial(self, policy: Policy) -> Params:
+    def initial(self) -> Params:
         """θ of Behavior-Clone: the behaviour model is a network like the policy."""
-        del policy
         return self.data.behaviour
 
     def observation(self, rows: Any) -> Observation:

@@ -133,7 +133,7 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
         key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
         state = init(key_state)
         if config.start == "behaviour" and isinstance(source, Carrying):
-            theta = source.initial(parts.policy)
+            theta = source.initial()
             state = replace(state, theta=theta, theta_random=theta)
         return Trial(state, source.start(key_chain), jnp.zeros((), jnp.int32))
 
