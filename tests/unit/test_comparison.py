@@ -15,7 +15,7 @@ from moac.experiments.comparison.training import MAIN, Searched
 from moac.offline.evaluation import Line
 
 
-def line(signal, relative, outcome="not significant", cost=False):
+def line(signal, relative, outcome="no significant change", cost=False):
     spread = (relative - 0.01, relative + 0.01)
     return Line(signal, cost, 1.0, 1 + relative, (1.0, 1.0), relative, spread, relative, spread, 0.5, outcome)
 

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from moac.logs.dataset import LoggedDataset
 from moac.offline import choosing
-from moac.offline.evaluation import Judged, Line, Method, judge, lines
+from moac.offline.evaluation import Judged, Line, Method, Outcome, judge, lines
 
 
 @final
@@ -89,5 +89,5 @@ def _between(a: Line, b: Line, part: float) -> Line:
     ends = zip(a.relative_interval, b.relative_interval, strict=True)
     low, high = (mixed(x, y) for x, y in ends)
     estimable = "not estimable" not in (a.outcome, b.outcome)
-    outcome = "not significant" if estimable else "not estimable"
+    outcome: Outcome = "no significant change" if estimable else "not estimable"
     return replace(a, relative=mixed(a.relative, b.relative), relative_interval=(low, high), outcome=outcome)

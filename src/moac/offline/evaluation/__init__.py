@@ -2,7 +2,7 @@
 
 from moac.offline.evaluation.judge import check, judge
 from moac.offline.evaluation.judged import Judged, Weights
-from moac.offline.evaluation.lines import Line, lines
+from moac.offline.evaluation.lines import Line, Outcome, lines
 from moac.offline.evaluation.weighing import BASELINE, Method
 
-__all__ = ["BASELINE", "Judged", "Line", "Method", "Weights", "check", "judge", "lines"]
+__all__ = ["BASELINE", "Judged", "Line", "Method", "Outcome", "Weights", "check", "judge", "lines"]
