@@ -29,7 +29,7 @@ def build(config: Config, spec: Spec, policy: Policy, critic: Critic, rule: Rule
     td = TD(critic, config, _setting(config).discounts(M))
     advantage = advantages.build(config, td.gamma, spec.num_chains)
     weigh = importance.build(policy, config.importance_cap)
-    with_bonus = bonus.build(policy, config.entropy, config.behaviour_pull or 0.0)
+    with_bonus = bonus.build(policy, config.entropy, config.behaviour_pull)
     actor_steps = steps.by_name(config.optimiser or "constant", known(config.actor_step_size), config.gradient_clip)
 
     def init(key: Key) -> State:

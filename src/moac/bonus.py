@@ -12,15 +12,15 @@ from moac.policy import Entropic
 from moac.types import Batch, Params, Policy
 
 
-def build(policy: Policy, entropy: float, pull: float) -> Callable[[Params, Batch, Params], Params]:
+def build(policy: Policy, entropy: float, pull: float | None) -> Callable[[Params, Batch, Params], Params]:
     """(θ, batch, direction) ↦ direction + entropy · ∇ (1/B) Σ_l H(π(·|s_l)) − pull · ∇ (1/B) Σ_l KL(π_b ‖ π)(s_l).
 
-    A coefficient of 0 leaves its part out of the program.
+    A coefficient of 0 leaves its part out of the program; one that is traced is not 0.
     """
     parts: list[tuple[float, Callable[[Any, Params, Batch], jax.Array]]] = []
-    if entropy > 0:
+    if not _absent(entropy):
         parts.append((entropy, _known if isinstance(policy, Entropic) else _sampled))
-    if pull > 0:
+    if not _absent(pull):
         parts.append((pull, _likelihood))
 
     def add(theta: Params, batch: Batch, direction: Params) -> Params:
@@ -30,6 +30,10 @@ def build(policy: Policy, entropy: float, pull: float) -> Callable[[Params, Batc
         return direction
 
     return add
+
+
+def _absent(coefficient: Any) -> bool:
+    return coefficient is None or (isinstance(coefficient, int | float) and coefficient == 0)
 
 
 def _known(policy: Entropic, theta: Params, batch: Batch) -> jax.Array:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from moac import features, weighting
-from moac.config import Average, Config, Discounted, known
+from moac.config import Average, Config, Discounted, known, outline
 from moac.critic import LinearCritic, MLPCritic
 from moac.features import Basis, Features
 from moac.networks import Inputs, Network, Plain, States, Vectors
@@ -155,6 +155,10 @@ def resolved(config: Config, problem: Source) -> Config:
         raise ValueError(
             f"`weights` must hold one weight per objective ({spec.num_objectives}), got {len(full.weights)}."
         )
+    for each in (full.preferences or ())[:1]:
+        if len(each) != spec.num_objectives:
+            right = f"one number per objective ({spec.num_objectives})"
+            raise ValueError(f"each of `preferences` must hold {right}, got {len(each)}.")
     _check_spaces(full, spec)
     return full
 
@@ -215,7 +219,7 @@ def sampling(config: Config, spec: Spec) -> Sampling:
 
 def parts(config: Config, spec: Spec, seed: int) -> Parts:
     """The policy, critic and rule that a resolved configuration names; the same objects for the same names."""
-    return _parts(config, spec, seed if known(config.features).startswith("random:") else 0)
+    return _parts(outline(config), spec, seed if known(config.features).startswith("random:") else 0)
 
 
 @lru_cache(maxsize=16)
@@ -253,6 +257,8 @@ def rule(config: Config) -> Rule:
     """The weighting rule, with momentum where λ̂ moves."""
     if config.weighting == "fixed":
         return weighting.fixed(config.weights)
+    if config.weighting == "preferred":
+        return weighting.with_momentum(weighting.preferred(), config.momentum, config.weights)
     if config.weighting == "uniform":
         return weighting.uniform()
     if config.weighting == "first-batch":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from copy import copy
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, TypeGuard, TypeVar, final
 
@@ -75,7 +76,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "plain",
     ),
     "observation_scale": ("bounds", "running"),
-    "weighting": ("min-norm", "fixed", "uniform", "first-batch"),
+    "weighting": ("min-norm", "preferred", "fixed", "uniform", "first-batch"),
     "visitation": ("stationary", "discounted"),
     "normalise": ("none", "l2"),
     "start": ("random", "behaviour"),
@@ -87,6 +88,10 @@ _COUNTS = ("num_iterations", "num_critic_steps", "critic_batch_size", "actor_bat
 _STEPS = ("actor_step_size", "critic_step_size", "average_step_size", "gradient_clip", "importance_cap")
 _BY_PROBLEM = ("policy", "features", "observation_scale", "optimiser", "critic_optimiser", "normalise", "start")
 _SHARES = {"entropy": math.inf, "gae": 1.0, "behaviour_pull": math.inf}
+WITH_PREFERENCES = ("preferred", "fixed")
+"""Rules that a preference vector of each trial tilts."""
+NUMBERS = ("actor_step_size", "critic_step_size", "entropy", "behaviour_pull")
+"""Fields that a compiled program takes as arguments: one program serves all their values but 0, which is an absence."""
 _OPTIONAL = {*_COUNTS, *_STEPS, "hidden", "behaviour_pull"} - {"num_evaluations", "average_step_size", "importance_cap"}
 
 
@@ -121,6 +126,7 @@ class Config:
             spread, saved with the policy.
         weighting: the rule that gives λ̂.
         weights: λ for `fixed`; λ_0 of the momentum otherwise. None is uniform.
+        preferences: p of each trial, in turn, for `preferred`; for `fixed` its λ. None is one p for all, uniform.
         momentum: η_t, a schedule by name: `1/t`, `1/sqrt(t)`, `1/t^2`, `0`, `1`, `const:<value>`.
         normalise: `none` is the paper; `l2` divides each objective's gradient by its norm, outside the theory.
         start: θ_1: `random`, or on a log the `behaviour` model's weights.
@@ -153,6 +159,7 @@ class Config:
     observation_scale: str | None = None
     weighting: str = "min-norm"
     weights: tuple[float, ...] | None = None
+    preferences: tuple[tuple[float, ...], ...] | None = None
     momentum: str = "1/t"
     normalise: str | None = None
     start: str | None = None
@@ -173,7 +180,8 @@ class Config:
             for name in names:
                 if getattr(self, name) is not None or name not in _OPTIONAL:
                     object.__setattr__(self, name, checked(name, getattr(self, name)))
-        object.__setattr__(self, "weights", _weights(self.weighting, self.weights))
+        object.__setattr__(self, "weights", _weights(self))
+        object.__setattr__(self, "preferences", _preferences(self.weighting, self.preferences))
         schedules.parse(self.momentum)
         _check_together(self)
 
@@ -202,6 +210,28 @@ def known(value: T | None) -> T:
     if value is None:
         raise ValueError("the configuration must be resolved first: a field is None.")
     return value
+
+
+def numbers(config: Config) -> dict[str, float]:
+    """Those of `NUMBERS` that are there."""
+    return {name: float(getattr(config, name)) for name in NUMBERS if getattr(config, name)}
+
+
+def outline(config: Config) -> Config:
+    """All of a configuration that shapes a compiled program; what is an argument of it is 1."""
+    ones: dict[str, Any] = dict.fromkeys(numbers(config), 1.0)
+    if config.preferences is not None:
+        M = len(config.preferences[0])
+        ones["preferences"] = ((1 / M,) * M,)
+    return replace(config, num_iterations=1, num_evaluations=1, start="random", **ones)
+
+
+def filled(config: Config, values: Mapping[str, Any]) -> Config:
+    """The configuration with numbers of a program that is being traced in it: they have no value to check yet."""
+    traced = copy(config)
+    for name, value in values.items():
+        object.__setattr__(traced, name, value)
+    return traced
 
 
 def check_trials(trials: Any, seed: Any) -> None:
@@ -275,17 +305,33 @@ def _check_together(config: Config) -> None:
         raise ValueError("`critic_start` must be warm with an mlp critic, since zeros cannot learn, got 'cold'.")
 
 
-def _weights(weighting: str, weights: Any) -> tuple[float, ...] | None:
+def _weights(config: Config) -> tuple[float, ...] | None:
+    weighting, weights = config.weighting, config.weights
     if weights is None:
-        if weighting == "fixed":
+        if weighting == "fixed" and config.preferences is None:
             raise ValueError("`weights` must be given with weighting='fixed', one per objective, got None.")
         return None
     if weighting in ("uniform", "first-batch"):
         raise ValueError(f"`weights` must be None with weighting={weighting!r}, got {shown(weights)}.")
-    values: tuple[Any, ...] = _several(weights)
-    if any(not (_is_number(w) and 0.0 <= w < math.inf) for w in values) or abs(sum(values) - 1.0) > 1e-6:
-        raise ValueError(f"`weights` must be non-negative and sum to 1, got {shown(weights)}.")
-    return tuple(float(w) for w in values)
+    return _on_simplex("weights", weights)
+
+
+def _preferences(weighting: str, preferences: Any) -> tuple[tuple[float, ...], ...] | None:
+    if preferences is None:
+        return None
+    if weighting not in WITH_PREFERENCES:
+        raise ValueError(f"`preferences` must be None unless `weighting` is {' or '.join(WITH_PREFERENCES)}.")
+    found = tuple(_on_simplex("preferences", each) for each in _several(preferences))
+    if not found or len({len(each) for each in found}) != 1:
+        raise ValueError("`preferences` must hold at least one vector, all with one number per objective.")
+    return found
+
+
+def _on_simplex(name: str, values: Any) -> tuple[float, ...]:
+    found: tuple[Any, ...] = _several(values)
+    if any(not (_is_number(w) and 0.0 <= w < math.inf) for w in found) or abs(sum(found) - 1.0) > 1e-6:
+        raise ValueError(f"`{name}` must be non-negative and sum to 1, got {shown(values)}.")
+    return tuple(float(w) for w in found)
 
 
 def _several(value: Any) -> tuple[Any, ...]:

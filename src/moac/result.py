@@ -147,4 +147,6 @@ def prepare(problem: Source, config: Config | None, trials: int, seed: int, own:
     full = components.resolved(Config() if config is None else config, problem)
     parts = components.parts(full, problem.spec, seed)
     parts = parts._replace(**{name: (own or {})[name] for name in given(own)})
+    if full.preferences is not None and parts.rule.prefer is None:
+        raise ValueError("`preferences` must be None with a rule that takes none: its `prefer` is None.")
     return training.Run(problem, full, parts, int(trials), int(seed))

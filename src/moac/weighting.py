@@ -16,6 +16,9 @@ from jaxtyping import Float
 
 from moac import schedules, simplex
 
+SMALLEST = 1e-3
+"""No preference counts for less: a row divided by 0 has no min-norm point."""
+
 
 @final
 @dataclass(frozen=True)
@@ -25,10 +28,12 @@ class Rule:
     Attributes:
         init: M ↦ state, a pytree.
         update: (state, K [M, M], t) ↦ (state, λ [M]), where t = 1, 2, … counts the updates.
+        prefer: (state, p [M]) ↦ the state of a trial with preference p on the simplex; None where p means nothing.
     """
 
     init: Callable[[int], Any]
     update: Callable[[Any, Float[Array, "M M"], Any], tuple[Any, Float[Array, " M"]]]
+    prefer: Callable[[Any, Float[Array, " M"]], Any] | None = None
 
 
 def min_norm() -> Rule:
@@ -36,16 +41,37 @@ def min_norm() -> Rule:
     return Rule(lambda M: (), lambda state, K, t: (state, simplex.min_norm_from_gram(K).weights))
 
 
-def fixed(weights: Any) -> Rule:
-    """λ_t = `weights`, for ever: linear scalarisation."""
-    lam = on_simplex("weights", weights)
+def preferred(preference: Any = None) -> Rule:
+    """λ̂ of the min-norm point d of the rows gⁱ/pᵢ, d = Σ νᵢ gⁱ with Σ pᵢνᵢ = 1; λ̂ = ν / Σν.
 
-    def init(M: int) -> tuple[()]:
-        if len(lam) != M:
-            raise ValueError(f"`weights` must hold one weight per objective ({M}), got {len(lam)}.")
-        return ()
+    gⁱᵀd ≥ pᵢ‖d‖² for every i: what is preferred rises faster, nothing falls. Equal p is min-norm.
 
-    return Rule(init, lambda state, K, t: (state, jnp.asarray(lam, K.dtype)))
+    Args:
+        preference: p on the simplex; None is uniform. What is below `SMALLEST` counts as that.
+    """
+    start = None if preference is None else on_simplex("preference", preference)
+
+    def init(M: int) -> Float[Array, " M"]:
+        return _uniform(M) if start is None else jnp.asarray(_of_length("preference", start, M), float)
+
+    def update(p: Float[Array, " M"], K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
+        del t
+        scale = 1 / jnp.maximum(p.astype(K.dtype), SMALLEST)
+        scale = scale / jnp.max(scale)
+        nu = scale * simplex.min_norm_from_gram(scale[:, None] * K * scale).weights
+        return p, nu / jnp.sum(nu)
+
+    return Rule(init, update, lambda state, p: p)
+
+
+def fixed(weights: Any = None) -> Rule:
+    """λ_t = `weights` (None is uniform), for ever: linear scalarisation."""
+    lam = None if weights is None else on_simplex("weights", weights)
+
+    def init(M: int) -> Float[Array, " M"]:
+        return _uniform(M) if lam is None else jnp.asarray(_of_length("weights", lam, M), float)
+
+    return Rule(init, lambda state, K, t: (state, state.astype(K.dtype)), lambda state, p: p)
 
 
 def uniform() -> Rule:
@@ -82,9 +108,7 @@ def with_momentum(rule: Rule, schedule: str | schedules.Schedule, initial: Any =
     start = None if initial is None else on_simplex("initial", initial)
 
     def init(M: int) -> Any:
-        if start is not None and len(start) != M:
-            raise ValueError(f"`initial` must hold one weight per objective ({M}), got {len(start)}.")
-        return rule.init(M), _uniform(M) if start is None else jnp.asarray(start, float)
+        return rule.init(M), _uniform(M) if start is None else jnp.asarray(_of_length("initial", start, M), float)
 
     def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
         inner_state, lam = state
@@ -94,7 +118,14 @@ def with_momentum(rule: Rule, schedule: str | schedules.Schedule, initial: Any =
         lam = lam / jnp.sum(lam)
         return (inner_state, lam), lam
 
-    return Rule(init, update)
+    inner_prefer = rule.prefer
+    return Rule(init, update, None if inner_prefer is None else lambda state, p: (inner_prefer(state[0], p), state[1]))
+
+
+def _of_length(name: str, weights: Float[np.ndarray, " M"], M: int) -> Float[np.ndarray, " M"]:
+    if len(weights) != M:
+        raise ValueError(f"`{name}` must hold one weight per objective ({M}), got {len(weights)}.")
+    return weights
 
 
 def _uniform(M: int) -> Float[Array, " M"]:

@@ -12,6 +12,7 @@ import pytest
 from moac import Config, momdp, result, training, weighting
 from moac.experiments import run_directory
 from moac.history import History
+from moac.training import compiled
 
 T = 6
 CONFIG = Config(
@@ -144,3 +145,37 @@ def test_a_critic_that_diverges_stops_every_trial_at_its_last_finite_state():
     assert (outcome.stopped > 0).all()
     assert np.isfinite(outcome.policy.theta).all()
     outcome.plot().canvas.draw()
+
+
+def test_trials_with_preferences_are_the_runs_with_them():
+    """Trial i has the i-th preference, in turn, and is otherwise the trial it would be."""
+    several = ((0.2, 0.8), (0.7, 0.3))
+    config = replace(CONFIG, weighting="fixed", preferences=several)
+    together = result.train(MODEL, config, trials=3, seed=11)
+    for trial, p in enumerate((*several, several[0])):
+        alone = result.train(MODEL, replace(CONFIG, weighting="fixed", weights=p), trials=3, seed=11)
+        np.testing.assert_array_equal(together.policy.theta[trial], alone.policy.theta[trial])
+
+
+def test_step_sizes_are_arguments_of_one_program():
+    """A run with another step size compiles nothing, and is the run that it would be with a program of its own."""
+    config = replace(CONFIG, entropy=0.01)
+    result.train(MODEL, config, trials=2, seed=11)
+    before = compiled._program.cache_info().misses
+    changed = replace(config, actor_step_size=0.3, critic_step_size=0.1, entropy=0.2, num_iterations=T + 1)
+    shared = result.train(MODEL, changed, trials=2, seed=11)
+    assert compiled._program.cache_info().misses == before
+    compiled._program.cache_clear()
+    alone = result.train(MODEL, changed, trials=2, seed=11)
+    for a, b in zip(bits(shared), bits(alone), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_refuses_preferences_that_a_rule_does_not_take():
+    with pytest.raises(ValueError, match="`preferences` must be None with a rule that takes none"):
+        config = replace(CONFIG, weighting="fixed", preferences=((0.5, 0.5),))
+        result.train(MODEL, config, rule=weighting.min_norm())
+    with pytest.raises(ValueError, match="`preferences` must be None unless"):
+        replace(CONFIG, preferences=((0.5, 0.5),))
+    with pytest.raises(ValueError, match=r"must hold one number per objective \(2\), got 3"):
+        result.train(MODEL, replace(CONFIG, weighting="preferred", preferences=((0.5, 0.5, 0.0),)))

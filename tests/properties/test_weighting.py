@@ -14,6 +14,7 @@ FLOATS = st.floats(-1e3, 1e3, allow_nan=False, width=32)
 ROWS = st.integers(1, 4).flatmap(lambda M: arrays(np.float64, (M, 4), elements=FLOATS))
 RULES = {
     "min_norm": lambda M: weighting.min_norm(),
+    "preferred": lambda M: weighting.preferred(np.arange(1, M + 1) / np.arange(1, M + 1).sum()),
     "uniform": lambda M: weighting.uniform(),
     "fixed": lambda M: weighting.fixed(np.arange(1, M + 1) / np.arange(1, M + 1).sum()),
     "first_batch": lambda M: weighting.first_batch(),
@@ -42,6 +43,16 @@ def test_min_norm_satisfies_the_kkt_conditions(G):
     solution = simplex.min_norm(G)
     asserts.assert_on_simplex(solution.weights)
     assert np.min(G @ solution.direction) >= solution.squared_norm - 1e-10 * max(np.sum(G * G), 1e-300)
+
+
+@given(G=ROWS, seed=st.integers(0, 99))
+def test_a_preference_tilts_the_direction_and_harms_nothing(G, seed):
+    """gⁱᵀd ≥ pᵢ‖d‖² for the point d = Σ νᵢgⁱ with Σ pᵢνᵢ = 1."""
+    p = np.random.default_rng(seed).dirichlet(np.ones(len(G))).clip(0.01)
+    p /= p.sum()
+    lam = run(weighting.preferred(p), [G @ G.T])[0].astype(np.float64)
+    d = lam @ G / (p @ lam)
+    assert np.min(G @ d - p * (d @ d)) >= -1e-3 * max(np.sum(G * G), 1e-30)
 
 
 @given(G=ROWS, seed=st.integers(0, 99))

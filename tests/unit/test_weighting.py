@@ -29,6 +29,32 @@ def test_first_batch_keeps_the_first_weights():
     np.testing.assert_array_equal(lam, np.broadcast_to(lam[0], lam.shape))
 
 
+def test_preferred_gives_orthogonal_gradients_of_one_length_the_preference():
+    p = [0.2, 0.3, 0.5]
+    lam = run(weighting.preferred(p), [jnp.eye(3), 4 * jnp.eye(3)])
+    np.testing.assert_allclose(lam, [p, p], atol=1e-6)
+
+
+def test_without_a_preference_preferred_is_min_norm():
+    grams = [gram(0), gram(1)]
+    np.testing.assert_allclose(run(weighting.preferred(), grams), run(weighting.min_norm(), grams), atol=1e-6)
+
+
+def test_a_preference_of_nothing_counts_as_the_smallest():
+    lam = run(weighting.preferred([0.0, 1.0]), [jnp.eye(2)])
+    np.testing.assert_allclose(lam[0], [weighting.SMALLEST / (1 + weighting.SMALLEST), 1], atol=1e-3)
+
+
+@pytest.mark.parametrize("make", [weighting.preferred, weighting.fixed])
+def test_a_trial_with_a_preference_of_its_own_is_the_rule_with_it(make):
+    p, q = jnp.array([0.2, 0.3, 0.5]), jnp.array([0.6, 0.3, 0.1])
+    smoothed = weighting.with_momentum(make(p), "1/sqrt(t)")
+    state = smoothed.prefer(smoothed.init(3), q)
+    expected = run(weighting.with_momentum(make(q), "1/sqrt(t)"), [gram(0)])[0]
+    np.testing.assert_array_equal(smoothed.update(state, gram(0), 1)[1], expected)
+    assert weighting.with_momentum(weighting.min_norm(), "1").prefer is None
+
+
 def test_momentum_follows_its_recursion():
     lam = run(weighting.with_momentum(weighting.min_norm(), "1/sqrt(t)", initial=[0.2, 0.3, 0.5]), [gram(0), gram(1)])
     hat = [np.asarray(simplex.min_norm_from_gram(gram(k)).weights) for k in (0, 1)]

@@ -41,7 +41,7 @@ ConfigOptions = make_dataclass(
     [
         (f.name, Annotated[_HINTS[f.name], _argument(f.name, f.default)], field(default=f.default))
         for f in fields(Config)
-        if f.name != "setting"
+        if f.name not in ("setting", "preferences")
     ],
     frozen=True,
 )

@@ -19,9 +19,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
 from moac import algorithm, components
-from moac.config import Config
+from moac.config import Config, filled, numbers, outline
 from moac.history import History
-from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
+from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
 from moac.types import Carrying, Evaluation, Metrics, Source
 
 WIDTH = 64
@@ -36,7 +36,7 @@ _STEPS_PER_CHUNK = 2**23
 
 def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     """Train from the start, or from a snapshot, and yield a snapshot after each chunk; the last one is the result."""
-    program = _program(run.source, run.config, run.parts, _devices(run))
+    program = _of(run)
     logged = evaluation_iterations(run.config)
     blocks = program.start(run) if snapshot is None else program.restart(snapshot.trials)
     iteration = 0 if snapshot is None else snapshot.iteration
@@ -45,7 +45,7 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     for target in (int(t) for t in logged if t > iteration):
         while iteration < target:
             count = min(longest, target - iteration)
-            advanced = [program.advance(block, count) for block in blocks]
+            advanced = [program.advance(run, block, count) for block in blocks]
             blocks, iteration = [block for block, _ in advanced], iteration + count
             trials = _join([block for block, _ in advanced], run.num_trials)
             if iteration == target:
@@ -60,8 +60,8 @@ class _Program:
     """The two compiled functions of a row of blocks, one block per device.
 
     Attributes:
-        first: (seed, trial indices) ↦ trials at iteration 0.
-        step: (data, trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
+        first: (`Config.start`, seed, trial indices, their preferences or None) ↦ trials at iteration 0.
+        step: (data, numbers, trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
         data: the source's arrays that the program takes as an argument, on every device.
         sharding: a row's, over the devices.
         width: trials per block.
@@ -78,14 +78,15 @@ class _Program:
         """Devices that work side by side."""
         return self.sharding.num_devices
 
-    def advance(self, block: Trial, count: int) -> tuple[Trial, Metrics]:
+    def advance(self, run: Run, block: Trial, count: int) -> tuple[Trial, Metrics]:
         """The block `count` iterations later, and the metrics of the last."""
-        return self.step(self.data, block, count)
+        return self.step(self.data, numbers(run.config), block, count)
 
     def start(self, run: Run) -> list[Trial]:
         """All rows at iteration 0."""
         seed = jnp.asarray(run.seed, jnp.uint32)
-        return [self.first(seed, jnp.asarray(row)) for row in self._rows(run.num_trials)]
+        rows = self._rows(run.num_trials)
+        return [self.first(run.config.start, seed, jnp.asarray(row), run.preference(row)) for row in rows]
 
     def restart(self, trials: Trial) -> list[Trial]:
         """Host trials back to rows, the last padded with copies of its last trial."""
@@ -123,21 +124,29 @@ def compiler_options(**more: Any) -> dict[str, Any] | None:
     return options
 
 
+def _of(run: Run) -> _Program:
+    return _program(run.source, outline(run.config), run.parts, _devices(run))
+
+
 @lru_cache(maxsize=16)
 def _program(source: Source, config: Config, parts: components.Parts, devices: tuple[Any, ...]) -> _Program:
-    init, update = algorithm.build(config, source.spec, *parts)
+    """One program for all configurations of one outline."""
+    init, _ = algorithm.build(config, source.spec, *parts)
     sizes = components.sampling(config, source.spec)
     M, width = source.spec.num_objectives, _width(config)
 
-    def first(seed: Int[Array, ""], index: Int[Array, ""]) -> Trial:
+    def first(start: str, seed: Int[Array, ""], index: Int[Array, ""], preference: Any) -> Trial:
         key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
-        state = init(key_state)
-        if config.start == "behaviour" and isinstance(source, Carrying):
+        state = preferring(parts.rule, init(key_state), preference)
+        if start == "behaviour" and isinstance(source, Carrying):
             theta = source.initial()
             state = replace(state, theta=theta, theta_random=theta)
         return Trial(state, source.start(key_chain), jnp.zeros((), jnp.int32))
 
-    def iteration(bound: Source, trial: Trial) -> tuple[Trial, Metrics]:
+    def firsts(start: str, seed: Any, indices: Any, preferences: Any) -> Trial:
+        return jax.vmap(partial(first, start), in_axes=(None, 0, 0))(seed, indices, preferences)
+
+    def iteration(bound: Source, update: algorithm.Update, trial: Trial) -> tuple[Trial, Metrics]:
         """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
         key_state, key_sample = jax.random.split(trial.state.key)
         state = replace(trial.state, key=key_state)
@@ -149,18 +158,20 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
         stopped = jnp.where(healthy | (trial.stopped > 0), trial.stopped, new.t)
         return Trial(kept[0], kept[1], stopped), metrics
 
-    def advance(data: Any, block: Trial, count: Int[Array, ""]) -> tuple[Trial, Metrics]:
+    def advance(data: Any, values: Any, block: Trial, count: Int[Array, ""]) -> tuple[Trial, Metrics]:
         """`count` iterations, and the metrics of the last."""
-        once = jax.vmap(partial(iteration, source.bound(data) if isinstance(source, Carrying) else source))
+        _, update = algorithm.build(filled(config, values), source.spec, *parts)
+        bound = source.bound(data) if isinstance(source, Carrying) else source
+        once = jax.vmap(partial(iteration, bound, update))
         nothing = Metrics(jnp.full((width, M, M), jnp.nan), jnp.full((width, M), jnp.nan))
         return lax.fori_loop(0, count, lambda _, carry: once(carry[0]), (block, nothing))
 
     mesh, along, same = Mesh(np.array(devices), ("device",)), PartitionSpec("device"), PartitionSpec()
-    per_device = jax.shard_map(advance, mesh=mesh, in_specs=(same, along, same), out_specs=along, check_vma=False)
+    per_device = jax.shard_map(advance, mesh=mesh, in_specs=(same, same, along, same), out_specs=along, check_vma=False)
     sharding = NamedSharding(mesh, along)
     data = jax.device_put(source.data, NamedSharding(mesh, same)) if isinstance(source, Carrying) else ()
     return _Program(
-        jax.jit(jax.vmap(first, in_axes=(None, 0)), out_shardings=sharding),
+        jax.jit(firsts, static_argnums=0, out_shardings=sharding),
         jax.jit(per_device, compiler_options=compiler_options()),
         data,
         sharding,
@@ -170,9 +181,10 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
 
 def template(run: Run) -> Trial:
     """Shapes and dtypes of a snapshot's trials."""
-    program = _program(run.source, run.config, run.parts, _devices(run))
+    program = _of(run)
     index = jax.ShapeDtypeStruct((program.width * program.num_devices,), jnp.int32)
-    shapes = jax.eval_shape(program.first, jax.ShapeDtypeStruct((), jnp.uint32), index)
+    first = partial(program.first, "random")
+    shapes = jax.eval_shape(first, jax.ShapeDtypeStruct((), jnp.uint32), index, None)
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 
 

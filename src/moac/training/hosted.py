@@ -22,7 +22,7 @@ from moac import algorithm, components
 from moac.config import Config
 from moac.history import History
 from moac.training.compiled import compiler_options
-from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
+from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
 from moac.types import Batch, Hosted, Key, Metrics, Spec, State
 
 _STEPS_PER_CHUNK = 2**13
@@ -35,7 +35,7 @@ class _Program:
     """The compiled functions of one trial.
 
     Attributes:
-        first: (seed, trial) ↦ its state at iteration 0, and the key of its chain.
+        first: (seed, trial, its preference or None) ↦ its state at iteration 0, and the key of its chain.
         sample_key: state ↦ the key that the iteration to come samples with.
         step: (state, critic batches, actor batch) ↦ the next state, metrics, and in one array for the host whether the
             state is finite and the next sample key.
@@ -99,7 +99,7 @@ def template(run: Run) -> Trial:
     source = cast(Hosted, run.source)
     seed, index = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((1,), jnp.int32)
     first = _program(run.config, source.spec, run.parts).first
-    state, _ = jax.eval_shape(jax.vmap(first, in_axes=(None, 0)), seed, index)
+    state, _ = jax.eval_shape(jax.vmap(first, in_axes=(None, 0, None)), seed, index, None)
     memory = jax.tree.map(lambda x: np.asarray(x)[None], source.memory(components.sampling(run.config, source.spec)))
     shapes = Trial(state, memory, cast(Any, jax.ShapeDtypeStruct((1,), np.int32)))
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
@@ -109,9 +109,9 @@ def template(run: Run) -> Trial:
 def _program(config: Config, spec: Spec, parts: components.Parts) -> _Program:
     init, update = algorithm.build(config, spec, *parts)
 
-    def first(seed: Int[Any, ""], index: Int[Any, ""]) -> tuple[State, Key]:
+    def first(seed: Int[Any, ""], index: Int[Any, ""], preference: Any) -> tuple[State, Key]:
         key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
-        return init(key_state), jax.random.key_data(key_chain)
+        return preferring(parts.rule, init(key_state), preference), jax.random.key_data(key_chain)
 
     def sample_key(state: State) -> Key:
         return jax.random.key_data(jax.random.split(state.key)[1])
@@ -144,7 +144,8 @@ def _advance(trial: _Live, run: Run, program: _Program, sizes: Any) -> None:
 
 def _revived(run: Run, program: _Program, index: int, snapshot: Snapshot | None) -> _Live:
     """A trial at iteration 0, or as a snapshot has it."""
-    state, key_chain = program.first(np.uint32(run.seed), np.int32(index))
+    preference = run.preference(index)
+    state, key_chain = program.first(np.uint32(run.seed), np.int32(index), preference)
     M, source = run.source.spec.num_objectives, cast(Hosted, run.source)
     nothing = Metrics(jnp.full((M, M), jnp.nan), jnp.full(M, jnp.nan))
     if snapshot is None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from moac import components
 from moac.config import Config, known
 from moac.history import History
 from moac.types import Source, State
+from moac.weighting import Rule
 
 
 @final
@@ -74,10 +75,22 @@ class Run:
     num_trials: int
     seed: int
 
+    def preference(self, index: int | Int[np.ndarray, " n"]) -> Float[np.ndarray, "... M"] | None:
+        """p of a trial, or of several; None where the configuration gives none."""
+        given = self.config.preferences
+        return None if given is None else np.asarray(given, np.float32)[index % len(given)]
+
     @property
     def env_steps_per_iteration(self) -> int:
         """Environment steps of all trials together."""
         return self.num_trials * components.sampling(self.config, self.source.spec).steps
+
+
+def preferring(rule: Rule, state: State, preference: Float[Array, " M"] | None) -> State:
+    """The state of a trial with its own preference, where it has one."""
+    if preference is None or rule.prefer is None:
+        return state
+    return replace(state, rule=rule.prefer(state.rule, preference))
 
 
 def evaluation_iterations(config: Config) -> Int[np.ndarray, " L"]:
