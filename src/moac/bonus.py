@@ -17,7 +17,7 @@ def build(policy: Policy, entropy: float, pull: float | None) -> Callable[[Param
 
     A coefficient of 0 leaves its part out of the program; one that is traced is not 0.
     """
-    parts: list[tuple[float, Callable[[Any, Params, Batch], jax.Array]]] = []
+    parts: list[tuple[Any, Callable[[Any, Params, Batch], jax.Array]]] = []
     if not _absent(entropy):
         parts.append((entropy, _known if isinstance(policy, Entropic) else _sampled))
     if not _absent(pull):
