@@ -19,7 +19,7 @@ from morl_baselines.multi_policy.envelope.envelope import Envelope
 from morl_baselines.multi_policy.multi_policy_moqlearning.mp_mo_q_learning import MPMOQLearning
 from morl_baselines.multi_policy.pareto_q_learning.pql import PQL
 
-STOCHASTIC, EPISODES = "resource-gathering-v0", 100
+STOCHASTIC, EPISODES = "resource-gathering-v0", 40
 MOST, STEPS = 40, 1_000
 """Policies that are evaluated, and steps of an episode at most."""
 REFERENCES = {3: (-1.0, -1.0, -2.0), 2: (-10.0, -50.0), 6: (-1.0,) * 6}
@@ -53,9 +53,8 @@ def moqlearning(env: Any, other: Any, gamma: float, seed: int) -> Rounds:
         agent.train(5_000, other, np.zeros(size), timesteps_per_iteration=5_000, num_eval_episodes_for_front=1)
 
         def found() -> list[np.ndarray]:
-            return [
-                rollouts(other, gamma, lambda own=own: lambda o: int(own.eval(o)), seed) for own in agent.policies[:MOST]
-            ]
+            kept = agent.policies[:MOST]
+            return [rollouts(other, gamma, lambda own=own: lambda o: int(own.eval(o)), seed) for own in kept]
 
         yield agent.global_step, found
 
@@ -65,9 +64,9 @@ def pql(env: Any, other: Any, gamma: float, seed: int) -> Rounds:
     size = env.unwrapped.reward_space.shape[0]
     agent = PQL(env, np.array(REFERENCES[size]), gamma=gamma, epsilon_decay_steps=50_000, seed=seed, log=False)
     scored = "hypervolume" if size <= 3 else "pareto_cardinality"
+    first = int(np.ravel_multi_index(other.reset(seed=0)[0], agent.env_shape))
     while True:
         agent.train(agent.global_step + 200, other, action_eval=scored)
-        first = int(np.ravel_multi_index(other.reset(seed=0)[0], agent.env_shape))
 
         def found() -> list[np.ndarray]:
             vectors = sorted(agent.get_local_pcs(first))[:MOST]
@@ -97,7 +96,7 @@ def envelope(env: Any, other: Any, gamma: float, seed: int) -> Rounds:
     """Envelope Q-learning, two layers of 64 and batches of 32: its defaults make 10 steps a second."""
     agent = Envelope(env, gamma=gamma, net_arch=[64, 64], batch_size=32, buffer_size=20_000, initial_epsilon=1.0,
                      final_epsilon=0.05, epsilon_decay_steps=2_000, seed=seed, log=False, device="cpu")  # fmt: skip
-    weights = [np.asarray(w) for w in equally_spaced_weights(agent.reward_dim, n=20)][:MOST]
+    weights = [np.asarray(w) for w in equally_spaced_weights(agent.reward_dim, n=10)][:MOST]
     done = 0
     while True:
         agent.train(100, reset_num_timesteps=False)
