@@ -20,7 +20,7 @@ MODEL = ["train", "resource-gathering-v0", "--trials", "3", "--iterations", "200
 REAL = ["train", "resource-gathering-v0", "--blackbox", "--trials", "2", "--num-envs", "4", "--iterations", "800"]
 EPISODES = ["--num-evaluations", "20", "--evaluation-episodes", "2"]
 MENU = ["--trials", "2", "--pulls", "1", "0.1", "--hidden", "8", "--iterations", "60", "--num-evaluations", "6"]
-COMPARISON = ["--trials", "2", "--iterations", "20", "--quick"]
+COMPARISON = ["--trials", "1", "--iterations", "5", "--quick"]
 IN_A_ROW = 6
 
 
@@ -268,8 +268,8 @@ def log(tmp_path_factory):
 
 
 def test_a_menu_of_policies_from_a_log(nursery, log, tmp_path):
-    kill_and_finish(nursery, Menu(str(log), *MENU, *SMALL), 6, tmp_path)
+    kill_and_finish(nursery, Menu(str(log), *MENU, *SMALL), 4, tmp_path)
 
 
 def test_a_comparison_on_a_log(nursery, log, tmp_path):
-    kill_and_finish(nursery, Comparison(str(log), *COMPARISON), 5, tmp_path)
+    kill_and_finish(nursery, Comparison(str(log), *COMPARISON), 4, tmp_path)
