@@ -61,7 +61,7 @@ class Journal:
         """A note; None where it is missing or damaged."""
         path = self._notes / f"{step}.json"
         try:
-            note = json.loads(path.read_bytes()) if path.stat().st_size <= _LARGEST else None
+            note: Any = json.loads(path.read_bytes()) if path.stat().st_size <= _LARGEST else {}
             inside = all(".." not in Path(name).parts and not Path(name).is_absolute() for name in note["files"])
             hashed = all(len(about) == 2 for about in note["files"].values())
             return note if inside and hashed and set(note) == {"found", "files"} else None
