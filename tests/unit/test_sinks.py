@@ -215,6 +215,7 @@ def test_weights_and_biases_offline_holds_the_numbers(wandb, tmp_path):
     feed = sinks.feed(sinks.Place(tmp_path, DESCRIPTION), ("wandb",))
     feed.show(snapshot(3))
     feed.close()
+    wandb.teardown()  # its service has written all when it ends
     kept = told(tmp_path)
     assert [row["_step"] for row in kept] == [1, 2, 3]
     for row, line in zip(kept, lines(tmp_path / "metrics.jsonl"), strict=True):
@@ -229,6 +230,7 @@ def test_weights_and_biases_of_a_command(wandb, tmp_path, capsys):
     said = capsys.readouterr()
     assert json.loads(said.out.splitlines()[-1])["run_dir"] == str(tmp_path / "run")
     assert "gets no more numbers" not in said.err
+    wandb.teardown()
     assert [row["_step"] for row in told(tmp_path / "run")] == [1, 2, 3]
 
 
