@@ -26,8 +26,8 @@ _NEWTON_STEPS = 80
 def nash_mtl(max_norm: float = 1.0) -> Rule:
     """The Nash bargaining solution, K α = 1/α, which maximises Σ log gⁱᵀd over ‖d‖ ≤ 1 (Navon et al., 2022).
 
-    gⁱᵀd > 0 for all i. As in its authors' code K is divided by ‖K‖_F before, which makes λ independent of the scale of
-    the gradients and ‖d‖ = √(M‖K‖_F), and d is then cut to `max_norm`.
+    gⁱᵀd > 0 for all i, and ‖d‖ = √M whatever the length of the gradients; as in its authors' code d is then cut to
+    `max_norm`.
 
     Args:
         max_norm: the longest d; 0 leaves it as it is.
@@ -36,11 +36,8 @@ def nash_mtl(max_norm: float = 1.0) -> Rule:
 
     def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
         del t
-        largest = jnp.max(jnp.diagonal(K))
-        size = jnp.where(largest > 0, largest, 1)
-        K = K / size
-        lam = _balanced(K, 1.0) * jnp.sqrt(jnp.sqrt(jnp.sum(K * K)))
-        length = jnp.sqrt(jnp.maximum(lam @ K @ lam, 0) * size)
+        lam = _fair(K, 1.0)
+        length = jnp.sqrt(jnp.maximum(jnp.sum(lam * (K @ lam)), 0))
         return state, lam * max_norm / jnp.maximum(length, max_norm) if max_norm > 0 else lam
 
     return Rule(lambda M: (), update, simplex=False)
@@ -59,11 +56,16 @@ def fairgrad(alpha: float = 1.0) -> Rule:
 
     def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
         del t
-        largest = jnp.max(jnp.diagonal(K))
-        size = jnp.where(largest > 0, largest, 1)
-        return state, _balanced(K / size, p) * size ** (-1 / (1 + p))
+        return state, _fair(K, p)
 
     return Rule(lambda M: (), update, simplex=False)
+
+
+def _fair(K: Float[Array, "M M"], p: float) -> Float[Array, " M"]:
+    """λ with K λ = λ^−p: of K/s it is s^(1/(1+p)) times that of K."""
+    largest = jnp.max(jnp.diagonal(K))
+    s = jnp.where(largest > 0, largest, 1)
+    return _balanced(K / s, p) * s ** (-1 / (1 + p))
 
 
 def _balanced(K: Float[Array, "M M"], p: float) -> Float[Array, " M"]:
