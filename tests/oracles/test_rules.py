@@ -120,7 +120,7 @@ def test_upgrad_is_the_mean_of_projections_on_the_dual_cone():
         np.testing.assert_allclose(lam @ G, np.mean(projections, axis=0), atol=1e-10)
 
 
-@pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("alpha", [pytest.param(0.5, marks=pytest.mark.slow), 3.0])
 def test_fairgrad_solves_its_equation(alpha):
     for G, lam in zip(THREE, weights(weighting.fairgrad(alpha), THREE), strict=True):
         np.testing.assert_allclose(G @ G.T @ lam, lam ** (-1 / alpha), rtol=1e-9)

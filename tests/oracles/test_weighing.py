@@ -114,7 +114,8 @@ def test_a_rule_observes_the_reward_per_step(setting):
 
 
 def test_momentum_keeps_the_scale_and_hands_on_what_the_inner_rule_asks_for():
-    smoothed = weighting.with_momentum(weighting.fairgrad(1.0), "1/sqrt(t)")
+    inverse = weighting.Rule(lambda M: (), lambda state, K, t: (state, 1 / jnp.sqrt(jnp.diagonal(K))), simplex=False)
+    smoothed = weighting.with_momentum(inverse, "1/sqrt(t)")
     update = compiled(smoothed.update)
     state, lam = update(smoothed.init(2), 4 * jnp.eye(2), 1)
     np.testing.assert_allclose(lam, [0.5, 0.5], rtol=1e-5)
