@@ -171,9 +171,15 @@ TOLERANCES = {
     "upgrad, without a ridge": (weighting.upgrad(), 1e-9),
     "fairgrad": (weighting.fairgrad(1.0), 1e-3),  # least squares
     "fairgrad:2": (weighting.fairgrad(2.0), 1e-3),
-    "nash_mtl": (weighting.nash_mtl(), 1e-2),  # a sequence of programmes, ended at a residual of 1e-3
-    "nash_mtl, uncut": (weighting.nash_mtl(0), 1e-2),
+    "nash_mtl": (weighting.nash_mtl(), 1e-6),
+    "nash_mtl, uncut": (weighting.nash_mtl(0), 1e-6),
 }
+
+
+def is_solved(case):
+    """Whether TorchJD's Nash weights solve Kλ = 1/λ: in one case of ten its solver fails and gives its first guess."""
+    G, lam = np.array(case["gradients"]), np.array(case["weights"]["nash_mtl, uncut"])
+    return np.abs(lam * (G @ G.T @ lam) - 1).max() < 1e-3
 
 
 @pytest.mark.slow
@@ -182,9 +188,14 @@ TOLERANCES = {
 def test_agrees_with_torchjd(name, M):
     rule, tolerance = TOLERANCES[name]
     cases = [case for case, G in zip(RECORDED["one_batch"], GRADIENTS, strict=True) if len(G) == M]
+    cases = [case for case in cases if not name.startswith("nash") or is_solved(case)]
     expected = [case["weights"][name] for case in cases]
     found = weights(rule, [np.array(case["gradients"]) for case in cases])
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_torchjd_fails_in_one_case():
+    assert sum(not is_solved(case) for case in RECORDED["one_batch"]) == 1
 
 
 @pytest.mark.parametrize(("name", "rule"), [("modo", weighting.modo()), ("sdmgrad", weighting.sdmgrad())])
