@@ -63,7 +63,9 @@ MEANT = {
     "--weights .5 .5": "`weights` must hold one weight per objective (3), got 2.",
     "--weights 1 0 0 --weighting uniform": "`weights` must be None with weighting='uniform', got [1.0, 0.0, 0.0].",
     "--weighting fixed": "`weights` must be given with weighting='fixed', one per objective, got None.",
-    "--weighting fixd": "`weighting` must be one of min-norm, fixed, uniform, first-batch, got 'fixd'.",
+    "--weighting fixd": "`weighting` must be one of min-norm, preferred, fixed, uniform, first-batch, capped, "
+    "capped:<cap>, cagrad, cagrad:<c>, pcgrad, imtl-g, nash-mtl, upgrad, fairgrad, fairgrad:<alpha>, moco, modo, "
+    "sdmgrad, chebyshev, chebyshev:<urgency>, got 'fixd'.",
     "--policy cnn": "`policy` must be one of table, linear, mlp, gaussian, got 'cnn'.",
     "--features random:0": "`features` must be one of one-hot, one-hot-reference, random:<d>, "
     "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, plain, got 'random:0'.",
