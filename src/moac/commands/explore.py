@@ -14,7 +14,7 @@ from typing import Any, final
 from rich.console import Console
 from rich.table import Table
 
-from moac import locks
+from moac import components, locks
 from moac.commands import devices, explore_tables, interrupts, report
 from moac.commands.interrupts import Interrupts
 from moac.commands.problems import Stepping, problem_of
@@ -30,7 +30,7 @@ from moac.momdp import FiniteMOMDP, library
 from moac.types import Source
 
 _MANY, _FEW = 128, 16
-_ITERATIONS = 5000
+_ITERATIONS = 10_000
 
 
 @final
@@ -114,7 +114,7 @@ def _order(wanted: Wanted, problem: Source) -> Order:
     if wanted.reference is not None and len(wanted.reference) != problem.spec.num_objectives:
         right = f"one number per objective ({problem.spec.num_objectives})"
         raise ValueError(f"`reference` must hold {right}, got {len(wanted.reference)}.")
-    order = Order(env, wanted.seed, running.resolved(config, problem), wanted.rules, entropies, p)
+    order = Order(env, wanted.seed, components.resolved(config, problem), wanted.rules, entropies, p)
     for rule in order.rules:
         running.stages(order, rule)  # a mistake shows before anything is trained
     return order

@@ -15,7 +15,7 @@ from moac.config import CHOICES, Config, check_trials
 RULES = ("fixed",)
 """What finds most within a minute: docs/exploring.md has the measurement."""
 _LEFT_OUT = ("weighting", "weights", "entropy")
-ExploreConfig = options_of("ExploreConfig", _LEFT_OUT, gae=0.9)
+ExploreConfig = options_of("ExploreConfig", _LEFT_OUT, gae=0.95)
 """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 Place = Annotated[
     str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0, or a dataset's folder.")

@@ -52,7 +52,7 @@ def fronts(picture: Picture) -> Figure:
 
 def _pairs(picture: Picture) -> Figure:
     pairs = list(combinations(range(len(picture.objectives)), 2)) or [(0, 0)]
-    figure, axes = style.grid(1, len(pairs), (4.3 * len(pairs), 4.1))
+    figure, axes = style.grid(1, len(pairs), (max(6.4, 4.3 * len(pairs)), 4.3))
     for ax, (i, j) in zip(axes, pairs, strict=True):
         _scatter(ax, picture, i, j)
         ax.set_xlabel(picture.objectives[i])
@@ -60,7 +60,7 @@ def _pairs(picture: Picture) -> Figure:
         ax.margins(0.1)
         ax.locator_params(nbins=5)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), fontsize=9)
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3 if len(pairs) == 1 else 6), fontsize=9)
     return figure
 
 

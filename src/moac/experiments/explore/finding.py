@@ -46,7 +46,7 @@ def _valued(rule: str, outcome: result.Result, tell: Tell) -> Bounds:
         return _by_episodes(source, outcome, lambda done, total: tell(f"{rule}: episodes", done, total))
     if source.spec.logged:
         return _by_users(source, outcome)
-    return (outcome.returns,) * 3
+    return outcome.returns, outcome.returns, outcome.returns
 
 
 def _by_episodes(environment: envs.Environment, outcome: result.Result, tell: Callable[[int, int], None]) -> Bounds:

@@ -82,8 +82,11 @@ def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
 
 
 def _on_front(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
+    """A point of the exact front is no trap, whatever it earns."""
+    if yardstick.exact is None:
+        return np.zeros(len(points), dtype=bool)
     gap = np.abs(points[:, None] - yardstick.front) / yardstick.unit
-    return (gap <= REACH).all(axis=2).any(axis=1) if yardstick.exact is not None else np.zeros(len(points), bool)
+    return np.asarray(gap.max(axis=2).min(axis=1) <= REACH)
 
 
 def served(found: Archive[Any], archive: Archive[Any], yardstick: Yardstick) -> dict[str, float]:

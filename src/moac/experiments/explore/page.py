@@ -25,7 +25,7 @@ _FILES = {"fronts": "What was found", "over-steps": "Over environment steps"}
 def write(found: Results, out: Path) -> None:
     """The figures; `of_folder` makes the page of them and of explore.json."""
     exact, archive = found.yardstick.exact, found.archive
-    known = np.isfinite(found.found.points).all(axis=1)
+    known = np.asarray(np.isfinite(found.found.points).all(axis=1))
     picture = exploring.Picture(
         found.objectives,
         found.found.points[known],
@@ -107,7 +107,7 @@ def _rules(rules: dict[str, Any]) -> Table:
     caption = (
         "A hull point is found where a policy is within 1 % of the front's range in every objective. A preference p is "
         "served by its own policy where pᵀJ is within 1 % of the best, in units of the ranges; Chebyshev: the largest "
-        "pᵢ(zⁱ − Jⁱ) is within 1 % of the archive's least, z the best of each objective. IGD+ is in units of the ranges."
+        "pᵢ(zⁱ − Jⁱ) is within 1 % of the archive's least, z the best of each objective. IGD+ is in the same units."
     )
     return Table("What each rule finds", caption, header, rows)
 
@@ -119,8 +119,8 @@ def _traps(rules: dict[str, Any]) -> Table:
         for each in own["trapped_after"]
     )
     caption = (
-        "The share of trials whose every objective earns nothing, its return 0 or the front's worst, after each stage of "
-        "a rule; the stages follow each other."
+        "The share of trials whose every objective earns nothing, its return 0 or the front's worst, after each stage "
+        "of a rule; the stages follow each other."
     )
     return Table("Zero traps", caption, ("After the stage", "Trials"), rows)
 

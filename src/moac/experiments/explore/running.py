@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from moac import components, result, training
+from moac import result, training
 from moac.config import WITH_PREFERENCES, Config, known
 from moac.experiments import runner
 from moac.experiments.explore import preferences
@@ -21,6 +21,8 @@ from moac.history import History
 from moac.types import Source
 
 FOLDER = "rules"
+FALLING = (0.1, 0.03, 0.01, 0.003, 1e-5)
+"""Shares of the largest reward; the last counts for nothing, yet is not 0, so that all stages share one program."""
 
 
 @final
@@ -33,7 +35,7 @@ class Order:
         seed: of every run.
         config: resolved, but for what varies: rule, preferences and entropy.
         rules: by name.
-        entropies: bonuses of the stages, one after the other; iterations are shared evenly.
+        entropies: bonuses of the stages, one after the other; iterations and evaluations are shared evenly.
         preferences: p [N, M] of the trials of each rule.
     """
 
@@ -65,10 +67,12 @@ def stages(order: Order, rule: str) -> list[Task]:
     if total < count:
         raise ValueError(f"`iterations` must be at least one per entropy ({count}), got {total}.")
     p = preferences.as_tuples(order.preferences) if rule in WITH_PREFERENCES else None
+    each = max(1, order.config.num_evaluations // count)
     found: list[Task] = []
     for k, entropy in enumerate(order.entropies):
         share = total // count if k < count - 1 else total - (count - 1) * (total // count)
-        config = replace(order.config, weighting=rule, preferences=p, entropy=entropy, num_iterations=share)
+        vary: dict[str, Any] = {"weighting": rule, "preferences": p, "entropy": entropy, "num_iterations": share}
+        config = replace(order.config, **vary, num_evaluations=each)
         label = f"{rule} entropy {' '.join(f'{each:g}' for each in order.entropies[: k + 1])}"
         found.append(Task(label, config, order.trials))
     return found
@@ -110,20 +114,6 @@ def default_entropies(problem: Source) -> tuple[float, ...]:
     if not problem.compiled or problem.spec.logged:
         return (0.0,)
     return tuple(share * problem.spec.reward_bound for share in FALLING)
-
-
-FALLING = (0.1, 0.03, 0.01, 0.003, 1e-5)
-"""Shares of the largest reward; the last counts for nothing, yet is not 0, so that all stages share one program."""
-
-
-def resolved(config: Config, problem: Source) -> Config:
-    """The configuration that all rules share, with what is None filled."""
-    return components.resolved(config, problem)
-
-
-def of_outcomes(outcomes: dict[str, list[result.Result]]) -> dict[str, result.Result]:
-    """The last stage of each rule: its policies are what the exploration found."""
-    return {rule: done[-1] for rule, done in outcomes.items()}
 
 
 def joined_history(done: list[result.Result]) -> tuple[Any, Any]:

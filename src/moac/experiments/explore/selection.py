@@ -43,12 +43,12 @@ def select(found: Archive[Any]) -> Int[np.ndarray, " A"]:
 def surely_dominated(low: Points, high: Points) -> Bool[np.ndarray, " N"]:
     """Where another point's lower ends are at least the upper ends, and above in one objective."""
     better = (low[:, None] >= high[None]).all(axis=2) & (low[:, None] > high[None]).any(axis=2)
-    return better.any(axis=0)
+    return np.asarray(better.any(axis=0))
 
 
 def overlapping(low: Points, high: Points) -> Bool[np.ndarray, "N N"]:
     """Pairs whose intervals meet in every objective."""
-    return ((low[:, None] <= high[None]) & (low[None] <= high[:, None])).all(axis=2)
+    return np.asarray(((low[:, None] <= high[None]) & (low[None] <= high[:, None])).all(axis=2))
 
 
 def span(points: Points) -> Float[np.ndarray, " M"]:
@@ -58,7 +58,7 @@ def span(points: Points) -> Float[np.ndarray, " M"]:
 
 
 def _near(points: Points, reach: Float[np.ndarray, " M"]) -> Bool[np.ndarray, "N N"]:
-    return (np.abs(points[:, None] - points[None]) <= reach).all(axis=2)
+    return np.asarray((np.abs(points[:, None] - points[None]) <= reach).all(axis=2))
 
 
 def _merged(candidates: Any, scaled: Points, alike: Bool[np.ndarray, "N N"]) -> list[int]:
