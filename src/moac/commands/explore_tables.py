@@ -16,7 +16,7 @@ Shown = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 def archive(found: Results) -> Shown:
     """A row for each archived policy, up to a few."""
     own, exact = found.archive, found.archive.kind == "exact"
-    title = f"{found.order.env}: {len(own)} policies that none dominates, of {len(found.found)} ({own.kind} values)"
+    title = f"{found.order.env}: {len(own)} policies that none dominates, of {len(found.found)}; values: {own.kind}"
     header = ("trial", *found.objectives, "p", "λ", "rule")
     rows: list[tuple[str, ...]] = []
     for k in range(min(len(own), _LISTED)):

@@ -13,6 +13,7 @@ from moac import momdp
 from moac.config import Setting
 from moac.experiments.explore.selection import span
 from moac.momdp import FiniteMOMDP, indicators
+from moac.momdp.support import Support
 
 REACH = 0.01
 """Within this share of the front's range, in every objective, a point of the hull is found."""
@@ -31,7 +32,7 @@ class Exact:
 
     front: Float[np.ndarray, "F M"]
     hull: Float[np.ndarray, "H M"]
-    support: momdp.support.Support | None
+    support: Support | None
 
     @property
     def unit(self) -> Float[np.ndarray, " M"]:

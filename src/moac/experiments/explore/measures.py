@@ -75,18 +75,17 @@ def over_steps(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) -> dic
 
 
 def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
-    """Where every objective earns nothing: its return is 0, or the front's worst or less, up to 1 % of the range."""
+    """Where every objective earns nothing, up to 1 % of the range: 0, or the worst of the exact front or less.
+
+    A point of the exact front is no trap, whatever it earns.
+    """
     size = np.maximum(yardstick.unit, np.abs(yardstick.front).max(axis=0))
     nothing = np.abs(points) <= REACH * size
-    return (nothing | (points <= yardstick.worst + REACH * yardstick.unit)).all(axis=1) & ~_on_front(points, yardstick)
-
-
-def _on_front(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
-    """A point of the exact front is no trap, whatever it earns."""
     if yardstick.exact is None:
-        return np.zeros(len(points), dtype=bool)
+        return np.asarray(nothing.all(axis=1))
     gap = np.abs(points[:, None] - yardstick.front) / yardstick.unit
-    return np.asarray(gap.max(axis=2).min(axis=1) <= REACH)
+    away = gap.max(axis=2).min(axis=1) > REACH
+    return away & (nothing | (points <= yardstick.worst + REACH * yardstick.unit)).all(axis=1)
 
 
 def served(found: Archive[Any], archive: Archive[Any], yardstick: Yardstick) -> dict[str, float]:
