@@ -10,9 +10,11 @@ import pytest
 import moac
 from moac import cli, momdp
 from moac.experiments import files, run_directory, runner
-from moac.experiments.explore import page, running
+from moac.experiments.explore import page, running, selection
 from moac.experiments.spec import Task
+from moac.logs.building import Options, build
 from moac.report import html
+from tests.helpers.kuairand import generated
 
 TINY = [
     *("explore", "fishwood-v0", "--preferences", "5", "--iterations", "400", "--num-critic-steps", "1", "--json"),
@@ -130,3 +132,26 @@ def test_an_occupied_folder_and_wrong_preferences_are_refused(tmp_path, capsys):
         assert "`given` must be" in capsys.readouterr().err
     assert cli.main([*TINY, "--given", "0.5,0.5", "--out", str(tmp_path / "out")]) == 2
     assert "`preferences` must be left out with --given" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_environment_is_explored_by_episodes_with_intervals(tmp_path, capsys):
+    order = [*TINY, "--blackbox", "--num-envs", "4", "--evaluation-episodes", "2", "--rules", "fixed", "preferred"]
+    assert cli.main([*order, "--iterations", "6", "--num-evaluations", "2", "--out", str(tmp_path / "out")]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    archive = moac.load(tmp_path / "out").archive
+    assert told["returns_kind"] == archive.kind == "episodes" and told["by_rule"].keys() == {"fixed", "preferred"}
+    assert (archive.low < archive.high).any() and (archive.low <= archive.points).all()
+    assert not selection.surely_dominated(archive.low, archive.high).any()
+
+
+@pytest.mark.slow
+def test_a_log_is_explored_on_validation_users(tmp_path, capsys):
+    build(generated(tmp_path / "rows", rows=4000), tmp_path / "data", Options(actions=12))
+    sizes = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32")
+    out = tmp_path / "out"
+    assert cli.main(["explore", str(tmp_path / "data"), "--preferences", "3", *sizes, "--json", "--out", str(out)]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    policies = moac.load(out)
+    assert told["returns_kind"] == policies.archive.kind == "ncis" and len(policies.archive) == len(told["archive"])
+    assert len(policies.recommend(1, (1, 12, 3), [], k=3).ids) == 3
