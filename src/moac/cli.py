@@ -13,6 +13,7 @@ from typing import Any
 import tyro
 
 from moac.commands import data_options, interrupts, mistakes, offline_options, options
+from moac.commands.explore_options import Explore
 from moac.commands.options import Evaluate, Front, Report, Reproduce, Resume, Theory, Train, Watch
 from moac.commands.sweep_options import Sweep
 from moac.config import Discounted, check_trials
@@ -49,6 +50,8 @@ def _dispatch(command: Any) -> int:
         return reproduce.run(reproduce.Order(command.name, command.quick, command.out, command.json))
     if isinstance(command, Sweep):
         return _sweep(command)
+    if isinstance(command, Explore):
+        return _explore(command)
     if isinstance(command, Report):
         from moac.commands import report
 
@@ -81,6 +84,24 @@ def _sweep(command: Sweep) -> int:
     return sweep.run(command)
 
 
+def _explore(command: Explore) -> int:
+    config = command.config_of()
+    from moac.commands import devices
+
+    devices.set_up()
+    from moac.commands import explore
+    from moac.commands.problems import Stepping
+
+    draw = command.draw, command.preferences, command.given
+    same = {name: getattr(command, name) for name in ("env", "rules", "reference", "seed", "out", "json")}
+    stepping = Stepping(command.blackbox, _stepping(command))
+    return explore.run(explore.Wanted(config=config, draw=draw, entropies=command.entropy, stepping=stepping, **same))
+
+
+def _stepping(command: Train | Explore) -> dict[str, int | None]:
+    return {name: getattr(command, name) for name in ("num_envs", "workers", "evaluation_episodes")}
+
+
 def _of_logs(command: Any) -> int:
     if isinstance(command, data_options.COMMANDS):
         from moac.commands import data
@@ -98,8 +119,7 @@ def _train(command: Train | Resume) -> int:
         config = command.config_of()
         check_trials(command.trials, command.seed)
         train = _training()
-        names = ("num_envs", "workers", "evaluation_episodes")
-        stepping = train.Stepping(command.blackbox, {name: getattr(command, name) for name in names})
+        stepping = train.Stepping(command.blackbox, _stepping(command))
         order = train.Order(command.env, config, command.trials, command.seed, command.out, stepping)
         return train.run(order, train.Output(command.json, command.checkpoint_every, command.sink))
     train = _training()

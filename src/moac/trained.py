@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac.actions import ActionBox
+from moac.archive import Archive
 from moac.config import Setting
 from moac.encoding import Encoder, Moments, Scale
 from moac.policy.protocols import OnHost
@@ -37,6 +38,7 @@ class TrainedPolicy:
         setting: in which they were trained.
         box: how the environment takes continuous actions; None where actions are indices.
         catalogue: of the log that they were trained on, whose feature vectors they see; None where there is none.
+        archive: what an exploration knows of them, where they are one's Pareto archive.
     """
 
     policy: Policy
@@ -48,6 +50,7 @@ class TrainedPolicy:
     setting: Setting | None = None
     box: ActionBox | None = None
     catalogue: Catalogue | None = None
+    archive: Archive[TrainedPolicy] | None = None
 
     @classmethod
     def of(cls, policy: Policy, theta: Params, spec: Spec, memory: Any, setting: Setting | None) -> TrainedPolicy:

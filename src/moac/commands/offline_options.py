@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from moac.commands import mistakes
+from moac.commands.config_options import ALIASES, ConfigOptions, Discounts
 from moac.commands.data_options import DataPath
-from moac.commands.options import ALIASES, ConfigOptions, Discounts, RunPath
+from moac.commands.options import RunPath
 from moac.config import Config, Discounted
 
 Codes = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT [INT ...]", help_behavior_hint="(default: none)")]

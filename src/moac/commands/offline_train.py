@@ -6,20 +6,20 @@ import json
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 from rich.console import Console
 from rich.table import Table
 
-from moac import components, training
+from moac import components
 from moac.commands import interrupts, report
 from moac.commands.interrupts import Interrupts
-from moac.commands.progress import Display
+from moac.commands.watched import Watched
 from moac.config import Config
 from moac.experiments import files, menu
 from moac.experiments.quiet import quiet
-from moac.experiments.spec import Task
 from moac.logs.dataset import LoggedDataset
 from moac.offline import choosing
 from moac.offline.choosing import Choice
@@ -54,7 +54,7 @@ def run(order: Order) -> int:
     try:
         filled = _with_behaviour(dataset, order)
         with quiet(), Interrupts() as asked:
-            outcomes = menu.train(filled, wanted, order.out, lambda *task: _Watched(asked, *task))
+            outcomes = menu.train(filled, wanted, order.out, partial(Watched, asked))
             judged, choice = menu.choose(filled, outcomes, kept)
             menu.keep(choice, judged, wanted, order.out, menu.directories(filled, wanted, order.out))
             if choice.chosen is not None:
@@ -73,27 +73,6 @@ def _with_behaviour(dataset: LoggedDataset, order: Order) -> LoggedDataset:
     if dataset.propensity is None:
         sys.stderr.write(f"{dataset.name} does not say how it chose: a behaviour model is fitted on train users\n")
     return menu.with_behaviour(dataset, order.out, order.config.hidden)
-
-
-@final
-class _Watched:
-    """Shows a run of the menu, and stops it when the user asks."""
-
-    def __init__(self, asked: Interrupts, task: Task, prepared: training.Run, iteration: int) -> None:
-        sys.stderr.write(f"{task.label}\n")
-        self._asked, self._display = asked, Display(prepared, iteration)
-
-    def __enter__(self) -> _Watched:
-        self._display.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._display.__exit__(*raised)
-
-    def show(self, snapshot: training.Snapshot) -> None:
-        """One more snapshot."""
-        self._display.show(snapshot)
-        self._asked.check()
 
 
 def _summary(judged: Judged, choice: Choice, order: Order, seconds: float) -> dict[str, Any]:

@@ -2,57 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from moac.commands import mistakes
+from moac.commands.config_options import ALIASES, ConfigOptions, Count, Discounts, setting_of
+from moac.commands.explore_options import Explore
 from moac.commands.sweep_options import Sweep
-from moac.config import CHOICES, Average, Config, Discounted
+from moac.config import CHOICES, Config
 from moac.experiments import CHECKPOINT_SECONDS
 from moac.experiments import spec as experiments
 
-_ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
-_EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
-_HINTS = get_type_hints(Config)
-ALIASES = {"num_iterations": ["--iterations"]}
-_METAVARS = {int: "INT", float: "FLOAT"}
-
-
-def _argument(name: str, default: Any) -> Any:
-    """An option like the field of `Config`: its help, and what it takes."""
-    text = _EXPLAINED.get(name, "")
-    kind = str(_HINTS[name])
-    word = next((word for part, word in _METAVARS.items() if part.__name__ in kind), None)
-    metavar = f"{word} [{word} ...]" if "tuple" in kind else word
-    metavar = f"{{{','.join(CHOICES[name])}}}" if name in CHOICES else metavar
-    hint = "(default: by the problem)" if default is None and name not in ("weights", "gradient_clip") else None
-    return tyro.conf.arg(
-        help=" ".join(text.split()), aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
-    )
-
-
-ConfigOptions = make_dataclass(
-    "ConfigOptions",
-    [
-        (f.name, Annotated[_HINTS[f.name], _argument(f.name, f.default)], field(default=f.default))
-        for f in fields(Config)
-        if f.name not in ("setting", "preferences")
-    ],
-    frozen=True,
-)
-"""The fields of `Config` as options; names, defaults and help are its own."""
-
 Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0.")]
-Discounts = Annotated[
-    tuple[float, ...] | None,
-    tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: by the problem)"),
-]
-Count = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: by moac.envs.make)")]
 Seconds = Annotated[float, tyro.conf.arg(metavar="SECONDS")]
 ExperimentName = Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{', '.join(experiments.names())}, or all.")]
 RunPaths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.")]
@@ -99,7 +63,7 @@ class Train:
     def config_of(self) -> Config:
         """The configuration that the options describe."""
         options: Any = self.config
-        return Config(setting=_setting(self.setting, self.discount), **vars(options))
+        return Config(setting=setting_of(self.setting, self.discount), **vars(options))
 
 
 @dataclass(frozen=True)
@@ -162,7 +126,7 @@ class Theory:
         if self.run is not None and given:
             raise ValueError(f"`{next(iter(given))}` must be left out with --run: the run has its own.")
         chosen: Any = {name: given[name] for name in ("features", "momentum") if name in given}
-        return Config(setting=_setting(self.setting or "discounted", self.discount), **chosen)
+        return Config(setting=setting_of(self.setting or "discounted", self.discount), **chosen)
 
 
 @dataclass(frozen=True)
@@ -230,14 +194,6 @@ class Reproduce:
     """End with one JSON object on stdout."""
 
 
-def _setting(name: str, discount: tuple[float, ...] | None) -> Average | Discounted | None:
-    if name == "average":
-        if discount is not None:
-            raise ValueError(f"`discount` must be left out in the average setting, got {list(discount)}.")
-        return Average()
-    return None if discount is None else Discounted(discount)
-
-
 @dataclass(frozen=True)
 class Data:
     """Logged data, ready to learn from: moac data kuairand download | build | describe | generate."""
@@ -255,6 +211,7 @@ class Offline:
 Command = Annotated[
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
+    | Annotated[Explore, tyro.conf.subcommand("explore")]
     | Annotated[Front, tyro.conf.subcommand("front")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]
@@ -271,6 +228,7 @@ Command = Annotated[
 SYNTAX = {
     "train": mistakes.syntax_of(Train, "ENV", ALIASES),
     "resume": mistakes.syntax_of(Resume, "RUN", ALIASES),
+    "explore": mistakes.syntax_of(Explore, "ENV", ALIASES),
     "front": mistakes.syntax_of(Front, "ENV", ALIASES),
     "evaluate": mistakes.syntax_of(Evaluate, "RUN", ALIASES, several=True),
     "watch": mistakes.syntax_of(Watch, "RUN", ALIASES),

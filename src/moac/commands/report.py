@@ -29,6 +29,10 @@ def write(path: Path) -> Path:
 
 
 def _page(path: Path) -> Page:
+    if (path / "explore.json").exists():
+        from moac.experiments.explore import page as explore_page
+
+        return explore_page.of_folder(path)
     if (path / "experiment.json").exists():
         from moac.experiments import experiment_page
 

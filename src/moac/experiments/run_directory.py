@@ -15,7 +15,7 @@ from moac import locks, result, training
 from moac.actions import ActionBox
 from moac.config import Config
 from moac.encoding import Encoder
-from moac.experiments import CHECKPOINT_SECONDS, files, policies, provenance, sinks
+from moac.experiments import CHECKPOINT_SECONDS, archive_files, files, policies, provenance, sinks
 from moac.experiments.checkpoints import Checkpoints, check_same_run
 from moac.history import History
 from moac.report import style
@@ -239,6 +239,8 @@ def save(outcome: result.Result, path: Path) -> Path:
 def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> result.TrainedPolicy:
     """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
 
+    Of an exploration `.archive` has all its policies with their values; its trials are the points of the archive.
+
     Args:
         directory: of a run that has finished.
         trial: which of its trials.
@@ -262,7 +264,7 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     problem = description["problem"]
     catalogue = _log_files().catalogue_of(own.path, problem["fingerprint"]) if "log" in problem else None
     spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
-    found = _trained(spaces, setting, arrays, kind, theta)
+    found = archive_files.joined(own.path, _trained(spaces, setting, arrays, kind, theta))
     return found.of_trial(trial)
 
 

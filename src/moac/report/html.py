@@ -62,6 +62,7 @@ def _sections(page: Page) -> list[tuple[str, str]]:
     parts = (
         ("claims", "Claims", page.claims),
         ("results", "Results", page.results),
+        ("choice", "Choose a policy", page.choice),
         ("figures", "Figures", page.figures),
         ("tables", "Numbers", page.tables),
         ("details", "Details", page.details),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final, get_args
 
+from moac.report.choice import Choice
 from moac.report.numbers import Value
 
 Verdict = Literal["holds", "holds in part", "does not hold", "not measured"]
@@ -112,6 +113,7 @@ class Page:
         details: everything else, such as settings and versions.
         results: the numbers that matter most; they stand before the figures.
         command: that makes the page again.
+        choice: among policies; None where there is none.
     """
 
     title: str
@@ -124,6 +126,7 @@ class Page:
     details: Named = ()
     results: tuple[Table, ...] = ()
     command: str = "moac report RUN"
+    choice: Choice | None = None
 
 
 def is_svg(content: str) -> bool:

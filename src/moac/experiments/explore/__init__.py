@@ -1,0 +1,1 @@
+"""Many policies for many preferences, and those of them that no other dominates."""
