@@ -16,6 +16,9 @@ from moac.momdp import indicators
 _BELOW = 0.1
 """The reference lies this share of the range below the worst, so that the ends of a front count too."""
 
+_DIGITS = 3
+"""Points that agree to so many digits, in units of the range, count as one."""
+
 Points = Float[np.ndarray, "N M"]
 
 
@@ -67,7 +70,8 @@ def over_steps(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) -> dic
     volume, distance = np.full(returns.shape[1], np.nan), np.full(returns.shape[1], np.nan)
     for k in range(returns.shape[1]):
         fresh = returns[:, k]
-        seen = np.unique(np.concatenate([seen, fresh[np.isfinite(fresh).all(axis=1)]]), axis=0)
+        seen = np.concatenate([seen, fresh[np.isfinite(fresh).all(axis=1)]])
+        seen = seen[np.unique((seen / yardstick.unit).round(_DIGITS), axis=0, return_index=True)[1]]
         seen = seen[indicators.non_dominated(seen)]
         if len(seen):
             volume[k], distance[k] = yardstick.volume(seen), yardstick.distance(seen)
