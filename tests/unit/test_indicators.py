@@ -62,6 +62,6 @@ def test_with_many_objectives_and_points_the_volume_is_close_to_exact():
     rng = np.random.default_rng(0)
     few = rng.random((100, 5))
     many = np.concatenate([few, few * 0.9, few * 0.8])
-    exact = indicators.hypervolume(few, np.zeros(5))
-    assert indicators.hypervolume(many, np.zeros(5)) == pytest.approx(exact, rel=2e-3)
-    assert indicators.hypervolume(many - 2, np.zeros(5)) == 0.0
+    exact = hypervolume(few, np.zeros(5))
+    assert hypervolume(many, np.zeros(5)) == pytest.approx(exact, rel=2e-3)
+    assert hypervolume(many - 2, np.zeros(5)) == 0.0
