@@ -58,6 +58,16 @@ def test_the_menu_is_trained_and_one_of_it_is_chosen_or_none(trained, data, caps
     assert len(policy.recommend(int(user), (1, 12, 3), [], k=3).ids) == 3
 
 
+def test_preferences_add_policies_to_the_menu(trained, data, tmp_path, capsys):
+    _, out = trained
+    filled = menu.with_behaviour(LoggedDataset.from_parquet(data), out, None)
+    p = tuple(1 / filled.num_signals for _ in filled.signal_names)
+    wanted = menu.Order(filled.name, 0, 2, moac.Config(), (1.0,), (), (p,))
+    assert list(menu.directories(filled, wanted, out)) == ["pull 1", "preference 1"]
+    assert main(["offline", "train", str(data), "--preferences", "-1", "--out", str(tmp_path / "other")]) == 2
+    assert "`preferences` must be at least 0, got -1." in capsys.readouterr().err
+
+
 def test_what_is_chosen_becomes_the_run(trained, data, capsys):
     order, out = trained
     main([*order, "--json"])

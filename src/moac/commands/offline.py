@@ -34,7 +34,7 @@ def _train(command: Train) -> int:
     devices.set_up()
     from moac.commands import offline_train
 
-    names = ("data", "protect", "trials", "seed", "out", "json")
+    names = ("data", "preferences", "protect", "trials", "seed", "out", "json")
     chosen = {name: getattr(command, name) for name in names}
     pulls = command.pulls or (() if config.behaviour_pull is None else (config.behaviour_pull,))
     return offline_train.run(offline_train.Order(**chosen, config=config, pulls=pulls))

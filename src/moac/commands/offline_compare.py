@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
+from moac import locks
 from moac.commands import interrupts, reproduce
 from moac.experiments import comparison, files, spec
 from moac.experiments.studies import Findings, Workspace
@@ -42,8 +43,10 @@ def run(order: Order) -> int:
     dataset = LoggedDataset.from_parquet(order.data)
     files.check_folder("out", order.out)
     study = _study(order, dataset)
+    order.out.mkdir(parents=True, exist_ok=True)
     try:
-        summary = reproduce.study(study, order.out, order.json, partial(_compared, dataset))
+        with locks.held(order.out / ".lock", order.out):
+            summary = reproduce.study(study, order.out, order.json, partial(_compared, dataset))
     except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
         return interrupts.code(error)

@@ -31,6 +31,8 @@ class Train:
         tuple[float, ...], tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: 1 0.3 0.1 0.03)")
     ] = ()
     """Pulls to the behaviour, a policy for each; --behaviour-pull is one alone."""
+    preferences: int = 0
+    """Preference vectors over the signals, drawn at random: a policy of the rule `preferred` for each, too."""
     discount: Discounts = None
     """One discount, or one per signal."""
     trials: int = 5
@@ -55,7 +57,7 @@ class Compare:
     data: tyro.conf.Positional[DataPath]
     trials: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 6; quick 2)")] = None
     """Training seeds of each setting of each method."""
-    iterations: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 1000; quick 100)")] = (
+    iterations: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 1000; quick 50)")] = (
         None
     )
     """Steps of each policy."""

@@ -19,6 +19,7 @@ from moac.commands.interrupts import Interrupts
 from moac.commands.watched import Watched
 from moac.config import Config
 from moac.experiments import files, menu
+from moac.experiments.explore import preferences
 from moac.experiments.quiet import quiet
 from moac.logs.dataset import LoggedDataset
 from moac.offline import choosing
@@ -36,6 +37,7 @@ class Order:
     data: Path
     config: Config
     pulls: tuple[float, ...]
+    preferences: int
     protect: tuple[str, ...]
     trials: int
     seed: int
@@ -50,7 +52,8 @@ def run(order: Order) -> int:
     kept = choosing.floors(order.protect, dataset.signal_names)
     menu.check_folder(order.out)
     components.resolved(replace(order.config, start="random"), dataset)  # a mistake shows before anything is fitted
-    wanted = menu.Order(dataset.name, order.seed, order.trials, order.config, order.pulls or menu.PULLS, kept)
+    pulls, p = order.pulls or menu.PULLS, _preferences(order, dataset.num_signals)
+    wanted = menu.Order(dataset.name, order.seed, order.trials, order.config, pulls, kept, p)
     try:
         filled = _with_behaviour(dataset, order)
         with quiet(), Interrupts() as asked:
@@ -67,6 +70,12 @@ def run(order: Order) -> int:
     else:
         _tell(judged, choice, order)
     return 0 if choice.chosen is not None else _NOTHING_CHOSEN
+
+
+def _preferences(order: Order, num_signals: int) -> tuple[tuple[float, ...], ...]:
+    if order.preferences < 0:
+        raise ValueError(f"`preferences` must be at least 0, got {order.preferences}.")
+    return preferences.as_tuples(preferences.random(order.preferences, num_signals, order.seed))
 
 
 def _with_behaviour(dataset: LoggedDataset, order: Order) -> LoggedDataset:

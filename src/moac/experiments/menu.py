@@ -34,6 +34,7 @@ class Order:
         config: what differs from the defaults.
         pulls: one policy for each.
         kept: floors under protected signals.
+        preferences: one more policy for each p over the signals, by the rule `preferred` and the configuration's pull.
     """
 
     env: str
@@ -42,6 +43,7 @@ class Order:
     config: Config
     pulls: tuple[float, ...] = PULLS
     kept: tuple[Floor, ...] = ()
+    preferences: tuple[tuple[float, ...], ...] = ()
 
 
 def check_folder(out: Path) -> None:
@@ -67,7 +69,7 @@ def with_behaviour(dataset: LoggedDataset, out: Path, hidden: Sequence[int] | No
 
 
 def train(dataset: LoggedDataset, order: Order, out: Path, show: runner.Show) -> dict[str, result.Result]:
-    """One run for each pull, in folders under `out`; what has finished is kept, what was interrupted goes on."""
+    """One run for each pull and preference, in folders under `out`; what has finished is kept, the rest goes on."""
     return {task.label: runner.complete(task, order, dataset, out / "menu", show) for task in _tasks(order)}
 
 
@@ -77,8 +79,10 @@ def directories(dataset: LoggedDataset, order: Order, out: Path) -> dict[str, Pa
 
 
 def _tasks(order: Order) -> list[Task]:
-    configs = {pull: replace(order.config, behaviour_pull=pull) for pull in order.pulls}
-    return [Task(f"pull {pull:g}", config, order.trials) for pull, config in configs.items()]
+    configs = {f"pull {pull:g}": replace(order.config, behaviour_pull=pull) for pull in order.pulls}
+    for k, p in enumerate(order.preferences, start=1):
+        configs[f"preference {k}"] = replace(order.config, weighting="preferred", preferences=(p,))
+    return [Task(label, config, order.trials) for label, config in configs.items()]
 
 
 def choose(
