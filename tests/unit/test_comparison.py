@@ -61,15 +61,22 @@ def test_judgements_survive_json():
     assert Judgement.of_dict(json.loads(json.dumps(own.as_dict()))) == own
 
 
-@pytest.mark.parametrize(("other", "verdict"), [((0.2, -0.2), "does not hold"), ((0.2, 0.2), "holds")])
-def test_dominated_is_worse_in_every_signal_also_where_less_is_better(other, verdict):
+@pytest.mark.parametrize(
+    ("other", "verdict", "largest"),
+    [
+        ((0.2, -0.2), "does not hold", "does not hold"),
+        ((0.2, 0.2), "holds", "holds in part"),
+        ((0.0, 0.2), "holds", "holds"),
+    ],
+)
+def test_dominated_is_worse_in_every_signal_also_where_less_is_better(other, verdict, largest):
     ours = [judgement("a", 0.9, 0.1, 0.0), judgement("b", 0.7, 0.1, 0.0)]
     theirs = [judgement("c", 0.9, *other), judgement("d", 0.7, *other)]
     found = searched(**{MAIN: ours, "PDPG": theirs})
     chosen = {name: found.best(name) for name in found.trained}
     parameters = {"judging": {"signals": ["Click"], "share": 0.8}, "paper": {}}
     claims = judging.findings(parameters, found, chosen, None, real=False).claims
-    assert [claim.verdict for claim in claims] == ["holds", "holds", "holds", verdict]
+    assert [claim.verdict for claim in claims] == ["holds", "holds", "holds", verdict, largest]
 
 
 def test_every_method_has_the_same_number_of_settings():
