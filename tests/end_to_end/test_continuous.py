@@ -16,6 +16,7 @@ ENVIRONMENTS = {
     "mo-lunar-lander-v3": ("Box2D", 4),
     "mo-hopper-v5": ("mujoco", 3),
 }
+FIRST = "mo-mountaincarcontinuous-v0"
 FILM = "episodes-trial0.gif"
 SHORT = ["--iterations", "3", "--num-evaluations", "1", "--evaluation-episodes", "1", "--num-envs", "4", "--json"]
 
@@ -33,7 +34,9 @@ def answer(capsys, *arguments):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-@pytest.mark.parametrize("env", ENVIRONMENTS)
+@pytest.mark.parametrize(
+    "env", [FIRST, *(pytest.param(env, marks=pytest.mark.slow) for env in ENVIRONMENTS if env != FIRST)]
+)
 def test_trained_loaded_evaluated_and_filmed(env, capsys, moac, tmp_path):
     module, objectives = ENVIRONMENTS[env]
     pytest.importorskip(module)

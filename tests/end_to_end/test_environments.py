@@ -133,6 +133,7 @@ def test_what_does_not_render_says_so(capsys, tmp_path):
     assert "moac: fishwood-v0 cannot be watched: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_in_the_same_episodes(tmp_path, moac):
     """Killed after a checkpoint: its environments are brought back to where they stood, and nothing else is noted."""
     run = tmp_path / "run"
@@ -191,6 +192,7 @@ def test_a_failure_in_a_worker_is_told():
     environment.close()
 
 
+@pytest.mark.slow
 def test_model_and_environment_learn_alike():
     """At equal settings the real environment, its time limit lifted, trains as its exact model does."""
     setting = package.Discounted(0.9)

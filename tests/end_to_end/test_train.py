@@ -68,7 +68,11 @@ def test_config_is_resolved(finished):
     data = json.loads((finished.path / "config.json").read_text())
     assert (data["format"], data["trials"], data["seed"], data["own"]) == (1, K, 7, [])
     assert data["config"]["setting"] == {"name": "discounted", "discount": 0.9}
-    assert {name for name, value in data["config"].items() if value is None} == {"gradient_clip", "weights"}
+    assert {name for name, value in data["config"].items() if value is None} == {
+        "gradient_clip",
+        "preferences",
+        "weights",
+    }
     config = package.Config.from_json(data["config"])
     assert (config.num_iterations, config.actor_batch_size, config.critic_batch_size) == (T, 16, 8)
 

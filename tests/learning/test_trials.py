@@ -68,6 +68,7 @@ def test_any_number_of_trials(trials, many):
     assert_same_trials(bits(trained(trials)), many)
 
 
+@pytest.mark.slow
 def test_any_number_of_devices(tmp_path):
     """Each in a process of its own: JAX counts its devices when it starts."""
     found = []
@@ -153,10 +154,13 @@ def test_trials_with_preferences_are_the_runs_with_them():
     config = replace(CONFIG, weighting="fixed", preferences=several)
     together = result.train(MODEL, config, trials=3, seed=11)
     for trial, p in enumerate((*several, several[0])):
-        alone = result.train(MODEL, replace(CONFIG, weighting="fixed", weights=p), trials=3, seed=11)
+        alone = result.train(MODEL, replace(config, preferences=(p,)), trials=3, seed=11)
         np.testing.assert_array_equal(together.policy.theta[trial], alone.policy.theta[trial])
+    given = result.train(MODEL, replace(CONFIG, weighting="fixed", weights=several[1]), trials=2, seed=11)
+    np.testing.assert_array_equal(together.policy.theta[1], given.policy.theta[1])
 
 
+@pytest.mark.slow
 def test_step_sizes_are_arguments_of_one_program():
     """A run with another step size compiles nothing, and is the run that it would be with a program of its own."""
     config = replace(CONFIG, entropy=0.01)
