@@ -148,8 +148,8 @@ def then_stop(self, snapshot):
         os._exit(9)
 checkpoints.Checkpoints.write = then_stop
 main([
-    "train", "fruit-tree-v0", "--iterations", "60", "--num-evaluations", "6", "--evaluation-episodes", "2",
-    "--checkpoint-every", "0", "--out", {str(run)!r}])
+    "train", "fruit-tree-v0", "--blackbox", "--iterations", "60", "--num-evaluations", "6",
+    "--evaluation-episodes", "2", "--checkpoint-every", "0", "--out", {str(run)!r}])
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=300)
     assert done.returncode == 9, done.stderr

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-THREADS = ("JAX_PLATFORMS", "XLA_FLAGS", "OMP_NUM_THREADS")
+THREADS = ("JAX_PLATFORMS", "XLA_FLAGS", "OMP_NUM_THREADS", "NPROC")
 
 
 def square(x):

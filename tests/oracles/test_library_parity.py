@@ -22,6 +22,7 @@ CASES = {
     "deep-sea-treasure-v0": (lambda: library.deep_sea_treasure("convex"), {}),
     "deep-sea-treasure-concave-v0": (lambda: library.deep_sea_treasure("concave"), {}),
     "deep-sea-treasure-mirrored-v0": (lambda: library.deep_sea_treasure("mirrored"), {}),
+    "fruit-tree-v0": (library.fruit_tree, {}),
 }
 NUM_STATES = {
     "resource-gathering-v0": 93,
@@ -29,6 +30,7 @@ NUM_STATES = {
     "deep-sea-treasure-v0": 62,
     "deep-sea-treasure-concave-v0": 62,
     "deep-sea-treasure-mirrored-v0": 112,
+    "fruit-tree-v0": 63,
 }
 
 

@@ -53,7 +53,7 @@ class Compare:
     """Train Behavior-Clone, PDPG, TSCAC and MOAC with its ablations on a dataset; a table with intervals and trust."""
 
     data: tyro.conf.Positional[DataPath]
-    trials: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 5; quick 2)")] = None
+    trials: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 6; quick 2)")] = None
     """Training seeds of each setting of each method."""
     iterations: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 1000; quick 100)")] = (
         None

@@ -19,7 +19,7 @@ def cores() -> int:
 def one_thread() -> dict[str, str]:
     """Variables that keep a process which starts with them to one core; and what this one was told about JAX."""
     flags = os.environ.get("XLA_FLAGS", "")
-    pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")  # the last is XLA's own
     told = {name: value for name, value in os.environ.items() if name.startswith("JAX_")}
     return told | {
         "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),

@@ -44,6 +44,7 @@ _SEAS = {  # variant: environment, start, and per column its lowest row and the 
     "concave": ("deep-sea-treasure-concave-v0", (0, 0), (*_DEPTHS, 10), (*_CONCAVE, 0.0)),
     "mirrored": ("deep-sea-treasure-mirrored-v0", (0, 10), (*_DEPTHS[::-1], *_DEPTHS), (*_BARE, *_CONCAVE)),
 }
+_NUTRIENTS = ("protein", "carbs", "fats", "vitamins", "minerals", "water")
 
 
 def resource_gathering() -> FiniteMOMDP:
@@ -116,6 +117,29 @@ def deep_sea_treasure(variant: str = "convex") -> FiniteMOMDP:
     return _tabulate(start, num_actions=4, step=step).named(("treasure", "time"), name)
 
 
+def fruit_tree(depth: int = 6) -> FiniteMOMDP:
+    """fruit-tree-v0 (Yang et al., 2019): down a binary tree to one of its 2^depth fruits, of six nutrients each.
+
+    States are (level, place in it) of the branches. The fruits are MO-Gymnasium's, drawn at random once: no one of them
+    dominates another.
+
+    Args:
+        depth: 5, 6 or 7.
+    """
+    from mo_gymnasium.envs.fruit_tree.fruit_tree import FRUITS
+
+    if str(depth) not in FRUITS:
+        raise ValueError(f"`depth` must be one of {', '.join(FRUITS)}, got {depth}.")
+    fruits = np.array(FRUITS[str(depth)], np.float32).astype(float)
+
+    def step(state: State, action: int) -> list[Outcome]:
+        level, place = state[0] + 1, 2 * state[1] + action
+        ripe = level == depth
+        return [Outcome(1.0, (level, place), tuple(fruits[place]) if ripe else (0.0,) * 6, terminated=ripe)]
+
+    return _tabulate((0, 0), num_actions=2, step=step).named(_NUTRIENTS, "fruit-tree-v0")
+
+
 def random_ergodic(
     key: Any,
     num_states: int = 5,
@@ -164,6 +188,7 @@ _ENVIRONMENTS: dict[str, Callable[[], FiniteMOMDP]] = {
     "deep-sea-treasure-v0": deep_sea_treasure,
     "deep-sea-treasure-concave-v0": partial(deep_sea_treasure, "concave"),
     "deep-sea-treasure-mirrored-v0": partial(deep_sea_treasure, "mirrored"),
+    "fruit-tree-v0": fruit_tree,
 }
 
 

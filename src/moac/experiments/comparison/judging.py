@@ -32,7 +32,8 @@ def findings(
     on_validation = {name: found.judged[each.name] for name, each in chosen.items()}
     main, share = parameters["judging"]["signals"], float(parameters["judging"]["share"])
     level = {name: judgements.at_share(found.of(name), share) for name in found.trained}
-    claims = [*_aims(on_validation[MAIN], main, VALIDATION.lower(), VALIDATION), _not_dominated(level, share)]
+    claims = [*_aims(on_validation[MAIN], main, VALIDATION.lower(), VALIDATION)]
+    claims += [_not_dominated(level, share), _largest(level, share)]
     listed = [
         _table(VALIDATION, "Chosen on these users, so a little too good.", on_validation, chosen),
         _equal(level, share),
@@ -111,9 +112,32 @@ def _not_dominated(level: Mapping[str, dict[str, Line] | None], share: float) ->
     return Claim(claim, text, "does not hold" if over else "holds in part" if missing else "holds", EQUAL)
 
 
+def _largest(level: Mapping[str, dict[str, Line] | None], share: float) -> Claim:
+    """In which signals MOAC has the largest gain of all methods, and who has it elsewhere."""
+    claim = f"At an effective share of {share:g} MOAC has the largest gain in every estimable signal"
+    known = {name: own for name, own in level.items() if own is not None}
+    if MAIN not in known or len(known) == 1:
+        return Claim(claim, "there is nothing to compare at that share", "not measured", EQUAL)
+    parts: list[str] = []
+    held: list[bool] = []
+    for signal, ours in known[MAIN].items():
+        rows = {name: own[signal] for name, own in known.items() if own[signal].outcome != "not estimable"}
+        if MAIN not in rows or len(rows) == 1:
+            continue
+        best = max(rows, key=lambda name, rows=rows: _gain(rows[name]))
+        held.append(best == MAIN)
+        beside = "" if best == MAIN else f", MOAC {_change(ours)}"
+        parts.append(f"{signal}: {best} {_change(rows[best])}{beside}")
+    return Claim(claim, "; ".join(parts), _all(held) if held else "not measured", EQUAL)
+
+
+def _gain(line: Line) -> float:
+    return -line.relative if line.cost else line.relative
+
+
 def _dominates(other: dict[str, Line], ours: dict[str, Line]) -> bool:
     shared = [name for name, line in ours.items() if "not estimable" not in (line.outcome, other[name].outcome)]
-    gains = [(1 if not ours[name].cost else -1) * (other[name].relative - ours[name].relative) for name in shared]
+    gains = [_gain(other[name]) - _gain(ours[name]) for name in shared]
     return bool(gains) and all(gain > 0 for gain in gains)
 
 

@@ -64,7 +64,7 @@ def trained(dataset: LoggedDataset, name: str, table: Table, setting: Table, com
         name: of the method.
         table: its `learner`, and what it sets beside the search.
         setting: one of the search.
-        common: `trials`, `iterations`, `seed` and `start`.
+        common: `trials`, `iterations`, `num_evaluations`, `seed` and `start`.
         work: keeps what has been trained.
     """
     if table["learner"] not in LEARNERS:
@@ -83,7 +83,8 @@ def _moac(dataset: LoggedDataset, learner: str, own: Table, common: Table) -> Ar
     del learner
     values = {key: value for key, value in own.items() if key != "discount"}
     setting = Discounted(own["discount"]) if "discount" in own else None
-    config = Config(setting=setting, num_iterations=common["iterations"], start=common["start"], **values)
+    chosen = {"num_iterations": common["iterations"], **_both(common)}
+    config = Config(setting=setting, **chosen, **values)
     outcome = result.train(dataset, config, common["trials"], common["seed"])
     return _arrays(outcome.policy.theta, outcome.history.iteration, outcome.history.weights)
 
@@ -93,9 +94,14 @@ def _other(dataset: LoggedDataset, learner: str, own: Table, common: Table) -> A
     known = {field.name for field in fields(module.Options)}
     for key in (key for key in own if key not in known):
         raise ValueError(f"`{key}` is not an option of {learner}; known are {', '.join(sorted(known))}.")
-    options = module.Options(steps=common["iterations"], start=common["start"], **own)
+    options = module.Options(steps=common["iterations"], **_both(common), **own)
     found = module.train(dataset, options, common["trials"], common["seed"])
     return _arrays(found.theta, found.steps, found.weights_history)
+
+
+def _both(common: Table) -> dict[str, Any]:
+    """What all learners call alike."""
+    return {name: common[name] for name in ("start", "num_evaluations")}
 
 
 def _arrays(theta: Any, steps: Any, weights: Any) -> Arrays:

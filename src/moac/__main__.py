@@ -1,0 +1,7 @@
+"""`python -m moac` is `moac`."""
+
+import sys
+
+from moac.cli import main
+
+sys.exit(main())
