@@ -60,7 +60,9 @@ def _pairs(picture: Picture) -> Figure:
         ax.margins(0.1)
         ax.locator_params(nbins=5)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3 if len(pairs) == 1 else 6), fontsize=9)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(len(labels), 3 if len(pairs) == 1 else 6), fontsize=9
+    )
     return figure
 
 
