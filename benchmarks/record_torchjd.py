@@ -1,9 +1,13 @@
-"""Record TorchJD's momentum rule on a few sequences of Gram matrices, for the test suite to compare with.
+"""Record TorchJD's rules on a few Gram matrices, for the test suite to compare with.
 
-Run with the peers' environment:  .venv-bench/bin/python benchmarks/record_torchjd.py
-Writes tests/data/torchjd_crmogm.json. TorchJD solves the inner problem by Frank–Wolfe, which is slow to converge where
-the answer lies on an edge of the simplex; the matrices are therefore chosen to have it in the interior or at a vertex,
-and the error that remains is written beside every step, so that a test knows how much to allow.
+Run with the peers' environment, to which `torchjd[full]` adds the solvers that some rules need:
+
+    .venv-bench/bin/python benchmarks/record_torchjd.py
+
+Writes tests/data/torchjd_crmogm.json, the momentum rule, and tests/data/torchjd_rules.json, all others. It takes some
+ten minutes. For the momentum rule TorchJD solves the inner problem by Frank–Wolfe, which is slow to converge where the
+answer lies on an edge of the simplex; the matrices are therefore chosen to have it in the interior or at a vertex, and
+the error that remains is written beside every step, so that a test knows how much to allow.
 """
 
 from __future__ import annotations
@@ -15,9 +19,22 @@ from pathlib import Path
 import numpy as np
 import torch
 from _reference import exact_weights, relative_gaps
-from torchjd.aggregation import CRMOGMWeighting, MGDAWeighting
+from torchjd.aggregation import (
+    CAGradWeighting,
+    CRMOGMWeighting,
+    FairGradWeighting,
+    IMTLGWeighting,
+    MGDAWeighting,
+    MoDoWeighting,
+    NashMTL,
+    PCGradWeighting,
+    SDMGradWeighting,
+    UPGradWeighting,
+)
+from torchjd.linalg import QuadprogProjector
 
-OUTPUT = Path(__file__).parent.parent / "tests" / "data" / "torchjd_crmogm.json"
+DATA = Path(__file__).parent.parent / "tests" / "data"
+OUTPUT, RULES = DATA / "torchjd_crmogm.json", DATA / "torchjd_rules.json"
 NUM_STEPS = 12
 SOLVER = {"epsilon": 1e-12, "max_iters": 20_000}
 LARGEST_ERROR = 1e-4
@@ -70,8 +87,65 @@ def record(num_objectives: int, eta: float) -> dict:
     }
 
 
+def conflicting(num_objectives: int, count: int) -> list[np.ndarray]:
+    """Gradients [M, M + 1] of which some conflict, away from Pareto-stationarity: what the rules differ on."""
+    rng, found = np.random.default_rng(num_objectives), []
+    while len(found) < count:
+        G = rng.normal(size=(num_objectives, num_objectives + 1)) * rng.uniform(0.5, 2.0, size=(num_objectives, 1))
+        K, lam = G @ G.T, exact_weights(G @ G.T)
+        if (K < 0).any() and lam @ K @ lam > 0.05 * np.diag(K).mean() and _order_is_irrelevant(K):
+            found.append(G)
+    return found
+
+
+def _order_is_irrelevant(K: np.ndarray) -> bool:
+    """Whether PCGrad, whose order is random, gives one answer."""
+    draws = np.stack([PCGradWeighting()(torch.from_numpy(K)).numpy() for _ in range(30)])
+    return bool(np.ptp(draws, axis=0).max() < 1e-12)
+
+
+def of_one_batch(G: np.ndarray) -> dict:
+    """Each rule's weights of one matrix of gradients."""
+    K = torch.from_numpy(G @ G.T)
+    rules = {
+        "cagrad": CAGradWeighting(c=0.4),
+        "pcgrad": PCGradWeighting(),
+        "imtl_g": IMTLGWeighting(),
+        "upgrad": UPGradWeighting(),
+        "upgrad, without a ridge": UPGradWeighting(projector=QuadprogProjector(norm_eps=0.0, reg_eps=1e-12)),
+        "fairgrad": FairGradWeighting(alpha=1.0),
+        "fairgrad:2": FairGradWeighting(alpha=2.0),
+    }
+    weights = {name: rule(K).tolist() for name, rule in rules.items()}
+    for name, longest in (("nash_mtl", 1.0), ("nash_mtl, uncut", 0.0)):
+        nash = NashMTL(n_tasks=len(G), max_norm=longest, optim_niter=200)
+        weights[name] = nash.weighting(torch.from_numpy(G)).tolist()
+    return {"gradients": G.tolist(), "weights": weights}
+
+
+def of_two_batches(num_objectives: int) -> dict:
+    """MoDo and SDMGrad over a few steps of cross-batch matrices."""
+    rng = np.random.default_rng(num_objectives)
+    pairs = [rng.normal(size=(2, num_objectives, num_objectives + 1)) + 0.3 for _ in range(5)]
+    products = [first @ second.T for first, second in pairs]
+    rules = {"modo": MoDoWeighting(gamma=0.1, rho=0.1), "sdmgrad": SDMGradWeighting(lambda_=0.3)}
+    weights = {name: [rule(torch.from_numpy(K)).tolist() for K in products] for name, rule in rules.items()}
+    return {"products": [K.tolist() for K in products], "weights": weights}
+
+
+def record_rules() -> dict:
+    """The file of all rules but momentum."""
+    return {
+        "versions": {name: version(name) for name in ("torchjd", "torch", "cvxpy", "clarabel", "ecos", "quadprog")},
+        "one_batch": [of_one_batch(G) for M, count in ((2, 4), (3, 4), (5, 2)) for G in conflicting(M, count)],
+        "two_batches": [of_two_batches(M) for M in (2, 3, 5)],
+    }
+
+
 def main() -> None:
-    """Record every case, check it and write the file."""
+    """Record every case, check it and write the files."""
+    RULES.write_text(json.dumps(record_rules()) + "\n")
+    print(f"{RULES.name}: {RULES.stat().st_size / 1000:.0f} kB")
     cases = [record(num_objectives, eta) for num_objectives in (2, 3, 5) for eta in (0.1, 0.5)]
     content = {
         "rule": "CRMOGMWeighting(MGDAWeighting(**solver), alpha=1 - eta), float64",

@@ -8,8 +8,9 @@ from typing import final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from moac import gram
 from moac.policy import Accumulating, Factored
@@ -25,11 +26,18 @@ class Gradients:
         gram: K [M, M] of the scaled gradients.
         scale: [M], what each is multiplied by: 1, or 1/‖gⁱ‖ where gradients are normalised.
         mix: weights [M] ↦ their sum Σ weightᵢ gⁱ, a pytree like θ.
+        cross: G₁G₂ᵀ of two halves of the batch, scaled; None where the rule sees `gram`.
     """
 
     gram: Float[Array, "M M"]
     scale: Float[Array, " M"]
     mix: Callable[[Float[Array, " M"]], Params]
+    cross: Float[Array, "M M"] | None = None
+
+    @property
+    def seen(self) -> Float[Array, "M M"]:
+        """What the rule sees: K, or G₁G₂ᵀ where it asks for two batches."""
+        return self.gram if self.cross is None else self.cross
 
     def direction(self, lam: Float[Array, " M"]) -> Params:
         """Σ λᵢ gⁱ, scaled."""
@@ -37,20 +45,64 @@ class Gradients:
 
 
 def gradients(
-    policy: Policy, theta: Params, batch: Batch, delta: Float[Array, "B M"], normalise: str = "none"
+    policy: Policy,
+    theta: Params,
+    batch: Batch,
+    delta: Float[Array, "B M"],
+    normalise: str = "none",
+    first: Bool[np.ndarray, " B"] | None = None,
 ) -> Gradients:
-    """gⁱ of every objective: summed by the policy, from its factors, or by M vector-Jacobian products."""
-    if isinstance(policy, Accumulating):
-        found = of_rows(policy.accumulate(theta, batch.observation, batch.action, delta / len(delta)))
-    elif isinstance(policy, Factored):
-        found = of_factors(policy, theta, batch, delta / len(delta))
-    else:
-        found = of_products(policy, theta, batch, delta / len(delta))
+    """gⁱ of every objective: summed by the policy, from its factors, or by M vector-Jacobian products.
+
+    With `first`, the rows of the first of two halves, also the products of one half's gradients with the other's.
+    """
+    weights = delta / len(delta)
+    found = (
+        of_samples(policy, theta, batch, weights) if first is None else of_halves(policy, theta, batch, weights, first)
+    )
     if normalise == "none":
         return found
     norm = jnp.sqrt(jnp.diagonal(found.gram))
     scale = jnp.where(norm > 0, 1 / jnp.where(norm > 0, norm, 1), 1)
-    return replace(found, gram=scale[:, None] * found.gram * scale, scale=scale)
+    both = scale[:, None] * scale
+    return replace(
+        found, gram=both * found.gram, scale=scale, cross=None if found.cross is None else both * found.cross
+    )
+
+
+def first_half(batches: int, batch_size: int, num_chains: int) -> Bool[np.ndarray, " B"] | None:
+    """The rows of the first of two batches, for a rule that wants two: half the chains, or the earlier half of time.
+
+    Chains are independent of each other; two halves of one chain nearly are, where it mixes fast beside B/2.
+    """
+    if batches == 1:
+        return None
+    if batch_size < 2:
+        raise ValueError(f"`actor_batch_size` must be at least 2 for a rule of two batches, got {batch_size}.")
+    row = np.arange(batch_size)
+    return row % num_chains < num_chains // 2 if num_chains % 2 == 0 else row < batch_size // 2
+
+
+def of_samples(policy: Policy, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
+    """Σ_l weightⁱ_l ψ_l, in the way that the policy allows."""
+    if isinstance(policy, Accumulating):
+        return of_rows(policy.accumulate(theta, batch.observation, batch.action, weights))
+    if isinstance(policy, Factored):
+        return of_factors(policy, theta, batch, weights)
+    return of_products(policy, theta, batch, weights)
+
+
+def of_halves(
+    policy: Policy, theta: Params, batch: Batch, weights: Float[Array, "B M"], first: Bool[np.ndarray, " B"]
+) -> Gradients:
+    """g = s g₁ + (1 − s) g₂, with s the first half's share, as 2M gradients: each half's weights are 0 on the other."""
+    M, s = weights.shape[1], float(np.mean(first))
+    halves = (jnp.where(half[:, None], weights, 0) for half in (first, ~first))
+    found = of_samples(policy, theta, batch, jnp.concatenate([*halves], axis=1))
+    blocks = found.gram.reshape(2, M, 2, M)
+    mix: Callable[[Float[Array, " M"]], Params] = lambda weight: found.mix(jnp.concatenate([weight, weight]))  # noqa: E731
+    K = jnp.sum(blocks, axis=(0, 2))
+    return Gradients(K, jnp.ones(M, K.dtype), mix, blocks[0, :, 1] / (s * (1 - s)))
 
 
 def of_rows(rows: tuple[Params, ...]) -> Gradients:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from moac import actor, advantages, bonus, importance, steps
+from moac import actor, advantages, bonus, importance, steps, weighing
 from moac.config import Config, Discounted, known
 from moac.critic import TD
 from moac.types import Batch, Critic, Key, Metrics, Params, Policy, Spec, State
@@ -29,6 +29,8 @@ def build(config: Config, spec: Spec, policy: Policy, critic: Critic, rule: Rule
     td = TD(critic, config, _setting(config).discounts(M))
     advantage = advantages.build(config, td.gamma, spec.num_chains)
     weigh = importance.build(policy, config.importance_cap)
+    first_weights, weigh_gradients = weighing.build(rule, M)
+    first = actor.first_half(rule.batches, known(config.actor_batch_size), spec.num_chains)
     with_bonus = bonus.build(policy, config.entropy, config.behaviour_pull)
     actor_steps = steps.by_name(config.optimiser or "constant", known(config.actor_step_size), config.gradient_clip)
 
@@ -36,7 +38,7 @@ def build(config: Config, spec: Spec, policy: Policy, critic: Critic, rule: Rule
         key_policy, key_critic, key = jax.random.split(key, 3)
         theta, w, zero = policy.init(key_policy), critic.init(key_critic), jnp.zeros((), jnp.int32)
         optimisers = actor_steps.init(theta), td.steps.init(w)
-        return State(zero, theta, w, jnp.zeros(M), rule.init(M), *optimisers, theta, zero, key)
+        return State(zero, theta, w, jnp.zeros(M), first_weights(theta), *optimisers, theta, zero, key)
 
     def update(state: State, critic_batches: Batch, actor_batch: Batch) -> tuple[State, Metrics]:
         """One iteration of Algorithm 2."""
@@ -49,9 +51,10 @@ def build(config: Config, spec: Spec, policy: Policy, critic: Critic, rule: Rule
 
         delta, mu = td.errors(w, mu, actor_batch)
         delta = advantage(delta, actor_batch)
-        g = actor.gradients(policy, theta, actor_batch, delta, config.normalise or "none")  # gⁱ = (1/B) Σ δⁱψ
+        g = actor.gradients(policy, theta, actor_batch, delta, config.normalise or "none", first)  # gⁱ = (1/B) Σ δⁱψ
 
-        rule_state, lam = rule.update(state.rule, g.gram, t)  # λ_t = (1 − η_t) λ_{t−1} + η_t λ̂_t
+        outlook = lambda: (td.level(w, mu, actor_batch), actor_batch.reward)  # noqa: E731
+        rule_state, lam, g = weigh_gradients(state.rule, g, t, outlook)  # λ_t = (1 − η_t) λ_{t−1} + η_t λ̂_t
         ascent = with_bonus(theta, actor_batch, g.direction(lam))
         step, actor_optimiser = actor_steps.update(ascent, state.actor_optimiser)
         theta_next = jax.tree.map(jnp.add, theta, step)  # θ_{t+1} = θ_t + α Σ λⁱ gⁱ

@@ -66,7 +66,7 @@ class Archive(Generic[T]):
     def picked(self, index: Any) -> Archive[T]:
         """Some of the points, without their policies."""
         chosen = np.asarray(index, dtype=np.int64)
-        arrays = {name: array[chosen] for name, array in self.arrays().items()}
+        arrays: dict[str, Any] = {name: array[chosen] for name, array in self.arrays().items()}
         return Archive(**arrays, rules=tuple(self.rules[k] for k in chosen), kind=self.kind)
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
@@ -23,6 +24,8 @@ _VECTOR_STEP = 20.0
 _ADAM_STEP = 1e-3
 NETWORKS = ("mlp", "gaussian")
 """Policies that are networks."""
+_COVERED = ("min-norm", "preferred", "fixed", "uniform", "first-batch")
+"""Rules that are the paper's, or the ablations beside it."""
 _TILED_INPUTS = 3
 """Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
 
@@ -127,6 +130,7 @@ def beyond_theory(config: Config) -> tuple[str, ...]:
         "GAE": config.gae > 0,
         "normalised gradients": config.normalise == "l2",
         "a pull to the behaviour policy": bool(config.behaviour_pull),
+        f"{config.weighting} weights": config.weighting not in _COVERED,
     }
     return tuple(name for name, present in named.items() if present)
 
@@ -253,17 +257,45 @@ def _inputs(spec: Spec) -> Inputs:
     return Plain(spec.vector_size) if spec.logged else Vectors(spec.observation_size)
 
 
+_ONE_BATCH: dict[str, Callable[..., Rule]] = {
+    "min-norm": weighting.min_norm,
+    "preferred": weighting.preferred,
+    "capped": weighting.capped,
+    "cagrad": weighting.cagrad,
+    "pcgrad": weighting.pcgrad,
+    "imtl-g": weighting.imtl_g,
+    "nash-mtl": weighting.nash_mtl,
+    "upgrad": weighting.upgrad,
+    "fairgrad": weighting.fairgrad,
+    "chebyshev": lambda *urgency: weighting.chebyshev(None, *urgency),
+}
+"""Rules of one batch: what they give is λ̂, which momentum smooths where it is on the simplex."""
+_STEPPING: dict[str, Callable[..., Rule]] = {
+    "moco": weighting.moco,
+    "modo": weighting.modo,
+    "sdmgrad": weighting.sdmgrad,
+}
+"""Rules whose λ takes steps of its own, from λ_0."""
+_KEPT: dict[str, Callable[[Config], Rule]] = {
+    "fixed": lambda config: weighting.fixed(config.weights),
+    "uniform": lambda config: weighting.uniform(),
+    "first-batch": lambda config: weighting.first_batch(),
+}
+"""Rules whose λ stays what it is."""
+
+
 def rule(config: Config) -> Rule:
-    """The weighting rule, with momentum where λ̂ moves."""
-    if config.weighting == "fixed":
-        return weighting.fixed(config.weights)
-    if config.weighting == "preferred":
-        return weighting.with_momentum(weighting.preferred(), config.momentum, config.weights)
-    if config.weighting == "uniform":
-        return weighting.uniform()
-    if config.weighting == "first-batch":
-        return weighting.first_batch()
-    return weighting.with_momentum(weighting.min_norm(), config.momentum, config.weights)
+    """The weighting rule, with momentum where λ̂ moves on the simplex.
+
+    Other weights have the scale of the gradients they were found for, and an average of them fits none.
+    """
+    name, _, number = config.weighting.partition(":")
+    if name in _KEPT:
+        return _KEPT[name](config)
+    if name in _STEPPING:
+        return _STEPPING[name](initial=config.weights)
+    found = _ONE_BATCH[name](float(number)) if number else _ONE_BATCH[name]()
+    return weighting.with_momentum(found, config.momentum, config.weights) if found.simplex else found
 
 
 def run_key(seed: int) -> Key:

@@ -76,7 +76,28 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "plain",
     ),
     "observation_scale": ("bounds", "running"),
-    "weighting": ("min-norm", "preferred", "fixed", "uniform", "first-batch"),
+    "weighting": (
+        "min-norm",
+        "preferred",
+        "fixed",
+        "uniform",
+        "first-batch",
+        "capped",
+        "capped:<cap>",
+        "cagrad",
+        "cagrad:<c>",
+        "pcgrad",
+        "imtl-g",
+        "nash-mtl",
+        "upgrad",
+        "fairgrad",
+        "fairgrad:<alpha>",
+        "moco",
+        "modo",
+        "sdmgrad",
+        "chebyshev",
+        "chebyshev:<urgency>",
+    ),
     "visitation": ("stationary", "discounted"),
     "normalise": ("none", "l2"),
     "start": ("random", "behaviour"),
@@ -88,7 +109,7 @@ _COUNTS = ("num_iterations", "num_critic_steps", "critic_batch_size", "actor_bat
 _STEPS = ("actor_step_size", "critic_step_size", "average_step_size", "gradient_clip", "importance_cap")
 _BY_PROBLEM = ("policy", "features", "observation_scale", "optimiser", "critic_optimiser", "normalise", "start")
 _SHARES = {"entropy": math.inf, "gae": 1.0, "behaviour_pull": math.inf}
-WITH_PREFERENCES = ("preferred", "fixed")
+WITH_PREFERENCES = ("preferred", "fixed", "chebyshev", "sdmgrad")
 """Rules that a preference vector of each trial tilts."""
 NUMBERS = ("actor_step_size", "critic_step_size", "entropy", "behaviour_pull")
 """Fields that a compiled program takes as arguments: one program serves all their values but 0, which is an absence."""
@@ -124,10 +145,13 @@ class Config:
             `tile`, `tile:<tiles per input>`, `fourier:<order>`, `rbf:<centres>`, `raw`; of a log's vectors `plain`.
         observation_scale: how vectors come into [0, 1]: by the `bounds` of their space, or by a `running` mean and
             spread, saved with the policy.
-        weighting: the rule that gives λ̂.
-        weights: λ for `fixed`; λ_0 of the momentum otherwise. None is uniform.
-        preferences: p of each trial, in turn, for `preferred`; for `fixed` its λ. None is one p for all, uniform.
-        momentum: η_t, a schedule by name: `1/t`, `1/sqrt(t)`, `1/t^2`, `0`, `1`, `const:<value>`.
+        weighting: the rule that gives λ̂ (docs/rules.md); `capped:0.5`, `cagrad:0.4`, `fairgrad:2` and `chebyshev:0.1`
+            with a number of their own. All but the first five are outside the theory.
+        weights: λ for `fixed`; λ_0 of the momentum, or of a rule that takes steps, otherwise. None is uniform.
+        preferences: p of each trial, in turn, for `preferred`, `chebyshev` and `sdmgrad`; for `fixed` its λ. None is
+            one p for all, uniform.
+        momentum: η_t, a schedule by name: `1/t`, `1/sqrt(t)`, `1/t^2`, `0`, `1`, `const:<value>`; for rules
+            whose λ̂ is on the simplex and takes no steps of its own.
         normalise: `none` is the paper; `l2` divides each objective's gradient by its norm, outside the theory.
         start: θ_1: `random`, or on a log the `behaviour` model's weights.
         importance_cap: C of ρ = min{C, π/π_b}, which weighs a log's TD errors and gradients.
@@ -266,8 +290,8 @@ def _is_choice(name: str, value: Any, known: tuple[str, ...]) -> bool:
         return name in _BY_PROBLEM
     kind, colon, size = str(value).partition(":")
     sized = any(choice.startswith(f"{kind}:<") for choice in known)
-    if colon and sized and size.isdecimal():
-        return int(size) > 0 and value == f"{kind}:{size}"
+    if colon and sized and size.replace(".", "", name == "weighting").isdecimal():  # rules take numbers, features sizes
+        return float(size) > 0 and value == f"{kind}:{size}"
     return value in known and "<" not in str(value)
 
 
@@ -319,7 +343,7 @@ def _weights(config: Config) -> tuple[float, ...] | None:
 def _preferences(weighting: str, preferences: Any) -> tuple[tuple[float, ...], ...] | None:
     if preferences is None:
         return None
-    if weighting not in WITH_PREFERENCES:
+    if weighting.partition(":")[0] not in WITH_PREFERENCES:
         raise ValueError(f"`preferences` must be None unless `weighting` is {' or '.join(WITH_PREFERENCES)}.")
     found = tuple(_on_simplex("preferences", each) for each in _several(preferences))
     if not found or len({len(each) for each in found}) != 1:

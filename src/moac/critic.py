@@ -96,6 +96,16 @@ class TD:
         alpha = known(self.config.actor_step_size)
         return self._errors(w, self.critic.values(w, batch.observation), mu, batch, alpha)
 
+    def level(self, w: Params, mu: Mu, batch: Batch) -> Float[Array, " M"]:
+        """Reward per step that the policy is expected to earn: μⁱ, or (1 − γⁱ) (1/B) Σ φ(s)ᵀwⁱ.
+
+        Over the states of the stationary law the second is the first: E[Vⁱ] = E[rⁱ] + γⁱ E[Vⁱ].
+        """
+        if isinstance(self.config.setting, Average):
+            return mu
+        V = self.critic.values(w, batch.observation)
+        return (1 - jnp.asarray(self.gamma, V.dtype)) * jnp.mean(V, axis=0)
+
     def _errors(
         self, w: Params, V: Float[Array, "B M"], mu: Mu, batch: Batch, step_size: float
     ) -> tuple[Float[Array, "B M"], Mu]:

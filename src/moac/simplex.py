@@ -23,11 +23,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jaxtyping import Bool, Float
+from jax import Array
+from jaxtyping import Float
 
-_UNROLL_UP_TO = 8
-"""Largest M whose Cholesky factor is written out; above, LAPACK's is faster than what XLA makes of it."""
+from moac import active_set
 
 
 class MinNorm(NamedTuple):
@@ -66,6 +65,13 @@ def min_norm_from_gram(K: Any) -> MinNorm:
     if np.ndim(K) >= 2 and np.shape(K)[-1] != np.shape(K)[-2]:
         raise ValueError(f"`K` must be square, got shape {np.shape(K)}.")
     return _dispatch(_from_gram, "K", K)
+
+
+def projection(x: Float[Array, " M"]) -> Float[Array, " M"]:
+    """Π_Δ(x) = argmin over the simplex of ‖λ − x‖: (xᵢ − τ)₊ with the τ that makes the sum one (Held et al., 1974)."""
+    x = x - jnp.max(x)
+    taus = (jnp.cumsum(-jnp.sort(-x)) - 1) / jnp.arange(1, len(x) + 1)
+    return jnp.maximum(x - jnp.max(taus), 0)  # of the k largest, τ_k rises while they stay above it and falls after
 
 
 def _dispatch(solve: Any, name: str, values: Any) -> MinNorm:
@@ -149,96 +155,14 @@ def _weights(
     b = q / root
     C = jnp.where(usable, C, jnp.eye(norm.shape[0], dtype=C.dtype))
     A = C / root[:, None] / root + b[:, None] * b
-    y, support = _non_negative_least_squares(A, b)
+    y, support = active_set.non_negative(A, b)
     for _ in range(2):
         if cosines is None:
             break
         residual = b - cosines(y / root) / root - b * jnp.sum(b * y)
-        y = jnp.where(support, jnp.maximum(y + _masked_solve(A, jnp.where(usable, residual, 0), support)[0], 0), 0)
+        y = jnp.where(support, jnp.maximum(y + active_set.solve(A, jnp.where(usable, residual, 0), support)[0], 0), 0)
     lam = b * y / jnp.sum(b * y)
     lam = lam.at[jnp.argmax(lam)].add(1 - jnp.sum(lam))
     x, v = lam * norm, vertex * norm
     worse = ~(x @ (C @ x) <= v @ (C @ v))
     return jnp.where(finite, jnp.where(usable & ~worse, lam, vertex), jnp.nan)
-
-
-class _Pivot(NamedTuple):
-    """State of the active set."""
-
-    y: Float[Array, " M"]
-    support: Bool[Array, " M"]
-    newest: Bool[Array, " M"]
-    refused: Bool[Array, " M"]
-    steps: Array
-    done: Array
-
-
-def _non_negative_least_squares(A: Float[Array, "M M"], b: Float[Array, " M"]) -> tuple[Array, Array]:
-    """argmin over y ≥ 0 of ½ yᵀA y − bᵀy for a unit-diagonal A, and the set of free indices."""
-    M = b.shape[0]
-    nobody = jnp.zeros(M, bool)
-    first = nobody.at[jnp.argmax(b)].set(True)
-    state = _Pivot(jnp.zeros_like(b), first, first, nobody, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    state = lax.while_loop(lambda s: ~s.done & (s.steps < 6 * M + 10), lambda s: _pivot(A, b, s), state)
-    return state.y, state.support
-
-
-def _pivot(A: Float[Array, "M M"], b: Float[Array, " M"], s: _Pivot) -> _Pivot:
-    """Go to the minimiser on the support: reached, add the steepest index; blocked, drop what blocks."""
-    eps = jnp.finfo(b.dtype).eps
-    z, regular = _masked_solve(A, b, s.support)
-    # The newest index depends on the others, or rounding alone let it in: put it back and do not ask again.
-    refuse = ~regular | jnp.any(s.newest & (z <= 0))
-    blocking = s.support & (z <= 0)
-    ratio = jnp.where(blocking, s.y / jnp.where(blocking, s.y - z, 1), 1)
-    step = jnp.min(ratio)
-    blocked = jnp.any(blocking)
-    leaving = blocking & (ratio <= step)
-    moved = jnp.where(s.support & ~leaving, s.y + step * (z - s.y), 0)
-    y = jnp.where(refuse, s.y, moved)
-    support = jnp.where(refuse, s.support & ~s.newest, s.support & ~leaving)
-    refused = (s.refused & refuse) | (refuse & s.newest)
-    slope = b - A @ y
-    noise = 8 * eps * (b + jnp.abs(A) @ y)
-    candidate = jnp.where(support | refused | (slope <= noise), -jnp.inf, slope)
-    best = jnp.argmax(candidate)
-    settled = refuse | ~blocked
-    none_left = candidate[best] == -jnp.inf
-    newest = (jnp.arange(b.shape[0]) == best) & settled & ~none_left
-    return _Pivot(y, support | newest, newest, refused, s.steps + 1, settled & none_left)
-
-
-def _masked_solve(
-    A: Float[Array, "M M"], b: Float[Array, " M"], support: Bool[Array, " M"]
-) -> tuple[Float[Array, " M"], Array]:
-    """x with A x = b on the support and x = 0 elsewhere, and whether the support's matrix is safely regular."""
-    M = b.shape[0]
-    smallest = 4 * M * jnp.finfo(b.dtype).eps
-    A = jnp.where(support[:, None] & support, A, jnp.eye(M, dtype=A.dtype))
-    b = jnp.where(support, b, 0)
-    if M <= _UNROLL_UP_TO:
-        return _unrolled_solve(A, b, smallest)
-    L = jnp.linalg.cholesky(A)
-    regular = jnp.min(jnp.diagonal(L)) ** 2 > smallest
-    return jnp.where(regular, jax.scipy.linalg.cho_solve((L, True), b), 0), regular
-
-
-def _unrolled_solve(A: Float[Array, "M M"], b: Float[Array, " M"], smallest: Any) -> tuple[Float[Array, " M"], Array]:
-    """Cholesky and two triangular solves, written out: under `vmap` every scalar is one contiguous vector."""
-    M = b.shape[0]
-    L: list[list[Array]] = []
-    inverse: list[Array] = []
-    pivots: list[Array] = []
-    half: list[Array] = []
-    for i in range(M):
-        row: list[Array] = []
-        for j in range(i):
-            row.append((A[i, j] - sum(row[k] * L[j][k] for k in range(j))) * inverse[j])
-        pivots.append(A[i, i] - sum(value * value for value in row))
-        inverse.append(lax.rsqrt(jnp.maximum(pivots[i], smallest)))
-        half.append((b[i] - sum(row[k] * half[k] for k in range(i))) * inverse[i])
-        L.append(row)
-    x = half
-    for i in reversed(range(M)):
-        x[i] = (half[i] - sum(L[k][i] * x[k] for k in range(i + 1, M))) * inverse[i]
-    return jnp.stack(x), jnp.min(jnp.stack(pivots)) > smallest

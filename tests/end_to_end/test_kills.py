@@ -8,8 +8,9 @@ from importlib import resources
 
 import pytest
 
+from moac import logs
 from moac.experiments import files
-from tests.helpers.kuairand import generated
+from tests.helpers.kuairand import changed, generated
 from tests.helpers.nursery import Nursery
 
 pytestmark = pytest.mark.slow
@@ -18,6 +19,8 @@ OFTEN = ["--checkpoint-every", "0"]
 MODEL = ["train", "resource-gathering-v0", "--trials", "3", "--iterations", "200", "--num-evaluations", "20"]
 REAL = ["train", "resource-gathering-v0", "--blackbox", "--trials", "2", "--num-envs", "4", "--iterations", "800"]
 EPISODES = ["--num-evaluations", "20", "--evaluation-episodes", "2"]
+MENU = ["--trials", "2", "--pulls", "1", "0.1", "--hidden", "8", "--iterations", "60", "--num-evaluations", "6"]
+COMPARISON = ["--trials", "1", "--iterations", "5", "--quick"]
 IN_A_ROW = 6
 
 
@@ -62,6 +65,29 @@ def check_run(run):
     told = [json.loads(line)["iteration"] for line in lines if line.endswith("\n")]
     assert len([iteration for iteration in told if iteration not in logged]) <= 1  # at most one interval is repeated
     return at
+
+
+def check_arrays(place):
+    """Every file of arrays under a folder is whole."""
+    for path in place.rglob("*.safetensors"):
+        files.read_arrays(path)
+
+
+def same_arrays(place, whole):
+    """Policies, models and all else that is kept as arrays, but for checkpoints, is the same under both folders."""
+    held = [
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.safetensors")
+         if path.parent.name != "checkpoint"}
+        for folder in (place, whole)
+    ]  # fmt: skip
+    assert held[0] == held[1]
+    assert not list(place.rglob("*.tmp"))
+
+
+def same_findings(place, whole):
+    """Two reports say the same."""
+    found, expected = (files.read_json(folder / "experiment.json") for folder in (place, whole))
+    assert {name: found[name] for name in ("claims", "tables")} == {n: expected[n] for n in ("claims", "tables")}
 
 
 class Run:
@@ -110,8 +136,53 @@ class Reproduction(Run):
         assert sorted(path.relative_to(place) for path in (place / "tasks-quick").iterdir()) == tasks
         for task in tasks:
             super().compare(place / task, whole / task)
-        found, expected = (files.read_json(folder / "experiment.json") for folder in (place, whole))
-        assert {name: found[name] for name in ("claims", "tables")} == {n: expected[n] for n in ("claims", "tables")}
+        same_findings(place, whole)
+
+
+class Menu(Run):
+    """`moac offline train`; the same command goes on, until a policy is chosen and has its report."""
+
+    shown_again = False
+
+    def order(self, place):
+        return {"offline": ["offline", "train", *self.arguments, "--out", str(place)]}
+
+    def ended(self, place):
+        return (place / "report.html").exists()
+
+    def check(self, place):
+        for task in (place / "menu").glob("*"):
+            super().check(task)
+        check_arrays(place)
+
+    def compare(self, place, whole):
+        choice = files.read_json(whole / "choice.json")
+        assert files.read_json(place / "choice.json") == choice
+        for run in (".", *(candidate["run"] for candidate in choice["candidates"])):
+            super().compare(place / run, whole / run)
+        same_arrays(place, whole)
+
+
+class Comparison(Reproduction):
+    """`moac offline compare`; the same command goes on."""
+
+    shown_again = False
+
+    def order(self, place):
+        return {"offline": ["offline", "compare", *self.arguments, "--out", str(place)]}
+
+    def ended(self, place):
+        return (place / "report.html").exists()
+
+    def check(self, place):
+        check_arrays(place)
+        done = {path.name for path in place.rglob("*.safetensors")}
+        assert done >= self.at.get(place, set())  # what was trained stays
+        self.at[place] = done
+
+    def compare(self, place, whole):
+        same_arrays(place, whole)
+        same_findings(place, whole)
 
 
 class Build(Run):
@@ -179,3 +250,26 @@ def test_a_reproduction(nursery, tmp_path):
 def test_a_build_of_a_dataset(nursery, tmp_path):
     source = generated(tmp_path, rows=20_000, num_users=800)
     kill_and_finish(nursery, Build(str(source)), 12, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A dataset from which a policy is chosen: three signals fire, often enough, for many validation users."""
+
+    def often(name, rows):
+        rare = dict.fromkeys(("is_follow", "is_comment", "is_forward", "is_hate"), "0")
+        return [row | rare | {"is_like": row["is_click"]} for row in rows] if name.startswith("log_") else rows
+
+    folder = tmp_path_factory.mktemp("log")
+    source = generated(folder / "rows", rows=8000, num_users=500, num_videos=20, random_rows=100)
+    options = logs.Options(actions=8, shares=(0.5, 0.4, 0.1), threads=1)
+    logs.build(changed(source, folder / "frequent", often), folder / "data", options)
+    return folder / "data"
+
+
+def test_a_menu_of_policies_from_a_log(nursery, log, tmp_path):
+    kill_and_finish(nursery, Menu(str(log), *MENU, *SMALL), 4, tmp_path)
+
+
+def test_a_comparison_on_a_log(nursery, log, tmp_path):
+    kill_and_finish(nursery, Comparison(str(log), *COMPARISON), 4, tmp_path)

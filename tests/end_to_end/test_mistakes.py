@@ -1,9 +1,14 @@
 """What a newcomer does wrong ends with exit code 2 and one line, and leaves nothing behind."""
 
+import shutil
+
+import numpy as np
 import pytest
 
 from moac.cli import main
 from moac.commands.options import SYNTAX
+from moac.experiments import files
+from tests.helpers.log_runs import built_run
 
 ENV = "resource-gathering-v0"
 COMMANDS = f"the command must be one of {', '.join(SYNTAX)}, got"
@@ -58,7 +63,9 @@ MEANT = {
     "--weights .5 .5": "`weights` must hold one weight per objective (3), got 2.",
     "--weights 1 0 0 --weighting uniform": "`weights` must be None with weighting='uniform', got [1.0, 0.0, 0.0].",
     "--weighting fixed": "`weights` must be given with weighting='fixed', one per objective, got None.",
-    "--weighting fixd": "`weighting` must be one of min-norm, fixed, uniform, first-batch, got 'fixd'.",
+    "--weighting fixd": "`weighting` must be one of min-norm, preferred, fixed, uniform, first-batch, capped, "
+    "capped:<cap>, cagrad, cagrad:<c>, pcgrad, imtl-g, nash-mtl, upgrad, fairgrad, fairgrad:<alpha>, moco, modo, "
+    "sdmgrad, chebyshev, chebyshev:<urgency>, got 'fixd'.",
     "--policy cnn": "`policy` must be one of table, linear, mlp, gaussian, got 'cnn'.",
     "--features random:0": "`features` must be one of one-hot, one-hot-reference, random:<d>, "
     "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, plain, got 'random:0'.",
@@ -144,3 +151,78 @@ def test_in_its_own_process(arguments, message, moac, tmp_path):
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def log_run(tmp_path_factory):
+    """A small dataset, and a run on it."""
+    return built_run(tmp_path_factory.mktemp("log"))
+
+
+def edit(data, name, change):
+    """An array of a dataset, changed in place."""
+    path = data / "arrays" / f"{name}.npy"
+    found = np.load(path)
+    change(found)
+    np.save(path, found)
+
+
+def all_train(split):
+    split[:] = 0
+
+
+def one_train(split):
+    split[:] = 1
+    split[-1] = 0
+
+
+def one_beyond(action):
+    action[3] = 12
+
+
+NO_ROWS = "has no rows of validation users: a behaviour model is stopped and calibrated on them."
+ONE_USER = "`folds` must leave train users on both sides, got 2 with an empty side."
+OTHER = "was fitted on other data than"
+OUTSIDE = "action.npy is damaged: its numbers must be in [0, 12)."
+LOGS = {
+    "a split without rows": ("split", all_train, (NO_ROWS, NO_ROWS, OTHER)),
+    "a single user": ("split", one_train, (ONE_USER, ONE_USER, OTHER)),
+    "an action outside K": ("rows/action", one_beyond, (OUTSIDE, OUTSIDE, OUTSIDE)),
+}
+
+
+@pytest.mark.parametrize("wrong", LOGS)
+def test_a_log_that_cannot_be_used(wrong, log_run, capsys, tmp_path):
+    """`offline train`, `offline compare` and `evaluate`: the last line says what is wrong."""
+    name, change, messages = LOGS[wrong]
+    data = shutil.copytree(log_run.data, tmp_path / "data")
+    edit(data, name, change)
+    run = shutil.copytree(log_run.path, tmp_path / "run")
+    before = sorted(run.rglob("*"))
+    out = ("--out", tmp_path / "out")
+    commands = ("offline", "train", data, *out), ("offline", "compare", data, *out), ("evaluate", run, "--data", data)
+    for command, message in zip(commands, messages, strict=True):
+        assert main(list(map(str, command))) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert message in said.err.splitlines()[-1]
+        assert said.err.splitlines()[-1].startswith("moac: ")
+        assert "Traceback" not in said.err
+    assert sorted(run.rglob("*")) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
+
+
+def test_a_propensity_of_zero(log_run, capsys, tmp_path):
+    """A log's propensities come from the model that the run keeps."""
+    run = shutil.copytree(log_run.path, tmp_path / "run")
+    arrays, about = files.read_arrays(run / "behaviour.safetensors")
+    arrays["propensity"] = arrays["propensity"].copy()
+    arrays["propensity"][5] = 0
+    files.write_arrays(run / "behaviour.safetensors", arrays, about)
+    message = refused(capsys, "evaluate", run, "--data", log_run.data)
+    assert message == "`propensity` must be in (0, 1], got 0.0 in row 5."
+    begun = tmp_path / "begun"  # of a menu that was interrupted
+    begun.mkdir()
+    shutil.copy(run / "behaviour.safetensors", begun)
+    assert main(["offline", "train", str(log_run.data), "--out", str(begun)]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"moac: {message}"

@@ -8,19 +8,35 @@ import subprocess
 import sys
 
 _NURSERY = """
-import json, os, sys
+import functools, json, os, sys
+from dataclasses import replace
 from pathlib import Path
 import jax, matplotlib.figure, duckdb
 from moac import cli, envs
-from moac.commands import data, devices, report, train
+from moac.commands import data, devices, offline_compare, offline_train, report, train
 from moac.commands.problems import model_of
 from moac.commands.progress import Display
-from moac.experiments import reproduce, spec
+from moac.experiments import comparison, menu, reproduce, spec
+from moac.experiments.comparison import judging, training
+from moac.experiments.run_directory import RunDirectory
 from moac.logs import building, ingest
 
 ingest._BYTES_PER_BUCKET = 1 << 18  # several buckets of little data
+whole = spec.load
 
-def reproduced(text, out):
+def part(name, quick):  # of the comparison: two methods, two settings of each
+    study = whole(name, quick)
+    methods = {name: study.parameters["methods"][name] for name in ("PDPG", "MOAC")}
+    kept = {name: {**table, "search": table["search"][:2]} for name, table in methods.items()}
+    return replace(study, parameters={**study.parameters, "methods": kept})
+
+def offline(arguments):
+    spec.load = part
+    RunDirectory.complete = functools.partialmethod(RunDirectory.complete, every=0)  # a checkpoint with every chunk
+    return cli.main(arguments)
+
+def reproduced(arguments):
+    text, out = arguments
     devices.set_up()
     experiment = spec.parse("fishwood-discounted", Path(text).read_text(), quick=True)
     reproduce.run(experiment, model_of(experiment.env), Path(out), lambda task, run, at: Display(run, at))
@@ -33,7 +49,8 @@ for line in sys.stdin:
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1), os.dup2(log, 2), os.close(0)
         try:
-            code = reproduced(*order["reproduce"]) if "reproduce" in order else cli.main(order["moac"])
+            ((how, arguments),) = order["call"].items()
+            code = {"moac": cli.main, "offline": offline, "reproduce": reproduced}[how](arguments)
         except BaseException:
             import traceback
             traceback.print_exc()
@@ -56,7 +73,7 @@ class Nursery:
         self._child = None
 
     def start(self, order):
-        self._process.stdin.write(json.dumps(order | {"log": str(self.log)}) + "\n")
+        self._process.stdin.write(json.dumps({"call": order, "log": str(self.log)}) + "\n")
         self._process.stdin.flush()
         self._child = int(self._process.stdout.readline())
 

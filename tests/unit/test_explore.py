@@ -68,7 +68,7 @@ def test_estimated_points_are_dropped_only_where_intervals_say_so():
 
 def test_an_equal_objective_does_not_hide_dominance():
     low = np.array([[0.0, 1.0], [0.0, 3.0]])
-    assert selection.surely_dominated(low, low + [[0.0, 0.5]]).tolist() == [True, False]
+    assert selection.surely_dominated(low, low + np.array([0.0, 0.5])).tolist() == [True, False]
 
 
 def test_no_finite_value_is_a_clear_error():

@@ -55,3 +55,13 @@ def test_non_dominated_keeps_equal_points():
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_with_many_objectives_and_points_the_volume_is_close_to_exact():
+    """Dominated points add nothing, yet there are so many that the volume is approximated."""
+    rng = np.random.default_rng(0)
+    few = rng.random((100, 5))
+    many = np.concatenate([few, few * 0.9, few * 0.8])
+    exact = hypervolume(few, np.zeros(5))
+    assert hypervolume(many, np.zeros(5)) == pytest.approx(exact, rel=2e-3)
+    assert hypervolume(many - 2, np.zeros(5)) == 0.0

@@ -1,4 +1,8 @@
+import contextlib
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,6 +117,17 @@ def test_nothing_is_imported_that_was_not_asked_for(tmp_path, monkeypatch):
     assert "import tensorboardX" not in text
 
 
+@pytest.mark.slow
+def test_neither_package_is_loaded_by_a_run_that_did_not_ask(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from moac.experiments import sinks; "
+        "sinks.feed(sinks.Place(Path(sys.argv[1]), {}), ()).close(); "
+        "print({'wandb', 'tensorboardX'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_tensorboard_holds_the_numbers(tmp_path):
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto import event_pb2
@@ -132,7 +147,7 @@ def test_tensorboard_holds_the_numbers(tmp_path):
 
 
 def test_weights_and_biases_is_told_all_and_goes_on_with_the_same_run(tmp_path, monkeypatch):
-    """With a module in its place: the package is large, and not installed here."""
+    """With a module in its place, which shows all it is given."""
     began, logged = [], []
 
     def init(**options):
@@ -150,3 +165,97 @@ def test_weights_and_biases_is_told_all_and_goes_on_with_the_same_run(tmp_path, 
     assert began[0] == began[1]
     assert began[0]["resume"] == "allow"
     assert began[0]["dir"] == str(tmp_path)
+
+
+BLOCK = 1 << 15
+
+
+def records(path):
+    """What a file of an offline run holds: blocks of 32 KB, in them chunks of checksum, length, kind and bytes."""
+    from wandb.proto import wandb_internal_pb2
+
+    content, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(content):
+        if BLOCK - at % BLOCK < 7:
+            at += BLOCK - at % BLOCK
+            continue
+        length, last = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6] in (1, 4)
+        whole, at = whole + content[at + 7 : at + 7 + length], at + 7 + length
+        if last:
+            yield wandb_internal_pb2.Record.FromString(whole)
+            whole = b""
+
+
+def told(folder):
+    """Rows of numbers that Weights & Biases keeps of the one run in a folder."""
+    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
+    rows = [record.history.item for record in records(path) if record.WhichOneof("record_type") == "history"]
+    return [{"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in row} for row in rows]
+
+
+@pytest.fixture
+def wandb(tmp_path, monkeypatch):
+    """The real package, which keeps to itself and to a folder of the test."""
+    module = pytest.importorskip("wandb")
+    for name in ("WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    for name in ("WANDB_API_KEY", "WANDB_DIR", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    yield module
+    with contextlib.suppress(ConnectionError):  # its service was killed
+        module.teardown()
+
+
+TINY = ["--iterations", "3", "--num-evaluations", "3", "--num-critic-steps", "1", "--critic-batch-size", "2"]
+
+
+def test_weights_and_biases_offline_holds_the_numbers(wandb, tmp_path):
+    feed = sinks.feed(sinks.Place(tmp_path, DESCRIPTION), ("wandb",))
+    feed.show(snapshot(3))
+    feed.close()
+    wandb.teardown()  # its service has written all when it ends
+    kept = told(tmp_path)
+    assert [row["_step"] for row in kept] == [1, 2, 3]
+    for row, line in zip(kept, lines(tmp_path / "metrics.jsonl"), strict=True):
+        numbers = {name: value for name, value in row.items() if not name.startswith("_")}
+        assert numbers == sinks.flat(line, ["gold", "time"])
+
+
+@pytest.mark.slow
+def test_weights_and_biases_of_a_command(wandb, tmp_path, capsys):
+    order = ["train", "fishwood-v0", "--out", str(tmp_path / "run"), *TINY, "--sink", "wandb", "--json"]
+    assert main(order) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out.splitlines()[-1])["run_dir"] == str(tmp_path / "run")
+    assert "gets no more numbers" not in said.err
+    wandb.teardown()
+    assert [row["_step"] for row in told(tmp_path / "run")] == [1, 2, 3]
+
+
+def test_a_run_goes_on_without_weights_and_biases_where_nobody_is_logged_in(wandb, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "online")
+    said = []
+    feed = sinks.Feed(warn=said.append)
+    feed.add("wandb", lambda: sinks.WandB(sinks.Place(tmp_path, DESCRIPTION)))
+    feed.show(snapshot(3))
+    feed.close()
+    assert len(said) == 1
+    assert said[0].startswith("wandb gets no more numbers of this run: UsageError: No API key configured.")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the service by Linux's /proc")
+def test_a_run_goes_on_without_weights_and_biases_where_its_service_ends(wandb, tmp_path):
+    said = []
+    feed = sinks.Feed(warn=said.append)
+    feed.add("wandb", lambda: sinks.WandB(sinks.Place(tmp_path, DESCRIPTION)))
+    feed.show(snapshot(1))
+    children = [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    (service,) = [pid for pid in children if "wandb" in Path(f"/proc/{pid}/comm").read_text()]
+    os.kill(int(service), signal.SIGKILL)
+    for length in range(2, 50):
+        feed.show(snapshot(length))
+    feed.close()
+    assert len(said) == 1
+    assert said[0].startswith("wandb gets no more numbers of this run: ")

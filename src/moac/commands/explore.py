@@ -56,9 +56,12 @@ def run(wanted: Wanted) -> int:
     running.check_rules(wanted.rules)
     folder.check(out)
     with quiet():
-        problem = _problem(wanted, out)
-        order = _order(wanted, problem)
+        problem = _problem(wanted)
+        order = _order(wanted, problem)  # a mistake shows before anything is fitted or trained
         out.mkdir(parents=True, exist_ok=True)
+        if problem.spec.logged:
+            problem = _with_behaviour(problem, out, wanted.config.hidden)
+            order = _order(wanted, problem)
         try:
             with locks.held(out / ".lock", out), Interrupts() as asked:
                 found = _explored(wanted, order, problem, out, asked)
@@ -87,20 +90,25 @@ def _explored(wanted: Wanted, order: Order, problem: Source, out: Path, asked: I
     return found
 
 
-def _problem(wanted: Wanted, out: Path) -> Source:
-    """A model or an environment by its id, or the log of a folder, with how it chose."""
+def _problem(wanted: Wanted) -> Source:
+    """A model or an environment by its id, or the log of a folder."""
     if not Path(wanted.env).is_dir():
         problem = problem_of(wanted.env, wanted.stepping)
         if not problem.compiled:
             devices.for_hosted()
         return problem
-    from moac.experiments import menu
     from moac.logs.dataset import LoggedDataset
 
-    dataset = LoggedDataset.from_parquet(Path(wanted.env))
+    return LoggedDataset.from_parquet(Path(wanted.env))
+
+
+def _with_behaviour(dataset: Any, out: Path, hidden: tuple[int, ...] | None) -> Source:
+    """The log, with how it chose."""
+    from moac.experiments import menu
+
     if dataset.propensity is None:
         sys.stderr.write(f"{dataset.name} does not say how it chose: a behaviour model is fitted on train users\n")
-    return menu.with_behaviour(dataset, out, wanted.config.hidden)
+    return menu.with_behaviour(dataset, out, hidden)
 
 
 def _order(wanted: Wanted, problem: Source) -> Order:
@@ -116,7 +124,7 @@ def _order(wanted: Wanted, problem: Source) -> Order:
         raise ValueError(f"`reference` must hold {right}, got {len(wanted.reference)}.")
     order = Order(env, wanted.seed, components.resolved(config, problem), wanted.rules, entropies, p)
     for rule in order.rules:
-        running.stages(order, rule)  # a mistake shows before anything is trained
+        running.stages(order, rule)  # which checks
     return order
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from moac.experiments.explore.results import Results
 
-_LISTED = 25
+_LISTED, _NARROW = 25, 4
+"""So many rows are printed, and vectors of so many numbers; the report has all."""
 Shown = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 """Title, header and rows."""
 
@@ -16,13 +17,15 @@ Shown = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 def archive(found: Results) -> Shown:
     """A row for each archived policy, up to a few."""
     own, exact = found.archive, found.archive.kind == "exact"
-    title = f"{found.order.env}: {len(own)} policies that none dominates, of {len(found.found)} ({own.kind} values)"
-    header = ("trial", *found.objectives, "p", "λ", "rule")
+    count = "1 policy" if len(own) == 1 else f"{len(own)} policies"
+    title = f"{found.order.env}: {count} that none dominates, of {len(found.found)}; values: {own.kind}"
+    vectors = {"p": own.preferences, "λ": own.weights} if len(found.objectives) <= _NARROW else {}
+    header = ("trial", *found.objectives, *vectors, "rule")
     rows: list[tuple[str, ...]] = []
     for k in range(min(len(own), _LISTED)):
         half = (own.high[k] - own.low[k]) / 2
         values = [f"{v + 0.0:.4f}" if exact else f"{v:.4g} ± {h:.2g}" for v, h in zip(own.points[k], half, strict=True)]
-        rows.append((str(k), *values, _vector(own.preferences[k]), _vector(own.weights[k]), own.rules[k]))
+        rows.append((str(k), *values, *(_vector(each[k]) for each in vectors.values()), own.rules[k]))
     more = len(own) - len(rows)
     if more > 0:
         rows.append(("…", f"and {more} more", *[""] * (len(header) - 2)))

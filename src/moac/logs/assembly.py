@@ -11,12 +11,16 @@ from typing import Any, BinaryIO, final
 
 import numpy as np
 
+from moac.logs import stored
 from moac.logs.ingest import Work
 from moac.logs.schema import SIGNALS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 PARTS = ("rows", "random")
 """Folders of the arrays of the log trained on, and of the log of random exposure."""
+PIECE = ("user_ids", "views", "first", "history", "user", "action", "reward", "time", "context", "end", "random",
+         "total_signals", "total_watch_ms", "total_days", "total_day_rows")  # fmt: skip
+"""Arrays of a bucket."""
 COLUMNS = ("user", "action", "reward", "time", "context", "end", "truncated")
 
 
@@ -42,8 +46,7 @@ def pieces(work: Work) -> Iterator[Arrays]:
     """The arrays of each bucket that has any."""
     for bucket in range(work.buckets):
         if work.piece(bucket).exists():
-            with np.load(work.piece(bucket), allow_pickle=False) as stored:
-                yield dict(stored)
+            yield stored.bundle(work.piece(bucket))
 
 
 def measure(work: Work, first_part_random: bool) -> Sizes:

@@ -69,8 +69,12 @@ class Cleaned:
     @classmethod
     def of(cls, noted: Mapping[str, Any]) -> Cleaned:
         """From what was noted of it as JSON."""
-        (standard, random), (kept, kept_random) = noted["read"], noted["kept"]
-        return cls((standard, random), (kept, kept_random), noted["digest"], noted["stranger"])
+        try:
+            (standard, random), (kept, kept_random) = noted["read"], noted["kept"]
+            counts = (int(standard), int(random)), (int(kept), int(kept_random))
+            return cls(*counts, str(noted["digest"]), noted["stranger"])
+        except (KeyError, TypeError, ValueError):
+            raise ValueError("the notes of the unfinished build are damaged: start it again.") from None
 
 
 def clean(task: Task) -> Cleaned:

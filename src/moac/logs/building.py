@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from moac.executors import Executor, Serial, ended
-from moac.logs import assembly, buckets, ingest, layout, lines, manifest, queries, splits, users, videos
+from moac.logs import assembly, buckets, ingest, layout, leftovers, lines, manifest, queries, splits, users, videos
 from moac.logs.engine import Connection, Limits, connect, limits, watch
 from moac.logs.ingest import Work
 from moac.logs.journal import LAST, Journal
@@ -85,8 +85,10 @@ class _Build:
     def run(self) -> Any:
         """All steps; the manifest."""
         files = self._inspected()
-        self.journal = Journal(self.folder, manifest.identity(files, self.options))
-        return self.journal.done(LAST) or self._built(files)
+        with self._connect("leftovers") as connection:
+            sound = partial(leftovers.sound, connection, leftovers.most_rows(files))
+            self.journal = Journal(self.folder, manifest.identity(files, self.options), sound)
+        return self._built(files) if self.journal.done(LAST) is None else manifest.read(self.folder)
 
     def _built(self, files: list[File]) -> Any:
         """All steps after the files were looked at, those that an earlier attempt has finished left out."""
@@ -114,7 +116,8 @@ class _Build:
         ).hexdigest()
         known = manifest.Known(self.found, files, cleaned, features, totals, content)
         written = manifest.write(self.folder, known, self.options)
-        self.journal.note(LAST, written, self.folder / manifest.NAME, self.folder / manifest.ENCODING)
+        about = self.folder / manifest.NAME, self.folder / manifest.ENCODING
+        self.journal.note(LAST, True, [*about, *(self.folder / "arrays").rglob("*.npy")])
         self.say("writing arrays", 1, 1)
         return written
 
@@ -156,18 +159,16 @@ class _Build:
                 ingest.table(connection, [by_path[path] for path in paths], out)
                 written.append(out)
         self._split(connection, work, by_path[self.found.users])
-        self.journal.note("tables", True, *written)
+        self.journal.note("tables", True, written, _until_last)
 
     def _scatter(self, connection: Connection, work: Work, file: File, show: Callable[[float], None]) -> None:
-        """A log to the buckets; what an unfinished attempt left of it goes first."""
+        """A log to the buckets."""
         random = file.path in self.found.random
         step = f"read-{queries.part_name(file, random)}"
         if self.journal.done(step) is not None:
             return
-        for path in work.all_raw.glob(f"*/{queries.part_name(file, random)}-*"):
-            path.unlink()
         watch(connection, partial(ingest.scatter, connection, file, random, work), show)
-        self.journal.note(step, True)
+        self.journal.note(step, True, work.parts(queries.part_name(file, random)), _until_clean)
 
     def _read(self, done: int, size: int, total: int, share: float) -> None:
         self.say("reading logs", done + int(share * size), total)
@@ -193,14 +194,14 @@ class _Build:
     def _clean(self, work: Work, files: list[File]) -> list[buckets.Cleaned]:
         """Every bucket without duplicates, in order."""
         tasks = [self._task(work, bucket) for bucket in range(work.buckets) if work.raw(bucket)]
-        open_tasks = [task for task in tasks if self.journal.done(f"clean-{task.bucket:03d}") is None]
+        open_tasks = [task for task in tasks if self.journal.done(_clean(task.bucket)) is None]
         for done, (index, found) in enumerate(ended(self.options.executor.map(buckets.clean, open_tasks))):
             self.say("sorting users", len(tasks) - len(open_tasks) + done, len(tasks))
             self._keep(open_tasks[index], found, files)
         for path in (path for task in tasks for path in task.raw):  # of those that a killed attempt had noted
             path.unlink()
         self.say("sorting users", len(tasks), len(tasks))
-        noted = (self.journal.done(f"clean-{bucket:03d}") for bucket in range(work.buckets))
+        noted = (self.journal.done(_clean(bucket)) for bucket in range(work.buckets))
         return [buckets.Cleaned.of(found) for found in noted if found is not None]
 
     def _keep(self, task: buckets.Task, found: buckets.Cleaned, files: list[File]) -> None:
@@ -208,7 +209,7 @@ class _Build:
         if found.stranger is not None:
             self._refuse_user(found.stranger, files)
         written = task.work.rows(task.bucket), task.work.views(task.bucket)
-        self.journal.note(f"clean-{task.bucket:03d}", vars(found), *written)
+        self.journal.note(_clean(task.bucket), vars(found), written, lambda path: None if path == written[0] else LAST)
         for path in task.raw:
             path.unlink()
 
@@ -237,7 +238,7 @@ class _Build:
         found = ended(self.options.executor.map(partial(buckets.index, actions=actions), open_tasks))
         for done, (index, _) in enumerate(found, 1):
             bucket = open_tasks[index].bucket
-            self.journal.note(f"index-{bucket:03d}", True, work.piece(bucket))
+            self.journal.note(f"index-{bucket:03d}", True, [work.piece(bucket)], _until_last)
             self.say("indexing users", len(tasks) - len(open_tasks) + done, len(tasks))
 
     def _features(self, connection: Connection, work: Work, items: Any, actions: Any) -> dict[str, Any]:
@@ -258,3 +259,17 @@ class _Build:
             "video_names": videos.names(of_videos, self.options.video_statistics),
             "videos_without_features": missing,
         }
+
+
+def _clean(bucket: int) -> str:
+    """The step that reads what was read of a bucket."""
+    return f"clean-{bucket:03d}"
+
+
+def _until_clean(path: Path) -> str:
+    return _clean(ingest.bucket_of(path))
+
+
+def _until_last(path: Path) -> str:
+    del path
+    return LAST

@@ -85,7 +85,7 @@ def watch(connection: Connection, work: Callable[[], None], show: Callable[[floa
 
 @contextmanager
 def translated(limits: Limits, folder: Path) -> Generator[None]:
-    """DuckDB's errors as ours: a full disk is an OSError, a cap too small a ValueError; others as they are."""
+    """DuckDB's errors as ours, of one line: a full disk is an OSError, all others are ValueErrors."""
     try:
         yield
     except duckdb.Error as error:
@@ -95,4 +95,4 @@ def translated(limits: Limits, folder: Path) -> Generator[None]:
         if isinstance(error, duckdb.OutOfMemoryException):
             cap = limits.memory // 10**6
             raise ValueError(f"`memory_limit` of {cap}MB is too small for this data: give more.") from None
-        raise
+        raise ValueError(f"{folder.parent} cannot be worked on: {text.splitlines()[0].rstrip('.')}.") from error

@@ -51,6 +51,10 @@ class Work:
         """Rows of a bucket as they were read."""
         return sorted((self.all_raw / f"bucket={bucket}").glob("*.parquet"))
 
+    def parts(self, name: str) -> list[Path]:
+        """Rows of a log as they were read, in all buckets; `name` is how the names of its parts begin."""
+        return sorted(self.all_raw.glob(f"*/{name}-*"))
+
     def rows(self, bucket: int) -> Path:
         """Rows of a bucket without duplicates, in order."""
         return self.folder / "rows" / f"bucket-{bucket:03d}.parquet"
@@ -67,6 +71,11 @@ class Work:
     def piece(self, bucket: int) -> Path:
         """Index arrays of a bucket."""
         return self.scratch / "pieces" / f"bucket-{bucket:03d}.npz"
+
+
+def bucket_of(raw: Path) -> int:
+    """The bucket of rows as they were read."""
+    return int(raw.parent.name.partition("=")[2])
 
 
 def num_buckets(logs: list[File]) -> int:

@@ -132,5 +132,14 @@ def rows(table: str, columns: Iterable[str] = ("*",)) -> str:
     return f"SELECT {', '.join(columns)} FROM {table}"
 
 
+def claimed_rows(path: Path) -> str:
+    """The most rows that a Parquet file says it has: as a whole, or its groups together."""
+    groups = f"SELECT DISTINCT row_group_id, row_group_num_rows AS n FROM parquet_metadata({quoted(path)})"
+    return (
+        f"SELECT greatest(max(num_rows), (SELECT coalesce(sum(n), 0) FROM ({groups}))) "
+        f"FROM parquet_file_metadata({quoted(path)})"
+    )
+
+
 def _listed(texts: Iterable[Any]) -> str:
     return "[" + ", ".join(quoted(text) for text in texts) + "]"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -96,27 +97,59 @@ def _check_range(path: Path, found: np.ndarray[Any, Any], below: int) -> None:
 def array(path: Path) -> np.ndarray[Any, Any]:
     """An array that stays on disk until it is used, and is no larger than its file."""
     try:
-        shape, dtype, start = _header(path)
-        if dtype.hasobject or min(shape, default=0) < 0:
-            raise ValueError(f"it must hold numbers, got {dtype}")
-        needed, there = start + math.prod(shape) * dtype.itemsize, path.stat().st_size
-        if needed != there:
-            raise ValueError(f"its header speaks of {needed} bytes, it has {there}")
-        return np.load(path, mmap_mode="r" if needed > start else None, allow_pickle=False)
+        there = path.stat().st_size
+        with path.open("rb") as file:
+            start = _header(file, there)
+        return np.load(path, mmap_mode="r" if there > start else None, allow_pickle=False)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing: build the dataset again.") from None
-    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError, OSError) as error:
-        raise ValueError(f"{path} is damaged: {' '.join(str(error).split()).rstrip('.')}.") from None
+    except _DAMAGE as error:
+        raise _damaged(path, error) from None
 
 
-def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape, type of the numbers, and where they start."""
-    with path.open("rb") as file:
-        if np.lib.format.read_magic(file) != _FORMAT:
-            raise ValueError("its format is not known")
-        try:
-            with warnings.catch_warnings(action="error"):  # it guesses at headers of Python 2, and says so
-                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        except (SyntaxError, TokenError, Warning) as error:
-            raise ValueError(f"its header is none: {error}") from None
-        return shape, dtype, file.tell()
+def bundle(path: Path) -> Arrays:
+    """The arrays of an .npz that `np.savez` wrote: not compressed, so that they are no larger than it."""
+    try:
+        with zipfile.ZipFile(path) as members:
+            infos = members.infolist()
+            if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
+                raise ValueError("its arrays must not be compressed")
+            needed, there = sum(info.file_size for info in infos), path.stat().st_size
+            if needed > there:
+                raise ValueError(f"its arrays speak of {needed} bytes, it has {there}")
+            return {info.filename.removesuffix(".npy"): _member(members, info) for info in infos}
+    except (*_DAMAGE, zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+        raise _damaged(path, error) from None
+
+
+def _member(members: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
+    with members.open(info) as file:
+        _header(file, info.file_size)
+    with members.open(info) as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+_DAMAGE = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, OSError)
+"""What a file that is none of ours makes NumPy raise."""
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"{path} is damaged: {' '.join(str(error).split()).rstrip('.')}.")
+
+
+def _header(file: IO[bytes], there: int) -> int:
+    """Where the numbers of an array start; refused where they do not end after so many bytes."""
+    if np.lib.format.read_magic(file) != _FORMAT:
+        raise ValueError("its format is not known")
+    try:
+        with warnings.catch_warnings(action="error"):  # it guesses at headers of Python 2, and says so
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    except (SyntaxError, TokenError, Warning) as error:
+        raise ValueError(f"its header is none: {error}") from None
+    if dtype.hasobject or min(shape, default=0) < 0:
+        raise ValueError(f"it must hold numbers, got {dtype}")
+    start = file.tell()
+    needed = start + math.prod(shape) * dtype.itemsize
+    if needed != there:
+        raise ValueError(f"its header speaks of {needed} bytes, it has {there}")
+    return start

@@ -69,7 +69,7 @@ class Choice:
 def panels(points: Float[np.ndarray, "A M"], objectives: tuple[str, ...]) -> tuple[Panel, ...]:
     """One for each pair of objectives, or one with a line for each policy."""
     low, high = points.min(axis=0), points.max(axis=0)
-    place = 0.05 + 0.9 * (points - low) / np.where(high > low, high - low, 1.0)
+    place = 0.05 + 0.9 * np.where(high > low, (points - low) / np.where(high > low, high - low, 1.0), 0.5)
     if len(objectives) > _WIDE:
         across = (" · ".join(objectives), "", "")
         return (Panel(across, ("least to most of each", "", ""), tuple(_line(row) for row in place)),)

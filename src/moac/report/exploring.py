@@ -16,6 +16,8 @@ from moac.report import style
 
 FEW = 3
 """Up to so many objectives are drawn pair by pair; more along parallel axes."""
+_LINES = {"policies": ("#d5d5d5", 0.8), "exact hull": (style.COLOURS[1], 1.2), "archive": (style.COLOURS[0], 1.4)}
+"""Colour and width."""
 Points = Float[np.ndarray, "N M"]
 
 
@@ -88,22 +90,26 @@ def _scatter(ax: Axes, picture: Picture, i: int, j: int) -> None:
 
 def _parallel(picture: Picture) -> Figure:
     """Each objective on an axis of its own, scaled to the range of what is shown; a line is a policy."""
-    shown = [picture.archive, *(() if picture.hull is None else (picture.hull,))]
-    low, high = np.concatenate(shown).min(axis=0), np.concatenate(shown).max(axis=0)
-    unit = np.where(high > low, high - low, 1.0)
+    sets = {"policies": picture.found, "exact hull": picture.hull, "archive": picture.archive}
+    shown = {label: points for label, points in sets.items() if points is not None}
+    low, high = (end(np.concatenate(list(shown.values())), axis=0) for end in (np.min, np.max))
     figure, (ax,) = style.grid(1, 1, (max(6.0, 1.6 * len(picture.objectives)), 4.3))
     x = np.arange(len(picture.objectives))
-    for points, colour, label in (
-        (picture.hull, "#bbbbbb", "exact hull"),
-        (picture.archive, style.COLOURS[0], "archive"),
-    ):
-        for k, row in enumerate([] if points is None else (points - low) / unit):
-            ax.plot(x, row, color=colour, alpha=0.6, linewidth=1.2, label=label if k == 0 else None)
+    for label, points in shown.items():
+        colour, width = _LINES[label]
+        for k, row in enumerate(_scaled(points, low, high)):
+            ax.plot(x, row, color=colour, alpha=0.7, linewidth=width, label=label if k == 0 else None)
     named = [f"{n}\n{a:.3g} to {b:.3g}" for n, a, b in zip(picture.objectives, low, high, strict=True)]
     ax.set_xticks(x, named, fontsize=9)
     ax.set_yticks([0, 1], ["least", "most"])
-    ax.legend(loc="best", fontsize=9)
+    ax.set_ylim(-0.05, 1.05)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=9)
     return figure
+
+
+def _scaled(points: Points, low: Any, high: Any) -> Points:
+    """To [0, 1] in each objective; to the middle where all are alike."""
+    return np.where(high > low, (points - low) / np.where(high > low, high - low, 1.0), 0.5)
 
 
 @style.styled

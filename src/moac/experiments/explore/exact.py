@@ -13,7 +13,10 @@ from moac import momdp
 from moac.config import Setting
 from moac.experiments.explore.selection import span
 from moac.momdp import FiniteMOMDP, indicators
+from moac.momdp.support import Support
 
+_FEW = 4
+"""With more objectives the support takes minutes."""
 REACH = 0.01
 """Within this share of the front's range, in every objective, a point of the hull is found."""
 
@@ -31,7 +34,7 @@ class Exact:
 
     front: Float[np.ndarray, "F M"]
     hull: Float[np.ndarray, "H M"]
-    support: momdp.support.Support | None
+    support: Support | None
 
     @property
     def unit(self) -> Float[np.ndarray, " M"]:
@@ -58,8 +61,9 @@ def of(model: FiniteMOMDP | None, setting: Setting) -> Exact | None:
     if model is None:
         return None
     support = front = None
-    with contextlib.suppress(ValueError):
-        support = momdp.support_of(model, setting)
+    if model.num_objectives <= _FEW:
+        with contextlib.suppress(ValueError):
+            support = momdp.support_of(model, setting)
     with contextlib.suppress(ValueError):
         front = momdp.pareto_front(model, setting)
     if front is not None:

@@ -16,6 +16,9 @@ from moac.momdp import indicators
 BELOW = 0.1
 """The reference lies this share of the range below the worst, so that the ends of a front count too."""
 
+_DIGITS = 3
+"""Points that agree to so many digits, in units of the range, count as one."""
+
 Points = Float[np.ndarray, "N M"]
 
 
@@ -67,7 +70,8 @@ def over_steps(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) -> dic
     volume, distance = np.full(returns.shape[1], np.nan), np.full(returns.shape[1], np.nan)
     for k in range(returns.shape[1]):
         fresh = returns[:, k]
-        seen = np.unique(np.concatenate([seen, fresh[np.isfinite(fresh).all(axis=1)]]), axis=0)
+        seen = np.concatenate([seen, fresh[np.isfinite(fresh).all(axis=1)]])
+        seen = seen[np.unique((seen / yardstick.unit).round(_DIGITS), axis=0, return_index=True)[1]]
         seen = seen[indicators.non_dominated(seen)]
         if len(seen):
             volume[k], distance[k] = yardstick.volume(seen), yardstick.distance(seen)
@@ -75,18 +79,17 @@ def over_steps(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) -> dic
 
 
 def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
-    """Where every objective earns nothing: its return is 0, or the front's worst or less, up to 1 % of the range."""
+    """Where every objective earns nothing, up to 1 % of the range: 0, or the worst of the exact front or less.
+
+    A point of the exact front is no trap, whatever it earns.
+    """
     size = np.maximum(yardstick.unit, np.abs(yardstick.front).max(axis=0))
     nothing = np.abs(points) <= REACH * size
-    return (nothing | (points <= yardstick.worst + REACH * yardstick.unit)).all(axis=1) & ~_on_front(points, yardstick)
-
-
-def _on_front(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
-    """A point of the exact front is no trap, whatever it earns."""
     if yardstick.exact is None:
-        return np.zeros(len(points), dtype=bool)
+        return np.asarray(nothing.all(axis=1))
     gap = np.abs(points[:, None] - yardstick.front) / yardstick.unit
-    return np.asarray(gap.max(axis=2).min(axis=1) <= REACH)
+    away = gap.max(axis=2).min(axis=1) > REACH
+    return away & (nothing | (points <= yardstick.worst + REACH * yardstick.unit)).all(axis=1)
 
 
 def served(found: Archive[Any], archive: Archive[Any], yardstick: Yardstick) -> dict[str, float]:

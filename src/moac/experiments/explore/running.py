@@ -86,12 +86,12 @@ def run(order: Order, problem: Source, out: Path, show: runner.Show) -> dict[str
 def _staged(tasks: list[Task], order: Order, problem: Source, folder: Path, show: runner.Show) -> list[result.Result]:
     done = [runner.complete(tasks[0], order, problem, folder, show)]
     for before, task in pairwise(tasks):
-        _begin(task, folder / runner.key(before, order, problem), done[-1], order, folder)
+        begin(task, folder / runner.key(before, order, problem), done[-1], order, folder)
         done.append(runner.complete(task, order, problem, folder, show))
     return done
 
 
-def _begin(task: Task, before: Path, ended: result.Result, order: Order, folder: Path) -> None:
+def begin(task: Task, before: Path, ended: result.Result, order: Order, folder: Path) -> None:
     """A run whose checkpoint at iteration 0 is the last state of the run before it."""
     source = ended.run.source
     path = folder / runner.key(task, order, source)

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from moac.archive import Archive
 from moac.momdp import indicators
 
-SAME = 1e-3
+SAME = 5e-3
 """Exact points closer than this share of the range, in every objective, are one."""
 
 Points = Float[np.ndarray, "N M"]

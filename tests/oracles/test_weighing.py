@@ -1,0 +1,157 @@
+"""What rules see beyond the Gram matrix: two halves of a batch, gradients followed over time, the level of returns."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moac import actor, algorithm, components, weighing, weighting
+from moac.config import Average, Config, Discounted
+from moac.critic import LinearCritic
+from moac.features import OneHot
+from moac.momdp import library
+from moac.policy import SoftmaxTable
+from moac.types import Batch
+
+S, A, M, B = 4, 3, 2, 6
+MODEL = library.random_ergodic(5, num_states=S, num_actions=A, num_objectives=M, num_successors=2)
+GENERATOR = np.random.default_rng(0)
+BATCH = Batch(
+    observation=jnp.asarray(GENERATOR.integers(S, size=B)),
+    action=jnp.asarray(GENERATOR.integers(A, size=B)),
+    reward=jnp.asarray(GENERATOR.normal(size=(B, M)), jnp.float32),
+    next_observation=jnp.asarray(GENERATOR.integers(S, size=B)),
+)
+DELTA = jnp.asarray(GENERATOR.normal(size=(B, M)), jnp.float32)
+POLICY, THETA = SoftmaxTable(S, A), jnp.asarray(GENERATOR.normal(size=(S, A)), jnp.float32)
+
+
+def compiled(function):
+    """Compiled as a whole, and quickly."""
+    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def taken(g, lam):
+    return g.seen, g.gram, g.direction(lam)
+
+
+def rows(which):
+    """gⁱ [M, S·A] of the chosen samples, by hand."""
+    pi = np.asarray(jax.nn.softmax(THETA))
+    G = np.zeros((M, S, A))
+    for k in np.flatnonzero(which):
+        s, a = int(BATCH.observation[k]), int(BATCH.action[k])
+        G[:, s] += np.outer(DELTA[k], np.eye(A)[a] - pi[s]) / np.sum(which)
+    return G.reshape(M, -1)
+
+
+def test_halves_are_chains_where_they_are_even_and_time_where_not():
+    np.testing.assert_array_equal(actor.first_half(2, 6, 2), [1, 0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(actor.first_half(2, 5, 1), [1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(actor.first_half(2, 6, 3), [1, 1, 1, 0, 0, 0])
+    assert actor.first_half(1, 6, 2) is None
+    with pytest.raises(ValueError, match="`actor_batch_size` must be at least 2 for a rule of two batches, got 1"):
+        actor.first_half(2, 1, 1)
+
+
+@pytest.mark.parametrize("normalise", ["none", "l2"])
+@pytest.mark.parametrize("count", [3, 2])
+def test_the_gradients_of_halves_are_those_of_two_batches(count, normalise):
+    first, lam = np.arange(B) < count, jnp.array([0.3, 0.7])
+    seen, gram, direction = compiled(
+        lambda theta: taken(actor.gradients(POLICY, theta, BATCH, DELTA, normalise, first), lam)
+    )(THETA)
+    G, halves = rows(np.ones(B, bool)), (rows(first), rows(~first))
+    scale = 1 / np.linalg.norm(G, axis=1) if normalise == "l2" else np.ones(M)
+    np.testing.assert_allclose(seen, np.outer(scale, scale) * (halves[0] @ halves[1].T), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(gram, np.outer(scale, scale) * (G @ G.T), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(np.ravel(direction), (lam * scale) @ G, rtol=1e-4, atol=1e-6)
+
+
+def test_moco_follows_the_gradients():
+    beta, gamma, rho = 0.3, 0.2, 0.1
+    init, weigh = weighing.build(weighting.moco(beta, gamma, rho), M)
+    state, Y, lam = init(THETA), np.zeros((M, S * A)), np.full(M, 1 / M)
+
+    @compiled
+    def step(state, t):
+        g = actor.gradients(POLICY, THETA, BATCH, t * DELTA)
+        state, found, seen = weigh(state, g, t, lambda: pytest.fail("it observes nothing"))
+        return state, found, seen.gram, seen.direction(found)
+
+    for t in (1, 2, 3):
+        state, found, gram, direction = step(state, jnp.asarray(t))
+        Y = Y - beta * (Y - t * rows(np.ones(B, bool)))
+        lam = lam - gamma * (Y @ Y.T + rho * np.eye(M)) @ lam
+        lam = np.array([np.clip((1 + lam[0] - lam[1]) / 2, 0, 1), np.clip((1 + lam[1] - lam[0]) / 2, 0, 1)])
+        np.testing.assert_allclose(found, lam, rtol=1e-4)
+        np.testing.assert_allclose(gram, Y @ Y.T, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(np.ravel(direction), lam @ Y, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("setting", [Discounted((0.5, 0.9)), Average()])
+def test_a_rule_observes_the_reward_per_step(setting):
+    def observe(state, level, reward):
+        return level, jnp.max(reward)
+
+    rule = weighting.Rule(
+        lambda M: (jnp.zeros(M), jnp.zeros(())), lambda state, K, t: (state, jnp.full(M, 0.5)), observe=observe
+    )
+    sizes = {"num_critic_steps": 1, "critic_batch_size": B, "actor_batch_size": B}
+    config = Config(setting, num_iterations=1, **sizes, actor_step_size=0.1, critic_step_size=0.1, policy="table")
+    config = components.resolved(config, MODEL)
+    init, update = algorithm.build(config, MODEL.spec, POLICY, LinearCritic(OneHot(S), M), rule)
+    critic_batch = jax.tree.map(lambda x: x[None], BATCH)
+    state = compiled(init)(jax.random.key(0))
+    state, _ = compiled(update)(replace(state, w=jnp.ones((S, M))), critic_batch, BATCH)
+    average = isinstance(setting, Average)
+    values = np.asarray(state.w)[np.asarray(BATCH.observation)].mean(axis=0)
+    expected = state.mu if average else (1 - np.array(setting.discount)) * values
+    np.testing.assert_allclose(state.rule[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(state.rule[1], np.max(BATCH.reward))
+
+
+def test_momentum_keeps_the_scale_and_hands_on_what_the_inner_rule_asks_for():
+    inverse = weighting.Rule(lambda M: (), lambda state, K, t: (state, 1 / jnp.sqrt(jnp.diagonal(K))), simplex=False)
+    smoothed = weighting.with_momentum(inverse, "1/sqrt(t)")
+    update = compiled(smoothed.update)
+    state, lam = update(smoothed.init(2), 4 * jnp.eye(2), 1)
+    np.testing.assert_allclose(lam, [0.5, 0.5], rtol=1e-5)
+    _, lam = update(state, jnp.eye(2), 2)
+    np.testing.assert_allclose(lam, np.full(2, (1 - 2**-0.5) * 0.5 + 2**-0.5), rtol=1e-5)
+    assert weighting.with_momentum(weighting.modo(), "1").batches == 2
+    wrapped = weighting.with_momentum(weighting.chebyshev(ideal=[1.0, 2.0]), "1")
+    state = wrapped.observe(wrapped.init(2), jnp.array([0.1, 0.2]), jnp.zeros((3, 2)))
+    np.testing.assert_allclose(state[0][1], [0.1, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: weighting.capped(1.5), "`cap` must be in (0, 1], got 1.5."),
+        (lambda: weighting.cagrad(-1.0), "`c` must be at least 0 and finite, got -1.0."),
+        (lambda: weighting.fairgrad(0.0), "`alpha` must be greater than 0 and finite, got 0.0."),
+        (lambda: weighting.moco(tracking=2.0), "`tracking` must be in (0, 1], got 2.0."),
+        (lambda: weighting.chebyshev(ideal=[np.inf]), "`ideal` must be a vector of finite numbers, one per objective"),
+        (lambda: weighting.chebyshev(ideal=[1.0]).init(2), "`ideal` must hold one number per objective (2), got 1."),
+        (lambda: weighting.Rule(None, None, batches=3), "`batches` must be 1 or 2, got 3."),
+    ],
+)
+def test_refused(make, message):
+    with pytest.raises(ValueError) as error:
+        make()
+    assert str(error.value).startswith(message)
+
+
+def test_every_name_makes_its_rule_and_says_what_the_theory_does_not_cover():
+    for name in ("capped:0.6", "cagrad", "pcgrad", "imtl-g", "nash-mtl", "upgrad", "fairgrad:2", "moco", "modo"):
+        config = Config(weighting=name)
+        assert components.rule(config).batches == (2 if name == "modo" else 1)
+        assert f"{name} weights" in components.beyond_theory(config)
+    assert components.rule(Config(weighting="sdmgrad", preferences=((0.2, 0.8),))).prefer is not None
+    assert components.rule(Config(weighting="chebyshev:0.5")).observe is not None
+    for bad in ("capped:", "capped:0", "capped:x", "upgrad:1", "cagrad:1.2.3"):
+        with pytest.raises(ValueError, match="`weighting` must be one of"):
+            Config(weighting=bad)
