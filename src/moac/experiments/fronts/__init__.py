@@ -12,7 +12,11 @@ def run(study: Study, work: Workspace) -> Findings:
     with quiet():
         from moac.experiments.fronts import judging, measure
 
-        problems, measuring = study.parameters["problems"], study.parameters["measuring"]
+        measuring = study.parameters["measuring"]
+        problems = {name: study.parameters["problems"][name] for name in measuring["problems"]}
         seeds = range(study.seed, study.seed + measuring["seeds"])
         found = {name: measure.explored(table, seeds, work) for name, table in problems.items()}
-        return judging.findings(problems, found, float(measuring["seconds"]))
+        longer = {name: {**problems[name], "iterations": measuring["whole_iterations"]} for name in measuring["whole"]}
+        first = seeds[: measuring["whole_seeds"]]
+        whole = {name: measure.explored(table, first, work) for name, table in longer.items()}
+        return judging.findings(problems, found, whole, float(measuring["seconds"]))

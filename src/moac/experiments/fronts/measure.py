@@ -25,6 +25,8 @@ from moac.types import Source
 
 RULE, GAE = "fixed", 0.95
 """As `moac explore` has them."""
+_MOMENTS = 20
+"""Evaluations of a run, whose CPU time counts too."""
 
 Table = Mapping[str, Any]
 
@@ -66,11 +68,19 @@ def _measured(problem: Source, table: Table, seed: int) -> Arrays:
     (cpu, wall), outcomes = _timed(lambda folder: running.run(order, problem, folder, _unseen))
     steps, returns = running.joined_history(outcomes[RULE])
     spent = cpu * steps / steps[-1]
-    return {"steps": steps, "cpu": spent, "returns": returns, "wall": np.array([wall]), "compiling": np.array(compiling)}
+    return {
+        "steps": steps,
+        "cpu": spent,
+        "returns": returns,
+        "wall": np.array([wall]),
+        "compiling": np.array(compiling),
+    }
 
 
 def _order(problem: Source, table: Table, seed: int) -> running.Order:
-    config = Config(setting=Discounted(table["discount"]), num_iterations=table["iterations"], gae=GAE)
+    config = Config(
+        setting=Discounted(table["discount"]), num_iterations=table["iterations"], gae=GAE, num_evaluations=_MOMENTS
+    )
     p = preferences.random(table["preferences"], problem.spec.num_objectives, seed)
     full = components.resolved(config, problem)
     return running.Order(table["env"], seed, full, (RULE,), running.default_entropies(problem), p)
