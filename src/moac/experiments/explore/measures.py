@@ -13,7 +13,7 @@ from moac.experiments.explore.exact import REACH, Exact
 from moac.experiments.explore.selection import span
 from moac.momdp import indicators
 
-_BELOW = 0.1
+BELOW = 0.1
 """The reference lies this share of the range below the worst, so that the ends of a front count too."""
 
 _DIGITS = 3
@@ -51,7 +51,7 @@ class Yardstick:
         what = "the archive found" if exact is None else "the exact front"
         if reference is None:
             return cls(
-                worst - _BELOW * unit, f"a tenth of the range below the worst of {what}", front, unit, worst, exact
+                worst - BELOW * unit, f"a tenth of the range below the worst of {what}", front, unit, worst, exact
             )
         return cls(np.asarray(reference, dtype=np.float64), "as given", front, unit, worst, exact)
 

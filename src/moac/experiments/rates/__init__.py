@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moac.experiments import comparison, environments, kuairand, networks
+from moac.experiments import comparison, environments, fronts, kuairand, networks
 from moac.experiments.rates import actor, critic
 from moac.experiments.spec import Study
 from moac.experiments.studies import Findings, Workspace
@@ -14,6 +14,7 @@ _STUDIES = {
     "networks": networks.run,
     "kuairand": kuairand.run,
     "comparison": comparison.run,
+    "fronts": fronts.run,
 }
 
 
