@@ -24,7 +24,7 @@ SPEC = """
 env = "resource-gathering-v0"
 trials = 32
 [config]
-num_iterations = 900
+num_iterations = 1500
 num_evaluations = 5
 [grid]
 seed = [{seeds}]
