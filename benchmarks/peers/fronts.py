@@ -20,7 +20,7 @@ from morl_baselines.multi_policy.multi_policy_moqlearning.mp_mo_q_learning impor
 from morl_baselines.multi_policy.pareto_q_learning.pql import PQL
 
 STOCHASTIC, EPISODES = "resource-gathering-v0", 40
-MOST, STEPS = 40, 1_000
+MOST, STEPS = 200, 1_000
 """Policies that are evaluated, and steps of an episode at most."""
 REFERENCES = {3: (-1.0, -1.0, -2.0), 2: (-10.0, -50.0), 6: (-1.0,) * 6}
 Policy = Callable[[np.ndarray], int]

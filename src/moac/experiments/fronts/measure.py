@@ -38,11 +38,16 @@ class Explored:
 
     Attributes:
         known: the exact front; None where it is not known.
-        runs: of each seed `steps` [L], `cpu` [L], `returns` [K, L, M], `wall`, and `compiling`, CPU seconds.
+        runs: of each seed `steps` [L], `cpu` [L], `returns` [K, L, M], `wall`, and `compiling`, CPU and wall seconds.
     """
 
     known: Exact | None
     runs: tuple[Arrays, ...]
+
+    @property
+    def compiling(self) -> float:
+        """Seconds that the first exploration took to compile; later ones have its programs."""
+        return float(self.runs[0]["compiling"][1])
 
 
 def explored(table: Table, seeds: Sequence[int], work: Workspace) -> Explored:
