@@ -198,7 +198,7 @@ class Config:
         _check_type("setting", self.setting, (Average, Discounted, type(None)), "Average() or Discounted(discount)")
         _check_type("momentum", self.momentum, (str,), f"one of {', '.join(schedules.names())}")
         for name, known in CHOICES.items():
-            if not _is_choice(name, getattr(self, name), known):
+            if not is_choice(name, getattr(self, name)):
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {shown(getattr(self, name))}.")
         for names, checked in ((_COUNTS, _count), (_STEPS, _step), (_SHARES, _share), (("hidden",), _widths)):
             for name in names:
@@ -284,8 +284,14 @@ def _check_type(name: str, value: Any, kinds: tuple[type, ...], right: str) -> N
         raise ValueError(f"`{name}` must be {right}, got {shown(value)}.")
 
 
-def _is_choice(name: str, value: Any, known: tuple[str, ...]) -> bool:
-    """Whether a value is one of those known, or a known one with its number; None where the problem decides."""
+def takes_preferences(weighting: str) -> bool:
+    """Whether a preference of each trial tilts the rule, with its number or without."""
+    return weighting.partition(":")[0] in WITH_PREFERENCES
+
+
+def is_choice(name: str, value: Any) -> bool:
+    """Whether a value is one of `CHOICES`, or one of them with its number; None where the problem decides."""
+    known = CHOICES[name]
     if value is None:
         return name in _BY_PROBLEM
     kind, colon, size = str(value).partition(":")
@@ -343,7 +349,7 @@ def _weights(config: Config) -> tuple[float, ...] | None:
 def _preferences(weighting: str, preferences: Any) -> tuple[tuple[float, ...], ...] | None:
     if preferences is None:
         return None
-    if weighting.partition(":")[0] not in WITH_PREFERENCES:
+    if not takes_preferences(weighting):
         raise ValueError(f"`preferences` must be None unless `weighting` is {' or '.join(WITH_PREFERENCES)}.")
     found = tuple(_on_simplex("preferences", each) for each in _several(preferences))
     if not found or len({len(each) for each in found}) != 1:

@@ -10,7 +10,7 @@ import tyro
 
 from moac.commands.config_options import Count, Discounts, options_of, setting_of
 from moac.commands.mistakes import did_you_mean
-from moac.config import CHOICES, Config, check_trials
+from moac.config import CHOICES, Config, check_trials, is_choice
 
 RULES = ("fixed",)
 """What finds most within a minute: docs/exploring.md has the measurement."""
@@ -77,7 +77,7 @@ class Explore:
         check_trials(1 if self.preferences is None else self.preferences, self.seed)
         known = CHOICES["weighting"]
         for rule in self.rules:
-            if rule not in known:
+            if not is_choice("weighting", rule):
                 near = did_you_mean(rule, known)
                 raise ValueError(f"`rules` must be some of {', '.join(known)}, got {rule!r}.{near}")
         if self.given is not None and self.preferences is not None:

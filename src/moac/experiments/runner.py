@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from moac import result, training
 from moac.experiments import files
@@ -50,6 +51,21 @@ def complete(task: Task, experiment: Place, problem: Source, folder: Path, show:
         outcome = result.Result.of(run, final)
         directory.finish(outcome, draw=False)  # the experiment's own figures show it
     return outcome
+
+
+@final
+class _Unseen:
+    """Nobody watches."""
+
+    def show(self, snapshot: training.Snapshot) -> None:
+        """Nothing."""
+
+
+@contextlib.contextmanager
+def unseen(task: Task, run: training.Run, iteration: int) -> Generator[_Unseen]:
+    """A `Show` that shows nothing."""
+    del task, run, iteration
+    yield _Unseen()
 
 
 def key(task: Task, experiment: Place, problem: Source) -> str:

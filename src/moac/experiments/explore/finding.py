@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from moac import envs, result, training
 from moac.archive import Archive
-from moac.config import WITH_PREFERENCES
+from moac.config import takes_preferences
 from moac.experiments.explore.running import Order
 from moac.experiments.judging import judge
 
@@ -35,7 +35,7 @@ def found(outcomes: dict[str, result.Result], order: Order, tell: Tell) -> Archi
 def _of_rule(rule: str, outcome: result.Result, order: Order, tell: Tell) -> Archive[Any]:
     K, M = outcome.returns.shape
     points, low, high = _valued(rule, outcome, tell)
-    p = order.preferences if rule in WITH_PREFERENCES else np.full((K, M), np.nan)
+    p = order.preferences if takes_preferences(rule) else np.full((K, M), np.nan)
     lam = outcome.history.weights[:, -1]
     return Archive(points, low, high, p, lam, (rule,) * K, np.arange(K), outcome.history.kind)
 

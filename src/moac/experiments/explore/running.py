@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import result, training
-from moac.config import WITH_PREFERENCES, Config, known
+from moac.config import Config, known, takes_preferences
 from moac.experiments import runner
 from moac.experiments.explore import preferences
 from moac.experiments.run_directory import RunDirectory
@@ -66,7 +66,7 @@ def stages(order: Order, rule: str) -> list[Task]:
     count, total = len(order.entropies), known(order.config.num_iterations)
     if total < count:
         raise ValueError(f"`iterations` must be at least one per entropy ({count}), got {total}.")
-    p = preferences.as_tuples(order.preferences) if rule in WITH_PREFERENCES else None
+    p = preferences.as_tuples(order.preferences) if takes_preferences(rule) else None
     each = max(1, order.config.num_evaluations // count)
     found: list[Task] = []
     for k, entropy in enumerate(order.entropies):

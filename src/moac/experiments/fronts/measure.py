@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -16,6 +15,7 @@ from jaxtyping import Float
 
 from moac import components, envs
 from moac.config import Config, Discounted
+from moac.experiments import runner
 from moac.experiments.explore import exact, preferences, running
 from moac.experiments.explore.exact import Exact
 from moac.experiments.files import Arrays
@@ -69,8 +69,8 @@ def _measured(problem: Source, table: Table, seed: int) -> Arrays:
     order = _order(problem, table, seed)
     stages = len(order.entropies)
     first = replace(order, config=replace(order.config, num_iterations=stages, num_evaluations=stages))
-    compiling, _ = _timed(lambda folder: running.run(first, problem, folder, _unseen))
-    (cpu, wall), outcomes = _timed(lambda folder: running.run(order, problem, folder, _unseen))
+    compiling, _ = _timed(lambda folder: running.run(first, problem, folder, runner.unseen))
+    (cpu, wall), outcomes = _timed(lambda folder: running.run(order, problem, folder, runner.unseen))
     steps, returns = running.joined_history(outcomes[RULE])
     spent = cpu * steps / steps[-1]
     return {
@@ -97,18 +97,6 @@ def _timed(explore: Callable[[Path], Any]) -> tuple[tuple[float, float], Any]:
         began, began_cpu = time.perf_counter(), time.process_time()
         found = jax.block_until_ready(explore(Path(folder)))
         return (time.process_time() - began_cpu, time.perf_counter() - began), found
-
-
-class _Nothing:
-    """Nobody watches."""
-
-    def show(self, snapshot: Any) -> None:
-        """Nothing."""
-
-
-@contextlib.contextmanager
-def _unseen(*_: Any) -> Generator[_Nothing]:
-    yield _Nothing()
 
 
 def cumulative(returns: Float[np.ndarray, "K L M"], count: int) -> Float[np.ndarray, "N M"]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from moac import components, locks, training
+from moac import components, locks
 from moac.executors import Executor, Failure
 from moac.experiments import files, runner
 from moac.experiments.quiet import quiet
@@ -95,7 +94,7 @@ def work(job: Job) -> None:
         problem, until = job.make(job.env, job.stepping), time.monotonic() + _PATIENCE
         while True:
             try:
-                runner.complete(job.task, job, problem, job.out / "tasks", _unseen)
+                runner.complete(job.task, job, problem, job.out / "tasks", runner.unseen)
             except locks.InUseError:
                 if time.monotonic() > until:
                     raise
@@ -116,17 +115,3 @@ def _job(sweep: Sweep, cell: Cell, out: Path, make: Make) -> Job:
 
 def _note(job: Job, failure: Failure) -> dict[str, str]:
     return {"task": job.label, "kind": failure.kind, "message": failure.message, "trace": failure.trace}
-
-
-@final
-class _Unseen:
-    """Nobody watches a worker."""
-
-    def show(self, snapshot: training.Snapshot) -> None:
-        """Nothing."""
-
-
-@contextlib.contextmanager
-def _unseen(task: Task, run: training.Run, iteration: int) -> Generator[_Unseen]:
-    del task, run, iteration
-    yield _Unseen()
