@@ -43,10 +43,16 @@ def run(order: Order) -> int:
     dataset = LoggedDataset.from_parquet(order.data)
     files.check_folder("out", order.out)
     study = _study(order, dataset)
+    lock, made = order.out / ".lock", not order.out.exists()
     order.out.mkdir(parents=True, exist_ok=True)
     try:
-        with locks.held(order.out / ".lock", order.out):
+        with locks.held(lock, order.out):
             summary = reproduce.study(study, order.out, order.json, partial(_compared, dataset))
+    except ValueError:
+        if made and list(order.out.iterdir()) == [lock]:  # a mistake leaves nothing behind
+            lock.unlink()
+            order.out.rmdir()
+        raise
     except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
         return interrupts.code(error)
