@@ -43,15 +43,14 @@ def run(order: Order) -> int:
     dataset = LoggedDataset.from_parquet(order.data)
     files.check_folder("out", order.out)
     study = _study(order, dataset)
-    lock, made = order.out / ".lock", not order.out.exists()
+    made = not order.out.exists()
     order.out.mkdir(parents=True, exist_ok=True)
     try:
-        with locks.held(lock, order.out):
+        with locks.held(order.out / ".lock", order.out):
             summary = reproduce.study(study, order.out, order.json, partial(_compared, dataset))
     except ValueError:
-        if made and list(order.out.iterdir()) == [lock]:  # a mistake leaves nothing behind
-            lock.unlink()
-            order.out.rmdir()
+        if made and not any(order.out.iterdir()):
+            order.out.rmdir()  # a mistake leaves nothing behind
         raise
     except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
