@@ -3,12 +3,12 @@
 import json
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 
 import moac as package
 from moac.cli import main
+from tests.helpers import compiling
 
 ENVIRONMENTS = {
     "mo-mountaincarcontinuous-v0": ("pygame", 2),
@@ -24,9 +24,8 @@ SHORT = ["--iterations", "3", "--num-evaluations", "1", "--evaluation-episodes",
 @pytest.fixture(autouse=True, scope="module")
 def quick_to_compile():
     """A few iterations each: compiling for speed would cost more than it saves."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compiling.quickly():
+        yield
 
 
 def answer(capsys, *arguments):

@@ -7,7 +7,6 @@ import warnings
 from importlib.util import find_spec
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 
@@ -15,6 +14,7 @@ import moac as package
 from moac import envs
 from moac.cli import main
 from moac.momdp import library
+from tests.helpers import compiling
 from tests.helpers.environments import Line, Slow
 
 SHORT = ["--iterations", "6", "--num-evaluations", "2", "--evaluation-episodes", "2", "--json"]
@@ -34,9 +34,8 @@ EXTRAS = {"mo-lunar-lander-v3": "Box2D", "mo-supermario-v0": "gym_super_mario_br
 @pytest.fixture(autouse=True, scope="module")
 def quick_to_compile():
     """A few iterations each: compiling for speed would cost more than it saves."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compiling.quickly():
+        yield
 
 
 def trained(capsys, *arguments):

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-import jax
 import numpy as np
 import pytest
 
 import moac
 from moac import result, training
 from moac.momdp import FiniteMOMDP
+from tests.helpers import compiling
 
 TRIALS = 8
 
@@ -16,9 +16,8 @@ TRIALS = 8
 @pytest.fixture(autouse=True, scope="module")
 def quick_to_compile():
     """These runs are short: compiling for speed would cost more than it saves."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compiling.quickly():
+        yield
 
 
 def config(setting, **options):

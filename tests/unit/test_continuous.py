@@ -17,6 +17,7 @@ from moac.envs.spaces import actions_of
 from moac.experiments.run_directory import RunDirectory
 from moac.policy import Reparametrised
 from moac.types import Sampling
+from tests.helpers import compiling
 from tests.helpers.environments import Push
 
 SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, average=False, survival=None)
@@ -29,9 +30,8 @@ CONFIG = moac.Config(num_iterations=3, num_evaluations=3, hidden=(4,))
 @pytest.fixture(autouse=True, scope="module")
 def quick_to_compile():
     """Few iterations: compiling for speed would cost more than it saves."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compiling.quickly():
+        yield
 
 
 class Plain:

@@ -16,6 +16,7 @@ from moac.momdp import library
 from moac.policy import SoftmaxTable
 from moac.trained import TrainedPolicy
 from moac.types import Sampling, SourceError
+from tests.helpers import compiling
 from tests.helpers.environments import Line, Own, Unbounded
 
 SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, average=False, survival=None)
@@ -25,9 +26,8 @@ KEY = np.array([1, 2], np.uint32)
 @pytest.fixture(autouse=True, scope="module")
 def quick_to_compile():
     """Few iterations: compiling for speed would cost more than it saves."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compiling.quickly():
+        yield
 
 
 def sampled(environment, sizes=SIZES, theta=None, times=1):
