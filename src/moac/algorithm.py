@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -53,7 +54,7 @@ def build(config: Config, spec: Spec, policy: Policy, critic: Critic, rule: Rule
         delta = advantage(delta, actor_batch)
         g = actor.gradients(policy, theta, actor_batch, delta, config.normalise or "none", first)  # gⁱ = (1/B) Σ δⁱψ
 
-        outlook = lambda: (td.level(w, mu, actor_batch), actor_batch.reward)  # noqa: E731
+        outlook = partial(td.outlook, w, mu, actor_batch)  # for rules that look at values
         rule_state, lam, g = weigh_gradients(state.rule, g, t, outlook)  # λ_t = (1 − η_t) λ_{t−1} + η_t λ̂_t
         ascent = with_bonus(theta, actor_batch, g.direction(lam))
         step, actor_optimiser = actor_steps.update(ascent, state.actor_optimiser)

@@ -96,6 +96,10 @@ class TD:
         alpha = known(self.config.actor_step_size)
         return self._errors(w, self.critic.values(w, batch.observation), mu, batch, alpha)
 
+    def outlook(self, w: Params, mu: Mu, batch: Batch) -> tuple[Float[Array, " M"], Float[Array, "B M"]]:
+        """What a rule may observe beside gradients: the level, and the batch's rewards."""
+        return self.level(w, mu, batch), batch.reward
+
     def level(self, w: Params, mu: Mu, batch: Batch) -> Float[Array, " M"]:
         """Reward per step that the policy is expected to earn: μⁱ, or (1 − γⁱ) (1/B) Σ φ(s)ᵀwⁱ.
 
