@@ -247,7 +247,7 @@ def test_what_an_interrupted_build_left_is_used_only_if_it_fits(change, source, 
     if change == "another option":
         options = building.Options(actions=6)
     elif change == "a torn bucket":
-        torn = next((left / "rows").iterdir())
+        torn = next((left / "dataset" / "rows").iterdir())
         torn.write_bytes(torn.read_bytes()[:-9])
     else:
         (left / "journal" / "clean-000.json").write_text("[" * 100_000)
@@ -266,3 +266,27 @@ def test_one_build_at_a_time(source, tmp_path):
         second = other.submit(building.build, source, tmp_path / "data", building.Options(actions=5))
         with pytest.raises(ValueError, match=r"/data is in use by process \d+: wait until it ends.$"):
             second.result()
+
+
+def test_a_build_that_was_killed_before_it_removed_its_notes(source, tmp_path):
+    """The dataset is there and whole; the next build says so, and the notes go."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / ".data.building" / "journal").mkdir(parents=True)
+    with pytest.raises(ValueError, match="`out` must not exist yet"):
+        building.build(source, tmp_path / "data", building.Options(actions=5))
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_notes_outlive_the_building(source, tmp_path, monkeypatch):
+    """Whatever is removed on the way to the end, what has finished is known until the dataset is in its place."""
+    options, work = building.Options(actions=5), []
+
+    def remove(path, **named):
+        if path.name == ".data.building":
+            assert (tmp_path / "data").exists()
+            assert (path / "journal" / "manifest.json").exists()
+        work.append(path.name)
+
+    monkeypatch.setattr(building.shutil, "rmtree", remove)
+    building.build(source, tmp_path / "data", options)
+    assert work[-2:] == ["work", ".data.building"]

@@ -66,11 +66,9 @@ def build(source: str | Path, out: str | Path, options: Options | None = None, p
     if options.actions < 2:
         raise ValueError(f"`actions` must be at least 2, got {options.actions}.")
     found = layout.find(Path(source), options.random_log, options.video_statistics)
-    with resumable(Path(out)) as folder:
-        build = _Build(found, folder, options, allowed, say)
-        written = build.run()
+    with resumable(Path(out)) as (notes, folder):
+        written = _Build(found, folder, options, allowed, say).run(notes)
         shutil.rmtree(folder / "work", ignore_errors=True)
-        build.journal.end()
         return written
 
 
@@ -82,12 +80,12 @@ class _Build:
         self.found, self.folder, self.options, self.limits, self.say = found, folder, options, allowed, say
         self.random_only = not found.standard
 
-    def run(self) -> Any:
-        """All steps; the manifest."""
+    def run(self, notes: Path) -> Any:
+        """All steps, with notes of those that are finished; the manifest."""
         files = self._inspected()
         with self._connect("leftovers") as connection:
             sound = partial(leftovers.sound, connection, leftovers.most_rows(files))
-            self.journal = Journal(self.folder, manifest.identity(files, self.options), sound)
+            self.journal = Journal(notes, manifest.identity(files, self.options), sound)
         return self._built(files) if self.journal.done(LAST) is None else manifest.read(self.folder)
 
     def _built(self, files: list[File]) -> Any:

@@ -53,10 +53,6 @@ class Journal:
         written = {str(path.relative_to(self._folder)): (_sha256(path), until and until(path)) for path in files}
         write_bytes(self._notes / f"{step}.json", json.dumps({"found": found, "files": written}).encode())
 
-    def end(self) -> None:
-        """Nothing more will be noted, and nothing is to remain."""
-        shutil.rmtree(self._notes)
-
     def _read(self, step: str) -> Any:
         """A note; None where it is missing or damaged."""
         path = self._notes / f"{step}.json"

@@ -21,20 +21,31 @@ def building(out: Path) -> Generator[Path]:
             shutil.rmtree(stale, ignore_errors=True)
     folder = out.absolute().parent / f".{out.name}.building-{os.getpid()}"
     folder.mkdir()
-    with _becoming(out, folder, kept=()):
+    with _removed_unless(folder, kept=()):
         yield folder
+        folder.rename(out)
 
 
 @contextmanager
-def resumable(out: Path) -> Generator[Path]:
-    """Like `building`, for one process at a time; what an interrupt or a kill leaves is found by the next call."""
-    _prepare(out)
+def resumable(out: Path) -> Generator[tuple[Path, Path]]:
+    """Like `building`, for one process at a time; what an interrupt or a kill leaves is found by the next call.
+
+    Two folders: one for notes on the work, and in it the one that becomes `out`. The notes go after that, so there is
+    no moment at which a kill would cost more than the step it stops.
+    """
     folder = out.absolute().parent / f".{out.name}.building"
+    if not folder.exists():
+        _prepare(out)
     with locks.held(folder.with_suffix(".lock"), out):
-        _prepare(out)  # it may have been finished just now
-        folder.mkdir(exist_ok=True)
-        with _becoming(out, folder, kept=(KeyboardInterrupt,)):
-            yield folder
+        if out.exists():  # finished just now, or by a build that was killed as it removed its notes
+            shutil.rmtree(folder, ignore_errors=True)
+        _prepare(out)
+        inner = folder / "dataset"
+        inner.mkdir(parents=True, exist_ok=True)
+        with _removed_unless(folder, kept=(KeyboardInterrupt,)):
+            yield folder, inner
+            inner.rename(out)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _prepare(out: Path) -> None:
@@ -44,16 +55,15 @@ def _prepare(out: Path) -> None:
 
 
 @contextmanager
-def _becoming(out: Path, folder: Path, kept: tuple[type[BaseException], ...]) -> Generator[None]:
-    """The folder becomes `out`, or is removed where an error ends it that is none of `kept`."""
+def _removed_unless(folder: Path, kept: tuple[type[BaseException], ...]) -> Generator[None]:
+    """The folder is removed where an error comes that is none of `kept`."""
     try:
         yield
-        folder.rename(out)
     except BaseException as error:
         if not isinstance(error, kept):
             shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out.absolute().parent)) from None
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.parent)) from None
         raise
 
 
