@@ -24,6 +24,9 @@ from moac.logs import building, ingest
 ingest._BYTES_PER_BUCKET = 1 << 18  # several buckets of little data
 whole = spec.load
 
+def always():  # a checkpoint with every chunk, where no option says so
+    RunDirectory.complete = functools.partialmethod(RunDirectory.complete, every=0)
+
 def part(name, quick):  # of the comparison: two methods, two settings of each
     study = whole(name, quick)
     methods = {name: study.parameters["methods"][name] for name in ("PDPG", "MOAC")}
@@ -32,11 +35,12 @@ def part(name, quick):  # of the comparison: two methods, two settings of each
 
 def offline(arguments):
     spec.load = part
-    RunDirectory.complete = functools.partialmethod(RunDirectory.complete, every=0)  # a checkpoint with every chunk
+    always()
     return cli.main(arguments)
 
 def reproduced(arguments):
     text, out = arguments
+    always()
     devices.set_up()
     experiment = spec.parse("fishwood-discounted", Path(text).read_text(), quick=True)
     reproduce.run(experiment, model_of(experiment.env), Path(out), lambda task, run, at: Display(run, at))
