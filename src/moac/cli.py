@@ -20,15 +20,22 @@ from moac.config import Discounted, check_trials
 from moac.executors.machine import one_thread
 
 _MISTAKE = 2
+_UNREAD = 141
+"""As a shell says of a program that a closed pipe has ended."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake ends with one line and exit code 2."""
     try:
         with interrupts.terminable():
-            return _dispatch(_parse(sys.argv[1:] if arguments is None else arguments))
+            code = _dispatch(_parse(sys.argv[1:] if arguments is None else arguments))
+            sys.stdout.flush()
+            return code
     except ValueError as error:
         return _end(_MISTAKE, str(error))
+    except BrokenPipeError:  # who reads has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _UNREAD
     except OSError as error:
         return _end(_MISTAKE, f"{error.filename}: {error.strerror}." if error.filename else str(error))
     except KeyboardInterrupt as error:
@@ -90,16 +97,10 @@ def _explore(command: Explore) -> int:
 
     devices.set_up()
     from moac.commands import explore
-    from moac.commands.problems import Stepping
 
     draw = command.draw, command.preferences, command.given
-    same = {name: getattr(command, name) for name in ("env", "rules", "reference", "seed", "out", "json")}
-    stepping = Stepping(command.blackbox, _stepping(command))
-    return explore.run(explore.Wanted(config=config, draw=draw, entropies=command.entropy, stepping=stepping, **same))
-
-
-def _stepping(command: Train | Explore) -> dict[str, int | None]:
-    return {name: getattr(command, name) for name in ("num_envs", "workers", "evaluation_episodes")}
+    same = {name: getattr(command, name) for name in ("env", "rules", "reference", "seed", "out", "stepping", "json")}
+    return explore.run(explore.Wanted(config=config, draw=draw, entropies=command.entropy, **same))
 
 
 def _of_logs(command: Any) -> int:
@@ -119,8 +120,7 @@ def _train(command: Train | Resume) -> int:
         config = command.config_of()
         check_trials(command.trials, command.seed)
         train = _training()
-        stepping = train.Stepping(command.blackbox, _stepping(command))
-        order = train.Order(command.env, config, command.trials, command.seed, command.out, stepping)
+        order = train.Order(command.env, config, command.trials, command.seed, command.out, command.stepping)
         return train.run(order, train.Output(command.json, command.checkpoint_every, command.sink))
     train = _training()
     return train.resume(command.run, train.Output(command.json, command.checkpoint_every, command.sink))

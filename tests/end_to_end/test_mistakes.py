@@ -1,6 +1,8 @@
 """What a newcomer does wrong ends with exit code 2 and one line, and leaves nothing behind."""
 
+import os
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from moac.cli import main
 from moac.commands.options import SYNTAX
 from moac.experiments import files
+from tests.end_to_end.conftest import MOAC
 from tests.helpers.log_runs import built_run
 
 ENV = "resource-gathering-v0"
@@ -226,3 +229,13 @@ def test_a_propensity_of_zero(log_run, capsys, tmp_path):
     shutil.copy(run / "behaviour.safetensors", begun)
     assert main(["offline", "train", str(log_run.data), "--out", str(begun)]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"moac: {message}"
+
+
+@pytest.mark.parametrize("command", [["train", "--help"], ["front", "fishwood-v0", "--json"]])
+def test_a_reader_that_has_read_enough(command, environment):
+    """`moac … | head`: no word of it, and what a shell expects of the code."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*MOAC, *command], env=environment, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")

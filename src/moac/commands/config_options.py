@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Sequence
-from dataclasses import field, fields, make_dataclass
-from typing import Annotated, Any, get_type_hints
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from typing import Annotated, Any, final, get_type_hints
 
 import tyro
 
@@ -47,6 +47,26 @@ Discounts = Annotated[
     tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: by the problem)"),
 ]
 Count = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: by moac.envs.make)")]
+
+
+@final
+@dataclass(frozen=True)
+class Stepping:
+    """How the real environment is stepped, where it is."""
+
+    blackbox: bool = False
+    """Step the real environment, also where its exact model is known."""
+    num_envs: Count = None
+    """Copies of the real environment per trial; it divides the batch sizes."""
+    workers: Count = None
+    """Processes that step them; only slow environments gain."""
+    evaluation_episodes: Count = None
+    """Episodes of the real environment per evaluation while training."""
+
+    @property
+    def given(self) -> dict[str, int]:
+        """Those that were given; the others are left to `moac.envs.make`."""
+        return {name: value for name, value in asdict(self).items() if name != "blackbox" and value is not None}
 
 
 def setting_of(name: str, discount: tuple[float, ...] | None) -> Average | Discounted | None:

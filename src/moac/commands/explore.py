@@ -16,8 +16,9 @@ from rich.table import Table
 
 from moac import components, locks
 from moac.commands import devices, explore_tables, interrupts, report
+from moac.commands.config_options import Stepping
 from moac.commands.interrupts import Interrupts
-from moac.commands.problems import Stepping, problem_of
+from moac.commands.problems import problem_of
 from moac.commands.stages import Stages
 from moac.commands.watched import Watched
 from moac.config import Config, known

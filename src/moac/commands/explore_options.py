@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from moac.commands.config_options import Count, Discounts, options_of, setting_of
+from moac.commands.config_options import Discounts, Stepping, options_of, setting_of
 from moac.commands.mistakes import did_you_mean
 from moac.config import CHOICES, Config, check_trials, is_choice
 
@@ -41,6 +41,7 @@ class Explore:
 
     env: tyro.conf.Positional[Place]
     config: Annotated[ExploreConfig, tyro.conf.arg(name="")]  # pyright: ignore[reportInvalidTypeForm]
+    stepping: Annotated[Stepping, tyro.conf.arg(name="")]
     preferences: Number = None
     """Preference vectors: a trial of each rule for each."""
     draw: Literal["random", "grid"] = "random"
@@ -61,14 +62,6 @@ class Explore:
     """Of preferences and trials."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: runs/ENV-explore)")] = None
     """Folder of the exploration; the same command continues what was interrupted."""
-    blackbox: bool = False
-    """Step the real environment, also where its exact model is known."""
-    num_envs: Count = None
-    """Copies of the real environment per trial; it divides the batch sizes."""
-    workers: Count = None
-    """Processes that step them; only slow environments gain."""
-    evaluation_episodes: Count = None
-    """Episodes of the real environment per evaluation while training."""
     json: bool = False
     """End with one JSON object on stdout."""
 

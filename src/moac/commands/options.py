@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from moac.commands import mistakes
-from moac.commands.config_options import ALIASES, ConfigOptions, Count, Discounts, setting_of
+from moac.commands.config_options import ALIASES, ConfigOptions, Discounts, Stepping, setting_of
 from moac.commands.explore_options import Explore
 from moac.commands.sweep_options import Sweep
 from moac.config import CHOICES, Config
@@ -33,6 +33,7 @@ class Train:
 
     env: tyro.conf.Positional[Environment]
     config: Annotated[ConfigOptions, tyro.conf.arg(name="")]  # pyright: ignore[reportInvalidTypeForm]
+    stepping: Annotated[Stepping, tyro.conf.arg(name="")]
     setting: Literal["discounted", "average"] = "discounted"
     """Discounted return, or reward per step."""
     discount: Discounts = None
@@ -49,14 +50,6 @@ class Train:
     """Seconds between checkpoints; 0 is as often as possible."""
     sink: Sinks = ()
     """Where the numbers go while it trains, besides metrics.jsonl."""
-    blackbox: bool = False
-    """Step the real environment, also where its exact model is known."""
-    num_envs: Count = None
-    """Copies of the real environment per trial; it divides the batch sizes."""
-    workers: Count = None
-    """Processes that step them; only slow environments gain."""
-    evaluation_episodes: Count = None
-    """Episodes of the real environment per evaluation while training."""
     json: bool = False
     """End with one JSON object on stdout."""
 

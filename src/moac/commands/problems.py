@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
+from moac.commands.config_options import Stepping
 from moac.commands.mistakes import did_you_mean
 from moac.experiments import files
 from moac.momdp import FiniteMOMDP, library
 from moac.types import Source
-
-
-@final
-@dataclass(frozen=True)
-class Stepping:
-    """How the real environment is stepped, where it is.
-
-    Attributes:
-        blackbox: also where the exact model is known.
-        options: `num_envs`, `workers`, `evaluation_episodes`; what is None is left to `moac.envs.make`.
-    """
-
-    blackbox: bool = False
-    options: Mapping[str, int | None] | None = None
-
-    @property
-    def given(self) -> dict[str, int]:
-        """The options that were given."""
-        return {name: value for name, value in (self.options or {}).items() if value is not None}
 
 
 @lru_cache(maxsize=4)
@@ -56,8 +37,7 @@ def problem_of(env: str, stepping: Stepping) -> Source:
 @lru_cache(maxsize=8)
 def problem_stepped(env: str, stepping: tuple[tuple[str, Any], ...]) -> Source:
     """The same by plain data, kept: the tasks of a sweep, in any process, ask for few problems many times."""
-    options = dict(stepping)
-    return problem_of(env, Stepping(options.pop("blackbox", False), options))
+    return problem_of(env, Stepping(**dict(stepping)))
 
 
 def problem_of_run(path: Path, problem: Mapping[str, Any]) -> Source:

@@ -17,7 +17,8 @@ from rich.table import Table
 
 from moac import components, momdp, result, training
 from moac.commands import devices, interrupts, report
-from moac.commands.problems import Stepping, problem_of, problem_of_run
+from moac.commands.config_options import Stepping
+from moac.commands.problems import problem_of, problem_of_run
 from moac.commands.progress import Display
 from moac.config import Average, Config
 from moac.experiments import files, sinks, statistics
