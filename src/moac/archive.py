@@ -31,7 +31,7 @@ class Archive(Generic[T]):
         high: the upper end, likewise.
         preferences: p [A, M] that each was trained for; NaN where its rule takes none.
         weights: λ [A, M] of its last update.
-        rules: how each was trained, by name.
+        rules: how each was trained, by name; on a model also `RULE, stage 1` …, and each with `, greedy`.
         trials: [A] its number among the trials of its rule.
         kind: how values are known: `exact`, `episodes` or `ncis`.
         policies: the policies; None while only their values are at hand.

@@ -13,6 +13,7 @@ try:
 except ImportError:  # a system without it: nothing is locked
     fcntl = None
 
+_NAME = ".lock"
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 
@@ -38,6 +39,25 @@ def held(file: Path, what: Path) -> Generator[None]:
         _held.reset(token)
         file.unlink(missing_ok=True)  # before it is let go: who waits for the old file sees that it is gone
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def folder(path: Path) -> Generator[None]:
+    """Make a folder and hold it; one that was made here, and that a mistake leaves empty, is removed."""
+    made = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        with held(path / _NAME, path):
+            yield
+    except ValueError:
+        if made and is_empty(path):
+            path.rmdir()
+        raise
+
+
+def is_empty(path: Path) -> bool:
+    """Whether a folder holds nothing, but for a lock that a kill has left."""
+    return all(each.name == _NAME for each in path.iterdir())
 
 
 def _taken(file: Path, what: Path) -> int:

@@ -57,6 +57,11 @@ def test_exact_points_are_kept_where_none_dominates_and_each_place_once():
     assert selection.select(found).tolist() == [1, 2, 0]
 
 
+def test_a_gain_that_is_next_to_nothing_keeps_no_point():
+    found = archive([[0, 1], [1, 0], [0.0005, 0.9], [0.9, 0.0005], [0.01, 0.9]])
+    assert selection.select(found).tolist() == [1, 4, 0]
+
+
 def test_estimated_points_are_dropped_only_where_intervals_say_so():
     points = [[0.0, 0.0], [1.0, 1.0], [0.95, 0.9], [0.0, 3.0]]
     assert sorted(selection.select(archive(points, 0.3, "episodes"))) == [1, 3]  # 0 is surely worse, 2 is like 1
@@ -107,7 +112,7 @@ def test_preferences_are_served_by_the_own_policy_or_by_the_archive():
     p = [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9], [0.1, 0.9]]
     found = archive([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]], p=p)
     served = measures.served(found, found, yardstick(found.points))
-    assert served["own"] == 0.5 and served["archive"] == 0.75  # nobody has (0.7, 0.7)
+    assert served["own"] == served["archive"] == 2 / 3  # nobody has (0.7, 0.7); one of two own policies is enough
     assert np.isnan(measures.served(archive(FRONT), archive(FRONT), yardstick(FRONT))["own"])
 
 

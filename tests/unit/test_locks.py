@@ -91,3 +91,16 @@ def test_elsewhere_sigterm_ends_a_command_in_order():
     with pytest.raises(interrupts.Terminated), interrupts.terminable():
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_folder_that_a_mistake_leaves_empty_is_removed(tmp_path):
+    (tmp_path / "mine").mkdir()
+    for name in ("new", "mine"):
+        with pytest.raises(ValueError, match="wrong"), locks.folder(tmp_path / name):
+            raise ValueError("wrong")
+    with pytest.raises(ValueError, match="wrong"), locks.folder(tmp_path / "used"):
+        (tmp_path / "used" / "file").touch()
+        raise ValueError("wrong")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "used"]
+    (tmp_path / "mine" / ".lock").touch()
+    assert locks.is_empty(tmp_path / "mine") and not locks.is_empty(tmp_path / "used")

@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 from moac import features
-from moac.policy import Accumulating, Factored, SoftmaxLinear, SoftmaxTable
+from moac.networks import States
+from moac.policy import Accumulating, Factored, Sharpening, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
 
 S, A = 5, 3
 TABLE = features.table(np.random.default_rng(0).normal(size=(S, 2)))
@@ -89,3 +90,17 @@ def test_large_logits_neither_overflow_nor_vanish(policy):
     assert np.isfinite(factor.signal).all()
     assert np.isfinite(log_pi).all()
     assert np.max(log_pi) <= 0
+
+
+@pytest.mark.parametrize("policy", [*POLICIES.values(), SoftmaxMLP(States(S), (7,), A)], ids=[*POLICIES, "mlp"])
+def test_a_sharpened_policy_takes_its_likeliest_action(policy):
+    """Of several trials at once; actions that are equally likely stay so."""
+    start, noise = policy.init(jax.random.key(0)), jax.random.key(1)
+    one = jax.tree.map(lambda leaf: leaf + jax.random.normal(noise, leaf.shape), start)
+    theta = jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf]), one)
+    assert isinstance(policy, Sharpening)
+    sharp = policy.sharpened(theta)
+    for k in range(2):
+        before, after = (policy.logits(jax.tree.map(lambda x, k=k: x[k], which), STATES) for which in (theta, sharp))
+        likeliest = before == before.max(axis=1, keepdims=True)
+        np.testing.assert_allclose(jax.nn.softmax(after), likeliest / likeliest.sum(axis=1, keepdims=True), atol=1e-6)

@@ -23,7 +23,7 @@ from moac.commands.stages import Stages
 from moac.commands.watched import Watched
 from moac.config import Config, known
 from moac.experiments import files
-from moac.experiments.explore import exact, finding, folder, page, preferences, results, running
+from moac.experiments.explore import candidates, exact, finding, folder, page, preferences, results, running
 from moac.experiments.explore.results import Results
 from moac.experiments.explore.running import Order
 from moac.experiments.quiet import quiet
@@ -42,7 +42,7 @@ class Wanted:
     env: str
     config: Config
     draw: tuple[str, int | None, str | None]
-    rules: tuple[str, ...]
+    rules: tuple[str, ...] | None
     entropies: tuple[float, ...] | None
     reference: tuple[float, ...] | None
     seed: int
@@ -54,19 +54,20 @@ class Wanted:
 def run(wanted: Wanted) -> int:
     """Train, select, measure and tell; Ctrl-C leaves a folder that the same command continues."""
     began, out = time.monotonic(), _out(wanted)
-    running.check_rules(wanted.rules)
+    if wanted.rules is not None:
+        running.check_rules(wanted.rules)
     folder.check(out)
     with quiet():
         problem = _problem(wanted)
         order = _order(wanted, problem)  # a mistake shows before anything is fitted or trained
-        out.mkdir(parents=True, exist_ok=True)
-        if problem.spec.logged:
-            problem = _with_behaviour(problem, out, wanted.config.hidden)
-            order = _order(wanted, problem)
         try:
-            with locks.held(out / ".lock", out), Interrupts() as asked:
-                found = _explored(wanted, order, problem, out, asked)
-                path = report.write(out)
+            with locks.folder(out):
+                if problem.spec.logged:
+                    problem = _with_behaviour(problem, out, wanted.config.hidden)
+                    order = _order(wanted, problem)
+                with Interrupts() as asked:
+                    found = _explored(wanted, order, problem, out, asked)
+                    path = report.write(out)
         except KeyboardInterrupt as error:
             sys.stderr.write(f"moac: stopped; the same command continues {out}\n")
             return interrupts.code(error)
@@ -80,13 +81,13 @@ def run(wanted: Wanted) -> int:
 
 def _explored(wanted: Wanted, order: Order, problem: Source, out: Path, asked: Interrupts) -> Results:
     outcomes = running.run(order, problem, out, partial(Watched, asked))
-    last = {rule: done[-1] for rule, done in outcomes.items()}
+    valued = candidates.of(outcomes)
     with Stages() as stages:
-        judged = finding.found(last, order, stages.show)
+        judged = finding.found(valued, order, stages.show)
     asked.check()
     yardstick = exact.of(_model(order.env, problem), known(order.config.setting))
     found = results.of(order, outcomes, judged, yardstick, wanted.reference)
-    folder.write(out, finding.merged(last, found.archive), found.archive, order.env, results.record(found))
+    folder.write(out, finding.merged(valued, found.archive), found.archive, order.env, results.record(found))
     page.write(found, out)
     return found
 
@@ -104,12 +105,9 @@ def _problem(wanted: Wanted) -> Source:
 
 
 def _with_behaviour(dataset: Any, out: Path, hidden: tuple[int, ...] | None) -> Source:
-    """The log, with how it chose."""
-    from moac.experiments import menu
+    from moac.commands import offline_train
 
-    if dataset.propensity is None:
-        sys.stderr.write(f"{dataset.name} does not say how it chose: a behaviour model is fitted on train users\n")
-    return menu.with_behaviour(dataset, out, hidden)
+    return offline_train.with_behaviour(dataset, out, hidden)
 
 
 def _order(wanted: Wanted, problem: Source) -> Order:
@@ -117,13 +115,15 @@ def _order(wanted: Wanted, problem: Source) -> Order:
     config = wanted.config if not problem.spec.logged else replace(wanted.config, gae=0.0)  # rows are drawn one by one
     if simple and config.num_iterations is None:
         config = replace(config, num_iterations=_ITERATIONS)
-    p = _preferences(wanted, problem.spec.num_objectives, _MANY if simple else _FEW)
+    rules = running.default_rules(problem) if wanted.rules is None else wanted.rules
+    usual = max(1, (_MANY if simple else _FEW) // len(rules))
+    p = _preferences(wanted, problem.spec.num_objectives, usual)
     entropies = running.default_entropies(problem) if wanted.entropies is None else wanted.entropies
     env = problem.spec.name if problem.spec.logged else wanted.env
     if wanted.reference is not None and len(wanted.reference) != problem.spec.num_objectives:
         right = f"one number per objective ({problem.spec.num_objectives})"
         raise ValueError(f"`reference` must hold {right}, got {len(wanted.reference)}.")
-    order = Order(env, wanted.seed, components.resolved(config, problem), wanted.rules, entropies, p)
+    order = Order(env, wanted.seed, components.resolved(config, problem), rules, entropies, p)
     for rule in order.rules:
         running.stages(order, rule)  # which checks
     return order

@@ -12,21 +12,26 @@ from moac.commands.config_options import Discounts, Stepping, options_of, settin
 from moac.commands.mistakes import did_you_mean
 from moac.config import CHOICES, Config, check_trials, is_choice
 
-RULES = ("fixed",)
-"""What finds most within a minute: docs/exploring.md has the measurement."""
 _LEFT_OUT = ("weighting", "weights", "entropy")
 ExploreConfig = options_of("ExploreConfig", _LEFT_OUT, gae=0.95)
 """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 Place = Annotated[
     str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0, or a dataset's folder.")
 ]
-Rules = Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"{{{','.join(CHOICES['weighting'])}}} [...]")]
+Rules = Annotated[
+    tuple[str, ...] | None,
+    tyro.conf.arg(
+        metavar=f"{{{','.join(CHOICES['weighting'])}}} [...]",
+        help_behavior_hint="(default: fixed and preferred on a model, else fixed)",
+    ),
+]
 Entropies = Annotated[
     tuple[float, ...] | None,
     tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: falling to 0 on a model, else 0)"),
 ]
 Number = Annotated[
-    int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 128 on a model, 16 elsewhere)")
+    int | None,
+    tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 128 on a model, 16 elsewhere, shared by the rules)"),
 ]
 Given = Annotated[str | None, tyro.conf.arg(metavar="FILE|VECTORS", help_behavior_hint="(default: drawn)")]
 Reference = Annotated[
@@ -48,7 +53,7 @@ class Explore:
     """At random on the simplex, with its corners and its centre, or all multiples of 1/k."""
     given: Given = None
     """Preferences of one's own: a file with a vector on each line, or "0.2,0.8;0.5,0.5"."""
-    rules: Rules = RULES
+    rules: Rules = None
     """How preferences become weights: `fixed` is linear scalarisation; rules without preferences vary the start."""
     entropy: Entropies = None
     """Entropy bonuses, one after the other, each from where the one before it ended; they share the iterations."""
@@ -69,7 +74,7 @@ class Explore:
         """The configuration that all rules share, with all that can be checked before JAX is imported."""
         check_trials(1 if self.preferences is None else self.preferences, self.seed)
         known = CHOICES["weighting"]
-        for rule in self.rules:
+        for rule in self.rules or ():
             if not is_choice("weighting", rule):
                 near = did_you_mean(rule, known)
                 raise ValueError(f"`rules` must be some of {', '.join(known)}, got {rule!r}.{near}")

@@ -46,7 +46,7 @@ def rules(found: Results) -> Shown:
         "trapped",
     )
     rows = [_row(name, own) for name, own in found.by_rule.items()]
-    total = found.numbers | {"trials": len(found.found), "archived": len(found.archive), "trapped": None}
+    total = found.numbers | {"policies": len(found.found), "archived": len(found.archive), "trapped": None}
     return "What each rule finds", header, [*rows, _row("all", total)] if len(rows) > 1 else rows
 
 
@@ -74,7 +74,7 @@ def _row(name: str, own: dict[str, Any]) -> tuple[str, ...]:
     served = own["preferences_served"]
     volume, distance = f"{own['hypervolume']:.4g}", f"{own['igd_plus']:.2e}"
     shares = (_share(served["own"]), _share(served["archive"]), _share(own["trapped"]))
-    return (name, str(own["trials"]), str(own["archived"]), hull, volume, distance, *shares)
+    return (name, str(own["policies"]), str(own["archived"]), hull, volume, distance, *shares)
 
 
 def _share(value: float | None) -> str:

@@ -43,15 +43,9 @@ def run(order: Order) -> int:
     dataset = LoggedDataset.from_parquet(order.data)
     files.check_folder("out", order.out)
     study = _study(order, dataset)
-    made = not order.out.exists()
-    order.out.mkdir(parents=True, exist_ok=True)
     try:
-        with locks.held(order.out / ".lock", order.out):
+        with locks.folder(order.out):
             summary = reproduce.study(study, order.out, order.json, partial(_compared, dataset))
-    except ValueError:
-        if made and not any(order.out.iterdir()):
-            order.out.rmdir()  # a mistake leaves nothing behind
-        raise
     except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
         return interrupts.code(error)

@@ -13,7 +13,7 @@ from typing import Any, final
 from rich.console import Console
 from rich.table import Table
 
-from moac import components
+from moac import components, locks
 from moac.commands import interrupts, report
 from moac.commands.interrupts import Interrupts
 from moac.commands.watched import Watched
@@ -55,13 +55,14 @@ def run(order: Order) -> int:
     pulls, p = order.pulls or menu.PULLS, _preferences(order, dataset.num_signals)
     wanted = menu.Order(dataset.name, order.seed, order.trials, order.config, pulls, kept, p)
     try:
-        filled = _with_behaviour(dataset, order)
-        with quiet(), Interrupts() as asked:
-            outcomes = menu.train(filled, wanted, order.out, partial(Watched, asked))
-            judged, choice = menu.choose(filled, outcomes, kept)
-            menu.keep(choice, judged, wanted, order.out, menu.directories(filled, wanted, order.out))
-            if choice.chosen is not None:
-                report.write(order.out)
+        with locks.folder(order.out):
+            filled = with_behaviour(dataset, order.out, order.config.hidden)
+            with quiet(), Interrupts() as asked:
+                outcomes = menu.train(filled, wanted, order.out, partial(Watched, asked))
+                judged, choice = menu.choose(filled, outcomes, kept)
+                menu.keep(choice, judged, wanted, order.out, menu.directories(filled, wanted, order.out))
+                if choice.chosen is not None:
+                    report.write(order.out)
     except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
         return interrupts.code(error)
@@ -78,10 +79,11 @@ def _preferences(order: Order, num_signals: int) -> tuple[tuple[float, ...], ...
     return preferences.as_tuples(preferences.random(order.preferences, num_signals, order.seed))
 
 
-def _with_behaviour(dataset: LoggedDataset, order: Order) -> LoggedDataset:
+def with_behaviour(dataset: LoggedDataset, out: Path, hidden: tuple[int, ...] | None) -> LoggedDataset:
+    """The log with how it chose, from `out` or fitted now."""
     if dataset.propensity is None:
         sys.stderr.write(f"{dataset.name} does not say how it chose: a behaviour model is fitted on train users\n")
-    return menu.with_behaviour(dataset, order.out, order.config.hidden)
+    return menu.with_behaviour(dataset, out, hidden)
 
 
 def _summary(judged: Judged, choice: Choice, order: Order, seconds: float) -> dict[str, Any]:

@@ -38,8 +38,7 @@ def run(order: Order) -> int:
         folder = root / experiment.name if order.out is None or order.name == "all" else root
         try:
             files.check_folder("out", folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            with locks.held(folder / ".lock", folder):
+            with locks.folder(folder):
                 done.append(_one(experiment, folder, order.json))
         except KeyboardInterrupt as error:
             sys.stderr.write(f"moac: stopped; the same command continues {folder}\n")

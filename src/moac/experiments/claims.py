@@ -11,7 +11,7 @@ import numpy as np
 
 from moac.experiments.statistics import Mean, mean
 from moac.history import History
-from moac.report.page import Claim, Verdict
+from moac.report.page import Claim, verdict_of
 
 Histories = Mapping[str, History]
 STEADY = 0.05
@@ -80,10 +80,6 @@ def changes(history: History) -> list[Mean]:
     return [mean(history.returns[:, -1, i] - history.returns[:, 0, i]) for i in range(history.returns.shape[2])]
 
 
-def _verdict(held: list[bool]) -> Verdict:
-    return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
-
-
 def _listed(objectives: tuple[str, ...], values: list[Any]) -> str:
     return "; ".join(f"{name} {value}" for name, value in zip(objectives, values, strict=True))
 
@@ -93,7 +89,7 @@ def _all_improve(history: History, objectives: tuple[str, ...]) -> Claim:
     return Claim(
         "All objectives improve together under η = 1/t.",
         f"Change of the exact return: {_listed(objectives, moved)}.",
-        _verdict([change.is_positive for change in moved]),
+        verdict_of([change.is_positive for change in moved]),
         "Returns",
     )
 
@@ -105,7 +101,7 @@ def _first_improves_rest_steady(history: History, objectives: tuple[str, ...], e
         "Objective 1 improves while objectives 2 and 3 stay steady.",
         f"Change of the exact reward per step: {_listed(objectives, moved)}; steady means within {STEADY:.0%} of what "
         f"policies can differ by ({_listed(objectives, [f'{x:.3g}' for x in extent])}).",
-        _verdict([moved[0].is_positive, *rest]),
+        verdict_of([moved[0].is_positive, *rest]),
         "Returns",
     )
 
@@ -117,7 +113,7 @@ def _steady(history: History, objectives: tuple[str, ...], extent: Any) -> Claim
         "Both objectives stay steady.",
         f"Change of the exact return: {_listed(objectives, moved)}; as a share of what policies can differ by: "
         f"{_listed(objectives, [f'{s:+.1%}' for s in share])}.",
-        _verdict([abs(s) <= STEADY for s in share]),
+        verdict_of([abs(s) <= STEADY for s in share]),
         "Returns",
     )
 
@@ -129,7 +125,7 @@ def _null_test(histories: Histories) -> Claim:
         "The objectives are in conflict: nothing can be gained in both (ours: the exact gap is 0 for every policy).",
         f"Largest exact gap over all methods, trials and iterations: {worst:.1e}; 9·fish + wood stays at 9 within "
         f"{drift:.0e}. So every move is along the front: estimation noise that the step follows, not progress.",
-        _verdict([worst <= 1e-14]),
+        verdict_of([worst <= 1e-14]),
         "Exact gap",
     )
 
@@ -140,7 +136,7 @@ def _falls(history: History, claim: str) -> Claim:
     return Claim(
         claim,
         f"{first} at the first evaluation, {last} at the last: {orders:.1f} orders.",
-        _verdict([last.high < first.low, orders >= 1]),
+        verdict_of([last.high < first.low, orders >= 1]),
         "Squared norm of the step",
     )
 
@@ -152,7 +148,7 @@ def _larger_is_faster(histories: Histories, ordered: tuple[str, ...], quantity: 
     return Claim(
         f"A larger η converges faster: {what} sooner for {' than for '.join(ordered)}.",
         f"Average over the logged iterations, smaller is faster: {_listed(ordered, averages)}.",
-        _verdict(pairs),
+        verdict_of(pairs),
         "Squared norm of the step" if quantity == "gradient_norm_squared" else "Exact gap",
     )
 
@@ -162,7 +158,7 @@ def _start_irrelevant(histories: Histories, label: str, other: str) -> Claim:
     return Claim(
         "η_1 = 1 makes the initial weights irrelevant.",
         f"Same seeds, λ₀ uniform and far from it: returns differ by at most {apart:.1e} in any trial and iteration.",
-        _verdict([apart <= 1e-6]),
+        verdict_of([apart <= 1e-6]),
         "Methods",
     )
 
@@ -174,7 +170,7 @@ def _common_ascent(histories: Histories) -> Claim:
         "The direction improves every objective (true of the exact min-norm direction; momentum gives it up).",
         "Logged steps that lower some objective's estimate: "
         + _listed(tuple(shares), [f"{s:.0%}" for s in shares.values()]),
-        _verdict([share <= 0.01 for share in smoothed.values()]),
+        verdict_of([share <= 0.01 for share in smoothed.values()]),
         "Smallest alignment",
     )
 
@@ -192,7 +188,7 @@ def _momentum_helps(histories: Histories, label: str, extent: Any) -> Claim:
     return Claim(
         "MOAC with momentum beats plain MGDA and fixed weights (ours: the same seeds for all).",
         "Sum of the final returns, each divided by its extent: " + _listed(tuple(ends), list(ends.values())),
-        _verdict(held),
+        verdict_of(held),
         "Methods",
     )
 

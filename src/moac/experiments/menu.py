@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import final
 
-from moac import result
+from moac import locks, result
 from moac.config import Config
 from moac.experiments import files, log_files, runner
 from moac.experiments.spec import Task
@@ -48,7 +48,7 @@ class Order:
 
 def check_folder(out: Path) -> None:
     """Refuse a folder that holds something else; one that an interrupted call has begun is fine."""
-    begun = out.is_dir() and (not any(out.iterdir()) or (out / "menu").is_dir() or (out / log_files.BEHAVIOUR).exists())
+    begun = out.is_dir() and (locks.is_empty(out) or (out / "menu").is_dir() or (out / log_files.BEHAVIOUR).exists())
     if out.exists() and (not begun or ((out / "config.json").exists() and not (out / CHOICE).exists())):
         raise ValueError(f"{out} exists already, and is no menu of policies: choose a new folder.")
     files.check_folder("out", out.parent)

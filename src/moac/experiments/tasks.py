@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moac.experiments import statistics
-from moac.report.page import Verdict
+from moac.report.page import Verdict, verdict_of
 
 Finding = tuple[str, Verdict]
 """What was measured, and the verdict."""
@@ -15,7 +15,7 @@ def sells_more_ore(trained: Any, untrained: Any) -> Finding:
     """Minecart, by returns [K, M] in the same episodes: whether more of both ores is sold than without training."""
     ore = [statistics.mean((trained - untrained)[:, i]) for i in (0, 1)]
     measured = f"change of the ore sold per episode: {ore[0]} and {ore[1]}"
-    return measured, _verdict([change.is_positive for change in ore])
+    return measured, verdict_of([change.is_positive for change in ore])
 
 
 def reaches_the_flag(ended: Any) -> Finding:
@@ -31,7 +31,3 @@ def lands(outcome: Any) -> Finding:
     """Lunar lander, by the first return [K] of whole episodes: 100 for a landing, −100 for a crash."""
     mean = statistics.mean(outcome)
     return f"mean of 100 for a landing and −100 for a crash: {mean}", "holds" if mean.is_positive else "does not hold"
-
-
-def _verdict(held: list[bool]) -> Verdict:
-    return "holds" if all(held) else "holds in part" if any(held) else "does not hold"

@@ -1,7 +1,16 @@
 """Policies: softmax over a table, a linear map or a network; Gaussian for continuous actions."""
 
 from moac.policy.gaussian import GaussianMLP
-from moac.policy.protocols import Accumulating, Entropic, Factor, Factored, OnHost, Reparametrised, Tabulated
+from moac.policy.protocols import (
+    Accumulating,
+    Entropic,
+    Factor,
+    Factored,
+    OnHost,
+    Reparametrised,
+    Sharpening,
+    Tabulated,
+)
 from moac.policy.softmax import SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
 
 __all__ = [
@@ -12,6 +21,7 @@ __all__ = [
     "GaussianMLP",
     "OnHost",
     "Reparametrised",
+    "Sharpening",
     "SoftmaxBasis",
     "SoftmaxLinear",
     "SoftmaxMLP",

@@ -66,6 +66,15 @@ class OnHost(Policy, Protocol):
 
 
 @runtime_checkable
+class Sharpening(Policy, Protocol):
+    """A policy whose likeliest action can be made nearly certain."""
+
+    def sharpened(self, theta: Any) -> Any:
+        """θ, over any leading axes, of the policy that takes it; actions that are equally likely stay so."""
+        ...
+
+
+@runtime_checkable
 class Reparametrised(Policy, Protocol):
     """A continuous policy that turns standard normal numbers into actions; NumPy can compute it."""
 

@@ -21,6 +21,9 @@ from moac.policy.protocols import Factor
 from moac.policy.score import factors_of
 from moac.types import Key, Observation, Params
 
+_SHARP = 1e4
+"""Times the logits: one that is 0.01 below the largest is then never chosen."""
+
 
 class Softmax(ABC):
     """π(a|s) ∝ exp of logits."""
@@ -41,6 +44,10 @@ class Softmax(ABC):
         """−Σ π log π over any leading axes."""
         log_pi = jax.nn.log_softmax(self.logits(theta, observation))
         return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+
+    def sharpened(self, theta: Any) -> Any:
+        """θ of nearly the greedy policy, where logits are linear in θ."""
+        return jax.tree.map(lambda leaf: _SHARP * leaf, theta)
 
 
 @final
@@ -152,6 +159,10 @@ class SoftmaxMLP(Softmax):
     def logits(self, theta: Any, observation: Observation) -> Any:
         """The network's outputs."""
         return self.network(theta, observation)
+
+    def sharpened(self, theta: Any) -> Any:
+        """θ of nearly the greedy policy: logits are linear in the last layer."""
+        return (*theta[:-1], _SHARP * theta[-1])
 
     def factors(self, theta: Weights, observation: Observation, action: Any) -> tuple[Factor, ...]:
         """One per layer."""

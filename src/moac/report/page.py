@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final, get_args
@@ -11,6 +12,14 @@ from moac.report.numbers import Value
 
 Verdict = Literal["holds", "holds in part", "does not hold", "not measured"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+def verdict_of(held: Iterable[bool]) -> Verdict:
+    """Of a claim in several parts: whether all of them hold, or some."""
+    each = list(held)
+    return "holds" if all(each) else "holds in part" if any(each) else "does not hold"
+
+
 Named = tuple[tuple[str, Value], ...]
 """Names and their values, in the order in which they are shown."""
 

@@ -12,7 +12,7 @@ from moac.experiments.comparison.training import MAIN, Searched
 from moac.experiments.studies import Findings
 from moac.offline.evaluation import Line
 from moac.report.numbers import Value
-from moac.report.page import Claim, Table, Verdict
+from moac.report.page import Claim, Table, verdict_of
 
 LEAST_SHARE = 0.5
 VALIDATION, TEST, EQUAL, RANDOM, SEARCH, PAPER = (
@@ -82,7 +82,7 @@ def _aims(own: Judgement, signals: Sequence[str], users: str, evidence: str) -> 
     left = f"; not estimable: {', '.join(unknown)}" if unknown else ""
     names = " and ".join(signals)
     return [
-        Claim(f"On {users} {names} are above Behavior-Clone, intervals above 0", shown, _all(above), evidence),
+        Claim(f"On {users} {names} are above Behavior-Clone, intervals above 0", shown, verdict_of(above), evidence),
         Claim(
             f"On {users} no signal is significantly worse",
             f"worse: {', '.join(worse) or 'none'}{left}",
@@ -92,7 +92,7 @@ def _aims(own: Judgement, signals: Sequence[str], users: str, evidence: str) -> 
         Claim(
             f"On {users} the effective share of rows is at least one half",
             f"{own.share:.2f}, of the worst seed; verdict {own.verdict}",
-            _all([own.share >= LEAST_SHARE]),
+            verdict_of([own.share >= LEAST_SHARE]),
             evidence,
         ),
     ]
@@ -128,7 +128,7 @@ def _largest(level: Mapping[str, dict[str, Line] | None], share: float) -> Claim
         held.append(best == MAIN)
         beside = "" if best == MAIN else f", MOAC {_change(ours)}"
         parts.append(f"{signal}: {best} {_change(rows[best])}{beside}")
-    return Claim(claim, "; ".join(parts), _all(held) if held else "not measured", EQUAL)
+    return Claim(claim, "; ".join(parts), verdict_of(held) if held else "not measured", EQUAL)
 
 
 def _gain(line: Line) -> float:
@@ -139,10 +139,6 @@ def _dominates(other: dict[str, Line], ours: dict[str, Line]) -> bool:
     shared = [name for name, line in ours.items() if "not estimable" not in (line.outcome, other[name].outcome)]
     gains = [_gain(other[name]) - _gain(ours[name]) for name in shared]
     return bool(gains) and all(gain > 0 for gain in gains)
-
-
-def _all(held: Sequence[bool]) -> Verdict:
-    return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
 
 
 def _table(title: str, caption: str, judged: Mapping[str, Judgement], chosen: Mapping[str, Trained]) -> Table:

@@ -14,7 +14,7 @@ from moac.experiments.files import Arrays
 from moac.experiments.playing import Table as Parameters
 from moac.experiments.studies import Findings, Shown
 from moac.report import style
-from moac.report.page import Claim, Table, Verdict
+from moac.report.page import Claim, Table, verdict_of
 
 _LEVEL = 0.01
 """Of the tests for equal distributions, all objectives together."""
@@ -55,14 +55,13 @@ def _on_front(found: Arrays) -> Claim:
     front, ends = found["front"], found["environment"]
     distance = np.linalg.norm((ends[:, None] - front) / np.ptp(front, axis=0), axis=2).min(axis=1)
     near = distance <= _NEAR
-    verdict: Verdict = "holds" if near.all() else "holds in part" if near.any() else "does not hold"
     nearest = front[np.linalg.norm((ends[:, None] - front) / np.ptp(front, axis=0), axis=2).argmin(axis=1)][near]
     which = ", ".join(f"{value:.3g}" for value in np.unique(nearest[:, 0].round(3)))
     return Claim(
         "On deep-sea-treasure-concave every trial ends at a Pareto-optimal treasure",
         f"{int(near.sum())} of {len(near)} trials within {100 * _NEAR:g} % of a point of the exact front; their "
         f"discounted treasures: {which or 'none'}",
-        verdict,
+        verdict_of(near),
     )
 
 

@@ -35,7 +35,7 @@ def found(outcomes: dict[str, result.Result], order: Order, tell: Tell) -> Archi
 def _of_rule(rule: str, outcome: result.Result, order: Order, tell: Tell) -> Archive[Any]:
     K, M = outcome.returns.shape
     points, low, high = _valued(rule, outcome, tell)
-    p = order.preferences if takes_preferences(rule) else np.full((K, M), np.nan)
+    p = order.preferences if takes_preferences(outcome.config.weighting) else np.full((K, M), np.nan)
     lam = outcome.history.weights[:, -1]
     return Archive(points, low, high, p, lam, (rule,) * K, np.arange(K), outcome.history.kind)
 
@@ -78,7 +78,7 @@ def _by_users(dataset: Any, outcome: result.Result) -> Bounds:
 
 
 def merged(outcomes: dict[str, result.Result], archive: Archive[Any]) -> result.Result:
-    """The archived policies as the trials of one run, which is described as one of the first rule."""
+    """The archived policies as the trials of one run, described as one of the first rule; of each what it ends with."""
     first = next(iter(outcomes.values()))
     where = [(outcomes[rule], int(k)) for rule, k in zip(archive.rules, archive.trials, strict=True)]
 
@@ -91,11 +91,11 @@ def merged(outcomes: dict[str, result.Result], archive: Archive[Any]) -> result.
     run = training.Run(
         first.run.source, replace(first.config, preferences=given), first.run.parts, len(archive), first.run.seed
     )
-    logged = gathered(lambda own: {name: a for name, a in own.history.arrays().items() if name != "iteration"})
+    logged = gathered(lambda own: {name: a[:, -1:] for name, a in own.history.arrays().items() if name != "iteration"})
     return result.Result(
         run,
         first.iteration,
-        replace(first.history, **logged),
+        replace(first.history, iteration=first.history.iteration[-1:], **logged),
         replace(first.policy, theta=gathered(lambda own: own.policy.theta), scales=gathered(lambda o: o.policy.scales)),
         replace(
             first.random_iterate_policy,

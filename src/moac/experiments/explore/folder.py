@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from moac import result
+from moac import locks, result
 from moac.archive import Archive
 from moac.experiments import archive_files, files
 from moac.experiments.explore.running import FOLDER
@@ -22,7 +22,7 @@ _LAST = "policy.safetensors"
 
 def check(out: Path) -> None:
     """Refuse a folder that holds something else; one that an earlier call has begun is fine."""
-    begun = out.is_dir() and (not any(out.iterdir()) or (out / FOLDER).is_dir() or _only_behaviour(out))
+    begun = out.is_dir() and (locks.is_empty(out) or (out / FOLDER).is_dir() or _only_behaviour(out))
     if out.exists() and not begun:
         raise ValueError(f"{out} exists already, and is no exploration: choose a new folder.")
     files.check_folder("out", out)

@@ -93,7 +93,7 @@ def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
 
 
 def served(found: Archive[Any], archive: Archive[Any], yardstick: Yardstick) -> dict[str, float]:
-    """The share of preferences p within 1 % of the range of the best: by the own policy, and by the archive's best.
+    """The share of preferences p within 1 % of the range of the best: by an own policy, and by the archive's best.
 
     Linear: pᵀJ against max_π pᵀJ(π), exact where it is known, else the archive's best. Chebyshev: max_i pᵢ(zⁱ − Jⁱ) in
     units of the range, z the best of each objective, against the archive's least.
@@ -103,14 +103,22 @@ def served(found: Archive[Any], archive: Archive[Any], yardstick: Yardstick) -> 
     )
     if not len(own):
         return dict.fromkeys(("own", "archive", "chebyshev"), float("nan"))
-    p = own.preferences
+    p, which = np.unique(own.preferences, axis=0, return_inverse=True)
     allowed, best_found = REACH * (p @ yardstick.unit), (p @ archive.points.T).max(axis=1)
     best = best_found if yardstick.exact is None else yardstick.exact.best(p)
     top = yardstick.front.max(axis=0)
-    far = (p * (top - own.points) / yardstick.unit).max(axis=1)
+    far = (own.preferences * (top - own.points) / yardstick.unit).max(axis=1)
     least = (p[:, None] * ((top - archive.points) / yardstick.unit)).max(axis=2).min(axis=1)
+    short = _best_of(-(own.preferences * own.points).sum(axis=1), which)
     return {
-        "own": float(np.mean(best - (p * own.points).sum(axis=1) <= allowed)),
+        "own": float(np.mean(best + short <= allowed)),
         "archive": float(np.mean(best - best_found <= allowed)),
-        "chebyshev": float(np.mean(far - least <= REACH)),
+        "chebyshev": float(np.mean(_best_of(far, which) - least <= REACH)),
     }
+
+
+def _best_of(values: Float[np.ndarray, " N"], which: Any) -> Float[np.ndarray, " P"]:
+    """The least over the policies of each preference."""
+    found = np.full(which.max() + 1, np.inf)
+    np.minimum.at(found, which.ravel(), values)
+    return found

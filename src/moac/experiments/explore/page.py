@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from moac.experiments import files
+from moac.experiments.explore.candidates import rule_of
 from moac.experiments.explore.folder import FORMAT, RECORD
 from moac.experiments.explore.results import Results
 from moac.report import choice, exploring, style
@@ -29,7 +30,7 @@ def write(found: Results, out: Path) -> None:
     picture = exploring.Picture(
         found.objectives,
         found.found.points[known],
-        tuple(rule for rule, own in zip(found.found.rules, known, strict=True) if own),
+        tuple(rule_of(name) for name, own in zip(found.found.rules, known, strict=True) if own),
         archive.points,
         archive.low,
         archive.high,
@@ -94,7 +95,7 @@ def _rules(rules: dict[str, Any]) -> Table:
     rows = tuple(
         (
             name,
-            own["trials"],
+            own["policies"],
             own["archived"],
             f"{own['hull_found']} of {own['hull_points']}" if _exact(own) else None,
             own["hypervolume"],
@@ -107,7 +108,9 @@ def _rules(rules: dict[str, Any]) -> Table:
     caption = (
         "A hull point is found where a policy is within 1 % of the front's range in every objective. A preference p is "
         "served by its own policy where pᵀJ is within 1 % of the best, in units of the ranges; Chebyshev: the largest "
-        "pᵢ(zⁱ − Jⁱ) is within 1 % of the archive's least, z the best of each objective. IGD+ is in the same units."
+        "pᵢ(zⁱ − Jⁱ) is within 1 % of the archive's least, z the best of each objective. IGD+ is in the same units. "
+        "Policies are the trials; on a model also the ends of their earlier stages, and all of these with their "
+        "likeliest actions alone."
     )
     return Table("What each rule finds", caption, header, rows)
 

@@ -10,6 +10,7 @@ import numpy as np
 from moac import result
 from moac.archive import Archive
 from moac.experiments.explore import measures, running, selection
+from moac.experiments.explore.candidates import rule_of
 from moac.experiments.explore.exact import REACH, Exact
 from moac.experiments.explore.measures import Yardstick
 from moac.experiments.explore.running import Order
@@ -26,7 +27,7 @@ class Results:
     Attributes:
         order: what was trained.
         objectives: their names.
-        found: every trial of every rule.
+        found: every candidate of every rule.
         archive: those that no other dominates.
         yardstick: what they are measured by.
         curves: over environment steps, by rule and for all together.
@@ -47,7 +48,15 @@ class Results:
 def of(
     order: Order, outcomes: dict[str, list[result.Result]], found: Archive[Any], exact: Exact | None, reference: Any
 ) -> Results:
-    """Select, measure and count."""
+    """Select, measure and count.
+
+    Args:
+        order: what was trained.
+        outcomes: the stages of each rule.
+        found: all candidates.
+        exact: what can be reached.
+        reference: of the hypervolume; None is by the front.
+    """
     archive = found.picked(selection.select(found))
     yardstick = Yardstick.of(archive, exact, reference)
     by_rule = {rule: _of_rule(rule, done, found, archive, yardstick) for rule, done in outcomes.items()}
@@ -70,16 +79,17 @@ def _curves(rules: list[list[result.Result]], yardstick: Yardstick) -> Curves:
 def _of_rule(
     rule: str, done: list[result.Result], found: Archive[Any], archive: Archive[Any], yardstick: Yardstick
 ) -> dict[str, Any]:
-    own = found.picked([k for k, name in enumerate(found.rules) if name == rule])
+    own = found.picked([k for k, name in enumerate(found.rules) if rule_of(name) == rule])
     traps = [
         {"entropy": stage.config.entropy, "share": float(measures.trapped(_known(stage.returns), yardstick).mean())}
         for stage in done
     ]
     return _of_points(own, own, yardstick, archive) | {
-        "trials": len(own),
-        "archived": archive.rules.count(rule),
+        "trials": done[-1].run.num_trials,
+        "policies": len(own),
+        "archived": sum(rule_of(name) == rule for name in archive.rules),
         "env_steps": sum(stage.env_steps for stage in done),
-        "trapped": float(measures.trapped(_known(own.points), yardstick).mean()),
+        "trapped": traps[-1]["share"],
         "trapped_after": traps,
         "stopped_trials": int((done[-1].stopped > 0).sum()),
     }

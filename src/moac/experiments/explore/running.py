@@ -109,6 +109,11 @@ def begin(task: Task, before: Path, ended: result.Result, order: Order, folder: 
         directory.checkpoints().write(training.Snapshot(0, trials, History.empty(), last.past))
 
 
+def default_rules(problem: Source) -> tuple[str, ...]:
+    """On a model what finds corners and what finds the places between; elsewhere, where time is dear, the former."""
+    return ("fixed", "preferred") if problem.compiled and not problem.spec.logged else ("fixed",)
+
+
 def default_entropies(problem: Source) -> tuple[float, ...]:
     """A bonus that falls to nothing, in units of the largest reward; a log, and a stepped environment, have none."""
     if not problem.compiled or problem.spec.logged:

@@ -1,7 +1,8 @@
 """Which of many policies make the archive: those that none dominates, each place once.
 
-Exact values. A point is dropped if another is at least as good in every objective and better in one. Of points closer
-than `SAME` of the range in every objective the one with the largest sum, each objective in units of its range, stays.
+Exact values. A point is dropped if another is at least as good in every objective and better in one. Going by their
+sums, each objective in units of its range, a point is also dropped if one with a larger sum is closer than `SAME` of
+the range in every objective, or at least as good up to `SLIGHT`: it would gain next to nothing.
 
 Estimated values, each with a 95 % interval. A point is dropped only if another is at least as good in every objective,
 and better in one, with its worse ends against the other's better ends: what the intervals leave open is kept. Points
@@ -22,6 +23,9 @@ from moac.momdp import indicators
 SAME = 5e-3
 """Exact points closer than this share of the range, in every objective, are one."""
 
+SLIGHT = 1e-3
+"""A gain of less than this share of the range, in no objective more, is none."""
+
 Points = Float[np.ndarray, "N M"]
 
 
@@ -33,7 +37,8 @@ def select(found: Archive[Any]) -> Int[np.ndarray, " A"]:
     points, low, high = (array[known] for array in (found.points, found.low, found.high))
     unit = span(points)
     if found.kind == "exact":
-        kept = _merged(np.flatnonzero(indicators.non_dominated(points)), points / unit, _near(points, SAME * unit))
+        alike = _near(points, SAME * unit) | _no_gain(points, SLIGHT * unit)
+        kept = _merged(np.flatnonzero(indicators.non_dominated(points)), points / unit, alike)
     else:
         kept = _merged(np.flatnonzero(~surely_dominated(low, high)), low / unit, overlapping(low, high))
     order = np.lexsort(-points[kept].T[::-1])
@@ -61,8 +66,13 @@ def _near(points: Points, reach: Float[np.ndarray, " M"]) -> Bool[np.ndarray, "N
     return np.asarray((np.abs(points[:, None] - points[None]) <= reach).all(axis=2))
 
 
+def _no_gain(points: Points, reach: Float[np.ndarray, " M"]) -> Bool[np.ndarray, "N N"]:
+    """[k, j]: k is nowhere better than j, but for a little."""
+    return np.asarray((points[:, None] - points[None] <= reach).all(axis=2))
+
+
 def _merged(candidates: Any, scaled: Points, alike: Bool[np.ndarray, "N N"]) -> list[int]:
-    """Candidates in falling order of their sums, without those that are like one kept before."""
+    """Candidates in falling order of their sums, without those that are like one kept before, [k, it]."""
     kept: list[int] = []
     for k in candidates[np.argsort(-scaled[candidates].sum(axis=1), kind="stable")]:
         if not alike[k, kept].any():

@@ -26,7 +26,7 @@ def volumes(curves: Mapping[str, Mapping[str, list[Curve]]]) -> Shown:
         "Hypervolume over CPU seconds",
         "volumes",
         _drawn(curves, "volume", "hypervolume"),
-        f"Hypervolume of all points found so far: {_CAPTION}",
+        f"Hypervolume of the policies that are kept: {_CAPTION}",
         "Line plots over CPU seconds, one panel per problem and one line per method.",
     )
 
@@ -38,7 +38,7 @@ def hulls(curves: Mapping[str, Mapping[str, list[Curve]]]) -> Shown:
         "Hull points over CPU seconds",
         "hulls",
         _drawn(known, "hull", "hull points found"),
-        f"Points of the exact hull found so far: {_CAPTION}",
+        f"Points of the exact hull that a policy kept has: {_CAPTION}",
         "Line plots over CPU seconds, one panel per problem and one line per method.",
     )
 

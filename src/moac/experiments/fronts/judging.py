@@ -14,12 +14,12 @@ from moac.experiments.explore.exact import REACH, Exact
 from moac.experiments.explore.measures import BELOW
 from moac.experiments.files import Arrays
 from moac.experiments.fronts import figures, peers
-from moac.experiments.fronts.measure import Explored, cumulative
+from moac.experiments.fronts.measure import Explored
 from moac.experiments.statistics import Mean
 from moac.experiments.studies import Findings
 from moac.momdp import indicators
 from moac.report.numbers import Value
-from moac.report.page import Claim, Table, Verdict
+from moac.report.page import Claim, Table, verdict_of
 
 OURS, MINUTE = "moac explore", 60.0
 STOCHASTIC, NOISY = "resource-gathering-v0", 0.05
@@ -80,7 +80,7 @@ def _reference(table: Any, known: Exact | None) -> Float[np.ndarray, " M"]:
 
 
 def _ours(run: Arrays, known: Exact | None, reference: Any) -> Curve:
-    points = [cumulative(run["returns"], k + 1) for k in range(len(run["steps"]))]
+    points = [run[f"returns_{k}"] for k in range(len(run["steps"]))]
     return Curve(run["cpu"], run["steps"], *_measured(points, known, reference, REACH))
 
 
@@ -105,7 +105,7 @@ def _all_hull(name: str, own: Explored, compiling: float, table: Any) -> Claim:
         f"On {name} every point of the exact hull is found within a minute",
         f"{', '.join(map(str, counts))} of {total} points, in {', '.join(f'{wall:.0f}' for wall in walls)} s, "
         f"{compiling:.0f} of them to compile",
-        _verdict(held),
+        verdict_of(held),
         _title(name),
     )
 
@@ -117,11 +117,7 @@ def _above(name: str, curves: Curves, seconds: float) -> Claim:
     held = [not theirs.high >= ours.low for theirs in others.values()]
     told = "; ".join(f"{method} {theirs}" for method, theirs in others.items())
     claim = f"On {name} the hypervolume after {seconds:g} CPU seconds is above every peer's"
-    return Claim(claim, f"{ours}; {told}", _verdict(held) if held else "not measured", _title(name))
-
-
-def _verdict(held: list[bool]) -> Verdict:
-    return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
+    return Claim(claim, f"{ours}; {told}", verdict_of(held) if held else "not measured", _title(name))
 
 
 def _volume(curves: list[Curve], seconds: float) -> Mean:

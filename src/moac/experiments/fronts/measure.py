@@ -13,18 +13,18 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from moac import components, envs
+from moac import components, envs, result
 from moac.config import Config, Discounted
 from moac.experiments import runner
-from moac.experiments.explore import exact, preferences, running
+from moac.experiments.explore import candidates, exact, finding, preferences, running, selection
 from moac.experiments.explore.exact import Exact
 from moac.experiments.files import Arrays
 from moac.experiments.studies import Workspace
 from moac.momdp import library
 from moac.types import Source
 
-RULE, GAE = "fixed", 0.95
-"""As `moac explore` has them."""
+GAE = 0.95
+"""As `moac explore` has it."""
 _MOMENTS = 20
 """Evaluations of a run, whose CPU time counts too."""
 
@@ -38,7 +38,8 @@ class Explored:
 
     Attributes:
         known: the exact front; None where it is not known.
-        runs: of each seed `steps` [L], `cpu` [L], `returns` [K, L, M], `wall`, and `compiling`, CPU and wall seconds.
+        runs: of each seed `steps` and `cpu` [L] at the ends of its L stages, `returns_0` … [N, M] of the archive then,
+            `wall`, and `compiling`, CPU and wall seconds.
     """
 
     known: Exact | None
@@ -71,15 +72,17 @@ def _measured(problem: Source, table: Table, seed: int) -> Arrays:
     first = replace(order, config=replace(order.config, num_iterations=stages, num_evaluations=stages))
     compiling, _ = _timed(lambda folder: running.run(first, problem, folder, runner.unseen))
     (cpu, wall), outcomes = _timed(lambda folder: running.run(order, problem, folder, runner.unseen))
-    steps, returns = running.joined_history(outcomes[RULE])
-    spent = cpu * steps / steps[-1]
-    return {
-        "steps": steps,
-        "cpu": spent,
-        "returns": returns,
-        "wall": np.array([wall]),
-        "compiling": np.array(compiling),
-    }
+    steps = np.cumsum([sum(done[k].env_steps for done in outcomes.values()) for k in range(stages)])
+    returns = [_kept({rule: done[: k + 1] for rule, done in outcomes.items()}, order) for k in range(stages)]
+    return {f"returns_{k}": own for k, own in enumerate(returns)} | {
+        "steps": steps, "cpu": cpu * steps / steps[-1], "wall": np.array([wall]), "compiling": np.array(compiling),
+    }  # fmt: skip
+
+
+def _kept(outcomes: Mapping[str, Sequence[result.Result]], order: running.Order) -> Float[np.ndarray, "N M"]:
+    """Values of the policies that would be archived if the exploration ended with these stages."""
+    found = finding.found(candidates.of(outcomes), order, lambda what, done, total: None)
+    return found.points[selection.select(found)]
 
 
 def _order(problem: Source, table: Table, seed: int) -> running.Order:
@@ -88,7 +91,8 @@ def _order(problem: Source, table: Table, seed: int) -> running.Order:
     )
     p = preferences.random(table["preferences"], problem.spec.num_objectives, seed)
     full = components.resolved(config, problem)
-    return running.Order(table["env"], seed, full, (RULE,), running.default_entropies(problem), p)
+    rules, entropies = running.default_rules(problem), running.default_entropies(problem)
+    return running.Order(table["env"], seed, full, rules, entropies, p)
 
 
 def _timed(explore: Callable[[Path], Any]) -> tuple[tuple[float, float], Any]:
@@ -97,9 +101,3 @@ def _timed(explore: Callable[[Path], Any]) -> tuple[tuple[float, float], Any]:
         began, began_cpu = time.perf_counter(), time.process_time()
         found = jax.block_until_ready(explore(Path(folder)))
         return (time.process_time() - began_cpu, time.perf_counter() - began), found
-
-
-def cumulative(returns: Float[np.ndarray, "K L M"], count: int) -> Float[np.ndarray, "N M"]:
-    """All that K trials had found by the first `count` evaluations."""
-    seen = returns[:, :count].reshape(-1, returns.shape[2])
-    return np.unique(seen[np.isfinite(seen).all(axis=1)], axis=0)

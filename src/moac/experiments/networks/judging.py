@@ -14,7 +14,7 @@ from moac.experiments.playing import Table as Parameters
 from moac.experiments.statistics import Mean
 from moac.experiments.studies import Findings
 from moac.report.numbers import Value
-from moac.report.page import Claim, Table, Verdict
+from moac.report.page import Claim, Table, Verdict, verdict_of
 
 Methods = Mapping[str, Arrays]
 
@@ -81,7 +81,7 @@ def _beats_controls(name: str, table: Parameters, methods: Methods) -> Claim:
     return Claim(
         f"On {name} MOAC ends with a larger hypervolume than {', '.join(differences)}",
         "difference to each: " + "; ".join(f"{key} {_told(change, 0.0)}" for key, change in differences.items()),
-        "holds" if all(held) else "holds in part" if any(held) else "does not hold",
+        verdict_of(held),
         _title(name),
     )
 

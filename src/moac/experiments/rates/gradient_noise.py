@@ -22,7 +22,7 @@ from moac.experiments.studies import Findings, Shown, Workspace
 from moac.features import OneHot
 from moac.momdp import library, oracle
 from moac.report import rates
-from moac.report.page import Claim, Table
+from moac.report.page import Claim, Table, verdict_of
 from moac.types import Batch, Sampling
 
 _FIGURE = "Error of the gradient against B"
@@ -128,13 +128,13 @@ def _claims(slopes: dict[Any, Mean], measured: dict[str, Arrays], critics: tuple
         Claim(
             "E‖(∇J − g)λ_t‖² falls as 1/B, also for weights chosen by the same batch.",
             f"Slopes with the critic at its fixed point: {judging.listed(exact)}.",
-            judging.verdict(judging.is_near(s, -1.0) for s in exact.values()),
+            verdict_of(judging.is_near(s, -1.0) for s in exact.values()),
             _FIGURE,
         ),
         Claim(
             "A learned critic leaves a floor that no actor batch removes, and that falls with the critic's batch D.",
             f"Error at the largest B over that with w*: {judging.listed(floors)}.",
-            judging.verdict(held),
+            verdict_of(held),
             _FIGURE,
         ),
     )

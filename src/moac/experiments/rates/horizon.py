@@ -15,7 +15,7 @@ from moac.experiments.rates.problems import Problem, problem, stacked
 from moac.experiments.statistics import Mean
 from moac.experiments.studies import Findings, Workspace
 from moac.momdp import library
-from moac.report.page import Claim
+from moac.report.page import Claim, verdict_of
 
 
 def findings(work: Workspace, exact: dict[str, Any], learned: dict[str, Any], seed: int) -> Findings:
@@ -101,7 +101,7 @@ def _claims(slopes: dict[str, dict[str, Mean]], measured: dict[str, Any]) -> tup
             "; ".join(f"{name}: {_range(found)}" for name, found in exact.items())
             + f". Over the last whole decade instead: {longer}. No mean over iterations can fall faster: it contains "
             "the first gap divided by T.",
-            judging.verdict(every),
+            verdict_of(every),
             horizon_report.EXACT,
         ),
         Claim(
@@ -109,14 +109,14 @@ def _claims(slopes: dict[str, dict[str, Mean]], measured: dict[str, Any]) -> tup
             f"Slopes at η = 1: {judging.listed(plain)}. At the largest T the means of the five schedules lie within "
             f"{ends.max() / ends.min() - 1:.0%} of one another. The differences belong to the bound, not to the "
             "algorithm; the data cannot say that no problem attains it.",
-            judging.verdict(differ),
+            verdict_of(differ),
             horizon_report.TABLE,
         ),
         Claim(
             "With learned critics and finite batches the mean gap falls as 1/T as well (ours).",
             "; ".join(f"{name}: {_range(found)}" for name, found in learned.items())
             + ". Where it is flatter, noise still feeds the gap; Theorem 2 allows a floor of order 1/B there.",
-            judging.verdict(judging.is_near(s, -1.0) for found in learned.values() for s in found.values()),
+            verdict_of(judging.is_near(s, -1.0) for found in learned.values() for s in found.values()),
             horizon_report.LEARNED,
         )
         if learned

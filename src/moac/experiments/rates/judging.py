@@ -8,17 +8,10 @@ from typing import Any
 from moac.experiments.statistics import Mean
 from moac.experiments.studies import Findings
 from moac.report.numbers import number
-from moac.report.page import Verdict
 
 NOT_RUN = "Left out of this reduced run."
 TOLERANCE = 0.1
 """A slope is called −1 when its interval comes within this of −1."""
-
-
-def verdict(held: Iterable[bool]) -> Verdict:
-    """Holds where all do, in part where some do."""
-    known = list(held)
-    return "holds" if all(known) else "holds in part" if any(known) else "does not hold"
 
 
 def is_near(slope: Mean, target: float) -> bool:

@@ -15,7 +15,7 @@ from moac.experiments.rates.problems import stacked
 from moac.experiments.statistics import Mean, mean
 from moac.experiments.studies import Findings, Workspace
 from moac.report.numbers import number
-from moac.report.page import Claim
+from moac.report.page import Claim, verdict_of
 
 
 def findings(work: Workspace, p: dict[str, Any], seed: int) -> Findings:
@@ -88,26 +88,26 @@ def _claims(gap: Any, change: Any, bias: Arrays, p: dict[str, Any]) -> tuple[Cla
         Claim(
             "With tiny batches momentum reaches a far smaller gap than plain MGDA.",
             f"Gap after T = {p['iterations']} at {small}: {'; '.join(shown)}.",
-            judging.verdict(10 * b.high < a.low for a, b in zip(plain, smooth, strict=True)),
+            verdict_of(10 * b.high < a.low for a, b in zip(plain, smooth, strict=True)),
             momentum_report.GAP,
         ),
         Claim(
             "Momentum beats fixed weights in these examples (the mandatory control η = 0).",
             f"Gap at {small}: {'; '.join(shown)}. Momentum works by freezing λ; weights that never move are as good.",
-            judging.verdict(b.high < c.low for b, c in zip(smooth, fixed, strict=True)),
+            verdict_of(b.high < c.low for b, c in zip(smooth, fixed, strict=True)),
             momentum_report.GAP,
         ),
         Claim(
             "Plain MGDA's expected step is biased by the batch, and the bias falls with B.",
             f"Example B at its start: ‖E[gλ̂] − ∇Jλ*‖ = {_row(bias['bias'])} at B = {_batches(p)}, slope "
             f"{number(slope, 2)}; the fixed points of the expected step keep gaps of {_row(bias['gap'])}.",
-            judging.verdict([bool(np.all(np.diff(bias["bias"]) < 0)), bool(np.all(bias["gap"] > 1e-7))]),
+            verdict_of([bool(np.all(np.diff(bias["bias"]) < 0)), bool(np.all(bias["gap"] > 1e-7))]),
             momentum_report.BIAS,
         ),
         Claim(
             "Momentum gives something that fixed weights do not: no objective is sacrificed (ours, example C).",
             f"Worst change of a return, as a share of what it could gain, at {small}: {judging.listed(worst)}.",
-            judging.verdict([worst["η = 1/t"].low > max(worst[label].high for label in others)])
+            verdict_of([worst["η = 1/t"].low > max(worst[label].high for label in others)])
             if worst["η = 1/t"].is_positive
             else "does not hold",
             momentum_report.WORST,

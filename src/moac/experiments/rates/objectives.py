@@ -18,7 +18,7 @@ from moac.experiments.statistics import Mean, mean
 from moac.experiments.studies import Findings, Shown, Workspace
 from moac.momdp import FiniteMOMDP, library
 from moac.report import rates
-from moac.report.page import Claim, Table
+from moac.report.page import Claim, Table, verdict_of
 
 LABELS = ("η = 1", "η = 1/√t", "η = 1/t", "η = 0")
 _FIGURE = "Gap against the number of objectives"
@@ -107,7 +107,7 @@ def _claim(kind: str, slopes: dict[tuple[str, str], Mean]) -> Claim:
     return Claim(
         text,
         f"Slopes of log gap in log M: {shown}. It grows with M for: {', '.join(grows) or 'none'}.",
-        judging.verdict(slope.low <= judging.TOLERANCE for slope in slopes.values()),
+        verdict_of(slope.low <= judging.TOLERANCE for slope in slopes.values()),
         _FIGURE,
     )
 

@@ -10,7 +10,7 @@ from moac.experiments.rates.critic.fits import Fit, Measured
 from moac.experiments.rates.critic.problems import DISCOUNTED, EXACT, OURS, PAPER
 from moac.experiments.statistics import Mean
 from moac.report.numbers import number
-from moac.report.page import Claim, Verdict
+from moac.report.page import Claim, verdict_of
 
 SLOPE, SLACK = -1.0, 0.15
 """A floor falls as 1/D where the whole interval of every objective's slope is this close to −1."""
@@ -20,11 +20,6 @@ AGREE = 0.1
 """A rate is the expected one where its whole interval is within this share of it."""
 AFFORDABLE = 1e6
 """Transitions that anybody would spend on one TD step."""
-
-
-def verdict(held: Sequence[bool]) -> Verdict:
-    """All, some or none."""
-    return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
 
 
 def falls_as_one_over(slopes: Sequence[Mean]) -> list[bool]:
@@ -60,7 +55,7 @@ def _geometric(measured: Measured) -> Claim:
     return Claim(
         f"On {measured.problem.name} E‖w_N − w*‖² falls geometrically in N down to a floor, in both settings.",
         f"log(error − floor) against N, per objective: {told}. Asked: R² ≥ {STRAIGHT} over one order or more.",
-        verdict([fit.straight >= STRAIGHT and fit.orders >= 1 for fit in each]),
+        verdict_of([fit.straight >= STRAIGHT and fit.orders >= 1 for fit in each]),
         "Decay",
     )
 
@@ -72,7 +67,7 @@ def _rate(measured: Measured) -> Claim:
     return Claim(
         f"On {measured.problem.name} the rate is that of the mean dynamics (ours; the theorem promises 1 − βλ_A/8).",
         f"Fitted rate as a multiple of the rate of ‖(I + βA)ᴺ(w_0 − w*)‖² over the same N, per objective: {told}.",
-        verdict([times.low >= 1 - AGREE and times.high <= 1 + AGREE for times in each]),
+        verdict_of([times.low >= 1 - AGREE and times.high <= 1 + AGREE for times in each]),
         "Rates",
     )
 
@@ -84,7 +79,7 @@ def _floor(measured: Measured, variant: str) -> Claim:
     return Claim(
         f"On {measured.problem.name}, {variant}, the floor falls as 1/D{about}.",
         f"Slope of log floor against log D, per objective: {_listed(slopes)}; asked: −1 ± {SLACK}.{beside}",
-        verdict(falls_as_one_over(slopes)),
+        verdict_of(falls_as_one_over(slopes)),
         "Floor",
     )
 
@@ -111,7 +106,7 @@ def _papers_mu(measured: Measured) -> Claim:
         f"On {measured.problem.name} no batch size removes the error of the paper's μ: it does not fall as 1/D (ours).",
         f"Slope of log floor against log D, per objective: {_listed(slopes)}; at D = {last} its floor is "
         f"{times:.0f} times that of our μ.",
-        verdict([slope.low > SLOPE + SLACK for slope in slopes]),
+        verdict_of([slope.low > SLOPE + SLACK for slope in slopes]),
         "Floor",
     )
 
@@ -130,7 +125,7 @@ def _bound_holds(tested: Sequence[Tested]) -> Claim:
         "Under its own conditions Theorem 1 is not violated (three states, γ = 0.5, every state equally likely next).",
         f"The interval of every mean error lies below the bound ({told}). With the margins of the next row almost "
         "anything would: this is a check of the code, no evidence for the rate.",
-        verdict([t.holds for t in tested]),
+        verdict_of([t.holds for t in tested]),
         "Bound",
     )
 
@@ -145,7 +140,7 @@ def _bound_is_near(tested: Sequence[Tested]) -> Claim:
     return Claim(
         "The bound tells how large the error is, within one order of magnitude.",
         f"{'; '.join(told)}. {_vacuous(tested)}",
-        verdict([t.guarantee.orders <= 1 for t in tested]),
+        verdict_of([t.guarantee.orders <= 1 for t in tested]),
         "What Theorem 1 asks and promises",
     )
 
@@ -161,6 +156,6 @@ def _bound_applies(asked: Sequence[Guarantee]) -> Claim:
     return Claim(
         f"On {asked[0].problem} the conditions of Theorem 1 can be met with D ≤ 10⁶ transitions a TD step.",
         f"At the largest β allowed: {told}.",
-        verdict([g.batch_size <= AFFORDABLE for g in asked]),
+        verdict_of([g.batch_size <= AFFORDABLE for g in asked]),
         "What Theorem 1 asks and promises",
     )
