@@ -31,7 +31,7 @@ from moac.momdp import FiniteMOMDP, library
 from moac.types import Source
 
 _MANY, _FEW = 128, 16
-_ITERATIONS = 10_000
+_ITERATIONS = 6_000
 
 
 @final
@@ -116,8 +116,7 @@ def _order(wanted: Wanted, problem: Source) -> Order:
     if simple and config.num_iterations is None:
         config = replace(config, num_iterations=_ITERATIONS)
     rules = running.default_rules(problem) if wanted.rules is None else wanted.rules
-    usual = max(1, (_MANY if simple else _FEW) // len(rules))
-    p = _preferences(wanted, problem.spec.num_objectives, usual)
+    p = _preferences(wanted, problem.spec.num_objectives, _MANY if simple else _FEW)
     entropies = running.default_entropies(problem) if wanted.entropies is None else wanted.entropies
     env = problem.spec.name if problem.spec.logged else wanted.env
     if wanted.reference is not None and len(wanted.reference) != problem.spec.num_objectives:

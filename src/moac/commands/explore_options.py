@@ -13,7 +13,7 @@ from moac.commands.mistakes import did_you_mean
 from moac.config import CHOICES, Config, check_trials, is_choice
 
 _LEFT_OUT = ("weighting", "weights", "entropy")
-ExploreConfig = options_of("ExploreConfig", _LEFT_OUT, gae=0.95)
+ExploreConfig = options_of("ExploreConfig", _LEFT_OUT, gae=0.95, num_evaluations=25)
 """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 Place = Annotated[
     str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0, or a dataset's folder.")
@@ -30,8 +30,7 @@ Entropies = Annotated[
     tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: falling to 0 on a model, else 0)"),
 ]
 Number = Annotated[
-    int | None,
-    tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 128 on a model, 16 elsewhere, shared by the rules)"),
+    int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 128 on a model, 16 elsewhere)")
 ]
 Given = Annotated[str | None, tyro.conf.arg(metavar="FILE|VECTORS", help_behavior_hint="(default: drawn)")]
 Reference = Annotated[

@@ -25,9 +25,6 @@ from moac.types import Source
 
 GAE = 0.95
 """As `moac explore` has it."""
-_MOMENTS = 20
-"""Evaluations of a run, whose CPU time counts too."""
-
 Table = Mapping[str, Any]
 
 
@@ -87,7 +84,7 @@ def _kept(outcomes: Mapping[str, Sequence[result.Result]], order: running.Order)
 
 def _order(problem: Source, table: Table, seed: int) -> running.Order:
     config = Config(
-        setting=Discounted(table["discount"]), num_iterations=table["iterations"], gae=GAE, num_evaluations=_MOMENTS
+        setting=Discounted(table["discount"]), num_iterations=table["iterations"], gae=GAE, num_evaluations=1
     )
     p = preferences.random(table["preferences"], problem.spec.num_objectives, seed)
     full = components.resolved(config, problem)
