@@ -181,6 +181,9 @@ def test_all_checkpoints_truncated(keep, unfinished, capsys):
 def test_not_a_run(tmp_path, capsys):
     assert refused(tmp_path, capsys) == "RUN is not a run directory: it has no config.json."
     assert refused(tmp_path / "nothing", capsys) == "RUN is not a run directory: it has no config.json."
+    (tmp_path / "begun" / "rules").mkdir(parents=True)
+    hint = "It is an exploration that was stopped: the same command continues it."
+    assert refused(tmp_path / "begun", capsys) == f"RUN is not a run directory: it has no config.json. {hint}"
 
 
 @pytest.mark.parametrize(

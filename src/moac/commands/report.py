@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from moac.experiments import files, run_page
+from moac.experiments import files, run_page, unfinished
 from moac.report import html
 from moac.report.page import Page
 
@@ -39,4 +39,7 @@ def _page(path: Path) -> Page:
         return experiment_page.of_experiment(path)
     if (path / "config.json").exists():
         return run_page.of_run(path)
-    raise ValueError(f"{path} is neither a run nor an experiment: it has no config.json and no experiment.json.")
+    raise ValueError(
+        f"{path} is neither a run nor an experiment: it has no config.json and no experiment.json."
+        f"{unfinished.hint(path)}"
+    )

@@ -179,7 +179,9 @@ def _report(directory: RunDirectory, outcome: result.Result, spent: Spent, outpu
     console.print(_table(outcome))
     for line in (*_on_hull(outcome), *_stopped(outcome)):
         console.print(line, highlight=False)
-    console.print(f"figure: {directory.path / 'figures' / 'training.png'}", highlight=False, soft_wrap=True)
+    figure = directory.path / "figures" / "training.png"
+    if figure.exists():
+        console.print(f"figure: {figure}", highlight=False, soft_wrap=True)
     console.print(f"report: {directory.path / 'report.html'}", highlight=False, soft_wrap=True)
 
 

@@ -15,7 +15,7 @@ from moac import locks, result, training
 from moac.actions import ActionBox
 from moac.config import Config
 from moac.encoding import Encoder
-from moac.experiments import CHECKPOINT_SECONDS, archive_files, files, policies, provenance, sinks
+from moac.experiments import CHECKPOINT_SECONDS, archive_files, files, policies, provenance, sinks, unfinished
 from moac.experiments.checkpoints import Checkpoints, check_same_run
 from moac.history import History
 from moac.report import style
@@ -68,7 +68,9 @@ class RunDirectory:
         try:
             data = files.read_json(path)
         except (FileNotFoundError, NotADirectoryError):
-            raise ValueError(f"{self.path} is not a run directory: it has no config.json.") from None
+            raise ValueError(
+                f"{self.path} is not a run directory: it has no config.json.{unfinished.hint(self.path)}"
+            ) from None
         if not isinstance(data, dict) or not isinstance(data.get("format"), int):
             raise files.DamagedError(path, "it has no format number")
         if data["format"] > FORMAT:
