@@ -129,7 +129,7 @@ def test_what_fits_is_used(where, source, whole, unfinished, tmp_path):
 
 def test_what_does_not_fit_is_built_anew(source, whole, unfinished, tmp_path):
     def change(folder):
-        cut(next(folder.glob("dataset/work/raw/*/*.parquet")))
+        cut(next((folder / "dataset").glob("work/raw/*/*.parquet")))
 
     assert rebuilt(source, unfinished["read"], tmp_path, change) == whole
 
@@ -138,35 +138,35 @@ def test_what_does_not_fit_is_built_anew(source, whole, unfinished, tmp_path):
 @pytest.mark.parametrize(
     ("where", "pattern"),
     [
-        ("read", "dataset/work/raw/*/*.parquet"),
-        ("read", "dataset/work/users.parquet"),
-        ("cleaned", "dataset/rows/*.parquet"),
-        ("cleaned", "dataset/work/views/*.parquet"),
-        ("cleaned", "dataset/work/pieces/*.npz"),
-        ("written", "dataset/arrays/rows/reward.npy"),
-        ("written", "dataset/rows/*.parquet"),
-        ("written", "dataset/manifest.json"),
+        ("read", "work/raw/*/*.parquet"),
+        ("read", "work/users.parquet"),
+        ("cleaned", "rows/*.parquet"),
+        ("cleaned", "work/views/*.parquet"),
+        ("cleaned", "work/pieces/*.npz"),
+        ("written", "arrays/rows/reward.npy"),
+        ("written", "rows/*.parquet"),
+        ("written", "manifest.json"),
     ],
 )
 def test_a_file_that_was_changed_is_noticed(where, pattern, change, unfinished, tmp_path):
-    assert not used(unfinished[where], tmp_path, lambda folder: change(next(folder.glob(pattern))))
+    assert not used(unfinished[where], tmp_path, lambda folder: change(next((folder / "dataset").glob(pattern))))
 
 
 @pytest.mark.parametrize(
     ("where", "pattern", "forge"),
     [
-        ("read", "dataset/work/raw/*/*.parquet", lambda path: table_that_claims(path, 123_457, MANY)),
-        ("cleaned", "dataset/rows/*.parquet", lambda path: table_that_claims(path, 123_457, MANY)),
-        ("cleaned", "dataset/work/views/*.parquet", cut),
-        ("cleaned", "dataset/work/pieces/*.npz", piece_that_claims),
-        ("cleaned", "dataset/work/pieces/*.npz", compressed),
-        ("cleaned", "dataset/work/pieces/*.npz", cut),
-        ("written", "dataset/arrays/rows/user.npy", cut),
+        ("read", "work/raw/*/*.parquet", lambda path: table_that_claims(path, 123_457, MANY)),
+        ("cleaned", "rows/*.parquet", lambda path: table_that_claims(path, 123_457, MANY)),
+        ("cleaned", "work/views/*.parquet", cut),
+        ("cleaned", "work/pieces/*.npz", piece_that_claims),
+        ("cleaned", "work/pieces/*.npz", compressed),
+        ("cleaned", "work/pieces/*.npz", cut),
+        ("written", "arrays/rows/user.npy", cut),
     ],
 )
 def test_a_forged_header_is_noticed_where_the_note_was_forged_too(where, pattern, forge, unfinished, tmp_path):
     def change(folder):
-        path = next(folder.glob(pattern))
+        path = next((folder / "dataset").glob(pattern))
         forge(path)
         note_again(folder, path)
 
@@ -175,14 +175,10 @@ def test_a_forged_header_is_noticed_where_the_note_was_forged_too(where, pattern
 
 def test_a_file_that_nobody_noted_is_removed(source, whole, unfinished, tmp_path):
     def change(folder):
-        for name in (
-            "dataset/rows/bucket-007.parquet",
-            "dataset/work/views/bucket-000.parquet.tmp",
-            "dataset/arrays/more.npy",
-            "notes.txt",
-        ):
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(b"PAR1")
+        for name in ("rows/bucket-007.parquet", "work/views/bucket-000.parquet.tmp", "arrays/more.npy", "notes.txt"):
+            path = folder / "dataset" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"PAR1")
 
     assert rebuilt(source, unfinished["cleaned"], tmp_path, change) == whole
 
@@ -212,7 +208,7 @@ def test_rows_that_cannot_be_read_are_one_line_and_leave_nothing(source, unfinis
 
     def change(folder):
         (folder / "journal" / "clean-000.json").unlink(missing_ok=True)
-        path = next(folder.glob("dataset/work/raw/*/*.parquet"))
+        path = next((folder / "dataset").glob("work/raw/*/*.parquet"))
         content = path.read_bytes()
         start = len(content) - 8 - struct.unpack("<I", content[-8:-4])[0]
         path.write_bytes(b"PAR1" + bytes(start - 4) + content[start:])
