@@ -156,6 +156,7 @@ class RunDirectory:
         except SourceError:
             if latest is not None:  # without its past: the source would fail again where it failed
                 checkpoints.write(replace(latest, past=dict[str, Any]))
+                at = latest
             raise
         finally:
             if latest is not None and latest is not at:
