@@ -1,6 +1,7 @@
 """A real Ray cluster of three nodes: what serial writes, whatever is killed meanwhile."""
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -222,9 +223,8 @@ if __name__ == "__main__":
 
 
 def test_ray_on_this_machine_listens_to_it_alone_and_ends_with_its_driver(place, variables):
-    import ray  # noqa: F401 - it brings psutil
-    import psutil
-
+    importlib.import_module("ray")  # it brings psutil
+    psutil = importlib.import_module("psutil")
     (place / "local.py").write_text(LOCAL)
     with subprocess.Popen([sys.executable, place / "local.py", place / "who"], env=variables) as driver:
         until = time.monotonic() + 300
@@ -255,8 +255,18 @@ def test_ray_that_starts_too_slowly_or_not_at_all_is_one_line(place, variables, 
     assert "Traceback" not in ended.stderr
 
 
+IMPORTED = """
+import ray
+from moac import executors
+
+ray.util.get_node_ip_address = lambda: "192.0.2.1"  # as on a machine with a network
+with executors.opened("ray") as executor:
+    list(executor.map(abs, [1]))
+"""
+
+
 def test_ray_that_was_imported_before_is_not_started_on_all_interfaces(variables):
-    script = "import ray\nfrom moac import executors\nwith executors.opened('ray') as ray: list(ray.map(abs, [1]))"
-    script = f"import ray.util\nray.util.get_node_ip_address = lambda: '192.0.2.1'\n{script}"
-    ended = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=False)
-    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" in ended.stderr.splitlines()[-1]
+    command = [sys.executable, "-c", IMPORTED]
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines()[-1].startswith("ValueError: ")
+    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0" in ended.stderr.splitlines()[-1]
