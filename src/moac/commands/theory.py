@@ -22,6 +22,7 @@ from moac.report.numbers import number
 from moac.theory import Constants, Mixing
 
 _CONSTANTS = {
+    "num_objectives": ("M", "number of objectives, a factor of the derived bound"),
     "r_max": ("r_max", "largest |r|, at every policy"),
     "lambda_A": ("λ_A", "contraction of TD"),
     "lambda_A_modulo_constants": ("λ_A modulo constants", "the same where Φw is no constant"),
