@@ -169,7 +169,10 @@ def _table(title: str, caption: str, judged: Mapping[str, Judgement], chosen: Ma
         cells = (_cell(line) for line in own.lines)
         rows.append((name, _setting(chosen[name]), *cells, f"{own.share:.2f}", own.verdict))
     header = ("Method", "Setting", *(line.label for line in first.lines), "Share", "Verdict")
-    about = "Values are means per row, changes with 95 % intervals over users; * is significant after Holm."
+    about = (
+        "Values are NCIS estimates of the immediate reward per row, if nothing unobserved decided what was shown; "
+        "changes with 95 % intervals over users; * is significant after Holm."
+    )
     return Table(title, f"{caption} {about}", header, tuple(rows))
 
 
