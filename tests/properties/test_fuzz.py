@@ -18,7 +18,7 @@ from moac.config import Config
 from moac.experiments import run_files, spec
 from moac.experiments.run_directory import RunDirectory
 from moac.history import History
-from moac.logs import building, description, folder, lines, schema
+from moac.logs import building, description, folder, lines, records, schema
 from tests.helpers.kuairand import generated
 from tests.helpers.run_folders import invented
 
@@ -125,7 +125,7 @@ def fuzz_csvs(count, tmp_path, dataset):
     paths = [path for path in sorted(source.rglob("*.csv")) if path.name in kinds]
 
     def looked_at(path):
-        lines.complain(lines.inspect(path, kinds[path.name]), None)
+        records.complain(lines.inspect(path, kinds[path.name]), None)
 
     fuzz_files(source, paths, looked_at, count, 4)
 

@@ -16,7 +16,7 @@ from moac.logs import statistics
 from moac.logs.assembly import PARTS
 from moac.logs.buckets import Cleaned
 from moac.logs.layout import Sources
-from moac.logs.lines import File
+from moac.logs.records import File
 from moac.logs.schema import SIGNALS, SIGNS, WATCH_TIME_UNIT_MS
 
 FORMAT = 1
