@@ -14,11 +14,14 @@ GENERATOR = np.random.default_rng(0)
 DELTA = GENERATOR.normal(size=(T * N, M)).astype(np.float32)
 
 
-def walks(breaks=(), ends=(), vectors=False):
-    """N chains of T steps, time first. At (t, chain) in `breaks` the next sample starts elsewhere; `ends` terminate."""
+def walks(breaks=(), ends=(), vectors=False, restarts_there=False):
+    """N chains of T steps, time first. At (t, chain) in `breaks` the next sample starts elsewhere; `ends` terminate.
+
+    With `restarts_there` the episode after an end starts in the very state in which the last one ended.
+    """
     state = np.arange(T * N).reshape(T, N)
     successor = state + N
-    for t, k in (*breaks, *ends):
+    for t, k in breaks if restarts_there else (*breaks, *ends):
         successor[t, k] = 1000 + t
     terminated = np.zeros((T, N), bool)
     for t, k in ends:
@@ -56,6 +59,14 @@ def weighed(batch, trace=TRACE):
 def test_traces_follow_each_chain_to_its_end(breaks, ends, vectors):
     found = weighed(walks(breaks, ends, vectors))
     np.testing.assert_allclose(found, expected({*breaks, *ends}), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("vectors", [False, True], ids=["states", "vectors"])
+def test_an_end_stops_a_trace_although_the_next_episode_starts_where_it_ended(vectors):
+    ends = ((3, 0), (0, 2))
+    stopped = weighed(walks(ends=ends, vectors=vectors, restarts_there=True))
+    np.testing.assert_allclose(stopped, expected({*ends}), rtol=1e-5, atol=1e-6)
+    assert np.abs(expected({*ends}) - expected(())).max() > 0.1
 
 
 def test_without_termination_in_the_batch_only_breaks_stop():
