@@ -1,5 +1,7 @@
 """Generalised advantages against their definition, and what counts as the end of a chain."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -84,3 +86,18 @@ def test_a_trace_of_one_is_the_discounted_sum():
     found = np.asarray(weighed(batch, trace=1.0)).reshape(T, N, M)
     weights = np.array(GAMMA)[None, :] ** np.arange(T)[:, None]
     np.testing.assert_allclose(found[0], (DELTA.reshape(T, N, M) * weights[:, None]).sum(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("trace", [0.0, TRACE])
+def test_with_discounted_visitation_ages_weigh_the_finished_advantages(trace):
+    """(γⁱ/c)^k Aⁱ with the age k of the sample itself, also where A sums over later ones."""
+    age = GENERATOR.integers(5, size=T * N)
+    config = Config(setting=Discounted(GAMMA), gae=trace, visitation="discounted")
+    found = advantages.build(config, GAMMA, N)(jnp.asarray(DELTA), replace(walks(), age=jnp.asarray(age)))
+    A = expected(()) if trace else DELTA
+    np.testing.assert_allclose(found, (np.array(GAMMA) / 0.9) ** age[:, None] * A, rtol=1e-4, atol=1e-6)
+
+
+def test_one_discount_for_all_needs_no_age():
+    config = Config(setting=Discounted(0.9), visitation="discounted")
+    np.testing.assert_array_equal(advantages.build(config, (0.9, 0.9), N)(jnp.asarray(DELTA), walks()), DELTA)

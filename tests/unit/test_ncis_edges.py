@@ -11,6 +11,7 @@ from moac.offline.ncis.diagnostics import Diagnostics
 from moac.offline.ncis.estimates import Drawn, Estimate
 from moac.offline.ncis.exposure import Agreement
 from moac.offline.ncis.options import Options
+from moac.offline.ncis.shards import Shard
 
 DRAWS = 999
 """So that k draws on the wrong side of 0 have the p-value (k + 1)/500."""
@@ -156,6 +157,16 @@ def test_an_order_flips_where_the_difference_changes_its_sign(values, wrong, fli
     assert list(found) == expected
 
 
+def test_a_relative_change_under_each_cap_has_the_interval_of_its_level():
+    """Draws from −0.5 to 0.5 around a baseline of 2, which does not vary: 90 % of them are within ±0.45."""
+    spread, base = np.linspace(-0.5, 0.5, DRAWS)[:, None, None], drawn([[2.0], [2.0]], [[0], [0]])
+    policy = Drawn(np.array([[[2.0], [3.0]]]), spread + np.array([[2.0], [3.0]]), None, None, np.ones((1, DRAWS)))
+    found = sweep.sweep({"policy": policy, "base": base}, (1.0, math.inf), ("Click",), 0.9, "base")
+    np.testing.assert_allclose(found.relative["policy"][:, 0], [0.0, 0.5])
+    np.testing.assert_allclose(found.relative_interval["policy"][:, 0], [[-0.225, 0.225], [0.275, 0.725]])
+    assert list(found.relative) == ["policy"]
+
+
 @pytest.mark.parametrize(("wrong", "agrees"), [(23, False), (25, True)])
 @pytest.mark.parametrize("fired", [60, 40])
 def test_two_logs_disagree_below_one_less_the_level(wrong, agrees, fired):
@@ -184,6 +195,19 @@ def test_diagnostics_of_four_rows_by_hand():
     assert (found.events, found.weighted_positives, found.effective_positives) == pytest.approx((3, 7, 49 / 21))
     squares = (1 - V) ** 2 + 16 * V**2 + 4 * (2 - V) ** 2 + 16 * (1 - V) ** 2
     assert found.row_standard_error == pytest.approx(math.sqrt(squares) / 11)
+
+
+@pytest.mark.parametrize(("largest", "distinct"), [(0.5, 1), (1.0, 1), (1.5, 2), (2.0, 2), (3.0, 3), (7.0, 4)])
+def test_caps_above_the_largest_weight_are_alike(largest, distinct):
+    """Of caps 1, 2, 5 and infinity: as many as differ, and the last of them stands for the rest in every draw."""
+    caps = (1.0, 2.0, 5.0, math.inf)
+    reward, weight = np.array([[1.0], [0.0], [1.0], [0.0]]), np.array([0.1, 0.2, 0.3, largest])
+    one = sums.of_rows((np.arange(4), np.arange(4)), reward, weight, caps, 5.0)
+    assert one.distinct == distinct
+    found = estimates.draw(Shard(("Click",), caps, 5.0, {"policy": (one,)}), Options(cap=5.0, caps=caps))["policy"]
+    plain = replace(one, weight=one.weight[:, -1:], reward=one.reward[:, -1:])
+    alone = estimates.draw(Shard(("Click",), caps[-1:], math.inf, {"policy": (plain,)}), Options())["policy"]
+    np.testing.assert_allclose(found.draws[:, -1], alone.draws[:, 0], rtol=1e-12)
 
 
 def test_a_user_of_many_rows_counts_for_more_in_the_log_itself():
