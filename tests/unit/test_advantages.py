@@ -1,5 +1,7 @@
 """Generalised advantages against their definition, and what counts as the end of a chain."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,11 +16,14 @@ GENERATOR = np.random.default_rng(0)
 DELTA = GENERATOR.normal(size=(T * N, M)).astype(np.float32)
 
 
-def walks(breaks=(), ends=(), vectors=False):
-    """N chains of T steps, time first. At (t, chain) in `breaks` the next sample starts elsewhere; `ends` terminate."""
+def walks(breaks=(), ends=(), vectors=False, restarts_there=False):
+    """N chains of T steps, time first. At (t, chain) in `breaks` the next sample starts elsewhere; `ends` terminate.
+
+    With `restarts_there` the episode after an end starts in the very state in which the last one ended.
+    """
     state = np.arange(T * N).reshape(T, N)
     successor = state + N
-    for t, k in (*breaks, *ends):
+    for t, k in breaks if restarts_there else (*breaks, *ends):
         successor[t, k] = 1000 + t
     terminated = np.zeros((T, N), bool)
     for t, k in ends:
@@ -58,6 +63,14 @@ def test_traces_follow_each_chain_to_its_end(breaks, ends, vectors):
     np.testing.assert_allclose(found, expected({*breaks, *ends}), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("vectors", [False, True], ids=["states", "vectors"])
+def test_an_end_stops_a_trace_although_the_next_episode_starts_where_it_ended(vectors):
+    ends = ((3, 0), (0, 2))
+    stopped = weighed(walks(ends=ends, vectors=vectors, restarts_there=True))
+    np.testing.assert_allclose(stopped, expected({*ends}), rtol=1e-5, atol=1e-6)
+    assert np.abs(expected({*ends}) - expected(())).max() > 0.1
+
+
 def test_without_termination_in_the_batch_only_breaks_stop():
     batch = walks(breaks=((2, 1),))
     no_ends = Batch(batch.observation, batch.action, batch.reward, batch.next_observation)
@@ -73,3 +86,18 @@ def test_a_trace_of_one_is_the_discounted_sum():
     found = np.asarray(weighed(batch, trace=1.0)).reshape(T, N, M)
     weights = np.array(GAMMA)[None, :] ** np.arange(T)[:, None]
     np.testing.assert_allclose(found[0], (DELTA.reshape(T, N, M) * weights[:, None]).sum(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("trace", [0.0, TRACE])
+def test_with_discounted_visitation_ages_weigh_the_finished_advantages(trace):
+    """(γⁱ/c)^k Aⁱ with the age k of the sample itself, also where A sums over later ones."""
+    age = GENERATOR.integers(5, size=T * N)
+    config = Config(setting=Discounted(GAMMA), gae=trace, visitation="discounted")
+    found = advantages.build(config, GAMMA, N)(jnp.asarray(DELTA), replace(walks(), age=jnp.asarray(age)))
+    A = expected(()) if trace else DELTA
+    np.testing.assert_allclose(found, (np.array(GAMMA) / 0.9) ** age[:, None] * A, rtol=1e-4, atol=1e-6)
+
+
+def test_one_discount_for_all_needs_no_age():
+    config = Config(setting=Discounted(0.9), visitation="discounted")
+    np.testing.assert_array_equal(advantages.build(config, (0.9, 0.9), N)(jnp.asarray(DELTA), walks()), DELTA)
