@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
@@ -15,8 +16,13 @@ from moac.report.numbers import plain
 
 _KEYS = ("env", "trials", "seed", "config", "grid", "random", "methods", "stepping")
 _TABLES = _KEYS[3:]
-STEPPING = {"blackbox": bool, "num_envs": int, "workers": int, "evaluation_episodes": int}
+STEPPING = {"blackbox": bool, "num_envs": int, "workers": int, "evaluation_episodes": int, "step_timeout": float}
 """How environments are stepped, by the names of `moac train`."""
+_RIGHT: dict[type, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("true or false", lambda value: type(value) is bool),
+    int: ("a whole number of at least 1", lambda value: type(value) is int and value >= 1),
+    float: ("a positive number", lambda value: type(value) in (int, float) and 0 < value < math.inf),
+}
 _FIELDS = tuple(field.name for field in fields(Config))
 AXES = ("env", "seed", *_FIELDS)
 """What may vary, beside the method."""
@@ -115,8 +121,8 @@ def _check_stepping(data: Mapping[str, Any]) -> None:
     for key, value in data.items():
         if key not in STEPPING:
             raise ValueError(f"`stepping.{key}` is not known; known are {', '.join(STEPPING)}.")
-        right = "true or false" if STEPPING[key] is bool else "a whole number of at least 1"
-        if type(value) is not STEPPING[key] or (STEPPING[key] is int and value < 1):
+        right, fits = _RIGHT[STEPPING[key]]
+        if not fits(value):
             raise ValueError(f"`stepping.{key}` must be {right}, got {shown(value)}.")
 
 
