@@ -208,7 +208,7 @@ def test_a_step_that_does_not_return_ends_its_worker_and_the_run_is_resumed(tmp_
     with contextlib.closing(make()) as environment:
         run = prepare(environment, config, trials=1, seed=0)
         with pytest.raises(SourceError, match=r"worker process \d took longer than 1 s"):
-            RunDirectory.create(folder, run).complete(run)
+            RunDirectory.create(folder, run).complete(run, every=1e6)
     assert mark.exists()
     assert RunDirectory(folder).checkpoints().newest(run).iteration == 4
     with contextlib.closing(make()) as environment:
