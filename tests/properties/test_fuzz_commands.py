@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ from tests.properties.test_fuzz import mutated, survives
 SECONDS = 60
 """That one call may take; a command that is refused takes a fraction of one."""
 LONGEST = 5000
+MODULE = "this"
+"""One that nothing else imports."""
 DEEP = json.loads("[" * 60 + "]" * 60)
 VALUES = [
     None, True, False, -1, 0, 1, 2, 2**31, 2**63, 10**400, 1e308, -1e-308, 0.5, "", "x", "x" * 20_000, "[/red]", "a:b",
@@ -73,10 +76,22 @@ def changed(data, rng):
 
 def one_description(run, rng):
     """config.json alone, or together with what the policies say that it was."""
-    path, policy = run / "config.json", run / "policy.safetensors"
-    data = changed(json.loads(path.read_text()), rng)
-    path.write_text(json.dumps(data))
-    if rng.random() < 0.7:
+    data = changed(json.loads((run / "config.json").read_text()), rng)
+    describe(run, data, everywhere=rng.random() < 0.7)
+
+
+def one_module(run, rng):
+    """An environment whose id would import a module."""
+    data = json.loads((run / "config.json").read_text())
+    data["problem"] |= {"env": f"{MODULE}:Foo-v0", "encoder": [], "options": {}}
+    describe(run, data, everywhere=True)
+
+
+def describe(run, data, everywhere):
+    """Write config.json, and what the policies say that it was."""
+    (run / "config.json").write_text(json.dumps(data))
+    if everywhere:
+        policy = run / "policy.safetensors"
         header, content = taken_apart(policy.read_bytes())
         about = json.loads(header["__metadata__"]["moac"])
         header["__metadata__"]["moac"] = json.dumps(about | {"run": data})
@@ -148,7 +163,7 @@ def some_bytes(run, rng):
     path.write_bytes(mutated(path.read_bytes(), rng))
 
 
-CHANGES = [one_description, one_description, one_origin, one_header, one_array, one_file, some_bytes]
+CHANGES = [one_description, one_description, one_module, one_origin, one_header, one_array, one_file, some_bytes]
 COMMANDS = [
     ("report", "{}"), ("resume", "{}"), ("evaluate", "{}", "--episodes", "1"), ("theory", "fishwood-v0", "--run", "{}"),
     ("watch", "{}", "--episodes", "1"), ("offline", "recommend", "{}", "--user", "1"), ("resume", "{}", "--json"),
@@ -183,12 +198,13 @@ def fuzz_runs(count, run, tmp_path, capsys, seed=11):
     codes = []
     for k in range(count):
         rng = random.Random(f"{seed} {k}")
-        folder = shutil.copytree(run, tmp_path / "run")
+        folder = shutil.copytree(run, tmp_path / "[bold] run [/red]")
         change, command = rng.choice(CHANGES), rng.choice(COMMANDS)
         change(folder, rng)
         print(f"fuzz_runs {k}: {change.__name__}, {command[0]}")  # shown where it fails
         codes.append(ended([part.format(folder) for part in command], capsys))
         shutil.rmtree(folder)
+        assert MODULE not in sys.modules
         assert (tmp_path / "target").read_text() == "kept"
         assert [path.name for path in tmp_path.iterdir()] == ["target"]
     assert codes.count(2) > count // 4

@@ -125,7 +125,6 @@ def test_outside_the_main_thread_signals_are_left_alone():
     "arguments",
     [
         ["x" * 20_000],
-        ["train", "x" * 20_000, "--trials", "many"],
         ["train", "fishwood-v0", "--trials", "y" * 20_000],
         ["train", "fishwood-v0", "--weights", *["0.5"] * 20_000],
         ["train", "fishwood-v0", "--momentum", "z " * 10_000],
