@@ -129,6 +129,15 @@ BASE = 'env = "a-v0"\n'
         (BASE + "[random]\ncount = 2\nnum_iterations = [1.5, 3]", "must be a range of whole numbers"),
         (BASE + "[random]\ncount = 2\nmomentum = [0, 1]", "it is not a number"),
         (BASE + "[random]\ncount = 200000\ngae = [0, 1]", "at most 100000 tasks, got 200000"),
+        (BASE + "[random]\ncount = 1000000000000000\ngae = [0, 1]", "at most 100000 tasks, got 1000000000000000"),
+        (BASE + "[random]\ncount = 2\nseed = [-1e308, 1e308]", "`random.seed` must be a range"),
+        (BASE + "[random]\ncount = 2\nseed = { low = 1e-300, high = 1e300, log = true }", "`random.seed` must be"),
+        (BASE + f"trials = 1{'0' * 400}\n[grid]\nseed = [1]", "needs more than 64 bits"),
+        (BASE + f"[grid]\nactor_step_size = [1{'0' * 400}]", "needs more than 64 bits"),
+        (BASE + f"[grid]\nactor_step_size = [1{'0' * 5000}]", "."),
+        (BASE + f"[grid]\nweights = {'[' * 99}{']' * 99}", "nested more than"),
+        (BASE + f"[grid]\nweights = {'[' * 9999}{']' * 9999}", "nested too deeply"),
+        (BASE + f"[{'a.' * 99}a]\nb = 1", "nested more than"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_file(text, message, tmp_path):

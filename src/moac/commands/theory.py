@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-from rich.console import Console
 from rich.table import Table
 
 from moac import components, result
+from moac.commands.console import plain
 from moac.commands.problems import model_of
 from moac.config import Average, Config, Discounted
 from moac.experiments import files, guarantees
@@ -65,7 +65,7 @@ def run(order: Order) -> int:
     if order.json:
         sys.stdout.write(json.dumps(files.finite(_summary(order, config, found))) + "\n")
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = plain(120)
     for table in (_assumptions(order, config, found), _constants(found), _plans(order, found)):
         if table is not None:
             console.print(table)

@@ -76,10 +76,10 @@ def write(
     out: Path,
 ) -> Path:
     """The drawings, then experiment.json with all else that the report needs; `about` is facts and settings."""
-    (out / "figures").mkdir(parents=True, exist_ok=True)
+    folder = files.subfolder(out, "figures")
     for item in found.figures:
         for kind in ("svg", "png"):
-            files.write_bytes(out / "figures" / f"{item.file}.{kind}", style.rendered(item.drawing, kind))
+            files.write_bytes(folder / f"{item.file}.{kind}", style.rendered(item.drawing, kind))
     record = {
         "format": FORMAT,
         "name": experiment.name,

@@ -36,7 +36,7 @@ class Place(Protocol):
 
 def complete(task: Task, experiment: Place, problem: Source, folder: Path, show: Show) -> result.Result:
     """The task's result, from its folder if it has finished."""
-    path = folder / key(task, experiment, problem)
+    path = files.below(folder.parent, folder.name, key(task, experiment, problem))
     if (path / "config.json").exists():
         directory, run = reopen(path, problem)
         if directory.finished:

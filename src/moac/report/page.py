@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final, get_args
 
+from moac.atomic import read_bytes
 from moac.report.choice import Choice
 from moac.report.numbers import Value
 
@@ -80,10 +81,10 @@ class Figure:
     def of_file(cls, name: str, path: Path, caption: str, alt: str) -> Figure:
         """The figure of an SVG file; one that is missing or damaged is a ValueError."""
         try:
-            svg = path.read_text(encoding="utf-8")
+            svg = read_bytes(path).decode()
         except FileNotFoundError:
             raise ValueError(f"{path} is missing.") from None
-        except (UnicodeDecodeError, IsADirectoryError):
+        except UnicodeDecodeError:
             raise ValueError(f"{path} is damaged: it is not a text.") from None
         if not is_svg(svg):
             raise ValueError(f"{path} is damaged: it is not a whole SVG document.")

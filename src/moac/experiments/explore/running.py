@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from moac import result, training
 from moac.config import Config, known, takes_preferences
-from moac.experiments import runner
+from moac.experiments import files, runner
 from moac.experiments.explore import preferences
 from moac.experiments.run_directory import RunDirectory
 from moac.experiments.spec import Task
@@ -106,6 +106,7 @@ def begin(task: Task, before: Path, ended: result.Result, order: Order, folder: 
     state = replace(last.trials.state, t=np.zeros_like(last.trials.state.t))
     trials = replace(last.trials, state=state)
     with directory.held():
+        files.subfolder(path, "checkpoint")
         directory.checkpoints().write(training.Snapshot(0, trials, History.empty(), last.past))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
+from moac.atomic import DamagedError, checked, read_bytes
 from moac.config import Config, check_trials, shown
 from moac.experiments.sweep import draws
 from moac.report.numbers import plain
@@ -27,8 +28,6 @@ _FIELDS = tuple(field.name for field in fields(Config))
 AXES = ("env", "seed", *_FIELDS)
 """What may vary, beside the method."""
 METHOD = "method"
-MOST = 100_000
-"""Tasks of one sweep."""
 
 
 @final
@@ -81,7 +80,9 @@ class Sweep:
 def load(path: Path) -> Sweep:
     """The sweep of a file; a mistake in it is a ValueError that names the file."""
     try:
-        return parse(path.stem, path.read_text(encoding="utf-8"))
+        return parse(path.stem, read_bytes(path).decode())
+    except DamagedError:
+        raise
     except UnicodeDecodeError:
         raise ValueError(f"{path}: it must be a TOML text in UTF-8.") from None
     except ValueError as error:
@@ -90,7 +91,7 @@ def load(path: Path) -> Sweep:
 
 def parse(name: str, text: str) -> Sweep:
     """A sweep from its TOML; an unknown key is an error."""
-    data = tomllib.loads(text)
+    data = _toml(text)
     _check_keys(data)
     trials, seed = data.get("trials", 1), data.get("seed", 0)
     check_trials(trials, seed)
@@ -101,6 +102,13 @@ def parse(name: str, text: str) -> Sweep:
     cells = tuple(_cell(data, values) for values in _values(methods, grid, random.drawn(seed)))
     stepping = tuple(sorted(data.get("stepping", {}).items()))
     return Sweep(name, trials, seed, axes, cells, data.get("config", {}), stepping)
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return checked(tomllib.loads(text))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _check_keys(data: Mapping[str, Any]) -> None:
@@ -160,8 +168,7 @@ def _values(
     count = len(drawn)
     for values in axes.values():
         count *= len(values)
-    if count > MOST:
-        raise ValueError(f"a sweep must have at most {MOST} tasks, got {count}.")
+    draws.check_tasks(count)
     cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     return [cell | dict(own) for cell in cells for own in drawn]
 
