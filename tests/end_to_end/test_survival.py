@@ -86,7 +86,7 @@ def test_an_edited_checkpoint(unfinished, finished, capsys):
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     before = content(unfinished)
     line = refused(capsys, "resume", unfinished)
-    assert "is damaged: its arrays were changed after they were written." in line
+    assert "is damaged: it was changed after it was written." in line
     assert content(unfinished) == before
 
 

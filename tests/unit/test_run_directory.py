@@ -32,7 +32,7 @@ def history_of(length):
 def snapshot_of(run, iteration, length=3):
     rng = np.random.default_rng(iteration)
     arrays = jax.tree.map(lambda leaf: rng.integers(0, 9, leaf.shape).astype(leaf.dtype), training.template(run))
-    return training.Snapshot(iteration, arrays, history_of(length))
+    return training.Snapshot.of(iteration, arrays, history_of(length))
 
 
 def outcome_of(run, iteration=9, own=None):
@@ -89,7 +89,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(directory):
 
 def test_a_checkpoint_with_other_shapes(directory):
     broken = snapshot_of(run_of(), 4)
-    broken = replace(broken, trials=replace(broken.trials, stopped=np.zeros(K + 1, np.int32)))
+    trials = replace(broken.trials, stopped=np.zeros(K + 1, np.int32))
+    broken = training.Snapshot.of(4, trials, broken.history)
     directory.checkpoints().write(broken)
     with pytest.raises(ValueError, match=r"safetensors is damaged: array .stopped is missing or has another shape."):
         directory.checkpoints().newest(run_of())

@@ -25,7 +25,7 @@ def snapshot(length):
     cube = np.broadcast_to(2.0 * at[None, :, None], (K, length, M))
     square = np.broadcast_to(1.0 * at, (K, length))
     history = History(at, cube, cube, cube, square, square, square * np.nan, square * np.nan, square * np.nan)
-    return training.Snapshot(length, None, history)
+    return training.Snapshot.of(length, None, history)
 
 
 def lines(path):

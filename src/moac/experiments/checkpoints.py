@@ -74,7 +74,8 @@ class Checkpoints:
         trials = jax.tree.unflatten(jax.tree.structure(template), leaves)
         try:
             history = History.of_arrays(_under("history.", arrays), about["kind"])
-            return training.Snapshot(int(about["iteration"]), trials, history, partial(dict, _under("past.", arrays)))
+            past = partial(dict[str, Any], _under("past.", arrays))
+            return training.Snapshot.of(int(about["iteration"]), trials, history, past)
         except (KeyError, TypeError, ValueError) as error:
             raise files.DamagedError(path, f"{error} is missing or wrong") from None
 

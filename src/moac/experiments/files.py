@@ -20,7 +20,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 _ABOUT = "moac"
 """The one entry of a file's metadata: safetensors writes several in random order."""
 _DIGEST = "sha256"
-"""Inside it, the hash of all arrays."""
+"""Inside it, the hash of all arrays and of all else that is inside it."""
 
 
 class DamagedError(ValueError):
@@ -59,9 +59,9 @@ def read_json(path: Path) -> Any:
 
 
 def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
-    """Write arrays by name as safetensors, with their hash; equal arrays and `about` make equal bytes."""
+    """Write arrays by name as safetensors, with a hash of it all; equal arrays and `about` make equal bytes."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    described = {**about, _DIGEST: _digest(contiguous)}
+    described = {**about, _DIGEST: _digests(contiguous, about)[-1]}
     write_bytes(path, save(contiguous, metadata={_ABOUT: json.dumps(described, sort_keys=True)}))
 
 
@@ -71,6 +71,8 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         with safe_open(path, framework="numpy") as file:
             about = json.loads((file.metadata() or {})[_ABOUT])
             arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        stored = about.pop(_DIGEST, None) if isinstance(about, dict) else None
+        digests = _digests(arrays, about)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
     except KeyError:
@@ -79,18 +81,20 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         raise DamagedError(path, " ".join(str(error).split())) from None
     if not isinstance(about, dict):
         raise DamagedError(path, "it was not written by moac")
-    if about.pop(_DIGEST, None) not in (None, _digest(arrays)):  # None: written before there was one
-        raise DamagedError(path, "its arrays were changed after they were written")
+    if stored not in digests:
+        raise DamagedError(path, "it was changed after it was written")
     return arrays, about
 
 
-def _digest(arrays: Arrays) -> str:
-    """Of names, types, shapes and numbers."""
+def _digests(arrays: Arrays, about: Any) -> tuple[str, str]:
+    """Hashes of names, types, shapes and numbers: without `about`, as older versions wrote it, and with it."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
-    return digest.hexdigest()
+    arrays_only = digest.hexdigest()
+    digest.update(json.dumps(about, sort_keys=True).encode())
+    return arrays_only, digest.hexdigest()
 
 
 def finite(data: Any) -> Any:

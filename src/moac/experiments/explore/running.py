@@ -106,7 +106,7 @@ def begin(task: Task, before: Path, ended: result.Result, order: Order, folder: 
     state = replace(last.trials.state, t=np.zeros_like(last.trials.state.t))
     trials = replace(last.trials, state=state)
     with directory.held():
-        directory.checkpoints().write(training.Snapshot(0, trials, History.empty(), last.past))
+        directory.checkpoints().write(training.Snapshot.of(0, trials, History.empty(), last.past))
 
 
 def default_rules(problem: Source) -> tuple[str, ...]:
