@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Generator
@@ -15,7 +15,7 @@ from typing import final
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END = b"\0"
 """In place of the number of a signal: no more will come."""
-_PATIENCE = 1.5
+_PATIENCE = 1.0
 """Seconds that a second signal waits for the work to end in order."""
 
 
@@ -48,8 +48,8 @@ class Interrupts:
 
     Raised at any moment, as Python does, a KeyboardInterrupt can vanish in a callback of a library. And Python runs
     handlers between two instructions only, for which a compiled program can make it wait. A thread therefore hears of
-    every signal as it arrives: it acknowledges the first at once, has the second raised, and ends the process where
-    even that is not obeyed in time.
+    every signal as it arrives: it acknowledges the first at once, and where the second is not obeyed in time it ends
+    the process, which loses no more than SIGKILL does.
 
     Attributes:
         asked: what was noted; None while nothing was.
@@ -57,7 +57,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.asked: KeyboardInterrupt | None = None
-        self._urgent, self._left = False, threading.Event()
+        self._noted, self._left = 0, threading.Event()
         self._entered = contextlib.ExitStack()
 
     def __enter__(self) -> Interrupts:
@@ -77,42 +77,39 @@ class Interrupts:
 
     @contextlib.contextmanager
     def _listening(self) -> Generator[None]:
-        reading, writing = os.pipe()
-        os.set_blocking(writing, False)
+        reading, writing = socket.socketpair()
+        writing.setblocking(False)
         listener = threading.Thread(target=self._listen, args=(reading,), daemon=True)
-        listener.start()
-        previous = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        handlers = {number: signal.signal(number, self._note) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            self._left.set()
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(previous)
-            os.write(writing, _END)
-            listener.join()
-            os.close(reading)
-            os.close(writing)
+        with reading, writing:
+            listener.start()
+            previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+            handlers = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            try:
+                yield
+            finally:
+                self._left.set()
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+                signal.set_wakeup_fd(previous)
+                writing.send(_END)
+                listener.join()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame
+        self._noted += 1
         self.asked = self.asked or _error(number)
-        if self._urgent and not self._left.is_set():
+        if self._noted == 2:
             raise self.asked
 
-    def _listen(self, reading: int) -> None:
-        """Heed the signals whose numbers arrive in a pipe."""
-        heard = (number for (number,) in iter(lambda: os.read(reading, 1), _END) if number in _SIGNALS)
+    def _listen(self, reading: socket.socket) -> None:
+        """Heed the signals whose numbers arrive."""
+        heard = (number for (number,) in iter(lambda: reading.recv(1), _END) if number in _SIGNALS)
         for count, number in enumerate(heard):
             if count == 0:
                 _say("stopping after this chunk; again to stop at once")
-            elif count == 1:
-                self._urgent = True
-                _thread.interrupt_main(number)
-                if not self._left.wait(_PATIENCE):
-                    _say("moac: stopped at once; what was written before is kept")
-                    os._exit(128 + number)
+            elif not self._left.wait(_PATIENCE):
+                _say("moac: stopped at once; what was written before is kept")
+                os._exit(128 + number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

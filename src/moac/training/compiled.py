@@ -192,4 +192,9 @@ def _evaluation(run: Run, blocks: list[Trial]) -> Evaluation:
 
 def _join(blocks: list[Any], count: int) -> Any:
     """Blocks to one host pytree of `count` trials; keys as their data."""
-    return jax.tree.map(lambda *x: np.concatenate([np.asarray(bits(leaf)) for leaf in x])[:count], *blocks)
+    return jax.tree.map(lambda *x: np.concatenate([part for leaf in x for part in _parts(leaf)])[:count], *blocks)
+
+
+def _parts(leaf: Array) -> list[np.ndarray[Any, Any]]:
+    """What each device holds of a leaf, in order; on a CPU without a copy, which large states make dear."""
+    return [np.asarray(shard.data) for shard in bits(leaf).addressable_shards]
