@@ -1,6 +1,8 @@
 """The run directory, with results made by hand: nothing is trained or compiled here."""
 
 import json
+import os
+import threading
 from dataclasses import replace
 
 import jax
@@ -85,6 +87,29 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(directory):
     last = directory.path / "checkpoint" / "0000000007.safetensors"
     last.write_bytes(last.read_bytes()[:-1])
     assert directory.checkpoints().newest(run_of()).iteration == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "other"), [(b'\\"iteration\\": 7', b'\\"iteration\\": 8'), (b'\\"seed\\": 4', b'\\"seed\\": 5')]
+)
+def test_a_checkpoint_whose_description_was_edited_falls_back_to_the_one_before(text, other, directory):
+    for iteration in (4, 7):
+        directory.checkpoints().write(snapshot_of(run_of(), iteration))
+    first, last = sorted((directory.path / "checkpoint").iterdir())
+    assert last.read_bytes().count(text) == 1
+    last.write_bytes(last.read_bytes().replace(text, other))
+    assert directory.checkpoints().newest(run_of()).iteration == 4
+    first.unlink()
+    with pytest.raises(ValueError, match=rf"^{last} is damaged: it was changed after"):
+        directory.checkpoints().newest(run_of())
+
+
+def test_the_main_thread_which_hears_of_signals_does_not_wait_for_the_disk(directory, monkeypatch):
+    waiting, real = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (waiting.append(threading.current_thread()), real(file)))
+    directory.checkpoints().write(snapshot_of(run_of(), 4))
+    assert waiting
+    assert threading.main_thread() not in waiting
 
 
 def test_a_checkpoint_with_other_shapes(directory):
