@@ -155,6 +155,8 @@ def resolved(config: Config, problem: Source) -> Config:
     full = replace(config, **missing)
     spec = problem.spec
     discounts(full, spec)
+    if isinstance(full.setting, Average) and spec.no_average:
+        raise ValueError(f"`setting` must be discounted, got the average setting: {spec.no_average}")
     if full.weights is not None and len(full.weights) != spec.num_objectives:
         raise ValueError(
             f"`weights` must hold one weight per objective ({spec.num_objectives}), got {len(full.weights)}."

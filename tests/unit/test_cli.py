@@ -101,19 +101,6 @@ def test_did_you_mean():
     assert mistakes.did_you_mean("--bogus", ["--out", "--json"]) == ""
 
 
-def test_the_first_ctrl_c_waits_and_the_second_does_not(capsys):
-    before = signal.getsignal(signal.SIGINT)
-    with Interrupts() as interrupts:
-        interrupts.check()
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            interrupts.check()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
-    assert capsys.readouterr().err == "stopping at the next checkpoint; once more to stop at once\n"
-
-
 def test_outside_the_main_thread_signals_are_left_alone():
     before = signal.getsignal(signal.SIGINT)
     with ThreadPoolExecutor(1) as pool:
