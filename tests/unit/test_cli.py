@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -142,3 +143,14 @@ def test_what_is_printed_is_no_markup(text, capsys):
     out = capsys.readouterr().out
     assert out.count(text) == 5
     assert all(f"{place} {text}" in out for place in ("head", "cell", "line"))
+
+
+def test_a_name_that_cannot_be_encoded_is_shown_escaped():
+    imports = "from moac.cli import main; from moac.commands.console import plain"
+    script = f"{imports}; main(['\\udcff']); plain(80).print('\\udcff \\u03bb')"
+    surroundings = os.environ | {"PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=surroundings)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "\\udcff \\u03bb\n"
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("moac: ")
