@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import active_set, simplex
+from moac import simplex
 from tests.helpers import asserts, samplers
 
 SIZES = (1, 2, 3, 7, 20, 100)
@@ -152,14 +152,6 @@ def test_squares_that_leave_the_dtypes_range_do_no_harm(factor):
     G = np.stack([samplers.strongly_stationary(3, np.random.default_rng(seed), 4) for seed in range(32)])
     weights = simplex.min_norm(jnp.asarray(factor * G, jnp.float32)).weights
     assert asserts.violation(np.asarray(weights, np.float64), G).max() <= 1e-6
-
-
-def test_an_index_that_stands_at_zero_and_would_stay_there_leaves():
-    both, first = jnp.ones(2, bool), jnp.array([True, False])
-    state = active_set._Pivot(jnp.zeros(2), both, first, ~both, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    after = active_set._pivot(jnp.eye(2), jnp.array([1.0, 0.0]), state)
-    np.testing.assert_array_equal(after.y, [0, 0])
-    np.testing.assert_array_equal(after.support, first)
 
 
 def test_never_raises_on_zero():
