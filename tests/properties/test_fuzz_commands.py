@@ -151,7 +151,9 @@ def one_file(run, rng):
     path.unlink(missing_ok=True)
     put = rng.choice(["fifo", "device", "folder", "link", "broken", "nothing", "empty"])
     if put in ("device", "link", "broken"):
-        path.symlink_to({"device": "/dev/null", "link": run.parent / "target", "broken": run.parent / "no"}[put])
+        path.symlink_to(
+            {"device": "/dev/null", "link": run.parents[1] / "target", "broken": run.parents[1] / "no"}[put]
+        )
     elif put == "folder":
         path.mkdir(parents=True)
     elif put != "nothing" and path.parent.is_dir():
@@ -198,12 +200,15 @@ def fuzz_runs(count, run, tmp_path, capsys, seed=11):
     codes = []
     for k in range(count):
         rng = random.Random(f"{seed} {k}")
-        folder = shutil.copytree(run, tmp_path / "[bold] run [/red]")
+        folder = shutil.copytree(run, tmp_path / "[bold] run [" / "red]")  # markup, were it read as such
         change, command = rng.choice(CHANGES), rng.choice(COMMANDS)
         change(folder, rng)
-        print(f"fuzz_runs {k}: {change.__name__}, {command[0]}")  # shown where it fails
-        codes.append(ended([part.format(folder) for part in command], capsys))
-        shutil.rmtree(folder)
+        try:
+            codes.append(ended([part.format(folder) for part in command], capsys))
+        except BaseException as error:
+            error.add_note(f"{change.__name__} and {command[0]}, input {k} of seed {seed}")
+            raise
+        shutil.rmtree(folder.parent)
         assert MODULE not in sys.modules
         assert (tmp_path / "target").read_text() == "kept"
         assert [path.name for path in tmp_path.iterdir()] == ["target"]
