@@ -32,7 +32,9 @@ VALUES = [
     None, True, False, -1, 0, 1, 2, 2**31, 2**63, 10**400, 1e308, -1e-308, 0.5, "", "x", "x" * 20_000, "[/red]", "a:b",
     "\u2603\x00", "1/t", "../..", [], [1], [[1]], [None], ["[/red]"], DEEP, {}, {"a": 1}, {"name": "average"},
 ]  # fmt: skip
-TYPES = ["BOOL", "F4", "F6_E2M3", "F8_E5M2", "F8_E4M3", "F16", "BF16", "F32", "F64", "C64", "I8", "U64", "X", 7, None]
+TYPES = {"BOOL": 1, "F4": 2, "F6_E2M3": 4 / 3, "F8_E5M2": 1, "F8_E4M3": 1, "F16": 0.5, "BF16": 0.5, "F64": 0.125}
+TYPES |= {"C64": 0.125, "I8": 1, "U64": 0.125, "X": 1, "": 1}
+"""Of arrays, with how many numbers a byte holds."""
 NAMES = ["config.json", "provenance.json", "history.safetensors", "policy.safetensors", "figures/training.svg"]
 ARRAYS = [name for name in NAMES if name.endswith(".safetensors")]
 SWEEP = """
@@ -122,7 +124,9 @@ def one_header(run, rng):
         about = changed(json.loads(header[name]["moac"]), rng)
         header[name] = {"moac": json.dumps(about)} if rng.random() < 0.8 else rng.choice(VALUES)
     elif rng.random() < 0.5:
-        header[name]["dtype"] = rng.choice(TYPES)
+        begin, end = header[name]["data_offsets"]
+        kind, per_byte = rng.choice(list(TYPES.items()))
+        header[name] |= {"dtype": kind, "shape": [int((end - begin) * per_byte)]}
     else:
         header[name] = changed(header[name], rng)
     path.write_bytes(put_together(header, content))
