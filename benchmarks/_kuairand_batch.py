@@ -17,8 +17,8 @@ from moac import algorithm, weighting
 from moac.critic import MLPCritic
 from moac.logs import LoggedDataset, states
 from moac.logs.sampling import next_observation, observation
-from moac.networks import Network, Vectors
-from moac.policy import SoftmaxMLP
+from moac.policies import SoftmaxMLP
+from moac.policies.networks import Network, Vectors
 from moac.types import Batch
 
 HIDDEN, BATCH = 128, 512

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from _timing import run_peer
 
-from moac import algorithm, components
+from moac import algorithm
+from moac import settings as components
 from moac.config import Config, Discounted
 from moac.types import Batch, Spec
 

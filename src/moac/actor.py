@@ -13,7 +13,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from moac import gram
-from moac.policy import Accumulating, Factored
+from moac.policies import Accumulating, Factored
 from moac.types import Batch, Params, Policy
 
 

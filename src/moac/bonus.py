@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from moac.policy import Entropic
+from moac.policies import Entropic
 from moac.types import Batch, Params, Policy
 
 

@@ -14,8 +14,8 @@ from optax import GradientTransformation
 
 from moac import steps
 from moac.config import Average, Config, known
-from moac.features import Basis, Features
-from moac.networks import Network, Weights
+from moac.policies.features import Basis, Features
+from moac.policies.networks import Network, Weights
 from moac.types import Batch, Critic, Key, Observation, Params
 
 Mu = Float[Array, " M"]

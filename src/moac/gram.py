@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from moac.policy import Factor
+from moac.policies import Factor
 
 _STRIP = 128
 """Rows of the B×B kernel are formed this many at a time, each strip from its diagonal to the right."""

@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from moac.actions import ActionBox
-from moac.encoding import Encoder
+from moac.policies.actions import ActionBox
+from moac.policies.encoding import Encoder
 
 Params = Any
 Observation = Any

@@ -10,9 +10,10 @@ import time
 
 import pytest
 
-from moac import executors, logs
+from moac import logs
 from moac.logs import ingest
 from moac.offline import ncis
+from moac.runs import executors
 from tests.end_to_end.conftest import MOAC
 from tests.helpers import sweeps, tasks
 from tests.helpers.kuairand import generated

@@ -12,7 +12,7 @@ import pytest
 
 import moac as package
 from moac import envs
-from moac.cli import main
+from moac.cli.main import main
 from moac.momdp import library
 from tests.helpers import compiling
 from tests.helpers.environments import Line, Slow
@@ -138,7 +138,7 @@ def test_a_stopped_run_goes_on_in_the_same_episodes(tmp_path, moac):
     run = tmp_path / "run"
     script = f"""
 import sys
-from moac.experiments import checkpoints
+from moac.runs import checkpoints
 from moac.cli import main
 write = checkpoints.Checkpoints.write
 def then_stop(self, snapshot):
@@ -199,7 +199,7 @@ def test_model_and_environment_learn_alike():
     model = library.resource_gathering()
     ours = package.train(model, config, trials=64).returns
     environment = envs.make("resource-gathering-v0", num_envs=1, time_limit=False, evaluation_episodes=1)
-    from moac.experiments import judging
+    from moac.search import episodes as judging
 
     result = package.train(environment, config, trials=8)
     theirs = judging.exact(model, [result.policy.of_trial(k) for k in range(8)], setting)

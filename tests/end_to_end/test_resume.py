@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from moac.cli import main
+from moac.cli.main import main
 from tests.end_to_end.conftest import MOAC, OUTCOME, TRAIN
 
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import Config, momdp, result, training, weighting
-from moac.experiments import run_directory
-from moac.history import History
-from moac.training import compiled
+from moac import Config, momdp, training, weighting
+from moac.runs import directory as run_directory
+from moac.training import compiled, result
+from moac.training.history import History
 
 T = 6
 CONFIG = Config(

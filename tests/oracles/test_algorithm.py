@@ -10,11 +10,12 @@ import pytest
 from jax import lax
 from scipy import stats
 
-from moac import algorithm, components, features, weighting
+from moac import algorithm, weighting
+from moac import settings as components
 from moac.config import Average, Config, Discounted
 from moac.critic import LinearCritic
 from moac.momdp import library
-from moac.policy import SoftmaxLinear, SoftmaxTable
+from moac.policies import SoftmaxLinear, SoftmaxTable, features
 from moac.types import Batch
 from tests.helpers import reference
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import moac
-from moac import algorithm, bonus, components, importance, result, simplex, training
+from moac import algorithm, bonus, importance, simplex, training
+from moac import settings as components
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.offline import behaviour, judging
-from moac.policy import SoftmaxTable
+from moac.policies import SoftmaxTable
+from moac.training import result
 from moac.types import Batch
 
 CONFIG = moac.Config(

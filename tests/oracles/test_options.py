@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import moac
-from moac import algorithm, components
+from moac import algorithm
+from moac import settings as components
 from moac.config import Config, Discounted
 from moac.momdp import library
 from tests.helpers import reference
@@ -132,7 +133,7 @@ def test_constant_steps_remember_nothing():
 def test_the_sampled_entropy_gradient_has_the_known_mean():
     """A policy of three functions gets the bonus from its log-probabilities: the same on average."""
     from moac import bonus
-    from moac.policy import SoftmaxTable
+    from moac.policies import SoftmaxTable
     from moac.types import Batch
 
     policy = SoftmaxTable(1, 3)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import moac
-from moac import algorithm, components, momdp
+from moac import algorithm, momdp
+from moac import settings as components
 from moac.config import Discounted
 from moac.momdp import library
 from tests.helpers import closed_form

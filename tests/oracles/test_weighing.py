@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import actor, algorithm, components, weighing, weighting
+from moac import actor, algorithm, weighing, weighting
+from moac import settings as components
 from moac.config import Average, Config, Discounted
 from moac.critic import LinearCritic
-from moac.features import OneHot
 from moac.momdp import library
-from moac.policy import SoftmaxTable
+from moac.policies import SoftmaxTable
+from moac.policies.features import OneHot
 from moac.types import Batch
 
 S, A, M, B = 4, 3, 2, 6

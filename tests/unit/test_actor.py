@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import actor, features, gram
-from moac.networks import States, Vectors
-from moac.policy import Factor, GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
-from moac.policy.squash import Squash
+from moac import actor, gram
+from moac.policies import Factor, GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
+from moac.policies.networks import States, Vectors
+from moac.policies.squash import Squash
 from moac.types import Batch
 
 S, A, B, M = 5, 3, 9, 3

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import pytest
 
-from moac import cli
-from moac.commands import mistakes, options
-from moac.commands.interrupts import Interrupts
+from moac.cli import main as cli
+from moac.cli import mistakes, options
+from moac.cli.interrupts import Interrupts
 from moac.config import Average, Config, Discounted
 
 
@@ -42,7 +42,7 @@ def test_setting_and_discounts():
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "x", "--trials", "0"], ["oops"]])
 def test_answers_without_jax(arguments):
     script = (
-        "import sys\nfrom moac.cli import main\n"
+        "import sys\nfrom moac.cli.main import main\n"
         f"try:\n    main({arguments})\nexcept SystemExit:\n    pass\n"
         "sys.exit('jax' in sys.modules)"
     )

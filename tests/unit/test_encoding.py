@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from moac.encoding import MAX_STATES, Encoder, Moments, Scale
 from moac.envs.spaces import actions_of, encoder_of
+from moac.policies.encoding import MAX_STATES, Encoder, Moments, Scale
 
 SMALL = {
     "discrete": (spaces.Discrete(4), 4),

@@ -9,12 +9,13 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 import moac
-from moac import envs, result, training
+from moac import envs, training
 from moac.envs import recording, walks
 from moac.envs.walks import Walks
 from moac.momdp import library
-from moac.policy import SoftmaxTable
-from moac.trained import TrainedPolicy
+from moac.policies import SoftmaxTable
+from moac.training import result
+from moac.training.trained import TrainedPolicy
 from moac.types import Sampling, SourceError
 from tests.helpers import compiling
 from tests.helpers.environments import Line, Own, Unbounded

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from moac import executors
-from moac.executors import Limits, machine
 from moac.offline import ncis
+from moac.runs import executors
+from moac.runs.executors import Limits, machine
 from tests.helpers import tasks
 from tests.helpers.shards import parts_of_a_log
 

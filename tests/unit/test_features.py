@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import features
 from moac.momdp import library
+from moac.policies import features
 from tests.helpers import reference
 
 MODEL = library.random_ergodic(0, num_states=5, num_actions=2, num_objectives=2, num_successors=2, termination=0.1)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from moac.logs import engine, layout, lines, schema, workspace
+from moac.kuairand import lines, schema
+from moac.logs import engine, layout, workspace
 from moac.logs.statistics import per_user, signals
 from tests.helpers.kuairand import generated
 

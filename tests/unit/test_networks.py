@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac.networks import Network, States, Vectors
-from moac.policy import Entropic, Factored, GaussianMLP, OnHost, Reparametrised, SoftmaxMLP
-from moac.policy.squash import Squash
+from moac.policies import Entropic, Factored, GaussianMLP, OnHost, Reparametrised, SoftmaxMLP
+from moac.policies.networks import Network, States, Vectors
+from moac.policies.squash import Squash
 
 INF = float("inf")
 BOUNDS = {

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from moac import features
-from moac.networks import States
-from moac.policy import Accumulating, Factored, Sharpening, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
+from moac.policies import Accumulating, Factored, Sharpening, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
+from moac.policies.networks import States
 
 S, A = 5, 3
 TABLE = features.table(np.random.default_rng(0).normal(size=(S, 2)))

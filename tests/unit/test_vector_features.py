@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moac import features
-from moac.policy import SoftmaxBasis
+from moac.policies import SoftmaxBasis, features
 
 BASES = {
     "raw": features.Raw(3),

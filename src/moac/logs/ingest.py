@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from moac.logs import lines, queries
+from moac.kuairand import lines
+from moac.kuairand.lines import File
+from moac.logs import queries
 from moac.logs.engine import Connection, Unreadable
-from moac.logs.lines import File
 
 _BYTES_PER_BUCKET = 1 << 26
 _MOST_BUCKETS = 256

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from moac.logs.lines import File
-from moac.logs.schema import LOG
+from moac.kuairand.lines import File
+from moac.kuairand.schema import LOG
 
 _HASH = 2_654_435_761
 """Knuth's multiplicative hash: neighbouring users fall into different buckets."""

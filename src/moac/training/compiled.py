@@ -18,9 +18,10 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
-from moac import algorithm, components
+from moac import algorithm
+from moac import settings as components
 from moac.config import Config, filled, numbers, outline
-from moac.history import History
+from moac.training.history import History
 from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
 from moac.types import Carrying, Evaluation, Metrics, Source
 

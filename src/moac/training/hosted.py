@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int, UInt32
 
-from moac import algorithm, components
+from moac import algorithm
+from moac import settings as components
 from moac.config import Config
-from moac.history import History
 from moac.training.compiled import compiler_options
+from moac.training.history import History
 from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
 from moac.types import Batch, Hosted, Key, Metrics, Spec, State
 

@@ -12,9 +12,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from moac import components
+from moac import settings as components
 from moac.config import Config, known
-from moac.history import History
+from moac.training.history import History
 from moac.types import Source, State
 from moac.weighting import Rule
 

@@ -1,0 +1,353 @@
+"""The run directory: everything a run leaves behind, as JSON and safetensors. Nothing in it can run code."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+from moac import locks, training
+from moac.training import result
+from moac.policies.actions import ActionBox
+from moac.config import Config
+from moac.policies.encoding import Encoder
+from moac.runs import CHECKPOINT_SECONDS
+from moac.runs import archive_files, files, policies, provenance, sinks, unfinished
+from moac.runs.checkpoints import Checkpoints, check_same_run
+from moac.training.history import History
+from moac.report import style
+from moac.types import Critic, Policy, Source, SourceError
+from moac.weighting import Rule
+
+FORMAT = 1
+_KEYS: dict[str, type] = {"format": int, "problem": dict, "trials": int, "seed": int, "config": dict, "own": list}
+LOG_FILES = ("behaviour.safetensors", "catalogue.safetensors")
+"""What a run on a log keeps beside it: see `log_files`."""
+_PROBLEM_KEYS = ("name", "env", "fingerprint")
+
+
+@final
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run on disk.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, run: training.Run, env: str | None = None, own: tuple[str, ...] = ()) -> RunDirectory:
+        """A new folder with the run's configuration and provenance, or nothing; an existing one is refused."""
+        if not _vacant(path):
+            instead = f", or continue that run with moac resume {path}" if (path / "config.json").exists() else ""
+            raise ValueError(f"{path} exists already: choose a new folder{instead}.")
+        origin, description = provenance.of_this_process(run.seed), _description(run, env, own)
+        try:
+            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
+        try:
+            files.write_json(path / "provenance.json", origin)
+            if run.source.spec.logged:
+                _log_files().write(path, run.source)
+            files.write_json(path / "config.json", description)
+        except BaseException:
+            if not (path / "config.json").exists():  # written last: with it, the run can be continued
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+        return cls(path)
+
+    def description(self) -> dict[str, Any]:
+        """config.json, checked."""
+        path = self.path / "config.json"
+        try:
+            data = files.read_json(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ValueError(
+                f"{self.path} is not a run directory: it has no config.json.{unfinished.hint(self.path)}"
+            ) from None
+        if not isinstance(data, dict) or not isinstance(data.get("format"), int):
+            raise files.DamagedError(path, "it has no format number")
+        if data["format"] > FORMAT:
+            raise ValueError(f"{path} has format {data['format']}, newer than {FORMAT}: update moac to read it.")
+        for key, kind in _KEYS.items():
+            if not isinstance(data.get(key), kind):
+                raise files.DamagedError(path, f"`{key}` is missing or not of type {kind.__name__}")
+        for key in _PROBLEM_KEYS:
+            if key not in data["problem"]:
+                raise files.DamagedError(path, f"`problem.{key}` is missing")
+        return data
+
+    def encoder(self) -> Encoder | None:
+        """Of what the environment shows; None for a model."""
+        data = self.description()["problem"].get("encoder")
+        return None if data is None else Encoder.from_json(data)
+
+    def box(self) -> ActionBox | None:
+        """Of continuous actions; None where they are indices."""
+        data = self.description()["problem"].get("actions")
+        return None if data is None else ActionBox.from_json(data)
+
+    def checkpoints(self) -> Checkpoints:
+        """Where the run can be continued from."""
+        return Checkpoints(self.path / "checkpoint", self.description())
+
+    def held(self) -> AbstractContextManager[None]:
+        """While entered, no other process trains or resumes this run; ValueError where one does."""
+        return locks.held(self.path / ".lock", self.path)
+
+    def note_restart(self, iteration: int) -> None:
+        """Note in provenance.json that chains started anew after an iteration."""
+        path = self.path / "provenance.json"
+        origin = files.read_json(path)
+        noted = {*origin.get("chains_restarted_after", []), iteration}
+        files.write_json(path, origin | {"chains_restarted_after": sorted(noted)})
+
+    def complete(
+        self,
+        run: training.Run,
+        snapshot: training.Snapshot | None = None,
+        every: float = CHECKPOINT_SECONDS,
+        show: Callable[[training.Snapshot], None] | None = None,
+        more: Sequence[str] = (),
+    ) -> training.Snapshot:
+        """Iterate to the end; a checkpoint every so many seconds, and one when interrupted.
+
+        Args:
+            run: the run.
+            snapshot: where it stands.
+            every: seconds between checkpoints.
+            show: is shown the snapshots as they come.
+            more: sinks beside `metrics.jsonl`, by name.
+        """
+        with self.held():
+            files.remove_unfinished(self.path)
+            (self.path / "checkpoint").mkdir(exist_ok=True)
+            with closing(self._feed(snapshot, more)) as feed:
+                latest = self._iterated(run, snapshot, every, (feed.show, *(() if show is None else (show,))))
+        if latest is None:
+            raise ValueError(f"{self.path} has nothing to train.")
+        return latest
+
+    def _feed(self, snapshot: training.Snapshot | None, more: Sequence[str]) -> sinks.Feed:
+        done = 0 if snapshot is None else snapshot.iteration
+        history = None if snapshot is None else snapshot.history
+        return sinks.feed(sinks.Place(self.path, self.description(), done), more, history)
+
+    def _iterated(
+        self, run: training.Run, snapshot: training.Snapshot | None, every: float, shown: Sequence[Callable[..., None]]
+    ) -> training.Snapshot | None:
+        checkpoints, saved, at = self.checkpoints(), time.monotonic(), snapshot
+        latest = snapshot
+        try:
+            for latest in training.iterate(run, snapshot):
+                if latest.restarted_after is not None:
+                    self.note_restart(latest.restarted_after)
+                for show in shown:
+                    show(latest)
+                if time.monotonic() - saved >= every:
+                    checkpoints.write(latest)
+                    saved, at = time.monotonic(), latest
+        except SourceError:
+            if latest is not None:  # without its past: the source would fail again where it failed
+                checkpoints.write(replace(latest, past=dict[str, Any]))
+            raise
+        finally:
+            if latest is not None and latest is not at:
+                checkpoints.write(latest)
+        return latest
+
+    def finish(self, outcome: result.Result, draw: bool = True) -> None:
+        """Write history, metrics, the figure (unless it is drawn elsewhere) and the policies."""
+        about = {"format": FORMAT, "kind": outcome.history.kind}
+        files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
+        files.write_bytes(self.path / "metrics.jsonl", sinks.lines(outcome.history))
+        if draw:
+            self._draw(outcome)
+        about = {"format": FORMAT, "iteration": outcome.iteration, "run": self.description()}
+        files.write_arrays(self.path / "policy.safetensors", policies.arrays(outcome), about)
+
+    def _draw(self, outcome: result.Result) -> None:
+        (self.path / "figures").mkdir(exist_ok=True)
+        figure = outcome.plot()
+        for kind in ("png", "svg"):
+            files.write_bytes(self.path / "figures" / f"training.{kind}", style.rendered(figure, kind))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended; the policies are written last."""
+        return (self.path / "policy.safetensors").exists()
+
+    def outcome(self, run: training.Run, own: tuple[str, ...] = ()) -> result.Result:
+        """The result of a run that has finished."""
+        logged, history = files.read_arrays(self.path / "history.safetensors")
+        path = self.path / "policy.safetensors"
+        arrays, about = files.read_arrays(path)
+        check_same_run(self.path / "config.json", self.description(), about)
+        try:
+            last, random = (policies.tree(arrays, name, run.parts.policy) for name in ("theta", "theta_random"))
+            spec = run.source.spec
+            spaces = (spec.observations, spec.encoder, spec.action_box, result.catalogue(run.source))
+            kept = partial(_trained, spaces, run.config.setting, arrays)
+            return result.Result(
+                run,
+                int(about["iteration"]),
+                History.of_arrays(logged, history["kind"]),
+                kept(run.parts.policy, last),
+                kept(run.parts.policy, random),
+                arrays["random_iteration"],
+                arrays["stopped"],
+                own,
+            )
+        except KeyError as error:
+            raise files.DamagedError(path, f"{error} is missing") from None
+
+
+def _vacant(path: Path) -> bool:
+    """Whether a run may begin here: nothing, an empty folder, or what a run left that was killed as it began."""
+    if not path.is_dir():
+        return not path.exists()
+    begun = ("checkpoint", "provenance.json", ".lock", *LOG_FILES)
+    return all(p.name in begun or p.suffix == ".tmp" for p in path.iterdir()) and not any(
+        (path / "checkpoint").glob("*")
+    )
+
+
+def _trained(
+    spaces: tuple[Any, Encoder | None, ActionBox | None, Any],
+    setting: Any,
+    arrays: files.Arrays,
+    policy: Policy,
+    theta: Any,
+) -> result.TrainedPolicy:
+    """The policy between what the environment shows (observations, encoder or catalogue) and what it takes."""
+    observations, encoder, box, catalogue = spaces
+    scales = policies.scales(arrays)
+    return result.TrainedPolicy(policy, theta, observations, 0, encoder, scales, setting, box, catalogue)
+
+
+def save(outcome: result.Result, path: Path) -> Path:
+    """Write the run directory of a result."""
+    directory = RunDirectory.create(path, outcome.run, own=outcome.own)
+    directory.finish(outcome)
+    return path
+
+
+def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> result.TrainedPolicy:
+    """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
+
+    Of an exploration `.archive` has all its policies with their values; its trials are the points of the archive.
+
+    Args:
+        directory: of a run that has finished.
+        trial: which of its trials.
+        policy: the object that was trained, where `train` was given one.
+    """
+    own = RunDirectory(Path(directory))
+    description = own.description()
+    if not own.finished:
+        raise ValueError(f"{directory} has not finished: continue it with moac resume {directory}.")
+    if ("policy" in description["own"]) != (policy is not None):
+        raise ValueError(_wanted(directory, ["policy"] if "policy" in description["own"] else []))
+    path = own.path / "policy.safetensors"
+    arrays, about = files.read_arrays(path)
+    check_same_run(own.path / "config.json", description, about)
+    try:
+        kind = policies.named(arrays, description["config"]) if policy is None else policy
+        theta = policies.tree(arrays, "theta", kind)
+    except KeyError as error:
+        raise files.DamagedError(path, f"{error} is missing") from None
+    setting = Config.from_json(description["config"]).setting
+    problem = description["problem"]
+    catalogue = _log_files().catalogue_of(own.path, problem["fingerprint"]) if "log" in problem else None
+    spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
+    found = archive_files.joined(own.path, _trained(spaces, setting, arrays, kind, theta))
+    return found.of_trial(trial)
+
+
+def resume(
+    directory: str | Path,
+    problem: Source,
+    *,
+    policy: Policy | None = None,
+    critic: Critic | None = None,
+    rule: Rule | None = None,
+) -> result.Result:
+    """Continue a run to its end and write it; it ends as if it had never stopped. One that has ended is read.
+
+    Args:
+        directory: of the run.
+        problem: what it was trained on.
+        policy: the object that was trained, where `train` was given one; likewise `critic` and `rule`.
+        critic: see `policy`.
+        rule: see `policy`.
+    """
+    own: result.Own = {"policy": policy, "critic": critic, "rule": rule}
+    opened, run = reopen(Path(directory), problem, own)
+    if opened.finished:
+        return opened.outcome(run, result.given(own))
+    with opened.held():
+        final = opened.complete(run, opened.checkpoints().newest(run))
+        outcome = result.Result.of(run, final, own)
+        opened.finish(outcome)
+    return outcome
+
+
+def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[RunDirectory, training.Run]:
+    """A run directory and its run, checked against the problem and the parts that replace the configuration's."""
+    directory = RunDirectory(path)
+    data = directory.description()
+    if data["problem"]["fingerprint"] != problem.spec.fingerprint:
+        raise ValueError(f"{path} was trained on another problem than {problem.spec.name}: the fingerprints differ.")
+    if set(data["own"]) != set(result.given(own)):
+        raise ValueError(_wanted(path, data["own"]))
+    try:
+        return directory, result.prepare(problem, Config.from_json(data["config"]), data["trials"], data["seed"], own)
+    except ValueError as error:
+        raise ValueError(f"{path / 'config.json'} is wrong: {error}") from None
+
+
+def _wanted(path: str | Path, own: list[str]) -> str:
+    if not own:
+        return f"{path} was trained without parts of its own: give no policy, critic or rule."
+    return f"{path} was trained with a {' and a '.join(own)} of its own: give the same, as {'=, '.join(own)}=."
+
+
+def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> dict[str, Any]:
+    spec = run.source.spec
+    problem: dict[str, Any] = {
+        "name": spec.name,
+        "env": env,
+        "objectives": list(spec.objective_names),
+        "num_states": spec.num_states,
+        "num_actions": spec.num_actions,
+        "fingerprint": spec.fingerprint,
+    }
+    if spec.encoder is not None:
+        problem |= {"encoder": spec.encoder.to_json(), "options": files.finite(spec.options)}
+    if spec.logged:
+        problem["log"] = spec.options or {}
+    if spec.action_box is not None:
+        problem["actions"] = spec.action_box.to_json()
+    return {
+        "format": FORMAT,
+        "problem": problem,
+        "trials": run.num_trials,
+        "seed": run.seed,
+        "config": run.config.to_json(),
+        "own": list(own),
+    }
+
+
+def _log_files() -> Any:
+    """The module, which knows run directories, and needs what runs without a log do not."""
+    from moac.runs import log_files
+
+    return log_files

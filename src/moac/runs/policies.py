@@ -1,0 +1,89 @@
+"""Trained policies as arrays by name, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from moac import settings as components
+from moac.policies import features
+from moac.training import result
+from moac.runs.files import Arrays
+from moac.policies.features import Table
+from moac.policies.networks import Inputs, Plain, States, Vectors
+from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
+from moac.policies.squash import Squash
+from moac.training.trained import Scales
+from moac.types import Params, Policy
+
+
+def arrays(outcome: result.Result) -> Arrays:
+    """All that `named` and `tree` need, and what belongs to it."""
+    stored: Arrays = {"random_iteration": outcome.random_iteration, "stopped": outcome.stopped}
+    for name, trained in (("theta", outcome.policy), ("theta_random", outcome.random_iterate_policy)):
+        leaves = jax.tree.leaves(trained.theta)
+        stored |= dict(zip(_names(name, len(leaves)), map(np.asarray, leaves), strict=True))
+    if isinstance(outcome.policy.policy, SoftmaxLinear):
+        stored["features"] = outcome.policy.policy.features.table()
+    if isinstance(outcome.policy.policy, GaussianMLP):
+        bounds = outcome.policy.policy.bounds
+        stored |= {"action_low": np.array(bounds.low), "action_high": np.array(bounds.high)}
+    if outcome.policy.observations is not None:
+        stored["observations"] = outcome.policy.observations
+    return stored | {f"observation_{name}": array for name, array in (outcome.policy.scales or {}).items()}
+
+
+def scales(stored: Arrays) -> Scales | None:
+    """Shift and gain of vectors; None for states."""
+    found = {name: stored.get(f"observation_{name}") for name in ("shift", "gain")}
+    return {name: array for name, array in found.items() if array is not None} or None
+
+
+def named(stored: Arrays, config: Mapping[str, Any]) -> Policy:
+    """The policy that a configuration named, without the problem it was trained on."""
+    if config["policy"] in components.NETWORKS:
+        return _network(stored, config)
+    theta = stored["theta"]
+    if "observation_shift" in stored or config["features"] == "plain":
+        size = stored["observation_shift"].shape[1] if "observation_shift" in stored else theta.shape[1] - 1
+        basis = features.of_vectors(str(config["features"]), size)
+        return SoftmaxBasis(basis, theta.shape[2])
+    if "features" in stored:
+        return SoftmaxLinear(Table(stored["features"]), theta.shape[2])
+    return SoftmaxTable(theta.shape[1], theta.shape[2])
+
+
+def _network(stored: Arrays, config: Mapping[str, Any]) -> Policy:
+    layers = [stored[name] for name in sorted(stored, key=_place) if _place(name) >= 0]
+    hidden = tuple(int(width) for width in config["hidden"])
+    inputs = _inputs(stored, layers[0].shape[1], str(config["features"]))
+    if config["policy"] == "mlp":
+        return SoftmaxMLP(inputs, hidden, layers[-1].shape[2])
+    low, high = (tuple(stored[name].astype(float).tolist()) for name in ("action_low", "action_high"))
+    return GaussianMLP(inputs, hidden, Squash(low, high), config["action_scale"] == "state")
+
+
+def _inputs(stored: Arrays, rows: int, features: str) -> Inputs:
+    """Of a network whose first matrix has so many rows."""
+    if features == "plain":
+        return Plain(rows - 1)
+    return Vectors(stored["observation_shift"].shape[1]) if "observation_shift" in stored else States(rows)
+
+
+def _place(name: str) -> int:
+    """Which leaf of θ an array is; −1 for what is none."""
+    kind, _, number = name.partition(".")
+    return (int(number) if number.isdecimal() else 0) if kind == "theta" else -1
+
+
+def tree(stored: Arrays, name: str, policy: Policy) -> Params:
+    """The parameters of that name as the policy has them, leading axis K."""
+    structure = jax.tree.structure(jax.eval_shape(policy.init, jax.random.key(0)))
+    return jax.tree.unflatten(structure, [stored[leaf] for leaf in _names(name, structure.num_leaves)])
+
+
+def _names(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}.{k}" for k in range(count)]
