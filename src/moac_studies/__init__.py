@@ -27,8 +27,11 @@ def run(experiment: Experiment | Study, out: Path, show: Any, say: Any) -> None:
 
     if isinstance(experiment, Study):
         reproduce.run_study(experiment, out, say)
-    else:
-        reproduce.run(experiment, library.for_environment(experiment.env), out, show)
+        return
+    model = library.for_environment(experiment.env)
+    if model is None:
+        raise ValueError(f"`env` must be one of {', '.join(library.known_environments())}, got {experiment.env!r}.")
+    reproduce.run(experiment, model, out, show)
 
 
 def comparison_of(dataset: Any, options: Any) -> Study:
