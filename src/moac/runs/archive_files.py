@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from moac.training.archive import Archive
 from moac.runs import files
+from moac.training.archive import Archive
 from moac.training.trained import TrainedPolicy
 
 NAME = "archive.safetensors"

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any, final
 
 from moac import locks, training
-from moac.training import result
-from moac.policies.actions import ActionBox
 from moac.config import Config
+from moac.policies.actions import ActionBox
 from moac.policies.encoding import Encoder
-from moac.runs import CHECKPOINT_SECONDS
-from moac.runs import archive_files, files, policies, provenance, sinks, unfinished
-from moac.runs.checkpoints import Checkpoints, check_same_run
-from moac.training.history import History
 from moac.report import style
+from moac.runs import CHECKPOINT_SECONDS, archive_files, files, policies, provenance, sinks, unfinished
+from moac.runs.checkpoints import Checkpoints, check_same_run
+from moac.training import result
+from moac.training.history import History
 from moac.types import Critic, Policy, Source, SourceError
 from moac.weighting import Rule
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from moac.runs import files
-from moac.runs.directory import LOG_FILES, RunDirectory
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
-from moac.policies.networks import Network, Plain
 from moac.offline.behaviour import BehaviourModel, Member, Options
 from moac.offline.behaviour.model import identity
+from moac.policies.networks import Network, Plain
+from moac.runs import files
+from moac.runs.directory import LOG_FILES, RunDirectory
 
 FORMAT = 1
 BEHAVIOUR, CATALOGUE = LOG_FILES

@@ -9,13 +9,12 @@ import jax
 import numpy as np
 
 from moac import settings as components
-from moac.policies import features
-from moac.training import result
-from moac.runs.files import Arrays
+from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Table
 from moac.policies.networks import Inputs, Plain, States, Vectors
-from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
 from moac.policies.squash import Squash
+from moac.runs.files import Arrays
+from moac.training import result
 from moac.training.trained import Scales
 from moac.types import Params, Policy
 

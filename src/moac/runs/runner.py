@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from moac.training import result
 from moac import training
 from moac.runs import files
 from moac.runs.directory import RunDirectory, reopen
 from moac.runs.tasks import Task
+from moac.training import result
 from moac.types import Source
 
 Show = Callable[[Task, training.Run, int], Any]
