@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, TypeGuard, TypeVar, final
+from typing import Any, TypeGuard, final
 
 from moac import schedules
-
-T = TypeVar("T")
 
 
 @final
@@ -111,8 +108,6 @@ _BY_PROBLEM = ("policy", "features", "observation_scale", "optimiser", "critic_o
 _SHARES = {"entropy": math.inf, "gae": 1.0, "behaviour_pull": math.inf}
 WITH_PREFERENCES = ("preferred", "fixed", "chebyshev", "sdmgrad")
 """Rules that a preference vector of each trial tilts."""
-NUMBERS = ("actor_step_size", "critic_step_size", "entropy", "behaviour_pull")
-"""Fields that a compiled program takes as arguments: one program serves all their values but 0, which is an absence."""
 _OPTIONAL = {*_COUNTS, *_STEPS, "hidden", "behaviour_pull"} - {"num_evaluations", "average_step_size", "importance_cap"}
 
 
@@ -227,35 +222,6 @@ class Config:
         if values.get("setting") is not None:
             values["setting"] = _setting(values["setting"])
         return cls(**values)
-
-
-def known(value: T | None) -> T:
-    """A field that resolving has filled."""
-    if value is None:
-        raise ValueError("the configuration must be resolved first: a field is None.")
-    return value
-
-
-def numbers(config: Config) -> dict[str, float]:
-    """Those of `NUMBERS` that are there."""
-    return {name: float(getattr(config, name)) for name in NUMBERS if getattr(config, name)}
-
-
-def outline(config: Config) -> Config:
-    """All of a configuration that shapes a compiled program; what is an argument of it is 1."""
-    ones: dict[str, Any] = dict.fromkeys(numbers(config), 1.0)
-    if config.preferences is not None:
-        M = len(config.preferences[0])
-        ones["preferences"] = ((1 / M,) * M,)
-    return replace(config, num_iterations=1, num_evaluations=1, start="random", **ones)
-
-
-def filled(config: Config, values: Mapping[str, Any]) -> Config:
-    """The configuration with numbers of a program that is being traced in it: they have no value to check yet."""
-    traced = copy(config)
-    for name, value in values.items():
-        object.__setattr__(traced, name, value)
-    return traced
 
 
 def check_trials(trials: Any, seed: Any) -> None:

@@ -1,24 +1,14 @@
-"""From a configuration to the parts it names: defaults, policy, critic, rule."""
+"""Settings: a configuration completed for a problem, and the defaults that complete it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
-from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, final
 
 import jax
-import numpy as np
 
-from moac import weighting
-from moac.config import Average, Config, Discounted, known, outline
-from moac.critic import LinearCritic, MLPCritic
-from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
-from moac.policies.features import Basis, Features
-from moac.policies.networks import Inputs, Network, Plain, States, Vectors
-from moac.policies.squash import Squash
-from moac.types import Critic, Key, Policy, Sampling, Source, Spec
-from moac.weighting import Rule
+from moac.config import Average, Config, Discounted, Setting
+from moac.types import Sampling, Source, Spec
 
 _VECTOR_STEP = 20.0
 _ADAM_STEP = 1e-3
@@ -28,14 +18,86 @@ _COVERED = ("min-norm", "preferred", "fixed", "uniform", "first-batch")
 """Rules that are the paper's, or the ablations beside it."""
 _TILED_INPUTS = 3
 """Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
+_OFF_AT_ZERO = ("entropy", "behaviour_pull")
+"""Terms whose coefficient of 0 is None in the settings: no part of the compiled program."""
 
 
-class Parts(NamedTuple):
-    """What meets in the algorithm."""
+def _traced() -> Any:
+    """A number that a compiled program takes as an argument, so that one program serves all its values."""
+    return field(metadata={"traced": True})
 
-    policy: Policy
-    critic: Critic
-    rule: Rule
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """What an iteration is made of: the fields of `Config`, where None now means that something is off.
+
+    A pytree: its leaves are the fields declared `_traced`, all else is static. `preferences` are missing, since they
+    are of single trials, and enter the state with which a trial begins.
+    """
+
+    setting: Setting
+    num_iterations: int = _traced()
+    num_critic_steps: int
+    critic_batch_size: int
+    actor_batch_size: int
+    actor_step_size: float = _traced()
+    critic_step_size: float = _traced()
+    visitation: str
+    policy: str
+    critic: str
+    hidden: tuple[int, ...]
+    action_scale: str
+    optimiser: str
+    critic_optimiser: str
+    gradient_clip: float | None
+    entropy: float | None = _traced()
+    gae: float
+    features: str
+    observation_scale: str
+    weighting: str
+    weights: tuple[float, ...] | None
+    momentum: str
+    normalise: str
+    start: str
+    importance_cap: float
+    behaviour_pull: float | None = _traced()
+    mu: str
+    average_step_size: float
+    critic_start: str
+    num_evaluations: int = _traced()
+
+    @classmethod
+    def of(cls, config: Config) -> Settings:
+        """The settings that a complete configuration says."""
+        values: dict[str, Any] = {each.name: getattr(config, each.name) for each in fields(cls)}
+        for name, value in values.items():
+            if value is None and name not in ("gradient_clip", "weights"):
+                raise ValueError(f"`{name}` must be given before anything is trained, got None.")
+        values.update({name: values[name] or None for name in _OFF_AT_ZERO})
+        return cls(**values)
+
+    @property
+    def samples_per_iteration(self) -> int:
+        """N·D + B."""
+        return self.num_critic_steps * self.critic_batch_size + self.actor_batch_size
+
+    @property
+    def static(self) -> Settings:
+        """The settings without the traced numbers: a key for what does not depend on them."""
+        return jax.tree.map(lambda _: None, self)
+
+
+jax.tree_util.register_dataclass(
+    Settings,
+    data_fields=[each.name for each in fields(Settings) if "traced" in each.metadata],
+    meta_fields=[each.name for each in fields(Settings) if "traced" not in each.metadata],
+)
+
+
+def resolve(config: Config, spec: Spec) -> Settings:
+    """The settings of a configuration for a problem: what is None filled in, and all checked against the problem."""
+    return Settings.of(complete(config, spec))
 
 
 def defaults(problem: Source, chosen: Config | None = None) -> Config:
@@ -50,8 +112,11 @@ def defaults(problem: Source, chosen: Config | None = None) -> Config:
         problem: the source.
         chosen: what is decided already; step sizes depend on the policy and the optimisers.
     """
-    spec, chains = problem.spec, problem.spec.num_chains
-    states, given = spec.num_states, Config() if chosen is None else chosen
+    return _defaults(problem.spec, Config() if chosen is None else chosen)
+
+
+def _defaults(spec: Spec, given: Config) -> Config:
+    states, chains = spec.num_states, spec.num_chains
     if spec.logged:
         return _of_log(spec, given)
     policy = given.policy or _policy_name(spec)
@@ -148,21 +213,18 @@ def _features(spec: Spec) -> str:
     return "tile" if spec.observation_size <= _TILED_INPUTS else "fourier:3"
 
 
-def resolved(config: Config, problem: Source) -> Config:
-    """`config` with what is None filled from the defaults, checked against the problem."""
-    base = defaults(problem, config)
+def complete(config: Config, spec: Spec) -> Config:
+    """`config` with what is None filled from the defaults, checked against the problem: what config.json holds."""
+    base = _defaults(spec, config)
     missing = {f.name: getattr(base, f.name) for f in fields(config) if getattr(config, f.name) is None}
     full = replace(config, **missing)
-    spec = problem.spec
+    M = spec.num_objectives
     discounts(full, spec)
-    if full.weights is not None and len(full.weights) != spec.num_objectives:
-        raise ValueError(
-            f"`weights` must hold one weight per objective ({spec.num_objectives}), got {len(full.weights)}."
-        )
+    if full.weights is not None and len(full.weights) != M:
+        raise ValueError(f"`weights` must hold one weight per objective ({M}), got {len(full.weights)}.")
     for each in (full.preferences or ())[:1]:
-        if len(each) != spec.num_objectives:
-            right = f"one number per objective ({spec.num_objectives})"
-            raise ValueError(f"each of `preferences` must hold {right}, got {len(each)}.")
+        if len(each) != M:
+            raise ValueError(f"each of `preferences` must hold one number per objective ({M}), got {len(each)}.")
     _check_spaces(full, spec)
     return full
 
@@ -180,7 +242,7 @@ def _check_spaces(config: Config, spec: Spec) -> None:
     if spec.encoder is not None and not spec.encoder.bounded and config.observation_scale == "bounds":
         raise ValueError("`observation_scale` must be running where a bound is infinite, got 'bounds'.")
     for name in ("critic_batch_size", "actor_batch_size"):
-        size = known(getattr(config, name))
+        size = getattr(config, name)
         if size % spec.num_chains:
             raise ValueError(f"`{name}` must be a multiple of `num_envs` ({spec.num_chains}), got {size}.")
 
@@ -203,101 +265,19 @@ def _check_log(config: Config, spec: Spec) -> None:
             raise ValueError(f"`policy` must be mlp with hidden={widths}, as the behaviour model, to start from it.")
 
 
-def discounts(config: Config, spec: Spec) -> tuple[float, ...]:
+def discounts(config: Config | Settings, spec: Spec) -> tuple[float, ...]:
     """γ of each objective; ones in the average setting."""
-    setting: Any = config.setting if config.setting is not None else Average()
+    setting = Average() if config.setting is None else config.setting
     return setting.discounts(spec.num_objectives)
 
 
-def sampling(config: Config, spec: Spec) -> Sampling:
-    """How a source samples one iteration of a resolved configuration."""
+def sampling(settings: Settings, spec: Spec) -> Sampling:
+    """How a source samples one iteration."""
     return Sampling(
-        known(config.num_critic_steps),
-        known(config.critic_batch_size),
-        known(config.actor_batch_size),
-        average=isinstance(config.setting, Average),
-        survival=max(discounts(config, spec)) if config.visitation == "discounted" else None,
-        running_scale=spec.num_states is None and config.observation_scale == "running",
+        settings.num_critic_steps,
+        settings.critic_batch_size,
+        settings.actor_batch_size,
+        average=isinstance(settings.setting, Average),
+        survival=max(discounts(settings, spec)) if settings.visitation == "discounted" else None,
+        running_scale=spec.num_states is None and settings.observation_scale == "running",
     )
-
-
-def parts(config: Config, spec: Spec, seed: int) -> Parts:
-    """The policy, critic and rule that a resolved configuration names; the same objects for the same names."""
-    return _parts(outline(config), spec, seed if known(config.features).startswith("random:") else 0)
-
-
-@lru_cache(maxsize=16)
-def _parts(config: Config, spec: Spec, seed: int) -> Parts:
-    phi = features.by_name(known(config.features), spec, run_key(seed))
-    return Parts(_policy(config, spec, phi), _critic(config, spec, phi), rule(config))
-
-
-def _policy(config: Config, spec: Spec, phi: Features | Basis) -> Policy:
-    if config.policy == "mlp":
-        return SoftmaxMLP(_inputs(spec), known(config.hidden), spec.num_actions)
-    if config.policy == "gaussian":
-        bounds = Squash(known(spec.action_low), known(spec.action_high))
-        return GaussianMLP(_inputs(spec), known(config.hidden), bounds, config.action_scale == "state")
-    if spec.num_states is None:
-        return SoftmaxBasis(phi, spec.num_actions)
-    if config.policy == "table":
-        return SoftmaxTable(spec.num_states, spec.num_actions)
-    return SoftmaxLinear(cast(Features, phi), spec.num_actions)
-
-
-def _critic(config: Config, spec: Spec, phi: Features | Basis) -> Critic:
-    if config.critic == "linear":
-        return LinearCritic(phi, spec.num_objectives)
-    return MLPCritic(Network(_inputs(spec), known(config.hidden), spec.num_objectives))
-
-
-def _inputs(spec: Spec) -> Inputs:
-    if spec.num_states is not None:
-        return States(spec.num_states)
-    return Plain(spec.vector_size) if spec.logged else Vectors(spec.observation_size)
-
-
-_ONE_BATCH: dict[str, Callable[..., Rule]] = {
-    "min-norm": weighting.min_norm,
-    "preferred": weighting.preferred,
-    "capped": weighting.capped,
-    "cagrad": weighting.cagrad,
-    "pcgrad": weighting.pcgrad,
-    "imtl-g": weighting.imtl_g,
-    "nash-mtl": weighting.nash_mtl,
-    "upgrad": weighting.upgrad,
-    "fairgrad": weighting.fairgrad,
-    "chebyshev": lambda *urgency: weighting.chebyshev(None, *urgency),
-}
-"""Rules of one batch: what they give is λ̂, which momentum smooths where it is on the simplex."""
-_STEPPING: dict[str, Callable[..., Rule]] = {
-    "moco": weighting.moco,
-    "modo": weighting.modo,
-    "sdmgrad": weighting.sdmgrad,
-}
-"""Rules whose λ takes steps of its own, from λ_0."""
-_KEPT: dict[str, Callable[[Config], Rule]] = {
-    "fixed": lambda config: weighting.fixed(config.weights),
-    "uniform": lambda config: weighting.uniform(),
-    "first-batch": lambda config: weighting.first_batch(),
-}
-"""Rules whose λ stays what it is."""
-
-
-def rule(config: Config) -> Rule:
-    """The weighting rule, with momentum where λ̂ moves on the simplex.
-
-    Other weights have the scale of the gradients they were found for, and an average of them fits none.
-    """
-    name, _, number = config.weighting.partition(":")
-    if name in _KEPT:
-        return _KEPT[name](config)
-    if name in _STEPPING:
-        return _STEPPING[name](initial=config.weights)
-    found = _ONE_BATCH[name](float(number)) if number else _ONE_BATCH[name]()
-    return weighting.with_momentum(found, config.momentum, config.weights) if found.simplex else found
-
-
-def run_key(seed: int) -> Key:
-    """The key of what belongs to a run as a whole, such as random features: apart from every trial's."""
-    return jax.random.fold_in(jax.random.key(seed), np.uint32(2**32 - 1))

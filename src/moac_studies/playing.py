@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import envs
-from moac.config import Config, known
+from moac.config import Config, Discounted
 from moac.envs.evaluation import Player, play, seeds_of
 from moac.envs.making import OBJECTIVES
 from moac.momdp import indicators
@@ -65,7 +65,7 @@ def objectives(env: str, count: int) -> tuple[str, ...]:
 
 
 def _of_trial(environment: envs.Environment, policy: TrainedPolicy, episodes: int) -> dict[str, Any]:
-    gamma = known(policy.setting).discounts(environment.spec.num_objectives)
+    gamma = (policy.setting or Discounted()).discounts(environment.spec.num_objectives)
     found = play(environment, Player.of(environment, policy), episode_seeds(policy.trial, episodes), gamma)
     return {
         "discounted": found.discounted.mean(axis=0),

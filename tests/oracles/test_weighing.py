@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import actor, algorithm, weighing, weighting
-from moac import settings as components
+from moac import actor, algorithm, parts, settings, weighting
 from moac.config import Average, Config, Discounted
 from moac.critic import LinearCritic
 from moac.momdp import library
@@ -73,13 +72,13 @@ def test_the_gradients_of_halves_are_those_of_two_batches(count, normalise):
 
 def test_moco_follows_the_gradients():
     beta, gamma, rho = 0.3, 0.2, 0.1
-    init, weigh = weighing.build(weighting.moco(beta, gamma, rho), M)
-    state, Y, lam = init(THETA), np.zeros((M, S * A)), np.full(M, 1 / M)
+    rule = weighting.moco(beta, gamma, rho)
+    state, Y, lam = algorithm.first_rule_state(rule, THETA, M), np.zeros((M, S * A)), np.full(M, 1 / M)
 
     @compiled
     def step(state, t):
         g = actor.gradients(POLICY, THETA, BATCH, t * DELTA)
-        state, found, seen = weigh(state, g, t, lambda: pytest.fail("it observes nothing"))
+        state, found, seen = algorithm.rule_step(rule, state, g, t, lambda: pytest.fail("it observes nothing"))
         return state, found, seen.gram, seen.direction(found)
 
     for t in (1, 2, 3):
@@ -102,8 +101,9 @@ def test_a_rule_observes_the_reward_per_step(setting):
     )
     sizes = {"num_critic_steps": 1, "critic_batch_size": B, "actor_batch_size": B}
     config = Config(setting, num_iterations=1, **sizes, actor_step_size=0.1, critic_step_size=0.1, policy="table")
-    config = components.resolved(config, MODEL)
-    init, update = algorithm.build(config, MODEL.spec, POLICY, LinearCritic(OneHot(S), M), rule)
+    init, update = algorithm.build(
+        settings.resolve(config, MODEL.spec), MODEL.spec, POLICY, LinearCritic(OneHot(S), M), rule
+    )
     critic_batch = jax.tree.map(lambda x: x[None], BATCH)
     state = compiled(init)(jax.random.key(0))
     state, _ = compiled(update)(replace(state, w=jnp.ones((S, M))), critic_batch, BATCH)
@@ -149,10 +149,13 @@ def test_refused(make, message):
 def test_every_name_makes_its_rule_and_says_what_the_theory_does_not_cover():
     for name in ("capped:0.6", "cagrad", "pcgrad", "imtl-g", "nash-mtl", "upgrad", "fairgrad:2", "moco", "modo"):
         config = Config(weighting=name)
-        assert components.rule(config).batches == (2 if name == "modo" else 1)
-        assert f"{name} weights" in components.beyond_theory(config)
-    assert components.rule(Config(weighting="sdmgrad", preferences=((0.2, 0.8),))).prefer is not None
-    assert components.rule(Config(weighting="chebyshev:0.5")).observe is not None
+        assert parts.rule(settings.resolve(config, MODEL.spec)).batches == (2 if name == "modo" else 1)
+        assert f"{name} weights" in settings.beyond_theory(config)
+    assert (
+        parts.rule(settings.resolve(Config(weighting="sdmgrad", preferences=((0.2, 0.8),)), MODEL.spec)).prefer
+        is not None
+    )
+    assert parts.rule(settings.resolve(Config(weighting="chebyshev:0.5"), MODEL.spec)).observe is not None
     for bad in ("capped:", "capped:0", "capped:x", "upgrad:1", "cagrad:1.2.3"):
         with pytest.raises(ValueError, match="`weighting` must be one of"):
             Config(weighting=bad)

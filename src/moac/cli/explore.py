@@ -14,15 +14,14 @@ from typing import Any, final
 from rich.console import Console
 from rich.table import Table
 
-from moac import locks
-from moac import settings as components
+from moac import locks, settings
 from moac.cli import devices, explore_tables, interrupts, report
 from moac.cli.config_options import Stepping
 from moac.cli.interrupts import Interrupts
 from moac.cli.problems import problem_of
 from moac.cli.stages import Stages
 from moac.cli.watched import Watched
-from moac.config import Config, known
+from moac.config import Config
 from moac.envs.quiet import quiet
 from moac.momdp import FiniteMOMDP, library
 from moac.report.pages import exploration as page
@@ -87,7 +86,7 @@ def _explored(wanted: Wanted, order: Order, problem: Source, out: Path, asked: I
     with Stages() as stages:
         judged = finding.found(valued, order, stages.show)
     asked.check()
-    yardstick = exact.of(_model(order.env, problem), known(order.config.setting))
+    yardstick = exact.of(_model(order.env, problem), settings.Settings.of(order.config).setting)
     found = results.of(order, outcomes, judged, yardstick, wanted.reference)
     folder.write(out, finding.merged(valued, found.archive), found.archive, order.env, results.record(found))
     page.write(found, out)
@@ -124,7 +123,7 @@ def _order(wanted: Wanted, problem: Source) -> Order:
     if wanted.reference is not None and len(wanted.reference) != problem.spec.num_objectives:
         right = f"one number per objective ({problem.spec.num_objectives})"
         raise ValueError(f"`reference` must hold {right}, got {len(wanted.reference)}.")
-    order = Order(env, wanted.seed, components.resolved(config, problem), rules, entropies, p)
+    order = Order(env, wanted.seed, settings.complete(config, problem.spec), rules, entropies, p)
     for rule in order.rules:
         running.stages(order, rule)  # which checks
     return order

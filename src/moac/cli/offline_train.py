@@ -13,8 +13,7 @@ from typing import Any, final
 from rich.console import Console
 from rich.table import Table
 
-from moac import locks
-from moac import settings as components
+from moac import locks, settings
 from moac.cli import interrupts, report
 from moac.cli.interrupts import Interrupts
 from moac.cli.watched import Watched
@@ -53,7 +52,7 @@ def run(order: Order) -> int:
     dataset = LoggedDataset.from_parquet(order.data)
     kept = choosing.floors(order.protect, dataset.signal_names)
     menu.check_folder(order.out)
-    components.resolved(replace(order.config, start="random"), dataset)  # a mistake shows before anything is fitted
+    settings.complete(replace(order.config, start="random"), dataset.spec)  # a mistake shows before anything is fitted
     pulls, p = order.pulls or menu.PULLS, _preferences(order, dataset.num_signals)
     wanted = menu.Order(dataset.name, order.seed, order.trials, order.config, pulls, kept, p)
     try:

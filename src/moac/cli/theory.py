@@ -11,7 +11,7 @@ from typing import Any, final
 from rich.console import Console
 from rich.table import Table
 
-from moac import settings as components
+from moac import settings
 from moac.cli.problems import model_of
 from moac.config import Average, Config, Discounted
 from moac.momdp import FiniteMOMDP
@@ -59,7 +59,7 @@ def run(order: Order) -> int:
     """Compute and print."""
     model = model_of(order.env)
     outcome = None if order.run is None else _outcome(order.run, model)
-    config = components.resolved(order.config, model) if outcome is None else outcome.config
+    config = settings.complete(order.config, model.spec) if outcome is None else outcome.config
     seed = 0 if outcome is None else outcome.run.seed
     found = guarantees.of(model, config, order.epsilon, outcome, seed)
     if order.json:

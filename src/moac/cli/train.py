@@ -15,8 +15,7 @@ from jaxtyping import Float
 from rich.console import Console
 from rich.table import Table
 
-from moac import momdp, statistics, training
-from moac import settings as components
+from moac import momdp, settings, statistics, training
 from moac.cli import devices, interrupts, report
 from moac.cli.config_options import Stepping
 from moac.cli.problems import problem_of, problem_of_run
@@ -84,7 +83,7 @@ def run(order: Order, output: Output) -> int:
         prepared = result.prepare(problem, order.config, order.trials, order.seed)
         directory = RunDirectory.create(_out(order), prepared, order.env)
         if not problem.compiled:
-            sys.stderr.write(f"{order.env}: {components.reasons(problem, order.config)}\n")
+            sys.stderr.write(f"{order.env}: {settings.reasons(problem, order.config)}\n")
         with directory.held():
             return _complete(directory, prepared, None, output)
 

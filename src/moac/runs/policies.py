@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from moac import settings as components
 from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Table
 from moac.policies.networks import Inputs, Plain, States, Vectors
 from moac.policies.squash import Squash
 from moac.runs.files import Arrays
+from moac.settings import NETWORKS
 from moac.training import result
 from moac.training.trained import Scales
 from moac.types import Params, Policy
@@ -43,7 +43,7 @@ def scales(stored: Arrays) -> Scales | None:
 
 def named(stored: Arrays, config: Mapping[str, Any]) -> Policy:
     """The policy that a configuration named, without the problem it was trained on."""
-    if config["policy"] in components.NETWORKS:
+    if config["policy"] in NETWORKS:
         return _network(stored, config)
     theta = stored["theta"]
     if "observation_shift" in stored or config["features"] == "plain":

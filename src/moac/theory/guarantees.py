@@ -11,9 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from moac import settings as components
-from moac import theory
-from moac.config import Average, Config, known
+from moac import parts, settings, theory
+from moac.config import Average, Config
 from moac.momdp import FiniteMOMDP, source
 from moac.policies import features
 from moac.theory import Assumption, Constants, Ground, Plan, quantities
@@ -90,9 +89,10 @@ def of(
     """
     if not 0 < epsilon < math.inf:
         raise ValueError(f"`epsilon` must be positive and finite, got {epsilon!r}.")
-    config = components.resolved(config, model)
-    setting = known(config.setting)
-    Phi = features.of_states(known(config.features), model.spec, components.run_key(seed)).table()
+    config = settings.complete(config, model.spec)
+    resolved = settings.Settings.of(config)
+    setting = resolved.setting
+    Phi = features.of_states(resolved.features, model.spec, parts.run_key(seed)).table()
     inputs = Phi if config.policy == "linear" else None
     tables = _policies(model, outcome)
     grounds = [theory.ground(model, logits, setting, Phi, inputs) for logits in tables]
@@ -173,7 +173,7 @@ def _about(config: Config, count: int) -> list[str]:
         f"The theorems ask for constants that hold at every policy; these are those of {where}. "
         "A plan made from them is a guarantee only as long as no policy on the way is worse."
     ]
-    beyond = components.beyond_theory(config)
+    beyond = settings.beyond_theory(config)
     if beyond:
         notes.append(
             f"The theorems do not cover {', '.join(beyond)}: the numbers are those of a linear critic with these "
@@ -209,7 +209,7 @@ def _practice(outcome: result.Result | None, epsilon: float) -> Practice | None:
     if outcome is None:
         return None
     config, gap = outcome.config, np.nanmean(outcome.history.gap, axis=0)
-    per_iteration = known(config.num_critic_steps) * known(config.critic_batch_size) + known(config.actor_batch_size)
+    per_iteration = outcome.run.settings.samples_per_iteration
     enough = np.flatnonzero(gap <= epsilon)
     iterations = int(outcome.history.iteration[enough[0]]) if len(enough) else None
     samples = None if iterations is None else iterations * per_iteration

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac import settings as components
-from moac import training
+from moac import parts, settings, training
 from moac.config import Config, check_trials
 from moac.training.history import History
 from moac.training.recommendation import Catalogue
@@ -145,9 +144,9 @@ def given(own: Own | None) -> tuple[str, ...]:
 def prepare(problem: Source, config: Config | None, trials: int, seed: int, own: Own | None = None) -> training.Run:
     """A run with its configuration resolved and its parts built; `own` parts replace those it names."""
     check_trials(trials, seed)
-    full = components.resolved(Config() if config is None else config, problem)
-    parts = components.parts(full, problem.spec, seed)
-    parts = parts._replace(**{name: (own or {})[name] for name in given(own)})
-    if full.preferences is not None and parts.rule.prefer is None:
+    full = settings.complete(Config() if config is None else config, problem.spec)
+    built = parts.build(settings.Settings.of(full), problem.spec, seed)
+    built = built._replace(**{name: (own or {})[name] for name in given(own)})
+    if full.preferences is not None and built.rule.prefer is None:
         raise ValueError("`preferences` must be None with a rule that takes none: its `prefer` is None.")
-    return training.Run(problem, full, parts, int(trials), int(seed))
+    return training.Run(problem, full, built, int(trials), int(seed))

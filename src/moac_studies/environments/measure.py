@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from moac import momdp
-from moac.config import Config, known
+from moac.config import Config
 from moac.momdp import library
 from moac.runs.files import Arrays
 from moac.search import episodes as judging
+from moac.settings import Settings
 from moac.training import result
 from moac_studies import playing
 from moac_studies.playing import Table
@@ -38,7 +39,7 @@ def exact_ends(table: Table, seed: int, work: Workspace) -> Arrays:
         trained, model = playing.train(table, _config(table), seed), library.for_environment(table["env"])
         assert model is not None  # noqa: S101 - as above
         policies = [trained.policy.of_trial(k) for k in range(table["trials"])]
-        front = momdp.pareto_front(model, known(trained.config.setting)).points
+        front = momdp.pareto_front(model, trained.run.settings.setting).points
         return {"environment": _exact(model, policies, trained.config), "front": front}
 
     return work.arrays("ends", {"seed": seed, **table}, measure)
@@ -64,5 +65,5 @@ def _config(table: Table) -> Config:
 
 
 def _exact(model: Any, policies: list[Any], config: Config) -> Any:
-    found = judging.exact(model, policies, known(config.setting))
+    found = judging.exact(model, policies, Settings.of(config).setting)
     return np.full((len(policies), model.num_objectives), np.nan) if found is None else found

@@ -13,8 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from moac import envs
-from moac import settings as components
+from moac import envs, settings
 from moac.config import Config, Discounted
 from moac.momdp import library
 from moac.runs import runner
@@ -89,7 +88,7 @@ def _order(problem: Source, table: Table, seed: int) -> running.Order:
         setting=Discounted(table["discount"]), num_iterations=table["iterations"], gae=GAE, num_evaluations=1
     )
     p = preferences.random(table["preferences"], problem.spec.num_objectives, seed)
-    full = components.resolved(config, problem)
+    full = settings.complete(config, problem.spec)
     rules, entropies = running.default_rules(problem), running.default_entropies(problem)
     return running.Order(table["env"], seed, full, rules, entropies, p)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from moac import envs
-from moac.config import Config, known
+from moac.config import Config
 from moac.runs.files import Arrays
 from moac.training import result
 from moac.training.trained import TrainedPolicy
@@ -74,8 +74,7 @@ def untrained(table: Table, seed: int, work: Workspace) -> Arrays:
 def config(table: Table, changes: Table) -> Config:
     """The configuration of a method: as many iterations as the steps allow."""
     settings = {**table["config"], **changes}
-    full = Config.from_json(settings)
-    per_iteration = known(full.num_critic_steps) * known(full.critic_batch_size) + known(full.actor_batch_size)
+    per_iteration = settings["num_critic_steps"] * settings["critic_batch_size"] + settings["actor_batch_size"]
     return Config.from_json({**settings, "num_iterations": table["steps"] // per_iteration})
 
 

@@ -13,9 +13,8 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float, Int
 
-from moac import algorithm, weighting
-from moac import settings as components
-from moac.config import Config, Setting, known
+from moac import algorithm, settings, weighting
+from moac.config import Config, Setting
 from moac.critic import LinearCritic
 from moac.policies import features
 from moac.types import Spec, State
@@ -90,7 +89,7 @@ def learned(
         The iterations t [L] from 1 to T + 1, and θ_t.
     """
     keys = jax.random.split(jax.random.key(trials[1]), (len(problems.theta), trials[0]))
-    T = known(config.num_iterations)
+    T = config.num_iterations or 1
     pace = max(1, T // config.num_evaluations)
     theta = _run(config, pace, problems, keys, exponents(labels))
     return np.arange(0, T + 1, pace) + 1, np.asarray(theta)
@@ -101,11 +100,12 @@ def _run(config: Config, pace: int, problems: Problem, keys: Any, schedules: Any
     """θ_t of all schedules, problems and trials, every `pace` iterations."""
     S, A, _, M = problems.reward.shape[-4:]
     spec = Spec("problem", tuple(map(str, range(M))), S, A, 0, 1.0, "")
-    sizes = components.sampling(config, spec)
+    resolved = settings.resolve(config, spec)
+    sizes = settings.sampling(resolved, spec)
     critic = LinearCritic(features.OneHot(S), M)
 
     def one(own: Problem, key: Any, schedule: Any) -> Any:
-        init, update = algorithm.build(config, spec, LinearLogits(own), critic, rule())
+        init, update = algorithm.build(resolved, spec, LinearLogits(own), critic, rule())
 
         def iteration(_: Any, carry: tuple[State, Any]) -> tuple[State, Any]:
             state, place = carry
@@ -121,7 +121,7 @@ def _run(config: Config, pace: int, problems: Problem, keys: Any, schedules: Any
         first = init(key_state)
         first = replace(first, rule=(first.rule[0], *schedule))
         place = jax.random.categorical(key_start, jnp.log(own.initial)).astype(jnp.int32)
-        _, later = lax.scan(stretch, (first, place), None, known(config.num_iterations) // pace)
+        _, later = lax.scan(stretch, (first, place), None, resolved.num_iterations // pace)
         return jnp.concatenate([first.theta[None], later])
 
     E, (n, K) = len(schedules[0]), keys.shape[:2]

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from moac import settings as components
-from moac import statistics
-from moac.config import Config, Discounted, known
+from moac import settings, statistics
+from moac.config import Config, Discounted
 from moac.report import figures, style
 from moac.report.numbers import UNKNOWN, number, plus_minus
 from moac.report.page import Figure, Named, Page, Table
@@ -62,8 +61,7 @@ def _what_came_out(run: RunFiles) -> str:
 
 
 def _facts(run: RunFiles) -> Named:
-    steps = known(run.config.num_critic_steps) * known(run.config.critic_batch_size)
-    steps += known(run.config.actor_batch_size)
+    steps = settings.Settings.of(run.config).samples_per_iteration
     packages = [f"{name} {run.versions[name]}" for name in ("moac", "jax", "python") if name in run.versions]
     return (
         ("Trials", run.trials),
@@ -71,7 +69,7 @@ def _facts(run: RunFiles) -> Named:
         ("Environment steps", run.trials * run.last * steps),
         ("Setting", _setting(run.config)),
         ("Momentum η", run.config.momentum),
-        ("Outside the theory", ", ".join(components.beyond_theory(run.config)) or "nothing"),
+        ("Outside the theory", ", ".join(settings.beyond_theory(run.config)) or "nothing"),
         ("Seed", str(run.description["seed"])),
         ("Returns", _KINDS.get(run.history.kind, run.history.kind)),
         ("Steps that hurt an objective", _hurting(run)),

@@ -12,11 +12,12 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import training
-from moac.config import Config, known, takes_preferences
+from moac.config import Config, takes_preferences
 from moac.runs import runner
 from moac.runs.directory import RunDirectory
 from moac.runs.tasks import Task
 from moac.search.explore import preferences
+from moac.settings import Settings
 from moac.training import result
 from moac.training.history import History
 from moac.types import Source
@@ -64,7 +65,7 @@ def check_rules(rules: Sequence[str]) -> None:
 
 def stages(order: Order, rule: str) -> list[Task]:
     """The runs of one rule; a label says all that went before, since the result depends on it."""
-    count, total = len(order.entropies), known(order.config.num_iterations)
+    count, total = len(order.entropies), Settings.of(order.config).num_iterations
     if total < count:
         raise ValueError(f"`iterations` must be at least one per entropy ({count}), got {total}.")
     p = preferences.as_tuples(order.preferences) if takes_preferences(rule) else None

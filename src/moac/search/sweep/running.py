@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from moac import locks
-from moac import settings as components
+from moac import locks, settings
 from moac.envs.quiet import quiet
 from moac.runs import files, runner
 from moac.runs.directory import RunDirectory
@@ -107,7 +106,7 @@ def work(job: Job) -> None:
 def _job(sweep: Sweep, cell: Cell, out: Path, make: Make) -> Job:
     problem = make(cell.env, sweep.stepping)
     try:
-        task = Task(cell.env, components.resolved(cell.config, problem), sweep.trials)
+        task = Task(cell.env, settings.complete(cell.config, problem.spec), sweep.trials)
     except ValueError as error:
         raise ValueError(f"{cell.label}: {error}") from None
     key = runner.key(task, cell, problem)

@@ -1,15 +1,18 @@
-"""Generalised advantages against their definition, and what counts as the end of a chain."""
+"""Generalised advantages, ages, optimisers against their formulas."""
+
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import advantages
+from moac import beyond, settings
 from moac.config import Config, Discounted
-from moac.types import Batch
+from moac.types import Batch, Spec
 
 T, N, M = 6, 3, 2
 GAMMA, TRACE = (0.9, 0.5), 0.8
+SETTINGS = settings.resolve(Config(setting=Discounted(GAMMA)), Spec("problem", ("a", "b"), 3, 2, 0, 1.0, ""))
 GENERATOR = np.random.default_rng(0)
 DELTA = GENERATOR.normal(size=(T * N, M)).astype(np.float32)
 
@@ -43,8 +46,7 @@ def expected(stops):
 
 
 def weighed(batch, trace=TRACE):
-    config = Config(setting=Discounted(GAMMA), gae=trace)
-    return advantages.build(config, GAMMA, N)(jnp.asarray(DELTA), batch)
+    return beyond.advantages(replace(SETTINGS, gae=trace), GAMMA, N, jnp.asarray(DELTA), batch)
 
 
 @pytest.mark.parametrize("vectors", [False, True], ids=["states", "vectors"])
@@ -73,3 +75,33 @@ def test_a_trace_of_one_is_the_discounted_sum():
     found = np.asarray(weighed(batch, trace=1.0)).reshape(T, N, M)
     weights = np.array(GAMMA)[None, :] ** np.arange(T)[:, None]
     np.testing.assert_allclose(found[0], (DELTA.reshape(T, N, M) * weights[:, None]).sum(axis=0), rtol=1e-5)
+
+
+DIRECTIONS = np.random.default_rng(0).normal(size=(6, 4))
+
+
+def taken(transformation):
+    state, found = transformation.init(jnp.zeros(4)), []
+    for direction in DIRECTIONS:
+        step, state = transformation.update(jnp.asarray(direction, jnp.float32), state)
+        found.append(np.asarray(step))
+    return np.array(found)
+
+
+def test_constant_steps():
+    np.testing.assert_allclose(taken(beyond.steps("constant", 0.3)), 0.3 * DIRECTIONS, rtol=1e-6)
+
+
+def test_adam():
+    first, second, expected = np.zeros(4), np.zeros(4), []
+    for t, g in enumerate(DIRECTIONS, start=1):
+        first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
+        expected.append(0.01 * (first / (1 - 0.9**t)) / (np.sqrt(second / (1 - 0.999**t)) + 1e-8))
+    np.testing.assert_allclose(taken(beyond.steps("adam", 0.01)), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("clip", [0.5, 100.0])
+def test_clipping_cuts_long_directions_only(clip):
+    length = np.linalg.norm(DIRECTIONS, axis=1, keepdims=True)
+    expected = DIRECTIONS * np.minimum(1, clip / length)
+    np.testing.assert_allclose(taken(beyond.steps("constant", 1.0, clip)), expected, rtol=1e-5)
