@@ -13,8 +13,8 @@ from moac import weighting
 from moac.critic import LinearCritic, MLPCritic
 from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Basis, Features
+from moac.policies.gaussian import Squash
 from moac.policies.networks import Inputs, Network, Plain, States, Vectors
-from moac.policies.squash import Squash
 from moac.settings import Settings
 from moac.types import Critic, Key, Policy, Spec
 from moac.weighting import Rule

@@ -13,8 +13,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 if TYPE_CHECKING:
-    from moac.policies.actions import ActionBox
-    from moac.policies.encoding import Encoder
+    from moac.policies.encoding import ActionBox, Encoder
 
 Params = Any
 Observation = Any

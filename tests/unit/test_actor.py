@@ -7,8 +7,8 @@ import pytest
 
 from moac import actor
 from moac.policies import Factor, GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
+from moac.policies.gaussian import Squash
 from moac.policies.networks import States, Vectors
-from moac.policies.squash import Squash
 from moac.types import Batch
 
 S, A, B, M = 5, 3, 9, 3

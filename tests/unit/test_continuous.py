@@ -14,7 +14,7 @@ from moac import envs, training
 from moac.envs import walks
 from moac.envs.spaces import actions_of
 from moac.policies import Reparametrised
-from moac.policies.actions import ActionBox
+from moac.policies.encoding import ActionBox
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.types import Sampling

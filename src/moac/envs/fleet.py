@@ -15,8 +15,7 @@ from moac.envs.replay import Past, Standing
 from moac.envs.sights import States, Vectors
 from moac.envs.states import Atlas, StateWalker
 from moac.envs.walks import Draws, Walks
-from moac.policies.actions import ActionBox
-from moac.policies.encoding import Encoder, Scale
+from moac.policies.encoding import ActionBox, Encoder, Scale
 from moac.types import Params, Policy
 
 

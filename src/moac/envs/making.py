@@ -13,7 +13,7 @@ from moac.envs.copies import Maker
 from moac.envs.environment import Environment, fingerprint
 from moac.envs.fleet import Plan
 from moac.envs.randomness import kept_globally
-from moac.policies.actions import ActionBox
+from moac.policies.encoding import ActionBox
 from moac.types import Spec
 
 OBJECTIVES = {

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from moac.policies.actions import ActionBox
-from moac.policies.encoding import Encoder, Leaf
+from moac.policies.encoding import ActionBox, Encoder, Leaf
 
 _KNOWN = "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these"
 

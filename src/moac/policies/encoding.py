@@ -1,7 +1,7 @@
-"""From what an environment shows to what features see: the index of a state, or a vector in [0, 1]^d.
+"""How policies see an environment: observations as state indices or vectors in [0, 1]^d, actions as k numbers.
 
-An encoder is plain data, saved with a policy, so that the policy acts on the environment's own observations without
-the environment's package.
+Encoder and action box are plain data, saved with a policy, so that it acts on the environment's own observations
+without the environment's package.
 """
 
 from __future__ import annotations
@@ -188,6 +188,64 @@ class Moments:
         return Scale.between(self.mean - deviations * sigma, self.mean + deviations * sigma)
 
 
+@final
+@dataclass(frozen=True)
+class ActionBox:
+    """The bounds, shape and precision of continuous actions, as the environment takes them.
+
+    Policies act on k real numbers in single precision, in the environment's own units.
+
+    Attributes:
+        shape: of an action.
+        dtype: of its numbers, by name.
+        low: smallest value of each number, in C order; may be infinite.
+        high: largest value of each number.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """k."""
+        return len(self.low)
+
+    def __call__(self, flat: Float[np.ndarray, "... k"]) -> np.ndarray[Any, Any]:
+        """What the environment takes, a new array [..., *shape]; a number outside its bounds becomes the nearest."""
+        low, high = self._bounds
+        inside = np.clip(np.asarray(flat, dtype=self.dtype), low, high)
+        return inside.reshape(*np.shape(flat)[:-1], *self.shape)
+
+    def flat(self, action: Any) -> Float[np.ndarray, " k"]:
+        """The numbers of one action, as policies see them."""
+        numbers = np.asarray(action, dtype=np.float32).reshape(-1)
+        if len(numbers) != self.size:
+            raise ValueError(f"`action` must have {self.size} numbers, got {len(numbers)}.")
+        return numbers
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON data; infinite bounds are null."""
+        return {"shape": list(self.shape), "dtype": self.dtype, "low": _finite(self.low), "high": _finite(self.high)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ActionBox:
+        """A box from what `to_json` made; anything else is a ValueError."""
+        try:
+            low, high = _bounds(data)
+            box = cls(tuple(int(n) for n in data["shape"]), np.dtype(data["dtype"]).name, low, high)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"`actions` must have a shape, a dtype, low and high: {error}.") from None
+        if not len(low) == len(high) == math.prod(box.shape) or not np.issubdtype(box.dtype, np.floating):
+            raise ValueError(f"`actions` must be real numbers with one bound each way, got {data}.")
+        return box
+
+    @cached_property
+    def _bounds(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        return np.array(self.low, dtype=self.dtype), np.array(self.high, dtype=self.dtype)
+
+
 def _part(leaf: Leaf, observation: Any) -> Float[np.ndarray, " n"]:
     for key in leaf.path:
         observation = observation[key]
@@ -216,6 +274,10 @@ def _finite(values: tuple[float, ...]) -> list[float | None]:
 def _leaf(entry: Mapping[str, Any]) -> Leaf:
     if entry["kind"] not in KINDS:
         raise ValueError(f"`kind` must be one of {', '.join(KINDS)}, got {entry['kind']!r}.")
-    low = tuple(-math.inf if value is None else float(value) for value in entry["low"])
-    high = tuple(math.inf if value is None else float(value) for value in entry["high"])
-    return Leaf(tuple(entry["path"]), entry["kind"], low, high)
+    return Leaf(tuple(entry["path"]), entry["kind"], *_bounds(entry))
+
+
+def _bounds(data: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Low and high from JSON, where null is infinite."""
+    low = tuple(-math.inf if value is None else float(value) for value in data["low"])
+    return low, tuple(math.inf if value is None else float(value) for value in data["high"])

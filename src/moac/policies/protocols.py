@@ -1,4 +1,17 @@
-"""What a policy may offer beyond the three functions that it needs."""
+"""Optional protocols of policies: what a policy may offer beyond `init`, `sample` and `log_prob`.
+
+| protocol | method | what it buys |
+|---|---|---|
+| `Factored` | `factors` | gradients of all objectives from one backward pass, not from M |
+| `Accumulating` | `accumulate` | the same where summing the scores is cheaper than forming them |
+| `Tabulated` | `tabulate` | finite models sample from one table of probabilities per iteration |
+| `OnHost` | `logits` | discrete actions in NumPy: no compiled call per environment step |
+| `Reparametrised` | `act` | the same for continuous actions |
+| `Entropic` | `entropy` | the exact gradient of the entropy bonus, not a sampled one |
+| `Sharpening` | `sharpened` | explorations also try the nearly greedy policy |
+
+A policy offers a protocol by having its method; ours have all that apply.
+"""
 
 from __future__ import annotations
 

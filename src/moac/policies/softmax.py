@@ -16,9 +16,8 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from moac.policies.features import Basis, Features
-from moac.policies.networks import Inputs, Network, Passed, Weights
+from moac.policies.networks import Inputs, Network, Passed, Weights, factors_of
 from moac.policies.protocols import Factor
-from moac.policies.score import factors_of
 from moac.types import Key, Observation, Params
 
 _SHARP = 1e4
@@ -86,11 +85,12 @@ class SoftmaxTable(Softmax):
         return tuple(total - pi * jnp.sum(total, axis=1, keepdims=True) for total in sums)
 
 
+@final
 @dataclass(frozen=True)
-class SoftmaxOfFeatures(Softmax, ABC):
-    """π(a|s) ∝ exp φ(s)ᵀθ[:, a]. Starts uniform."""
+class SoftmaxLinear(Softmax):
+    """π(a|s) ∝ exp φ(s)ᵀθ[:, a], with features of states. Starts uniform."""
 
-    features: Features | Basis
+    features: Features
     num_actions: int
 
     def init(self, key: Key) -> Float[Array, "d A"]:
@@ -104,32 +104,37 @@ class SoftmaxOfFeatures(Softmax, ABC):
 
     def factors(self, theta: Float[Array, "d A"], observation: Observation, action: Any) -> tuple[Factor, ...]:
         """ψ = φ(s) ⊗ (e_a − π(·|s))."""
-        phi = self.features.apply(jnp.eye(self.features.size, dtype=theta.dtype), observation)
-        return (Factor(phi, _softmax_signal(self.logits(theta, observation), action)),)
+        return _linear_factors(self.features, theta, observation, action)
 
 
 @final
 @dataclass(frozen=True)
-class SoftmaxLinear(SoftmaxOfFeatures):
-    """Linear in features of states."""
-
-    features: Features
-
-
-@final
-@dataclass(frozen=True)
-class SoftmaxBasis(SoftmaxOfFeatures):
-    """Linear in features of vectors, which NumPy can compute too."""
+class SoftmaxBasis(Softmax):
+    """π(a|x) ∝ exp φ(x)ᵀθ[:, a], with features of vectors, which NumPy can compute too. Starts uniform."""
 
     features: Basis
+    num_actions: int
+
+    def init(self, key: Key) -> Float[Array, "d A"]:
+        """θ = 0."""
+        del key
+        return jnp.zeros((self.features.size, self.num_actions))
+
+    def logits(self, theta: Any, observation: Observation) -> Any:
+        """φ(x)ᵀθ."""
+        return self.features.apply(theta, observation)
+
+    def factors(self, theta: Float[Array, "d A"], observation: Observation, action: Any) -> tuple[Factor, ...]:
+        """ψ = φ(x) ⊗ (e_a − π(·|x))."""
+        return _linear_factors(self.features, theta, observation, action)
 
     def accumulate(
         self, theta: Float[Array, "d A"], observation: Observation, action: Any, signal: Float[Array, "B M"]
     ) -> tuple[Params, ...]:
         """Σ_l signalⁱ_l φ(x_l) ⊗ (e_a − π(·|x_l)), by the transpose of φ: a scatter where φ is sparse."""
-        logits, pull = jax.vjp(lambda table: self.logits(table, observation), theta)
+        logits, transpose = jax.vjp(lambda table: self.logits(table, observation), theta)
         score = _softmax_signal(logits, action)
-        return tuple(pull(score * column[:, None])[0] for column in signal.T)
+        return tuple(transpose(score * column[:, None])[0] for column in signal.T)
 
 
 @final
@@ -177,3 +182,10 @@ class SoftmaxMLP(Softmax):
 
 def _softmax_signal(logits: Float[Array, "B A"], action: Int[Array, " B"]) -> Float[Array, "B A"]:
     return jax.nn.one_hot(action, logits.shape[-1], dtype=logits.dtype) - jax.nn.softmax(logits)
+
+
+def _linear_factors(
+    features: Features | Basis, theta: Float[Array, "d A"], observation: Observation, action: Any
+) -> tuple[Factor, ...]:
+    phi = features.apply(jnp.eye(features.size, dtype=theta.dtype), observation)
+    return (Factor(phi, _softmax_signal(features.apply(theta, observation), action)),)

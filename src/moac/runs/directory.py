@@ -13,8 +13,7 @@ from typing import Any, final
 
 from moac import locks, training
 from moac.config import Config
-from moac.policies.actions import ActionBox
-from moac.policies.encoding import Encoder
+from moac.policies.encoding import ActionBox, Encoder
 from moac.report import style
 from moac.runs import CHECKPOINT_SECONDS, archive_files, files, policies, provenance, sinks, unfinished
 from moac.runs.checkpoints import Checkpoints, check_same_run

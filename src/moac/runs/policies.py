@@ -10,8 +10,8 @@ import numpy as np
 
 from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Table
+from moac.policies.gaussian import Squash
 from moac.policies.networks import Inputs, Plain, States, Vectors
-from moac.policies.squash import Squash
 from moac.runs.files import Arrays
 from moac.settings import NETWORKS
 from moac.training import result

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac.config import Setting
-from moac.policies.actions import ActionBox
-from moac.policies.encoding import Encoder, Moments, Scale
+from moac.policies.encoding import ActionBox, Encoder, Moments, Scale
 from moac.policies.protocols import OnHost
 from moac.training.archive import Archive
 from moac.training.recommendation import Catalogue, Recommendation, check_count, ranked

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from moac.policies import Entropic, Factored, GaussianMLP, OnHost, Reparametrised, SoftmaxMLP
+from moac.policies.gaussian import Squash
 from moac.policies.networks import Network, States, Vectors
-from moac.policies.squash import Squash
 
 INF = float("inf")
 BOUNDS = {

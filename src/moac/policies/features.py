@@ -1,6 +1,6 @@
-"""Features of vectors x ∈ [0, 1]^d, each with ‖φ(x)‖ ≤ 1.
+"""Features φ of states and of vectors x ∈ [0, 1]^d, ‖φ‖ ≤ 1: what the linear critic, and linear policies, see.
 
-All work on NumPy arrays as on JAX's: acting happens on the host, learning in a compiled program.
+Those of vectors work on NumPy arrays as on JAX's: acting happens on the host, learning in a compiled program.
 """
 
 from __future__ import annotations
@@ -11,13 +11,136 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, final, runtime_checkable
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Float, Int
 from scipy.stats import qmc
+
+from moac.types import Key, Observation, Spec
 
 _PRIMES = (73_856_093, 19_349_663, 83_492_791, 49_979_687, 86_028_121, 67_867_967, 32_452_843, 15_485_863)
 MAX_TILES = 1024
 """Tiles of one tiling; where the grid has more, they are hashed (Sutton and Barto, 2018, section 9.5.4)."""
+
+
+def by_name(name: str, spec: Spec, key: Key) -> Features | Basis:
+    """The features that `Config.features` names, for states or for vectors."""
+    return of_vectors(name, spec.observation_size) if spec.num_states is None else of_states(name, spec, key)
+
+
+def of_states(name: str, spec: Spec, key: Key) -> Features:
+    """The features of that name for states."""
+    kind, _, size = name.partition(":")
+    if spec.num_states is None:
+        raise ValueError(f"`features` must be those of vectors for {spec.name}, got {name!r}.")
+    if kind == "one-hot":
+        return OneHot(spec.num_states)
+    if kind == "one-hot-reference":
+        if spec.num_states < 2:
+            raise ValueError("`features` must be one-hot for a model of one state, got 'one-hot-reference'.")
+        return OneHot(spec.num_states, spec.reference_state)
+    if kind == "random":
+        return random_table(key, spec.num_states, int(size))
+    raise ValueError(f"`features` must be one-hot, one-hot-reference or random:<d> for states, got {name!r}.")
+
+
+def of_vectors(name: str, num_inputs: int) -> Basis:
+    """The features of that name for vectors of d numbers."""
+    kind, _, size = name.partition(":")
+    if kind == "tile":
+        return Tile(num_inputs, tiles=int(size or Tile.tiles))
+    if kind == "fourier":
+        return Fourier(num_inputs, int(size))
+    if kind == "rbf":
+        return RBF(num_inputs, int(size))
+    if kind == "raw":
+        return Raw(num_inputs)
+    if kind == "plain":
+        return Plain(num_inputs)
+    raise ValueError(f"`features` must be tile, fourier:<order>, rbf:<n>, raw or plain for vectors, got {name!r}.")
+
+
+class Features(Protocol):
+    """φ, as the two linear maps that a linear model needs of it."""
+
+    @property
+    def size(self) -> int:
+        """d."""
+        ...
+
+    def apply(self, w: Float[Array, "d k"], observation: Observation) -> Float[Array, "... k"]:
+        """φ(s)ᵀw over any leading axes."""
+        ...
+
+    def table(self) -> Float[np.ndarray, "S d"]:
+        """Φ, one row per state."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class OneHot:
+    """φ(s) = e_s, or without the coordinate of a reference state, whose features are then zero."""
+
+    num_states: int
+    reference: int | None = None
+
+    @property
+    def size(self) -> int:
+        """d = S, or S − 1."""
+        return self.num_states - (self.reference is not None)
+
+    def apply(self, w: Float[Array, "d k"], observation: Observation) -> Float[Array, "... k"]:
+        """A row of w; its transpose is a scatter-add."""
+        if self.reference is None:
+            return w.at[observation].get(mode="promise_in_bounds")
+        row = jnp.where(observation > self.reference, observation - 1, jnp.minimum(observation, self.size - 1))
+        kept = (observation != self.reference)[..., None]
+        return jnp.where(kept, w.at[row].get(mode="promise_in_bounds"), 0)
+
+    def table(self) -> Float[np.ndarray, "S d"]:
+        """The identity, without the reference's column."""
+        keep = [s for s in range(self.num_states) if s != self.reference]
+        return np.eye(self.num_states)[:, keep]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Table:
+    """φ(s) = Φ[s], scaled as a whole so that no row is longer than one."""
+
+    rows: Float[np.ndarray, "S d"]
+
+    @property
+    def size(self) -> int:
+        """d."""
+        return self.rows.shape[1]
+
+    def apply(self, w: Float[Array, "d k"], observation: Observation) -> Float[Array, "... k"]:
+        """A row of Φ times w."""
+        return jnp.asarray(self.rows, w.dtype).at[observation].get(mode="promise_in_bounds") @ w
+
+    def table(self) -> Float[np.ndarray, "S d"]:
+        """Φ."""
+        return self.rows
+
+
+def table(rows: Any) -> Table:
+    """A user's table Φ [S, d], normalised to ‖φ(s)‖ ≤ 1 by one factor, which keeps the span."""
+    Phi = np.array(rows, dtype=np.float64)
+    if Phi.ndim != 2 or 0 in Phi.shape:
+        raise ValueError(f"`rows` must have shape [S, d], got {Phi.shape}.")
+    for index in np.argwhere(~np.isfinite(Phi))[:1]:
+        raise ValueError(f"`rows` must be finite, got {Phi[tuple(index)]} at index {tuple(map(int, index))}.")
+    return Table(Phi / max(1.0, float(np.linalg.norm(Phi, axis=1).max())))
+
+
+def random_table(key: Key, num_states: int, size: int) -> Table:
+    """A Gaussian table, each row normalised to length one."""
+    Phi = np.asarray(jax.random.normal(key, (num_states, size)), dtype=np.float64)
+    return Table(Phi / np.linalg.norm(Phi, axis=1, keepdims=True))
 
 
 @runtime_checkable
