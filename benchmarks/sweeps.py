@@ -72,11 +72,11 @@ def _report_overhead() -> float:
     """What a task costs beside itself: many that do nothing, beyond those that start the workers."""
     found: dict[str, float] = {}
     for name in ("process", "ray"):
-        executor = executors.make(name, workers=executors.cores())
-        began = time.perf_counter()
-        _nothing(executor, executors.cores())
-        started = time.perf_counter() - began
-        few, many = _nothing(executor, SMALL), _nothing(executor, 5 * SMALL)
+        with executors.opened(name, workers=executors.cores()) as executor:
+            began = time.perf_counter()
+            _nothing(executor, executors.cores())
+            started = time.perf_counter() - began
+            few, many = _nothing(executor, SMALL), _nothing(executor, 5 * SMALL)
         found[name] = (many - few) / (4 * SMALL)
         print(f"  {name:8} ready after {started:5.1f} s; {1e3 * found[name]:.2f} ms a task that does nothing")
     return found["ray"]
@@ -100,8 +100,9 @@ def _report_many(seconds: float, overhead: float) -> None:
 
 def _report_build(root: Path) -> None:
     source = generate.write(generate.Order(ROWS), root / "logs")
-    about, stages = _built(source, root / "data-serial", executors.make("serial"))
-    other, spread = _built(source, root / "data-process", executors.make("process"))
+    about, stages = _built(source, root / "data-serial", executors.Serial())
+    with executors.opened("process") as process:
+        other, spread = _built(source, root / "data-process", process)
     whole, buckets = sum(stages.values()), sum(stages[name] for name in _PARALLEL)
     print(f"  {ROWS:,} rows built, by stage: {json.dumps({name: round(s, 1) for name, s in stages.items()})}")
     print(

@@ -45,15 +45,17 @@ def _pivot(A: Float[Array, "M M"], b: Float[Array, " M"], s: _Pivot) -> _Pivot:
     # The newest index depends on the others, or rounding alone let it in: put it back and do not ask again.
     refuse = ~regular | jnp.any(s.newest & (z <= 0))
     blocking = s.support & (z <= 0)
-    ratio = jnp.where(blocking, s.y / jnp.where(blocking, s.y - z, 1), 1)
-    step = jnp.min(ratio)
+    # How far towards z each index may go before it turns negative; 0 for what stands at 0 and would stay there.
+    ratio = jnp.where(blocking, s.y / jnp.where(blocking & (s.y > z), s.y - z, 1), 1)
+    step = jnp.min(ratio)  # the shortest: beyond it the first of them would be negative
     blocked = jnp.any(blocking)
     leaving = blocking & (ratio <= step)
     moved = jnp.where(s.support & ~leaving, s.y + step * (z - s.y), 0)
     y = jnp.where(refuse, s.y, moved)
     support = jnp.where(refuse, s.support & ~s.newest, s.support & ~leaving)
-    refused = (s.refused & refuse) | (refuse & s.newest)
+    refused = (s.refused & refuse) | (refuse & s.newest)  # until y moves
     slope = b - A @ y
+    # A slope within the rounding of its own sum is 0: an index let in by it would leave again, and so for ever.
     noise = 8 * eps * (jnp.abs(b) + jnp.abs(A) @ y)
     candidate = jnp.where(support | refused | (slope <= noise), -jnp.inf, slope)
     best = jnp.argmax(candidate)
@@ -105,6 +107,7 @@ def _walk(problem: _Capped, s: _Walk) -> _Walk:
     """Go to the minimiser on the free indices: reached, free what gains most; blocked, hold what blocks."""
     C, q, a, top = problem
     p, nu = _towards(problem, s)
+    # How much of p each free index may take before it meets its bound; what meets it first is put exactly on it.
     room = jnp.where(p < 0, s.x, top - s.x)
     ratio = jnp.where(s.free & (p != 0), room / jnp.where(p == 0, 1, jnp.abs(p)), jnp.inf)
     step = jnp.minimum(jnp.min(ratio), 1)
@@ -113,10 +116,11 @@ def _walk(problem: _Capped, s: _Walk) -> _Walk:
     refuse = jnp.any(s.newest & leaving) & (step <= 0)  # rounding alone let it in
     refused = (s.refused & refuse) | (refuse & s.newest)
     gain = q - C @ x - nu * a
-    gain = jnp.where(x <= 0, gain, -gain)
+    gain = jnp.where(x <= 0, gain, -gain)  # what is held at the cap gains by falling
     noise = 8 * jnp.finfo(x.dtype).eps * (jnp.abs(q) + jnp.abs(C) @ x + jnp.abs(nu) * a)
     candidate = jnp.where(s.free | refused | (gain <= noise), -jnp.inf, gain)
     best = jnp.argmax(candidate)
+    # The ridge makes p a little wrong, so the minimiser takes more than one step; √ε of x is ε of the value.
     settled = ~jnp.any(leaving) & (jnp.max(jnp.abs(p)) <= jnp.sqrt(jnp.finfo(x.dtype).eps) * jnp.max(x))
     none_left = candidate[best] == -jnp.inf
     newest = (jnp.arange(len(x)) == best) & settled & ~none_left
@@ -154,7 +158,8 @@ def solve(
     if M <= _UNROLL_UP_TO:
         return _unrolled_solve(A, b, smallest)
     L = jnp.linalg.cholesky(A)
-    regular = jnp.min(jnp.diagonal(L)) ** 2 > smallest
+    # A factor that failed is NaN, which XLA's min of a large batch drops; each comparison with NaN is false.
+    regular = jnp.all(jnp.diagonal(L) ** 2 > smallest)
     return jnp.where(regular, jax.scipy.linalg.cho_solve((L, True), b), 0), regular
 
 
@@ -176,4 +181,4 @@ def _unrolled_solve(A: Float[Array, "M M"], b: Float[Array, " M"], smallest: Any
     x = half
     for i in reversed(range(M)):
         x[i] = (half[i] - sum(L[k][i] * x[k] for k in range(i + 1, M))) * inverse[i]
-    return jnp.stack(x), jnp.min(jnp.stack(pivots)) > smallest
+    return jnp.stack(x), jnp.all(jnp.stack(pivots) > smallest)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Generator
 from contextvars import ContextVar
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # a system without it: nothing is locked
-    fcntl = None
+from filelock import BaseFileLock, FileLock, Timeout
+
+from moac.atomic import DamagedError, read_bytes
 
 _NAME = ".lock"
+_PATIENCE, _LOOK_EVERY = 0.2, 0.05
+"""Seconds: a holder that ends just now removes the file, and whoever has opened it must open the next one."""
+_DIGITS = 20
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 
@@ -25,20 +28,22 @@ class InUseError(ValueError):
 def held(file: Path, what: Path) -> Generator[None]:
     """Hold the lock `file` of the folder `what`; ValueError where another process, or thread, has it.
 
-    Who holds it already may take it again. The file is gone afterwards; one that a kill left holds nothing.
+    Who holds it already may take it again. The file is gone afterwards; one that a kill left holds nothing. A link, or
+    a file that is no lock, is refused and stays as it is.
     """
     file = file.absolute()
     if file in _held.get():
         yield
         return
-    descriptor = _taken(file, what)
+    lock = _taken(file, what)
     token = _held.set(_held.get() | {file})
     try:
         yield
     finally:
         _held.reset(token)
-        file.unlink(missing_ok=True)  # before it is let go: who waits for the old file sees that it is gone
-        os.close(descriptor)
+        with contextlib.suppress(OSError):  # before it is let go: who waits for the old file sees that it is gone
+            file.unlink(missing_ok=True)
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -60,31 +65,42 @@ def is_empty(path: Path) -> bool:
     return all(each.name == _NAME for each in path.iterdir())
 
 
-def _taken(file: Path, what: Path) -> int:
-    """A descriptor that holds the lock of the file that is there now, and not of one that was removed meanwhile."""
-    while True:
-        try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise ValueError(f"{what} cannot be written: {error.strerror}.") from None
-        try:
-            if fcntl is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is(file, descriptor):
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, str(os.getpid()).encode())
-                return descriptor
-        except BlockingIOError:
-            holder = os.read(descriptor, 20).decode(errors="replace")
-            os.close(descriptor)
-            raise InUseError(f"{what} is in use by process {holder or '?'}: wait until it ends.") from None
-        except OSError as error:
-            os.close(descriptor)
-            raise ValueError(f"{what} cannot be locked: {error.strerror}.") from None
-        os.close(descriptor)
+def _taken(file: Path, what: Path) -> BaseFileLock:
+    """The lock, with this process's number in it."""
+    if not file.parent.is_dir():  # FileLock would make it
+        raise ValueError(f"{what} cannot be written: {file.parent} is no folder.")
+    lock = FileLock(file, _PATIENCE, thread_local=False, poll_interval=_LOOK_EVERY, on_acquired=_sign)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InUseError(f"{what} is in use by process {_holder(file)}: wait until it ends.") from None
+    except DamagedError:
+        raise ValueError(f"{what} cannot be locked: {file} is something else than a lock.") from None
+    except OSError as error:
+        if file.is_symlink():
+            raise ValueError(f"{what} cannot be locked: {file} is a symbolic link.") from None
+        raise ValueError(f"{what} cannot be written: {error.strerror}.") from None
+    return lock
 
 
-def _is(file: Path, descriptor: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(file.stat(), os.fstat(descriptor))
-    return False
+def _sign(descriptor: int) -> None:
+    """Write this process's number over that of an earlier holder, and over nothing else."""
+    status = os.fstat(descriptor)
+    single = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    if not single or not _is_number(os.read(descriptor, _DIGITS + 1)):
+        raise DamagedError(Path(_NAME), "it is not a lock")
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, str(os.getpid()).encode())
+
+
+def _holder(file: Path) -> str:
+    """The number of the process that has the lock, where it can be read."""
+    with contextlib.suppress(OSError, ValueError):
+        content = read_bytes(file)
+        return content.decode() if content and _is_number(content) else "?"
+    return "?"
+
+
+def _is_number(content: bytes) -> bool:
+    return not content or (content.isdigit() and len(content) <= _DIGITS)

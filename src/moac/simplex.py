@@ -68,7 +68,11 @@ def min_norm_from_gram(K: Any) -> MinNorm:
 
 
 def projection(x: Float[Array, " M"]) -> Float[Array, " M"]:
-    """Π_Δ(x) = argmin over the simplex of ‖λ − x‖: (xᵢ − τ)₊ with the τ that makes the sum one (Held et al., 1974)."""
+    """Π_Δ(x) = argmin over the simplex of ‖λ − x‖: (xᵢ − τ)₊ with the τ that makes the sum one (Held et al., 1974).
+
+    NaN where x is not finite.
+    """
+    x = jnp.where(jnp.all(jnp.isfinite(x)), x, jnp.nan)  # all of them: XLA's max of a large batch drops one NaN
     x = x - jnp.max(x)
     taus = (jnp.cumsum(-jnp.sort(-x)) - 1) / jnp.arange(1, len(x) + 1)
     return jnp.maximum(x - jnp.max(taus), 0)  # of the k largest, τ_k rises while they stay above it and falls after
@@ -164,5 +168,5 @@ def _weights(
     lam = b * y / jnp.sum(b * y)
     lam = lam.at[jnp.argmax(lam)].add(1 - jnp.sum(lam))
     x, v = lam * norm, vertex * norm
-    worse = ~(x @ (C @ x) <= v @ (C @ v))
+    worse = x @ (C @ x) > v @ (C @ v)  # false for NaN: a failure must not look like a vertex
     return jnp.where(finite, jnp.where(usable & ~worse, lam, vertex), jnp.nan)

@@ -1,7 +1,8 @@
-"""Means over trials with their 95 % intervals, and what is asked of them."""
+"""Means over trials with their 95 % intervals."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,24 +13,27 @@ from scipy.stats import t as student
 @final
 @dataclass(frozen=True)
 class Mean:
-    """A mean over trials and its 95 % interval."""
+    """An estimate over trials and its 95 % interval, whose ends are NaN where too few trials were run to have one.
+
+    Attributes:
+        value: the estimate.
+        low: the lower end of the interval.
+        high: the upper end of the interval.
+        trials: how many trials it was estimated from.
+    """
 
     value: float
     low: float
     high: float
+    trials: int
 
     def __str__(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
-    @property
-    def is_positive(self) -> bool:
-        """Whether the whole interval lies above 0."""
-        return self.low > 0
-
-    @property
-    def is_negative(self) -> bool:
-        """Whether the whole interval lies below 0."""
-        return self.high < 0
+    def mapped(self, function: Callable[[float], float]) -> Mean:
+        """The estimate of a monotone function of the quantity."""
+        low, high = sorted((function(self.low), function(self.high)))
+        return Mean(function(self.value), low, high, self.trials)
 
 
 def mean(values: Any) -> Mean:
@@ -37,9 +41,9 @@ def mean(values: Any) -> Mean:
     known = np.asarray(values, dtype=np.float64)
     known = known[np.isfinite(known)]
     if not len(known):
-        return Mean(np.nan, np.nan, np.nan)
+        return Mean(np.nan, np.nan, np.nan, 0)
     centre = float(known.mean())
     if len(known) == 1:
-        return Mean(centre, np.nan, np.nan)
+        return Mean(centre, np.nan, np.nan, 1)
     half = float(student.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known)))
-    return Mean(centre, centre - half, centre + half)
+    return Mean(centre, centre - half, centre + half, len(known))

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from moac.report.page import Claim, verdict_of
+from moac.report.page import Claim
 from moac.statistics import Mean, mean
 from moac.training.history import History
+from moac_studies import compare
 
 Histories = Mapping[str, History]
 STEADY = 0.05
 """A return is called steady when it changes by less than this share of what policies can differ by."""
+RARE = 0.01
+"""Steps that lower some objective's estimate are rare when they are a smaller share than this."""
 
 
 def of(name: str, histories: Histories, objectives: tuple[str, ...], extent: Any) -> tuple[Claim, ...]:
@@ -23,11 +26,12 @@ def of(name: str, histories: Histories, objectives: tuple[str, ...], extent: Any
 
     A claim about a method that was not run, as in a reduced run, is left out.
     """
-    found: list[Claim] = []
-    for judge in _CLAIMS[name](histories, objectives, np.asarray(extent)):
+    judged: list[Claim] = []
+    scale = np.where(np.asarray(extent) > 0, extent, 1.0)
+    for judge in _CLAIMS[name](histories, objectives, scale):
         with contextlib.suppress(KeyError):
-            found.append(judge())
-    return tuple(found)
+            judged.append(judge())
+    return tuple(judged)
 
 
 Judge = Callable[[], Claim]
@@ -77,100 +81,108 @@ _CLAIMS: dict[str, Callable[[Histories, tuple[str, ...], Any], tuple[Judge, ...]
 
 def changes(history: History) -> list[Mean]:
     """How much each return changed from the first evaluation to the last, over trials."""
-    return [mean(history.returns[:, -1, i] - history.returns[:, 0, i]) for i in range(history.returns.shape[2])]
+    return [
+        compare.paired(last, first)
+        for first, last in zip(history.returns[:, 0].T, history.returns[:, -1].T, strict=True)
+    ]
 
 
-def _listed(objectives: tuple[str, ...], values: list[Any]) -> str:
-    return "; ".join(f"{name} {value}" for name, value in zip(objectives, values, strict=True))
+def _listed(names: tuple[str, ...], values: list[Any]) -> str:
+    return "; ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
 
 
 def _all_improve(history: History, objectives: tuple[str, ...]) -> Claim:
-    moved = changes(history)
-    return Claim(
+    return compare.claim(
         "All objectives improve together under η = 1/t.",
-        f"Change of the exact return: {_listed(objectives, moved)}.",
-        verdict_of([change.is_positive for change in moved]),
+        f"Change of the exact return: {_listed(objectives, changes(history))}.",
+        compare.dominates(history.returns[:, -1], history.returns[:, 0]),
         "Returns",
     )
 
 
+def _shares(history: History, extent: Any) -> list[Mean]:
+    """How much each return changed, as a share of what policies can differ by."""
+    return [change.mapped(lambda x, e=e: x / e) for change, e in zip(changes(history), extent, strict=True)]
+
+
 def _first_improves_rest_steady(history: History, objectives: tuple[str, ...], extent: Any) -> Claim:
-    moved = changes(history)
-    rest = [abs(m.value) <= STEADY * extent[i] for i, m in enumerate(moved) if i > 0]
-    return Claim(
+    shares = _shares(history, extent)
+    return compare.claim(
         "Objective 1 improves while objectives 2 and 3 stay steady.",
-        f"Change of the exact reward per step: {_listed(objectives, moved)}; steady means within {STEADY:.0%} of what "
-        f"policies can differ by ({_listed(objectives, [f'{x:.3g}' for x in extent])}).",
-        verdict_of([moved[0].is_positive, *rest]),
+        f"Change of the exact reward per step: {_listed(objectives, changes(history))}; as a share of what policies "
+        f"can differ by: {_listed(objectives, shares)}; steady means within ± {STEADY}.",
+        [compare.above(shares[0]), *(compare.steady(share, STEADY) for share in shares[1:])],
         "Returns",
     )
 
 
 def _steady(history: History, objectives: tuple[str, ...], extent: Any) -> Claim:
-    moved = changes(history)
-    share = [m.value / x for m, x in zip(moved, extent, strict=True)]
-    return Claim(
+    shares = _shares(history, extent)
+    return compare.claim(
         "Both objectives stay steady.",
-        f"Change of the exact return: {_listed(objectives, moved)}; as a share of what policies can differ by: "
-        f"{_listed(objectives, [f'{s:+.1%}' for s in share])}.",
-        verdict_of([abs(s) <= STEADY for s in share]),
+        f"Change of the exact return: {_listed(objectives, changes(history))}; as a share of what policies can differ "
+        f"by: {_listed(objectives, shares)}; steady means within ± {STEADY}.",
+        [compare.steady(share, STEADY) for share in shares],
         "Returns",
     )
 
 
 def _null_test(histories: Histories) -> Claim:
-    worst = max(float(np.nanmax(h.gap)) for h in histories.values())
-    drift = float(max(np.abs(9 * h.returns[..., 0] + h.returns[..., 1] - 9).max() for h in histories.values()))
-    return Claim(
+    worst = float(np.max([h.gap.max() for h in histories.values()]))
+    drift = float(np.max([np.abs(9 * h.returns[..., 0] + h.returns[..., 1] - 9).max() for h in histories.values()]))
+    return compare.claim(
         "The objectives are in conflict: nothing can be gained in both (ours: the exact gap is 0 for every policy).",
         f"Largest exact gap over all methods, trials and iterations: {worst:.1e}; 9·fish + wood stays at 9 within "
         f"{drift:.0e}. So every move is along the front: estimation noise that the step follows, not progress.",
-        verdict_of([worst <= 1e-14]),
+        [compare.known(worst <= 1e-14), compare.known(drift <= 1e-9)],
         "Exact gap",
     )
 
 
 def _falls(history: History, claim: str) -> Claim:
-    first, last = (mean(history.gradient_norm_squared[:, k]) for k in (0, -1))
-    orders = np.log10(first.value / last.value) if last.value > 0 else np.inf
-    return Claim(
+    """By an order of magnitude or more, trial by trial."""
+    first, last = (history.gradient_norm_squared[:, k] for k in (0, -1))
+    orders = np.log10(mean(first).value / mean(last).value) if mean(last).value > 0 else np.inf
+    return compare.claim(
         claim,
-        f"{first} at the first evaluation, {last} at the last: {orders:.1f} orders.",
-        verdict_of([last.high < first.low, orders >= 1]),
+        f"{mean(first)} at the first evaluation, {mean(last)} at the last: {orders:.1f} orders; asked: one or more. "
+        f"Ten times the last minus the first, trial by trial: {compare.paired(10 * last, first)}.",
+        [compare.falls(first, last), compare.falls(first, last, times=10)],
         "Squared norm of the step",
     )
 
 
 def _larger_is_faster(histories: Histories, ordered: tuple[str, ...], quantity: str, what: str) -> Claim:
-    """Compare the average over the run, as the theorems do: smaller is faster."""
-    averages = [mean(getattr(histories[label], quantity).mean(axis=1)) for label in ordered]
-    pairs = [a.high < b.low for a, b in pairwise(averages)]
-    return Claim(
+    """Compare the average over the run, as the theorems do, trial by trial: smaller is faster."""
+    averages = {label: getattr(histories[label], quantity).mean(axis=1) for label in ordered}
+    differences = {f"{a} − {b}": compare.paired(averages[a], averages[b]) for a, b in pairwise(ordered)}
+    return compare.claim(
         f"A larger η converges faster: {what} sooner for {' than for '.join(ordered)}.",
-        f"Average over the logged iterations, smaller is faster: {_listed(ordered, averages)}.",
-        verdict_of(pairs),
+        "Average over the logged iterations, smaller is faster: "
+        f"{_listed(ordered, [mean(values) for values in averages.values()])}. Difference trial by trial, same seeds: "
+        f"{_listed(tuple(differences), list(differences.values()))}.",
+        [compare.below(difference) for difference in differences.values()],
         "Squared norm of the step" if quantity == "gradient_norm_squared" else "Exact gap",
     )
 
 
 def _start_irrelevant(histories: Histories, label: str, other: str) -> Claim:
-    apart = float(np.nanmax(np.abs(histories[label].returns - histories[other].returns)))
-    return Claim(
+    apart = float(np.abs(histories[label].returns - histories[other].returns).max())
+    return compare.claim(
         "η_1 = 1 makes the initial weights irrelevant.",
         f"Same seeds, λ₀ uniform and far from it: returns differ by at most {apart:.1e} in any trial and iteration.",
-        verdict_of([apart <= 1e-6]),
+        [compare.known(apart <= 1e-6)],
         "Methods",
     )
 
 
 def _common_ascent(histories: Histories) -> Claim:
-    shares = {label: float(_hurts(h).mean()) for label, h in histories.items()}
-    smoothed = {label: share for label, share in shares.items() if "MGDA" not in label}
-    return Claim(
+    shares = {label: mean(_hurts(h).mean(axis=1)) for label, h in histories.items()}
+    return compare.claim(
         "The direction improves every objective (true of the exact min-norm direction; momentum gives it up).",
-        "Logged steps that lower some objective's estimate: "
-        + _listed(tuple(shares), [f"{s:.0%}" for s in shares.values()]),
-        verdict_of([share <= 0.01 for share in smoothed.values()]),
+        f"Share of the logged steps that lower some objective's estimate: {_listed(tuple(shares), [*shares.values()])}"
+        f"; asked of all but plain MGDA: below {RARE}.",
+        [compare.below(share, RARE) for label, share in shares.items() if "MGDA" not in label],
         "Smallest alignment",
     )
 
@@ -181,17 +193,19 @@ def _hurts(history: History) -> Any:
 
 
 def _momentum_helps(histories: Histories, label: str, extent: Any) -> Claim:
-    """Where do momentum, its absence and its controls end? Same seeds."""
+    """Where do momentum, its absence and its controls end? Same seeds, so trial by trial."""
     controls = ("η = 1 (plain MGDA)", "first-batch weights", "uniform weights")
-    ends = {name: mean(_worth(histories[name], extent)) for name in (label, *controls)}
-    held = [ends[label].low > ends[name].high for name in controls]
-    return Claim(
+    worth = {name: _worth(histories[name], extent) for name in (label, *controls)}
+    differences = [compare.paired(worth[label], worth[name]) for name in controls]
+    return compare.claim(
         "MOAC with momentum beats plain MGDA and fixed weights (ours: the same seeds for all).",
-        "Sum of the final returns, each divided by its extent: " + _listed(tuple(ends), list(ends.values())),
-        verdict_of(held),
+        "Sum of the final returns, each divided by its extent: "
+        f"{_listed(tuple(worth), [mean(values) for values in worth.values()])}. Difference to each, trial by trial: "
+        f"{_listed(controls, differences)}.",
+        [compare.above(difference) for difference in differences],
         "Methods",
     )
 
 
 def _worth(history: History, extent: Any) -> Any:
-    return (history.returns[:, -1] / np.where(extent > 0, extent, 1)).sum(axis=1)
+    return (history.returns[:, -1] / extent).sum(axis=1)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from moac import envs
 from moac.config import Config, Discounted
-from moac.envs.evaluation import Player, play, seeds_of
+from moac.envs.evaluation import play, seeds_of
 from moac.envs.making import OBJECTIVES
 from moac.momdp import indicators
 from moac.runs.files import Arrays
@@ -66,7 +66,7 @@ def objectives(env: str, count: int) -> tuple[str, ...]:
 
 def _of_trial(environment: envs.Environment, policy: TrainedPolicy, episodes: int) -> dict[str, Any]:
     gamma = (policy.setting or Discounted()).discounts(environment.spec.num_objectives)
-    found = play(environment, Player.of(environment, policy), episode_seeds(policy.trial, episodes), gamma)
+    found = play(environment, policy, episode_seeds(policy.trial, episodes), gamma)
     return {
         "discounted": found.discounted.mean(axis=0),
         "returns": found.returns.mean(axis=0),

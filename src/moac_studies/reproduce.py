@@ -27,8 +27,13 @@ def run(experiment: Experiment, model: FiniteMOMDP, out: Path, show: runner.Show
     """Everything of one experiment; a second call keeps what has finished."""
     began = time.monotonic()
     found = _trained(experiment, model, _tasks(experiment, out), show)
-    facts = {"environment": experiment.env, "trials per method": experiment.trials}
-    about = facts, experiment.methods[0].config.to_json()
+    config = experiment.methods[0].config
+    facts = {
+        "environment": experiment.env,
+        "trials per method": experiment.trials,
+        "iterations": config.num_iterations,
+    }
+    about = facts, config.to_json()
     return experiment_page.write(experiment, found, about, time.monotonic() - began, out)
 
 

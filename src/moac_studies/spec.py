@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, final
@@ -74,6 +74,10 @@ class Study:
     quick: bool
 
 
+Methods = tuple[Task, ...]
+Facts = Mapping[str, Any]
+
+
 def names() -> tuple[str, ...]:
     """The experiments that come with the package."""
     files = resources.files("moac_studies") / "specs"
@@ -110,14 +114,15 @@ def _study(name: str, data: Mapping[str, Any], quick: bool) -> Study:
     reduced: dict[str, Mapping[str, Any]] = data["quick"] if quick else {}
     for table in (table for table in data["quick"] if table not in parameters):
         raise ValueError(f"{name}.toml: [quick.{table}] must name one of {', '.join(parameters)}.")
+    tables = {table: {**values, **reduced.get(table, {})} for table, values in parameters.items()}
     return Study(
         name,
         data["title"],
         data["study"],
         int(data["seed"]),
-        " ".join(data["summary"].split()),
-        " ".join(data["why"].split()),
-        {table: {**values, **reduced.get(table, {})} for table, values in parameters.items()},
+        _text(data["summary"], _tables(tables)),
+        _why(data["why"], _tables(parameters), quick),
+        tables,
         quick,
     )
 
@@ -126,8 +131,8 @@ def _experiment(name: str, data: Mapping[str, Any], quick: bool) -> Experiment:
     reduced: dict[str, Any] = data["quick"] if quick else {}
     trials = int(reduced.get("trials", data["trials"]))
     base: dict[str, Any] = data["config"] | {k: v for k, v in reduced.items() if k not in ("trials", "methods")}
-    chosen = reduced.get("methods", list(data["methods"]))
-    methods = tuple(Task(label, Config.from_json(base | data["methods"][label]), trials) for label in chosen)
+    methods = _methods(base, data["methods"], reduced.get("methods", data["methods"]), trials)
+    full = _methods(data["config"], data["methods"], data["methods"], int(data["trials"]))
     return Experiment(
         name,
         data["title"],
@@ -135,12 +140,40 @@ def _experiment(name: str, data: Mapping[str, Any], quick: bool) -> Experiment:
         trials,
         int(data["seed"]),
         data["main"],
-        " ".join(data["summary"].split()),
-        " ".join(data["why"].split()),
+        _text(data["summary"], _facts(data["main"], trials, methods)),
+        _why(data["why"], _facts(data["main"], int(data["trials"]), full), quick),
         methods,
         () if quick else _grid(base, data["methods"], data["sensitivity"]),
         quick,
     )
+
+
+def _methods(base: Mapping[str, Any], methods: Mapping[str, Any], chosen: Iterable[str], trials: int) -> Methods:
+    return tuple(Task(label, Config.from_json({**base, **methods[label]}), trials) for label in chosen)
+
+
+def _facts(main: str, trials: int, methods: Methods) -> Facts:
+    """What the texts of an experiment's file may name."""
+    names = "; ".join(task.label for task in methods)
+    return {"main": main, "trials": trials, "methods": names, "iterations": methods[0].config.num_iterations}
+
+
+def _tables(parameters: Mapping[str, Mapping[str, Any]]) -> Facts:
+    """What the texts of a study's file may name, as `{table[key]}`."""
+    return {
+        table: {key: "; ".join(map(str, value)) if isinstance(value, list) else value for key, value in values.items()}
+        for table, values in parameters.items()
+    }
+
+
+def _text(text: str, facts: Facts) -> str:
+    """A text in one line, the names in braces replaced by what is run."""
+    return " ".join(text.split()).format_map(facts)
+
+
+def _why(text: str, facts: Facts, quick: bool) -> str:
+    """How the settings were chosen: those of the full run."""
+    return f"Of the full run: {_text(text, facts)}" if quick else _text(text, facts)
 
 
 def _grid(base: Mapping[str, Any], methods: Mapping[str, Any], grid: Mapping[str, Any]) -> tuple[Task, ...]:

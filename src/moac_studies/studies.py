@@ -39,7 +39,7 @@ class Workspace:
             return files.read_arrays(path)[0]
         began = time.monotonic()
         found = measure()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        files.subfolder(self.folder.parent, self.folder.name)
         files.write_arrays(path, found, parameters)
         self.say(f"{label}: {time.monotonic() - began:.1f} s")
         return found

@@ -22,9 +22,10 @@ def methods(histories: Mapping[str, History], objectives: tuple[str, ...], point
         (label, *(str(mean(h.returns[:, -1, i])) for i in range(len(objectives))), *_ends(h, points))
         for label, h in histories.items()
     )
+    count = min(len(history.returns) for history in histories.values())
     caption = (
-        f"Means over trials after the last iteration, with 95 % intervals. A trial is on a corner of the exact hull "
-        f"within {NEAR:.0%} of the hull's extent, and trapped when all its returns are within {NEAR:.0%} of zero."
+        f"Means over {count} trials after the last iteration, with 95 % intervals. A trial is on a corner of the exact "
+        f"hull within {NEAR:.0%} of the hull's extent, and trapped when all its returns are within {NEAR:.0%} of zero."
     )
     return Table("Methods", caption, header, rows)
 

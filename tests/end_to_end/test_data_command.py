@@ -143,6 +143,28 @@ def a_word_among_features(copy):
     replace_field(copy / VIDEOS, 5, "video_duration", "long")
 
 
+def a_play_time_below_zero(copy):
+    replace_field(copy / LOG, 6, "play_time_ms", "-5")
+
+
+def a_click_in_hexadecimal(copy):
+    replace_field(copy / LOG, 8, "is_click", "0x1")
+
+
+def a_user_in_hexadecimal(copy):
+    path = copy / USERS
+    path.write_text(path.read_text().replace("\n7,", "\n0x7,"))
+
+
+def one_line_of_50_megabytes(copy):
+    header = (copy / LOG).read_bytes().partition(b"\n")[0]
+    (copy / LOG).write_bytes(header + b"\n" + b"1" * 50_000_000 + b"\n")
+
+
+def ends_of_lines_of_old_macs(copy):
+    (copy / LOG).write_bytes((copy / LOG).read_bytes().replace(b"\n", b"\r"))
+
+
 def a_user_nobody_knows(copy):
     replace_field(copy / LOG, 12, "user_id", "777777")
 
@@ -170,11 +192,16 @@ MISTAKES = [
     (cut_in_the_last_line, f"{LOG}, line LAST: must end with a new line"),
     (cut_in_the_last_number, f"{LOG}, line LAST: must end with a new line"),
     (a_short_line, f"{LOG}, line 7: must have 19 fields, got 16"),
-    (a_word, f"{LOG}, line 17: `video_id` must be a whole number below 2^31, got 'cat'"),
-    (a_fraction, f"{LOG}, line 18: `time_ms` must be a whole number below 2^63, got '1650882384975.5'"),
-    (a_number_too_large, f"{LOG}, line 4: `user_id` must be a whole number below 2^31, got '4294967296'"),
-    (a_gap, f"{LOG}, line 9: `tab` must be a whole number below 2^7, got ''"),
-    (a_word_among_features, f"{VIDEOS}, line 5: `video_duration` must be a number, got 'long'"),
+    (a_word, f"{LOG}, line 17: `video_id` must be a whole number in [0, 2147483647], got 'cat'"),
+    (a_fraction, f"{LOG}, line 18: `time_ms` must be a whole number in [946684800000, "),
+    (a_number_too_large, f"{LOG}, line 4: `user_id` must be a whole number in [0, 2147483647], got '4294967296'"),
+    (a_gap, f"{LOG}, line 9: `tab` must be a whole number in [-128, 127], got ''"),
+    (a_word_among_features, f"{VIDEOS}, line 5: `video_duration` must be a number in [0, 2147483647], got 'long'"),
+    (a_play_time_below_zero, f"{LOG}, line 6: `play_time_ms` must be a whole number in [0, 2147483647], got '-5'"),
+    (a_click_in_hexadecimal, f"{LOG}, line 8: `is_click` must be a whole number in [0, 1], got '0x1'"),
+    (a_user_in_hexadecimal, f"{USERS}, line 9: `user_id` must be a whole number in [0, 2147483647], got '0x7'"),
+    (one_line_of_50_megabytes, f"{LOG}, line 2: must have at most 131072 bytes, got more"),
+    (ends_of_lines_of_old_macs, f"{LOG}, line 1: must end with a line feed, got a carriage return alone"),
     (a_user_nobody_knows, f"{LOG}, line 12: user 777777 must be in {USERS}, and is not"),
     (a_user_twice, f"{USERS}, line 62: user 2 must be there once, got it again"),
     (no_rows, f"{LOG}, line 2: must hold at least one row, got none"),

@@ -1,5 +1,6 @@
 """Training on real environments, from the command line and from Python."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -14,8 +15,12 @@ import moac as package
 from moac import envs
 from moac.cli.main import main
 from moac.momdp import library
+from moac.runs.directory import RunDirectory
+from moac.training.result import prepare
+from moac.types import SourceError
 from tests.helpers import compiling
 from tests.helpers.environments import Line, Slow
+from tests.helpers.misbehaving import HangsOnce
 
 SHORT = ["--iterations", "6", "--num-evaluations", "2", "--evaluation-episodes", "2", "--json"]
 ENVIRONMENTS = {
@@ -189,6 +194,46 @@ def test_a_failure_in_a_worker_is_told():
     with pytest.raises(ValueError, match="step 20 of copy 0: its reward must be finite"):
         package.train(environment, package.Config(num_iterations=2, num_evaluations=1))
     environment.close()
+
+
+def test_a_step_that_does_not_return_ends_its_worker_and_the_run_is_resumed(tmp_path):
+    sizes = {"num_critic_steps": 1, "critic_batch_size": 4, "actor_batch_size": 4}
+    config = package.Config(num_iterations=8, num_evaluations=8, weighting="uniform", **sizes)
+    mark, folder = tmp_path / "mark", tmp_path / "run"
+
+    def make():
+        options = {"num_envs": 2, "workers": 2, "step_timeout": 1.0, "evaluation_episodes": 1}
+        return envs.make(HangsOnce, mark=str(mark), at=20, **options)  # in the fifth iteration
+
+    with contextlib.closing(make()) as environment:
+        run = prepare(environment, config, trials=1, seed=0)
+        with pytest.raises(SourceError, match=r"worker process \d took longer than 1 s"):
+            RunDirectory.create(folder, run).complete(run, every=1e6)
+    assert mark.exists()
+    assert RunDirectory(folder).checkpoints().newest(run).iteration == 4
+    with contextlib.closing(make()) as environment:
+        assert package.resume(folder, environment).iteration == 8
+
+
+def test_a_step_that_does_not_return_is_one_line_of_the_command(capsys, tmp_path):
+    """It hangs in an evaluation already, which a worker plays too."""
+    arguments = ["train", "tests.helpers.misbehaving:Hangs-v0", "--num-envs", "1", "--workers", "1"]
+    run = tmp_path / "run"
+    assert main([*arguments, "--step-timeout", "0.5", "--iterations", "2", "--out", str(run)]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "a step in worker process 0 took longer than 0.5 s" in line
+    assert f"moac resume {run}" in line
+
+
+def test_a_time_limit_of_steps_changes_no_result():
+    config = package.Config(num_iterations=3, num_evaluations=3)
+    results = []
+    for watched in ({}, {"workers": 2, "step_timeout": 60}):
+        environment = envs.make(Line, num_envs=2, evaluation_episodes=2, **watched)
+        results.append(package.train(environment, config, trials=2))
+        environment.close()
+    np.testing.assert_array_equal(np.asarray(results[0].policy), np.asarray(results[1].policy))
+    np.testing.assert_array_equal(results[0].history.returns, results[1].history.returns)
 
 
 @pytest.mark.slow

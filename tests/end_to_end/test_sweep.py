@@ -57,7 +57,8 @@ def kept_environment(monkeypatch):
 
 def test_processes_write_what_serial_writes(path, serial):
     out = path.parent / "process"
-    failed = sweeps.run(path, out, executors.make("process", workers=1))
+    with executors.opened("process", workers=1) as process:
+        failed = sweeps.run(path, out, process)
     assert {label: failure.message for label, failure in failed.items()} == {
         label: failure.message for label, failure in serial[1].items()
     }

@@ -51,6 +51,7 @@ def test_a_run_gives_its_settings_its_policies_and_its_practice(capsys, tmp_path
     data = _json(capsys, "fishwood-v0", "--run", str(run), "--epsilon", "0.5")
     assert (data["setting"], data["momentum"], data["policies"]) == ("average", "1/t^2", 7)
     assert data["practice"]["iterations"] == 1
+    assert (data["practice"]["samples"], data["practice"]["total"]) == (5 * 64 + 128, 20 * (5 * 64 + 128))  # ND + B
     assert data["constants"]["L_J"] >= data["constants_at_start"]["L_J"]
     assert any("asks for nothing" in note for note in data["notes"])
     assert cli.main(["theory", "fishwood-v0", "--run", str(run)]) == 0

@@ -33,6 +33,13 @@ def squared_norm(lam, G):
     return d @ d
 
 
+def violation(lam, G):
+    """max over i of ‖d‖² − ⟨gⁱ, d⟩ over the longest row's square, of each in a batch: 0 at its min-norm point alone."""
+    d = np.einsum("...m,...mp->...p", lam, G)
+    slack = np.sum(d * d, axis=-1)[..., None] - np.einsum("...mp,...p->...m", G, d)
+    return slack.max(axis=-1) / np.sum(G * G, axis=-1).max(axis=-1)
+
+
 def scaled_kkt(lam, G):
     """max over i of (‖d‖² − ⟨gⁱ, d⟩)₊ / (‖gⁱ‖ ‖d‖) in extended precision."""
     rows = np.asarray(G, np.longdouble)

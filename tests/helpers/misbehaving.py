@@ -1,6 +1,7 @@
 """Environments that misbehave in their steps, by ids such as `tests.helpers.misbehaving:Hangs-v0`."""
 
 import time
+from pathlib import Path
 
 import gymnasium
 
@@ -31,6 +32,20 @@ class Raises(Line):
 
     def __init__(self):
         super().__init__(fault="raises", at=2)
+
+
+class HangsOnce(Line):
+    """Step `at` of a copy never ends, while there is no mark that this has happened."""
+
+    def __init__(self, mark, at):
+        super().__init__(at=at, limit=8)
+        self.mark = Path(mark)
+
+    def step(self, action):
+        if self.count + 1 == self.at and not self.mark.exists():
+            self.mark.touch()
+            time.sleep(1000)
+        return super().step(action)
 
 
 for _name, _kind in (("Well", Line), ("Raises", Raises), ("Hangs", Hangs), ("Eats", Eats)):

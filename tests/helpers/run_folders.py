@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def rewrite(path: Path, change: dict[str, Any]) -> None:
         for parent in parents:
             inner = inner[parent]
         inner[last] = value
-    files.write_json(path, data)
+    path.write_text(json.dumps(data))
 
 
 def rewrite_history(folder: Path, change: dict[str, Any]) -> None:

@@ -76,3 +76,12 @@ def not_stationary(M, rng, d):
     """Rows that all have a positive product with one vector."""
     g, u = rng.standard_normal((M, d)), rng.standard_normal(d)
     return g + np.outer((1 + np.abs(g @ u)) / (u @ u), u)
+
+
+def of_all_families(M, count):
+    """[count, M, 2M], the families in turn; every other matrix of a family has rank M/2 at most."""
+    found = np.zeros((count, M, 2 * M))
+    for k in range(count):
+        d = 2 * M if k // len(FAMILIES) % 2 else max(M // 2, 1)
+        found[k, :, :d] = sample(list(FAMILIES)[k % len(FAMILIES)], M, k, d)
+    return found

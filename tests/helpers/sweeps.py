@@ -18,7 +18,7 @@ def run(path, out, executor=None):
         if failure is not None:
             failed[job.label] = failure
 
-    running.run(jobs, executor or executors.make("serial"), ended)
+    running.run(jobs, executor or executors.Serial(), ended)
     found = results.rows(sweep, jobs)
     page.write(sweep, found, out)
     report.write(out)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -44,16 +45,8 @@ def misbehave(how):
         raise ZeroDivisionError("no road")
     if how == "awkward":
         raise AwkwardError(1, 2)
-    if how == "hangs":
-        time.sleep(1000)
-    if how == "eats":
-        eat()
-    if how == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if how == "exits":
-        os._exit(3)
-    if how == "prints":
-        print("not for standard output")
+    if how in _ACTS:
+        _ACTS[how]()
     return how
 
 
@@ -62,12 +55,35 @@ def misbehave_or_wait(how):
     return forever(how) if isinstance(how, Path) else misbehave(how)
 
 
+def interrupted(path):
+    """Ends with a checkpoint when it is interrupted; one that is called rude does not end."""
+    if path is None:
+        return
+    try:
+        forever(path)
+    except KeyboardInterrupt:
+        if path.name == "rude":
+            time.sleep(1000)
+        path.write_text("checkpoint")
+        raise
+
+
 def eat():
     """Take memory until there is none."""
     kept = []
     while True:
         kept.append(b"1" * 32_000_000)
         time.sleep(0.01)
+
+
+_ACTS = {
+    "hangs": lambda: time.sleep(1000),
+    "eats": eat,
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "exits": lambda: os._exit(3),
+    "leaves": lambda: sys.exit(4),
+    "prints": lambda: print("not for standard output"),
+}
 
 
 def killed_once(path):

@@ -54,7 +54,8 @@ def test_the_dropped_factor_is_five():
     alpha, L_J = 1 / 3, 1.0
     assert (alpha + 2 * alpha**2 * L_J) / (alpha - 2 * alpha**2 * L_J) == pytest.approx(5)
     c = theory.constants(_uniform_three_states(), np.zeros((3, 2)), moac.Discounted(0.5))
-    assert actor_terms(c, "derived").critic / actor_terms(c, "printed").critic == pytest.approx(5 * c.C_psi_bound**2)
+    ratio = actor_terms(c, "derived").critic / actor_terms(c, "printed").critic
+    assert ratio == pytest.approx(5 * c.num_objectives * c.C_psi_bound**2)
 
 
 def test_the_score_of_a_table_is_longer_than_one():

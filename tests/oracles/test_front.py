@@ -199,6 +199,25 @@ def test_limits(module, limit, message, monkeypatch):
         pareto_front(model, Discounted(0.9))
 
 
+@pytest.mark.parametrize(("limit", "size"), [("MAX_STATES", 3), ("MAX_LOTTERIES", 6), ("MAX_TABLE", 36)])
+def test_a_model_may_be_as_large_as_the_limit(limit, size, monkeypatch):
+    """Of 3 states, 2 actions, 3 outcomes and 2 objectives."""
+    model = library.random_ergodic(0, num_states=3, num_actions=2, num_objectives=2, num_successors=3)
+    assert model.reward.size == 36
+    monkeypatch.setattr(front, limit, size)
+    assert len(pareto_front(model, Discounted(0.9)).points) > 0
+    monkeypatch.setattr(front, limit, size - 1)
+    with pytest.raises(ValueError, match=f"at most {size - 1} .* got {size}"):
+        pareto_front(model, Discounted(0.9))
+
+
+def test_one_point_is_its_hull_and_zero_has_no_sign():
+    found = pareto_front(FiniteMOMDP.from_dense([[[1.0]]], [[[-0.0, 1.0]]]), Discounted(0.5))
+    np.testing.assert_allclose(found.points, [[0.0, 2.0]])
+    assert not np.signbit(found.points).any()
+    assert found.hull.tolist() == [True]
+
+
 def test_work_with_memory_is_limited(monkeypatch):
     monkeypatch.setattr(front, "MAX_WORK", 100)
     with pytest.raises(ValueError, match="within 100 points computed"):

@@ -270,6 +270,15 @@ def test_gap_is_the_squared_length_of_the_min_norm_point(name, count, setting):
             assert scaled_kkt(weights[n], rows) < 1e-11
 
 
+@pytest.mark.parametrize("unit", [1e-170, 1e170])
+def test_the_min_norm_weights_do_not_depend_on_the_unit_of_gradients(unit):
+    """Squares of such numbers underflow or overflow."""
+    gradient = np.random.default_rng(0).normal(size=(3, 2, 4)) + 0.5
+    found, scaled = oracle.shortest(gradient), oracle.shortest(unit * gradient)
+    np.testing.assert_allclose(scaled.weights, found.weights, rtol=1e-9)
+    assert (found.weights > 0.05).all()
+
+
 @pytest.mark.parametrize("setting", [Discounted(0.9), Discounted(0.99), Average()], ids=str)
 def test_every_policy_of_fishwood_is_pareto_stationary_when_discounts_are_equal(setting):
     model = library.fishwood()
@@ -425,6 +434,14 @@ def test_one_hot_td_finds_the_values(name, setting):
         np.testing.assert_allclose(w, V - V.mean(axis=-1, keepdims=True), atol=1e-9)
     else:
         np.testing.assert_allclose(w, V, rtol=1e-10)
+
+
+def test_one_hot_td_finds_the_value_of_a_state_that_is_hardly_ever_visited():
+    """Singular values of A from 1 down to 1e-9: rare, but not absent."""
+    model, logits = MODELS["endless"], random_logits(MODELS["endless"])
+    law = 10.0 ** -np.linspace(0, 9, model.num_states)
+    w = oracle.td_fixed_point(model, logits, Discounted(0.9), np.eye(model.num_states), law / law.sum())
+    np.testing.assert_allclose(w.T, oracle.evaluate(model, logits, Discounted(0.9)).values, rtol=1e-5)
 
 
 def bellman_defect(model, exact, w, Phi, setting):

@@ -9,7 +9,7 @@ import pytest
 
 import moac
 from moac import envs
-from moac.envs.evaluation import Player, play, seeds_of
+from moac.envs.evaluation import play, seeds_of
 from moac.momdp import library
 from moac.policies import SoftmaxTable
 from moac.search import episodes as judging
@@ -31,7 +31,7 @@ def policy(environment):
 
 
 def test_our_episodes_agree_with_the_recorded_judgement(environment, policy):
-    ours = play(environment, Player.of(environment, policy), seeds_of(7, 3000), (0.9,) * 3)
+    ours = play(environment, policy, seeds_of(7, 3000), (0.9,) * 3)
     for found, recorded in ((ours.returns, RECORD["returns"]), (ours.discounted, RECORD["discounted"])):
         error = np.sqrt(found.var(axis=0) * (1 / len(found) + 1 / RECORD["episodes"]))
         assert (np.abs(found.mean(axis=0) - recorded) <= 3.5 * error).all()
@@ -39,7 +39,7 @@ def test_our_episodes_agree_with_the_recorded_judgement(environment, policy):
 
 
 def test_our_episodes_agree_with_the_exact_values(environment, policy):
-    ours = play(environment, Player.of(environment, policy), seeds_of(8, 3000), (0.9,) * 3)
+    ours = play(environment, policy, seeds_of(8, 3000), (0.9,) * 3)
     exact = judging.exact(library.resource_gathering(), [policy], SETTING)[0]
     error = np.sqrt(ours.discounted.var(axis=0) / len(ours.discounted))
     assert (np.abs(ours.discounted.mean(axis=0) - exact) <= 3.5 * error).all()

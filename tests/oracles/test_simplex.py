@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import simplex
+from moac import active_set, simplex
 from tests.helpers import asserts, samplers
 
 SIZES = (1, 2, 3, 7, 20, 100)
@@ -66,6 +66,24 @@ def test_global_scaling_leaves_the_weights(factor):
     np.testing.assert_allclose(simplex.min_norm(G * factor).weights, simplex.min_norm(G).weights, rtol=0, atol=1e-14)
 
 
+def test_a_large_batch_of_dependent_rows_equals_the_loop(x64):
+    """In a batch of this size XLA's min drops the NaN of a Cholesky factor that failed."""
+    G = jnp.asarray(np.random.default_rng(7).normal(size=(1024, 9, 4)))
+    batch, loop = simplex.min_norm(G), jax.jit(lambda G: jax.lax.map(simplex.min_norm, G))(G)
+    np.testing.assert_allclose(batch.squared_norm, loop.squared_norm, rtol=0, atol=1e-13)
+    assert asserts.violation(batch.weights, G).max() <= 1e-13
+
+
+@pytest.mark.parametrize("M", (7, 12))
+def test_is_exact_where_many_indices_leave_again(M):
+    """Rows of few dimensions and unlike lengths: several indices block at once, each after another part of the step."""
+    generator = np.random.default_rng(M)
+    G = (generator.normal(size=(1024, 1, 4)) + generator.normal(size=(1024, M, 4))) * generator.uniform(
+        0.1, 10, (1024, M, 1)
+    )
+    assert asserts.violation(simplex.min_norm(G).weights, G).max() <= 1e-13
+
+
 def test_batch_equals_loop():
     G = np.stack([samplers.sample("gauss" if k % 2 else "biased", 5, k, d=30) for k in range(12)]).reshape(3, 4, 5, 30)
     batch = simplex.min_norm(G)
@@ -114,10 +132,57 @@ def test_reports_what_is_not_finite(bad):
     assert np.isfinite(batch[1]).all()
 
 
+@pytest.mark.parametrize("where", (0, 4, 8))
+def test_what_is_not_finite_is_reported_in_a_large_batch_too(where):
+    G = np.ones((1024, 9, 4), np.float32)
+    G[::3, where, 1] = np.nan
+    bad = np.arange(1024) % 3 == 0
+    for weights in (simplex.min_norm(jnp.asarray(G)).weights, jax.vmap(simplex.projection)(jnp.asarray(G[..., 1]))):
+        np.testing.assert_array_equal(np.isnan(weights), bad[:, None] & np.ones(9, bool))
+
+
+def test_no_failure_looks_like_a_vertex():
+    C, norm = jnp.eye(3), jnp.ones(3)
+    assert np.isfinite(simplex._weights(C, norm, lambda x: C @ x)).all()
+    assert np.isnan(simplex._weights(C, norm, lambda x: jnp.nan * x)).all()
+
+
+@pytest.mark.parametrize("factor", (1e-25, 1e25))
+def test_squares_that_leave_the_dtypes_range_do_no_harm(factor):
+    G = np.stack([samplers.strongly_stationary(3, np.random.default_rng(seed), 4) for seed in range(32)])
+    weights = simplex.min_norm(jnp.asarray(factor * G, jnp.float32)).weights
+    assert asserts.violation(np.asarray(weights, np.float64), G).max() <= 1e-6
+
+
+def test_an_index_that_stands_at_zero_and_would_stay_there_leaves():
+    both, first = jnp.ones(2, bool), jnp.array([True, False])
+    state = active_set._Pivot(jnp.zeros(2), both, first, ~both, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    after = active_set._pivot(jnp.eye(2), jnp.array([1.0, 0.0]), state)
+    np.testing.assert_array_equal(after.y, [0, 0])
+    np.testing.assert_array_equal(after.support, first)
+
+
 def test_never_raises_on_zero():
     solution = simplex.min_norm(np.zeros((3, 4)))
     asserts.assert_on_simplex(solution.weights)
     assert solution.squared_norm == solution.kkt_residual == 0
+
+
+def test_the_kkt_residual_of_weights_that_are_not_optimal_is_their_steepest_descent(x64):
+    G = samplers.sample("biased", 5, 0, d=8)
+    norm = np.linalg.norm(G, axis=1)
+    for lam in np.random.default_rng(0).dirichlet(np.ones(5), 4):
+        d = lam @ G
+        given = (jnp.asarray(x) for x in (lam, d, np.linalg.norm(d), norm, G @ d / norm))
+        residual = asserts.scaled_kkt(lam, G)
+        assert residual > 0.01
+        assert simplex._solution(*given).kkt_residual == pytest.approx(residual, rel=1e-12)
+
+
+def test_the_kkt_residual_of_a_direction_too_short_for_an_angle_is_its_share_of_the_rows():
+    solution = simplex.min_norm([[2.0, 1e-15], [-2.0, 1e-15]])
+    np.testing.assert_array_equal(solution.weights, [0.5, 0.5])
+    assert solution.kkt_residual == pytest.approx(0.25e-30)
 
 
 @pytest.mark.parametrize("bad", (np.ones(3), np.ones((0, 3))))

@@ -126,7 +126,7 @@ def test_the_certificate_can_be_checked_by_hand(name):
     assert tau <= found.rho**found.power * (1 + 1e-6) + 1e-11
 
 
-@pytest.mark.parametrize(("a", "b"), [(0.1, 0.2), (0.9, 0.8), (0.5, 0.5), (1e-5, 3e-5)])
+@pytest.mark.parametrize(("a", "b"), [(0.1, 0.2), (0.9, 0.8), (0.5, 0.5), (1e-5, 3e-5), (1e-6, 1e-4)])
 def test_two_states_by_hand(a, b):
     P = np.array([[1 - a, a], [b, 1 - b]])
     for found in (mixing.certified(P, law(P)), mixing.spectral(P, law(P))):

@@ -17,7 +17,7 @@ from moac.types import Batch
 
 S, A, M, B = 4, 3, 2, 6
 MODEL = library.random_ergodic(5, num_states=S, num_actions=A, num_objectives=M, num_successors=2)
-GENERATOR = np.random.default_rng(0)
+GENERATOR = np.random.default_rng(2)  # both halves visit states 1 and 3
 BATCH = Batch(
     observation=jnp.asarray(GENERATOR.integers(S, size=B)),
     action=jnp.asarray(GENERATOR.integers(A, size=B)),
@@ -37,13 +37,13 @@ def taken(g, lam):
     return g.seen, g.gram, g.direction(lam)
 
 
-def rows(which):
+def rows(which, delta=DELTA):
     """gⁱ [M, S·A] of the chosen samples, by hand."""
     pi = np.asarray(jax.nn.softmax(THETA))
     G = np.zeros((M, S, A))
     for k in np.flatnonzero(which):
         s, a = int(BATCH.observation[k]), int(BATCH.action[k])
-        G[:, s] += np.outer(DELTA[k], np.eye(A)[a] - pi[s]) / np.sum(which)
+        G[:, s] += np.outer(delta[k], np.eye(A)[a] - pi[s]) / np.sum(which)
     return G.reshape(M, -1)
 
 
@@ -68,6 +68,27 @@ def test_the_gradients_of_halves_are_those_of_two_batches(count, normalise):
     np.testing.assert_allclose(seen, np.outer(scale, scale) * (halves[0] @ halves[1].T), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(gram, np.outer(scale, scale) * (G @ G.T), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(np.ravel(direction), (lam * scale) @ G, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_rule_of_two_batches_is_shown_their_product_and_one_of_one_the_gram_matrix(batches):
+    """One update in which δ = r, for w starts at 0 and hardly moves; the rule keeps what it was shown."""
+    rule = weighting.Rule(
+        lambda M: jnp.zeros((M, M)), lambda state, K, t: (K, jnp.array([0.3, 0.7], K.dtype)), batches=batches
+    )
+    sizes = {"num_critic_steps": 1, "critic_batch_size": B, "actor_batch_size": B}
+    config = Config(num_iterations=1, **sizes, actor_step_size=0.1, critic_step_size=1e-9, policy="table")
+    config = settings.resolve(config, MODEL.spec)
+    init, update = algorithm.build(config, MODEL.spec, POLICY, LinearCritic(OneHot(S), M), rule)
+    state = replace(compiled(init)(jax.random.key(0)), theta=THETA)
+    state, metrics = compiled(update)(state, jax.tree.map(lambda x: x[None], BATCH), BATCH)
+
+    first, reward = np.arange(B) < B // 2, np.asarray(BATCH.reward)
+    G, G_1, G_2 = (rows(which, reward) for which in (np.ones(B, bool), first, ~first))
+    np.testing.assert_allclose(state.rule, G @ G.T if batches == 1 else G_1 @ G_2.T, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(metrics.gram, G @ G.T, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(np.ravel(state.theta - THETA), 0.1 * np.array([0.3, 0.7]) @ G, rtol=1e-3, atol=1e-6)
+    assert min(np.abs(G @ G.T - G_1 @ G_2.T).max(), np.abs(G_1 @ G_2.T).max()) > 0.01
 
 
 def test_moco_follows_the_gradients():

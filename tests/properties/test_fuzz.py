@@ -16,19 +16,22 @@ from moac import momdp, training
 from moac.cli.main import main
 from moac.config import Config
 from moac.kuairand import lines, schema
-from moac.logs import building, description, folder
+from moac.logs import building, description, folder, records
 from moac.runs import run_files
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
 from moac_studies import spec
 from tests.helpers.kuairand import generated
+from tests.helpers.limits import limited
 from tests.helpers.run_folders import invented
 
 TOKENS = [
     b"", b"0", b"-1", b"1e999", b"NaN", b"null", b"[]", b"{}", b"true", b'"', b"\\", b"\n", b"\x00", b"\xff\xfe", b"=",
     b",", b"9" * 30, b"../" * 9, b"[" * 999, b"x" * 300, b"[[", b"'", b"#", b"\xf0\x9f\x92\xa5", b"0x7fffffffffff",
 ]  # fmt: skip
+_SECONDS = 60
+"""That one input may take; most take milliseconds."""
 MODEL = momdp.library.random_ergodic(jax.random.key(0), num_states=5, num_actions=3, num_objectives=2)
 CONFIG = Config(num_iterations=9, num_critic_steps=1, critic_batch_size=2, actor_batch_size=2)
 
@@ -59,7 +62,8 @@ def mutated(content, rng):
 def survives(work, *given):
     """Whether it was accepted; the only way to refuse is a ValueError of one line."""
     try:
-        work(*given)
+        with limited(_SECONDS):
+            work(*given)
     except ValueError as error:
         assert str(error).strip(), "an error must say something"
         return False
@@ -128,7 +132,7 @@ def fuzz_csvs(count, tmp_path, dataset):
     paths = [path for path in sorted(source.rglob("*.csv")) if path.name in kinds]
 
     def looked_at(path):
-        lines.complain(lines.inspect(path, kinds[path.name]), None)
+        records.complain(lines.inspect(path, kinds[path.name]), None)
 
     fuzz_files(source, paths, looked_at, count, 4)
 

@@ -61,6 +61,17 @@ def test_weights_are_finite_whatever_the_gradients(name):
         np.testing.assert_allclose(lam.sum(axis=1), 1, atol=1e-5)
 
 
+@pytest.mark.parametrize("bad", (np.nan, np.inf))
+@of_all
+def test_no_weight_is_finite_where_a_gradient_is_not(name, bad):
+    good = tame(2)
+    broken = good[0].copy()
+    broken[1, 2] = bad
+    lam = weights(name, [good[0], broken, good[1]])
+    assert np.isnan(lam[1]).all()
+    assert np.isfinite(lam[[0, 2]]).all()
+
+
 @pytest.mark.slow
 @of_all
 def test_a_batch_is_the_loop_over_it(name):

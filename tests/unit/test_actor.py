@@ -126,6 +126,8 @@ def test_the_cheaper_form_is_chosen_by_the_sizes():
     """B (d + k) against 2 M d k."""
     factor = Factor(jnp.zeros((512, 401)), jnp.zeros((512, 128)))
     assert actor.kernel_is_cheaper(factor, 7)
+    assert actor.kernel_is_cheaper(Factor(jnp.zeros((1300, 401)), jnp.zeros((1300, 128))), 7)
+    assert not actor.kernel_is_cheaper(Factor(jnp.zeros((1400, 401)), jnp.zeros((1400, 128))), 7)
     assert not actor.kernel_is_cheaper(Factor(jnp.zeros((2048, 401)), jnp.zeros((2048, 128))), 7)
     assert actor.kernel_is_cheaper(Factor(jnp.zeros((2048, 401)), jnp.zeros((2048, 128))), 28)
     assert not actor.kernel_is_cheaper(Factor(jnp.zeros(512, int), jnp.zeros((512, 128))), 7)

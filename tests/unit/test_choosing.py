@@ -1,5 +1,8 @@
 """Which of several policies is chosen, on logs made so that the answer is known."""
 
+from dataclasses import replace
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -83,3 +86,63 @@ def test_refused(text, message):
         choosing.floors([text], SIGNALS)
     with pytest.raises(ValueError, match="a signal once, got 'Click' twice"):
         choosing.floors(["Click=-1%", "Click=-2%"], SIGNALS)
+
+
+@cache
+def whole():
+    return report(2_000)
+
+
+def made(share=0.9, level="trusted", estimable=(True, True), **change):
+    """A report on one policy whose numbers are these: by default Click rises and Hate falls."""
+    given = {"relative_interval": [[0.1, 0.2], [-0.2, -0.1]], "significant": [True, True], "difference": [0.1, 0.1]}
+    own = whole().policies["0.7"]
+    own = replace(
+        own,
+        change=replace(own.change, **{name: np.array(value) for name, value in (given | change).items()}),
+        diagnostics=tuple(replace(own.diagnostics[0], row_effective_share=one) for one in np.atleast_1d(share)),
+        verdict=ncis.Verdict(level, (ncis.Reason("support", level, "because"),)),
+        estimable=np.array(estimable),
+    )
+    return replace(whole(), policies={"Behavior-Clone": whole().policies["Behavior-Clone"], "p": own})
+
+
+def only(*given, **named):
+    (found,) = choosing.choose(made(*given, **named), SIGNS).candidates
+    return found
+
+
+def test_a_gain_is_the_mean_of_the_worse_ends_also_of_a_cost():
+    assert only().gain == pytest.approx((0.1 + 0.1) / 2)
+    assert only(relative_interval=[[0.3, 0.4], [-0.05, 0.2]]).gain == pytest.approx((0.3 - 0.2) / 2)
+    assert only(relative_interval=[[0.3, 0.4], [-0.05, 0.2]], estimable=(True, False)).gain == pytest.approx(0.3)
+    assert only(estimable=(False, False)).gain == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("named", "against"),
+    [
+        ({}, ()),
+        ({"share": 0.5}, ()),
+        ({"share": 0.499}, ("an effective share of rows of 0.50, below 0.5",)),
+        ({"share": (0.9, 0.3)}, ("an effective share of rows of 0.30, below 0.5",)),
+        ({"level": "with care"}, ()),
+        ({"level": "not trusted"}, ("because",)),
+        ({"difference": [-0.1, 0.1]}, ("Click is significantly worse",)),
+        ({"difference": [0.1, -0.1]}, ("Hate is significantly worse",)),
+        ({"difference": [-0.1, -0.1], "significant": [False, False]}, ()),
+    ],
+)
+def test_what_speaks_against_a_policy(named, against):
+    found = only(**named)
+    assert found.against == against
+    assert choosing.choose(made(**named), SIGNS).chosen == (None if against else "p")
+
+
+@pytest.mark.parametrize(
+    ("signal", "change", "kept"),
+    [("Click", 0.1, True), ("Click", 0.101, False), ("Hate", -0.1, True), ("Hate", -0.101, False), ("Hate", 0.0, True)],
+)
+def test_a_floor_is_kept_up_to_the_worse_end(signal, change, kept):
+    (found,) = choosing.choose(made(), SIGNS, [choosing.Floor(signal, change)]).candidates
+    assert (not found.against) == kept

@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 
 import pytest
+from rich.table import Table
 
+from moac.cli import console, mistakes, options
 from moac.cli import main as cli
-from moac.cli import mistakes, options
 from moac.cli.interrupts import Interrupts
 from moac.config import Average, Config, Discounted
 
@@ -118,3 +119,39 @@ def test_outside_the_main_thread_signals_are_left_alone():
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: Interrupts().__enter__().__exit__(None, None, None)).result()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["x" * 20_000],
+        ["train", "fishwood-v0", "--trials", "y" * 20_000],
+        ["train", "fishwood-v0", "--weights", *["0.5"] * 20_000],
+        ["train", "fishwood-v0", "--momentum", "z " * 10_000],
+        ["resume", "r" * 20_000],
+    ],
+)
+def test_long_values_are_shortened(arguments, capsys):
+    assert cli.main(arguments) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "…" in err
+    assert len(err) < 5000
+
+
+def test_a_line_of_usual_length_is_whole(capsys):
+    assert cli.main(["train", "fishwood-v0", "--momentum", "often"]) == 2
+    assert capsys.readouterr().err.endswith("got 'often'.\n")
+
+
+@pytest.mark.parametrize("text", ["[/red]", "[bold]x[/bold]", "runs/[a-z]", ":smile:", "[link=x]"])
+def test_what_is_printed_is_no_markup(text, capsys):
+    table = Table(title=text, caption=text)
+    table.add_column(f"head {text}")
+    table.add_row(f"cell {text}")
+    shown = console.plain(60)
+    shown.print(table)
+    shown.print(f"line {text}", highlight=False, soft_wrap=True)
+    out = capsys.readouterr().out
+    assert out.count(text) == 5
+    assert all(f"{place} {text}" in out for place in ("head", "cell", "line"))

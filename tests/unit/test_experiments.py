@@ -10,7 +10,6 @@ from moac import momdp, statistics
 from moac.config import Discounted
 from moac.report.pages import experiment as experiment_page
 from moac.runs import runner
-from moac.training.history import History
 from moac_studies import claims, reproduce, spec, studies
 
 TINY = """
@@ -117,9 +116,40 @@ def test_every_shipped_experiment_parses(name, quick):
     assert bool(experiment.sensitivity) != quick
 
 
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_summary_speaks_of_what_is_run(name, quick):
+    experiment = spec.load(name, quick)
+    assert f"{64 if quick else 500} trials of {300 if quick else 1500} iterations" in experiment.summary
+    *_, listed = experiment.summary.partition("Run: ")
+    assert listed.removesuffix(".").split("; ") == [task.label for task in experiment.methods]
+    assert ("500" in experiment.summary) != quick
+
+
+@pytest.mark.parametrize("name", spec.names())
+def test_reasons_for_settings_are_those_of_the_full_run(name):
+    full, quick = spec.load(name), spec.load(name, quick=True)
+    assert quick.why == f"Of the full run: {full.why}"
+
+
+def test_fishwood_has_as_many_iterations_as_its_reasons_say():
+    experiment = spec.load("fishwood-discounted")
+    assert f"over {experiment.methods[0].config.num_iterations} iterations" in experiment.why
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_summary_of_fronts_names_problems_and_seeds_that_are_run(quick):
+    study = spec.load("fronts", quick)
+    measuring = study.parameters["measuring"]
+    assert f"{measuring['seeds']} seeds" in study.summary
+    named = [name for name in study.parameters["problems"] if name in study.summary]
+    assert named == measuring["problems"]
+
+
 @pytest.mark.parametrize(
     ("edit", "complaint"),
     [
+        (('summary = "s"', 'summary = "{trails}"'), "'trails'"),
         (("trials = 3\nseed", "trial = 3\nseed"), "'trial' is unknown or missing"),
         (('why = "w"\n', ""), "'why' is unknown or missing"),
         (("num_critic_steps = 1", "num_critic_stops = 1"), "`num_critic_stops` is not a field"),
@@ -177,6 +207,12 @@ def test_an_experiment_leaves_a_folder_that_its_page_reads(tmp_path, monkeypatch
     page = experiment_page.of_experiment(tmp_path)
     assert page.title == "Tiny"
     assert len(page.figures) == 6
+    assert all("3 trials" in figure.caption for figure in page.figures[:-1])
+    assert [f"{count} trials" in table.caption for table, count in zip(page.tables, (3, 2), strict=False)] == [
+        True,
+        True,
+    ]
+    assert dict(page.facts)["iterations"] == 4
     assert "Methods" in [table.title for table in page.tables]
     assert {"η_1 = 1 makes the initial weights irrelevant."}.isdisjoint(c.claim for c in page.claims)  # not run here
     (null,) = [c for c in page.claims if "conflict" in c.claim]
@@ -187,53 +223,9 @@ def test_an_experiment_leaves_a_folder_that_its_page_reads(tmp_path, monkeypatch
         experiment_page.of_experiment(tmp_path)
 
 
-def history(returns, norm=None):
-    """A history of K trials with these returns [K, L, M]."""
-    table = np.asarray(returns, float)
-    K, L, M = table.shape
-    flat = np.ones((K, L)) if norm is None else np.asarray(norm, float)
-    weights = np.full((K, L, M), 1 / M)
-    return History(np.arange(1, L + 1), table, weights, weights, flat, flat, flat, flat, flat)
-
-
-def trials(first, last, noise=0.01, count=50):
-    shake = np.random.default_rng(0).normal(0, noise, (count, 2, len(first)))
-    shake -= shake.mean(axis=0)
-    return np.stack([np.broadcast_to(first, (count, len(first))), np.broadcast_to(last, (count, len(last)))], 1) + shake
-
-
-@pytest.mark.parametrize(
-    ("last", "verdict"),
-    [
-        ([1, 1, 1], "holds"),
-        ([1, 1, -1], "holds in part"),
-        ([-1, -1, -1], "does not hold"),
-        ([0, 0, 0], "does not hold"),
-    ],
-)
-def test_the_verdict_on_improvement_follows_the_data(last, verdict):
-    claim = claims._all_improve(history(trials([0, 0, 0], last)), ("a", "b", "c"))
-    assert claim.verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("levels", "verdict"), [((1, 2, 3), "holds"), ((1, 3, 2), "holds in part"), ((3, 2, 1), "does not hold")]
-)
-def test_the_verdict_on_speed_follows_the_data(levels, verdict):
-    noise = np.random.default_rng(1).normal(0, 0.01, (50, 2))
-    labels = ("η = 1/√t", "η = 1/t", "η = 1/t²")
-    data = {label: history(np.zeros((50, 2, 2)), level + noise) for label, level in zip(labels, levels, strict=True)}
-    assert claims._larger_is_faster(data, labels, "gap", "x").verdict == verdict
-
-
-def test_steady_means_within_a_share_of_what_policies_can_differ_by():
-    still, moved = history(trials([0, 0], [0.01, 0])), history(trials([0, 0], [0.5, 0]))
-    assert claims._steady(still, ("a", "b"), np.ones(2)).verdict == "holds"
-    assert claims._steady(moved, ("a", "b"), np.ones(2)).verdict == "holds in part"
-
-
 def test_means_have_students_interval():
     value = statistics.mean([1.0, 2.0, 3.0])
+    assert value.trials == 3
     assert (value.value, value.low) == (2.0, pytest.approx(2 - 4.302653 / 3**0.5, rel=1e-5))
     assert np.isnan(statistics.mean([1.0]).low)
     assert np.isnan(statistics.mean([np.nan]).value)
@@ -241,12 +233,3 @@ def test_means_have_students_interval():
 
 def test_the_setting_of_the_null_test_is_one_discount():
     assert isinstance(spec.load("fishwood-discounted").methods[0].config.setting, Discounted)
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_a_full_run_judges_every_claim(name):
-    """A claim is left out only where its method was not run: never because a label is misspelt."""
-    experiment, model = spec.load(name), momdp.library.for_environment(spec.load(name).env)
-    data = {task.label: history(np.ones((3, 2, model.num_objectives))) for task in experiment.methods}
-    arguments = (data, model.objective_names, np.ones(model.num_objectives))
-    assert len(claims.of(name, *arguments)) == len(claims._CLAIMS[name](*arguments))

@@ -99,3 +99,26 @@ def test_check_folder(tmp_path):
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(ValueError, match=f"^`out` must be a folder, got {path}: {tmp_path}/file is a file.$"):
             files.check_folder("out", path)
+
+
+def test_a_temporary_file_that_is_a_link_is_not_followed(tmp_path):
+    target = tmp_path / "target"
+    target.write_text("kept")
+    (tmp_path / f".x.{os.getpid()}.tmp").symlink_to(target)
+    files.write_json(tmp_path / "x", 1)
+    assert target.read_text() == "kept"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["target", "x"]
+
+
+def test_subfolders_are_made_and_links_refused(tmp_path):
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    assert files.subfolder(run, "figures", "small") == run / "figures" / "small"
+    assert (run / "figures" / "small").is_dir()
+    elsewhere.mkdir()
+    for link, target in (("there", elsewhere), ("nowhere", tmp_path / "nothing")):
+        (run / link).symlink_to(target)
+        with pytest.raises(ValueError, match=f"^{run / link} is a symbolic link"):
+            files.subfolder(run, link, "small")
+    assert list(elsewhere.iterdir()) == []
+    (tmp_path / "given").symlink_to(elsewhere)  # what the user names may be one
+    assert files.subfolder(tmp_path / "given", "figures") == tmp_path / "given" / "figures"

@@ -48,10 +48,19 @@ def tensor(shape, begin, end, dtype="F32"):
         safetensors(tensor([2], 0, 8) | {"b": tensor([2], 4, 12)["a"]}, bytes(12)),
         safetensors(tensor([2], 8, 0), bytes(8)),
         safetensors(tensor([2], 0, 8, "OBJECT"), bytes(8)),
+        *(safetensors(tensor([2], 0, 2, kind), bytes(2)) for kind in ("F8_E4M3", "F8_E5M2", "F8_E8M0")),
+        safetensors(tensor([2], 0, 1, "F4"), bytes(1)),
+        safetensors(tensor([4], 0, 3, "F6_E2M3"), bytes(3)),
+        safetensors(tensor([2], 0, 4, "BF16"), bytes(4)),
+        safetensors(tensor([2], 0, 16, "C64"), bytes(16)),
         safetensors(tensor([-2], 0, 8), bytes(8)),
         safetensors({"__metadata__": {"moac": "[" * 100_000}}),
         safetensors({"__metadata__": {"moac": "[1, 2]"}}),
         safetensors({"__metadata__": {"moac": "9" * 10_000}}),
+        safetensors({"__metadata__": {"moac": json.dumps({"iteration": 10**400})}}),
+        safetensors({"__metadata__": {"moac": '{"run": ' + "[" * 99 + "]" * 99 + "}"}}),
+        safetensors({"__metadata__": {"moac": 5}}),
+        safetensors({"__metadata__": [1]}),
         safetensors(b"[" * 100_000),
     ],
 )
@@ -130,7 +139,21 @@ def test_an_edited_number_is_noticed(tmp_path):
     assert files.read_arrays(path)[1] == {"n": 1}
 
 
-def test_deep_json(tmp_path):
-    (tmp_path / "x").write_text("[" * 200_000)
+@pytest.mark.parametrize("text", ["[" * 200_000, "[" * 99 + "]" * 99, f"[{10**400}]", '{"a": -9223372036854775809}'])
+def test_json_beyond_bounds(text, tmp_path):
+    (tmp_path / "x").write_text(text)
     with pytest.raises(files.DamagedError, match=r"/x is damaged: "):
+        files.read_json(tmp_path / "x")
+
+
+def test_json_within_bounds(tmp_path):
+    data = {"deep": [[[[1e308, -(2**63), 2**64 - 1, None, True, "x"]]]], "wide": list(range(1000))}
+    (tmp_path / "x").write_text(json.dumps(data))
+    assert files.read_json(tmp_path / "x") == data
+
+
+def test_json_that_is_too_large_to_read(tmp_path):
+    with (tmp_path / "x").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(files.DamagedError, match=r"/x is damaged: it has 1099511627776 bytes"):
         files.read_json(tmp_path / "x")

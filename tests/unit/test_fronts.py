@@ -37,6 +37,44 @@ def test_what_was_found_later_does_not_count():
     assert found.tables[0].rows[0][3].startswith("0 ")
 
 
+@pytest.mark.parametrize(
+    ("missing", "wall", "expected"), [(0, 53.0, "holds"), (0, 54.0, "does not hold"), (1, 30.0, "does not hold")]
+)
+def test_the_whole_hull_in_a_minute_counts_points_and_the_time_to_compile(missing, wall, expected):
+    """Compiling takes 7 s."""
+    one = explored(KNOWN.hull[missing:])
+    runs = tuple({**run, "wall": np.array([wall])} for run in one.runs)
+    claim = judging._all_hull("sea", measure.Explored(KNOWN, runs), 7.0, TABLE)
+    assert claim.verdict == expected
+    mixed = measure.Explored(KNOWN, (*runs, *explored(KNOWN.hull).runs[:1]))
+    both = judging._all_hull("sea", mixed, 7.0, TABLE).verdict
+    assert both == ("holds" if expected == "holds" else "holds in part")
+
+
+def curves(*volumes, cpu=10.0):
+    """Seeds that end with these volumes after so many CPU seconds."""
+    end = np.array([cpu])
+    return [judging.Curve(end, end, np.array([float(volume)]), end) for volume in volumes]
+
+
+@pytest.mark.parametrize(
+    ("peers_of", "expected"),
+    [
+        ({"a": curves(1, 2, 3), "b": curves(2, 3, 4)}, "holds"),
+        ({"a": curves(1, 2, 3), "b": curves(22, 23, 24)}, "holds in part"),
+        ({"a": curves(21, 22, 23), "b": curves(22, 23, 24)}, "does not hold"),
+        ({"a": curves(1, 2, 3), "b": curves(9, 12, 15)}, "not decided"),
+        ({"a": curves(21, 22, 23), "b": curves(9, 12, 15)}, "does not hold"),
+        ({"a": curves(99, 99, 99, cpu=60)}, "holds"),  # found too late
+        ({}, "not measured"),
+    ],
+)
+def test_a_volume_above_every_peer_is_shown_against_each(peers_of, expected):
+    claim = judging._above("sea", {judging.OURS: curves(10, 12, 14), **peers_of}, 10.0)
+    assert claim.verdict == expected
+    assert ("trials would decide it" in claim.measured) == (expected == "not decided")
+
+
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_problem_has_peers_on_record(quick):
     parameters = spec.load("fronts", quick).parameters

@@ -1,6 +1,7 @@
 """The study that puts the paper's data table beside the data at hand."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,9 +71,84 @@ def test_the_interval_of_a_count_is_the_exact_one():
     assert (low, high) == (pytest.approx(4.795e-3, rel=1e-3), pytest.approx(18.39e-3, rel=1e-3))  # Garwood, 1936
 
 
+def with_rates(found, times=None):
+    """A paper that counted what this data has, but for some signals, which it has so many times as often."""
+    rows = 10_000_000
+    counts = {name: round(rate.value * rows * (times or {}).get(name, 1)) for name, rate in found.rates.items()}
+    return {**PAPER, **counts, "rows": rows}
+
+
+RARE = ("Click", "Like", "Follow", "Comment", "Forward", "Dislike")
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"),
+    [
+        ({}, "not decided"),  # equality takes more than that no difference was seen
+        ({"WatchTime": 9}, "not decided"),  # nobody knows what the paper counts
+        ({"Click": 1.5}, "does not hold"),
+        ({"Click": 0.5}, "does not hold"),
+        ({"Like": 30}, "does not hold"),
+        (dict.fromkeys(RARE, 30), "does not hold"),
+    ],
+)
+def test_rates_differ_where_their_intervals_do_not_overlap(found, times, verdict):
+    claim = judging._same_rates(with_rates(found, times), found)
+    assert claim.verdict == verdict
+    apart = [name for name in times if name != "WatchTime"]
+    assert all(name in claim.measured for name in apart)
+    assert not any(name in claim.measured for name in RARE if name not in apart)
+
+
+def test_intervals_that_touch_overlap_and_those_beside_each_other_do_not(found):
+    low, high = judging._counted_interval(PAPER["Click"], PAPER["rows"])
+    beside = {"below": (0, low * 0.999), "above": (high * 1.001, 1)}
+    touching = {"below": (0, low), "within": (low * 1.001, high * 0.999), "above": (high, 1)}
+    for apart, cases in ((True, beside), (False, touching)):
+        for name, ends in cases.items():
+            rate = replace(found.rates["Click"], low=ends[0], high=ends[1])
+            assert judging._apart(PAPER, replace(found, rates={"Click": rate}), "Click") == apart, name
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        (lambda paper: paper, "holds"),
+        (lambda paper: {**paper, "Click": paper["WatchTime"], "WatchTime": paper["Click"]}, "holds in part"),
+        (lambda paper: {**paper, "Like": paper["Follow"], "Follow": paper["Like"]}, "does not hold"),
+        (lambda paper: {name: 10**6 - amount for name, amount in paper.items()}, "does not hold"),
+    ],
+)
+def test_the_order_is_from_the_most_frequent(found, ours, verdict):
+    amounts = ours({name: PAPER[name] for name in (*RARE, "WatchTime")})
+    claim = judging._same_order(PAPER, described(found, {name: {"amount": n} for name, n in amounts.items()}))
+    assert claim.verdict == verdict
+    assert claim.measured.endswith("in the paper Click > WatchTime > Like > Comment > Forward > Dislike > Follow")
+
+
+def described(found, signals):
+    """The same data with other counts of its signals."""
+    parts = {"rows": {**found.description.manifest["parts"]["rows"], "signals": signals}}
+    manifest = {**found.description.manifest, "parts": parts}
+    return replace(found, description=replace(found.description, manifest=manifest))
+
+
+@pytest.mark.parametrize(("click", "watched", "verdict"), [(0.5, 0.481, "holds"), (0.5, 0.479, "does not hold")])
+def test_click_and_watch_time_together_have_nearly_all(found, click, watched, verdict):
+    claim = judging._imbalanced(described(found, {"Click": {"share": click}, "WatchTime": {"share": watched}}))
+    assert claim.verdict == verdict
+
+
+def test_what_is_counted_of_watch_time_is_relative_to_clicks(found):
+    signals = np.zeros((4, 7))
+    signals[:, 0], signals[:, -1] = [1, 1, 0, 0], [0, 0.9, 1.0, 1.8]
+    rows = cells(judging._watched({"WatchTime": 3, "Click": 4}, replace(found, signals=signals)))
+    assert [value for (value,) in rows.values()] == pytest.approx([0.75, 1.5, 1.0, 0.5, 1.85])
+
+
 def test_real_rows_are_judged_and_generated_ones_are_not(found, work, tmp_path):
     assert {claim.verdict for claim in judging.findings(PAPER, found).claims} <= {
-        "holds", "holds in part", "does not hold"
+        "holds", "holds in part", "does not hold", "not decided"
     }  # fmt: skip
     generated = measure.counted(DATA, 0, work, None)
     assert not generated.real

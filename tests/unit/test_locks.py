@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import subprocess
@@ -52,23 +53,69 @@ def test_another_process_is_refused_until_it_is_killed(tmp_path):
 
 def test_a_lock_that_was_removed_meanwhile_is_not_the_lock(tmp_path, monkeypatch):
     """Between opening and locking, its holder ends and removes it: the file that is then locked is nobody's."""
-    real, tries = locks.fcntl.flock, []
+    real, tries = fcntl.flock, []
 
     def late(descriptor, how):
         if not tries:
             (tmp_path / ".lock").unlink()
-        tries.append(descriptor)
+        if how & fcntl.LOCK_EX:
+            tries.append(descriptor)
         real(descriptor, how)
 
-    monkeypatch.setattr(locks.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     with locks.held(tmp_path / ".lock", tmp_path):
         assert (tmp_path / ".lock").exists()
     assert len(tries) == 2
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(ValueError, match=r"/no cannot be written: No such file or directory.$"):
+    with pytest.raises(ValueError, match=r"/no cannot be written: [^\n]*/no is no folder.$"):
         taken(tmp_path / "no")
+    assert list(tmp_path.iterdir()) == []
+
+
+def symbolic(lock, target):
+    lock.symlink_to(target)
+
+
+def broken(lock, target):
+    lock.symlink_to(target.with_name("nothing"))
+
+
+def hard(lock, target):
+    os.link(target, lock)
+
+
+def foreign(lock, target):
+    lock.write_text("somebody's notes")
+
+
+def folder(lock, target):
+    lock.mkdir()
+
+
+def fifo(lock, target):
+    os.mkfifo(lock)
+
+
+@pytest.mark.parametrize("trap", [symbolic, broken, hard, foreign, folder, fifo], ids=lambda trap: trap.__name__)
+def test_what_is_no_lock_is_refused_and_left_alone(trap, tmp_path):
+    target, lock = tmp_path / "target", tmp_path / "run" / ".lock"
+    target.write_text("42")  # as a lock would say, and yet not one
+    lock.parent.mkdir()
+    trap(lock, target)
+    before = lock.lstat()
+    with pytest.raises(ValueError, match=f"^{lock.parent} cannot be "):
+        taken(lock.parent)
+    assert target.read_text() == "42"
+    assert (lock.lstat().st_ino, lock.lstat().st_size) == (before.st_ino, before.st_size)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".lock", "run", "target"]
+
+
+def test_the_number_of_a_killed_holder_is_written_over(tmp_path):
+    (tmp_path / ".lock").write_text("1234567")
+    with locks.held(tmp_path / ".lock", tmp_path):
+        assert (tmp_path / ".lock").read_text() == str(os.getpid())
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

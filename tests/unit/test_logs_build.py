@@ -121,8 +121,8 @@ def test_neither_memory_nor_threads_change_the_content(source, built, tmp_path):
 def test_processes_build_what_one_does(source, tmp_path, monkeypatch):
     monkeypatch.setattr(ingest, "_BYTES_PER_BUCKET", 1 << 16)
     here = logs.build(source, tmp_path / "here", logs.Options(actions=30))
-    process = executors.make("process", workers=1)
-    there = logs.build(source, tmp_path / "there", logs.Options(actions=30, executor=process))
+    with executors.opened("process", workers=1) as process:
+        there = logs.build(source, tmp_path / "there", logs.Options(actions=30, executor=process))
     assert len(list((tmp_path / "there" / "rows").iterdir())) > 1
     assert there["content"] == here["content"]
 

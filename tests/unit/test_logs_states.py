@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from moac import logs
-from moac.logs import encoding, states
+from moac.kuairand.schema import SIGNALS
+from moac.logs import buckets, encoding, states
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.logs.splits import of_users
 from tests.helpers.kuairand import changed, generated
@@ -190,3 +191,19 @@ def test_a_log_of_ones_own_has_the_same_rule():
     np.testing.assert_array_equal(again.features(again.observation([0, 1])), first)
     assert np.any(again.features(again.next_observation([1])) != dataset.features(dataset.next_observation([1])))
     assert moved.action_ids.tolist() == [5, 7]
+
+
+def test_a_dislike_is_a_loss_and_every_other_signal_a_gain():
+    columns = {name: np.eye(7, dtype=np.int32)[k] for k, name in enumerate(SIGNALS.values())}
+    columns["play_time_ms"] *= 45_000
+    found = buckets.reward(columns)
+    np.testing.assert_array_equal(found, np.diag([1, 1, 1, 1, 1, -1, 4.5]).astype(np.float32))
+    assert list(SIGNALS)[5:] == ["Dislike", "WatchTime"]
+    assert not np.signbit(found[0]).any()  # no −0 where nothing was disliked
+
+
+def test_hours_and_days_are_those_of_beijing_and_a_strange_tab_is_none():
+    midnight = 1_649_347_200_000  # Friday, 8 April 2022, 00:00 in Beijing
+    time = np.array([midnight - 1, midnight, midnight + 3_600_000, midnight + 3 * 86_400_000])
+    tab = np.array([-1, 0, 14, 15])
+    assert buckets.context(time, tab).tolist() == [[-1, 23, 3], [0, 0, 4], [14, 1, 4], [-1, 0, 0]]

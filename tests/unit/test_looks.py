@@ -62,3 +62,18 @@ def test_fingerprints_are_of_the_parameters():
     (same,) = looks.fingerprints(METHODS).values()
     (other,) = looks.fingerprints({"MOAC": (None, (np.zeros((1, 2)), np.ones(3) * 2))}).values()
     assert same == looks.fingerprints(METHODS)["MOAC"] != other
+
+
+def test_a_book_that_is_a_link_is_not_followed(tmp_path):
+    run, target = tmp_path / "run", tmp_path / "target"
+    run.mkdir()
+    target.write_text("kept")
+    (run / looks.NAME).symlink_to(target)
+    with pytest.raises(ValueError, match="no look goes unnoted"):
+        looks.note(look(), run, None)
+    assert target.read_text() == "kept"
+
+
+def test_a_line_that_is_nested_deeply_still_counts(tmp_path):
+    (tmp_path / looks.NAME).write_text("[" * 100_000 + "\n")
+    assert [one.get("damaged") for one in looks.read(tmp_path, None).looks] == [True]

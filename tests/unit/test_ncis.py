@@ -9,7 +9,8 @@ import pytest
 
 from moac.kuairand import generate
 from moac.offline import ncis
-from moac.offline.ncis import sums
+from moac.offline.ncis import exposure, sums, sweep
+from moac.offline.ncis.estimates import Drawn
 from tests.helpers import logs
 
 MODEL = generate.UserModel.of(3, 60)
@@ -217,3 +218,83 @@ def test_mistakes_with_shards_and_datasets(generated):
 def test_one_user_has_a_value_without_an_interval():
     log = ncis.Logged.of(np.zeros(6), REWARD, HALF)
     np.testing.assert_array_equal(ncis.values(ncis.accumulate(log, {"p": HALF}))["p"], [1, 1])
+
+
+def drawn(values, spreads):
+    """A policy of one signal whose values under the caps vary by so much with the users, evenly on either side."""
+    steps = np.linspace(-1, 1, 999)
+    values, spreads = np.array(values)[:, None], np.array(spreads)[:, None]
+    draws = values + steps[:, None, None] * spreads
+    return Drawn(values[None], draws, None, None, np.ones((1, 999)))
+
+
+STILL = drawn([0.0, 0.0, 0.0], [0, 0, 0])
+CAPS3 = (1.0, 5.0, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("values", "spreads", "flip"),
+    [
+        ([0.1, 0.2, -0.3], [0.01, 0.01, 0.01], (5.0, math.inf, True)),
+        ([-0.3, 0.1, 0.2], [0.01, 0.01, 0.01], (math.inf, 1.0, True)),
+        ([0.2, 0.1, -0.1], [0.01, 9.0, 9.0], (1.0, math.inf, True)),  # only above 0 is told apart
+        ([0.2, 0.1, -0.1], [9.0, 9.0, 0.01], (1.0, math.inf, True)),  # only below 0
+        ([0.2, 0.1, -0.1], [9.0, 9.0, 9.0], (1.0, math.inf, False)),
+        ([0.1, 0.2, 0.3], [0.01, 0.01, 0.01], None),
+        ([-0.1, -0.2, -0.3], [0.01, 0.01, 0.01], None),
+        ([0.0, 0.2, 0.3], [0.01, 0.01, 0.01], None),  # tied is not the other way round
+        ([0.0, -0.2, -0.3], [0.01, 0.01, 0.01], None),
+    ],
+)
+def test_an_order_flips_where_both_signs_are_there(values, spreads, flip):
+    found = sweep.sweep({"one": drawn(values, spreads), "other": STILL}, CAPS3, ("Click",), 0.95).flips
+    assert [(own.cap, own.other_cap, own.separated) for own in found] == ([] if flip is None else [flip])
+    assert all((own.signal, own.better, own.worse) == ("Click", "one", "other") for own in found)
+
+
+def test_whether_a_cap_tells_policies_apart_depends_on_the_level():
+    """The interval of ±0.1 of the level 0.95 reaches 0.095, that of 0.8 reaches 0.08."""
+    for level, separated in ((0.95, False), (0.8, True)):
+        (flip,) = sweep.sweep({"one": drawn([0.09, -0.09, 0.0], [0.1] * 3), "x": STILL}, CAPS3, ("a",), level).flips
+        assert flip.separated == separated
+
+
+def beside_random(below, level=0.95, at=1, fires=200):
+    """Agreement of M signals, in `below` of whose 999 draws the log's value is under that of random exposure, 1."""
+    user, count = np.arange(200), len(below)
+    reward = np.where((user < fires)[:, None], 1.0, 0.0) * np.ones(count)
+    log = ncis.Logged.of(user, reward, np.full(200, 0.5))
+    options = ncis.Options(level=level, draws=999)
+    random = ncis.accumulate(log, {"p": np.full(200, 0.5)}, options=ncis.uncapped(options))
+    draws = np.full((999, 2, count), 1.0)
+    draws[:, at] += np.where(np.arange(999)[:, None] < np.array(below), -0.1, 0.1)
+    own = Drawn(np.ones((1, 2, count)), draws, None, None, np.ones((1, 999)))
+    return exposure.agreement({"p": own}, 1, random, options)["p"]
+
+
+@pytest.mark.parametrize(
+    ("below", "level", "agrees"),
+    [
+        ([23], 0.95, [False]),  # p = 0.048
+        ([25], 0.95, [True]),  # 0.052
+        ([999 - 23], 0.95, [False]),
+        ([999 - 25], 0.95, [True]),
+        ([48], 0.9, [False]),  # 0.098
+        ([50], 0.9, [True]),  # 0.102
+        ([10, 500, 500], 0.95, [True, True, True]),  # 0.022 of three signals is 0.066
+        ([5, 500, 500], 0.95, [False, True, True]),  # 0.012 is 0.036
+    ],
+)
+def test_random_exposure_contradicts_at_the_level_of_the_intervals(below, level, agrees):
+    found = beside_random(below, level)
+    assert found.agrees.tolist() == agrees
+    assert found.checked.all()
+
+
+def test_random_exposure_contradicts_the_cap_in_use_and_only_what_it_can_check():
+    assert not beside_random([0]).agrees.any()
+    assert beside_random([0]).difference_interval[0] == pytest.approx((0.1, 0.1))
+    assert beside_random([0], at=0).agrees.all()  # another cap
+    few = beside_random([0], fires=49)
+    assert not few.checked.any() and few.agrees.all()
+    assert beside_random([0], fires=50).checked.all()

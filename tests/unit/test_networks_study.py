@@ -7,7 +7,7 @@ import pytest
 
 from moac.report import html
 from moac.report.page import Page
-from moac_studies import networks, playing, rates, spec, tasks
+from moac_studies import networks, playing, rates, spec
 from moac_studies import peers as records
 from moac_studies.networks import judging, measure, peers
 from moac_studies.studies import Workspace
@@ -112,20 +112,50 @@ def test_methods_are_judged_by_the_volume_of_their_points():
     assert "NLMOPPO" in content
     swapped = methods | {"MOAC": other, "other": ours}
     assert verdicts(swapped)[0] == ["does not hold"] * 4
+    assert "after 2 steps" in shown.claims[3].claim
     assert "(smaller)" in verdicts(swapped)[1].claims[2].measured
     same = methods | {"second": ours}
     assert verdicts(same)[0][2] == "holds in part"
     assert "not told apart" in verdicts(same)[1].claims[2].measured
 
 
-def test_what_the_tasks_ask():
-    less = np.arange(6.0).reshape(2, 3)
-    more = less + np.array([1, 1, 0])
-    assert tasks.sells_more_ore(more, less)[1] == "holds"
-    assert tasks.sells_more_ore(more, more)[1] == "does not hold"
-    shares = [tasks.reaches_the_flag(np.full(3, x))[1] for x in (0, 0.3, 1)]
-    assert shares == ["does not hold", "holds in part", "holds"]
-    assert [tasks.lands(np.array([x, x + 1, x + 2]))[1] for x in (10.0, -10.0)] == ["holds", "does not hold"]
+def shaken(point, scale, steps=(1, 2)):
+    """Five trials around a point."""
+    found = constant(point, steps)
+    return found | {"discounted": found["discounted"] + scale * np.array([[-2.0], [-1], [0], [1], [2]])}
+
+
+def test_what_five_trials_cannot_tell_is_not_decided():
+    peer = peers.of(ENV)
+    near = peer.discounted.mean(axis=0)
+    methods = {"untrained": constant(near), "MOAC": shaken(near, 3.0), "other": constant(near, (1, 2))}
+    claims, shown = verdicts(methods)
+    assert [claims[k] for k in (0, 2, 3)] == ["not decided"] * 3
+    assert all("trials would decide it" in shown.claims[k].measured for k in (0, 2, 3))
+
+
+def test_controls_are_compared_trial_by_trial_and_peers_are_not():
+    """Trials that differ by much from each other and by little from their own control."""
+    peer = peers.of(ENV)
+    near = peer.discounted.mean(axis=0)
+    ours, other = shaken(near + 0.5, 3.0), shaken(near, 3.0)
+    claims, _ = verdicts({"untrained": other, "MOAC": ours, "other": other})
+    assert [claims[k] for k in (0, 2, 3)] == ["holds", "holds", "not decided"]
+
+
+@pytest.mark.parametrize(
+    ("name", "quantity", "levels"),
+    [
+        ("minecart-deterministic", "returns", (1.0, -1.0)),
+        ("mo-lunar-lander", "returns", (9.0, -9.0)),
+        ("mo-mountaincarcontinuous", "ended", (1.0, 0.0)),
+    ],
+)
+def test_every_environment_asks_for_its_own_task(name, quantity, levels):
+    start = constant((0.0,) * len(TABLES[name]["reference"]))
+    for level, expected in zip(levels, ("holds", "does not hold"), strict=True):
+        ours = start | {quantity: level + 0 * start[quantity]}
+        assert judging._task(name, {"untrained": start, "MOAC": ours}).verdict == expected
 
 
 def test_volumes_are_those_of_boxes_and_never_negative():

@@ -321,7 +321,9 @@ def test_an_experiment_has_a_page_of_its_own(tmp_path):
 
 
 def test_parts_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="`verdict` must be one of holds, holds in part, does not hold, not measured"):
+    with pytest.raises(
+        ValueError, match="`verdict` must be one of holds, holds in part, does not hold, not decided, not measured"
+    ):
         Claim("c", "m", "maybe")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="must have 2 cells each, got 1"):
         Table("t", "c", ("a", "b"), (("x",),))

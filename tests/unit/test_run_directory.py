@@ -1,6 +1,7 @@
 """The run directory, with results made by hand: nothing is trained or compiled here."""
 
 import json
+import os
 from dataclasses import replace
 
 import jax
@@ -16,6 +17,7 @@ from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
 from moac.types import SourceError
+from tests.helpers.limits import limited
 
 K, S, A, M = 2, 5, 3, 2
 CONFIG = Config(num_iterations=9, num_critic_steps=1, critic_batch_size=2, actor_batch_size=2)
@@ -87,6 +89,16 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(directory):
     last = directory.path / "checkpoint" / "0000000007.safetensors"
     last.write_bytes(last.read_bytes()[:-1])
     assert directory.checkpoints().newest(run_of()).iteration == 4
+
+
+def test_a_checkpoint_that_is_a_fifo_falls_back_at_once(directory):
+    for iteration in (4, 7):
+        directory.checkpoints().write(snapshot_of(run_of(), iteration))
+    last = directory.path / "checkpoint" / "0000000007.safetensors"
+    last.unlink()
+    os.mkfifo(last)
+    with limited(60):
+        assert directory.checkpoints().newest(run_of()).iteration == 4
 
 
 def test_a_checkpoint_with_other_shapes(directory):

@@ -48,9 +48,11 @@ def test_a_grid_is_every_combination_in_the_order_of_the_file():
 
 
 def test_environments_vary_and_are_stepped_as_told():
-    sweep = spec.parse("x", '[grid]\nenv = ["a-v0", "b-v0"]\n[stepping]\nnum_envs = 4\nblackbox = true\n')
+    sweep = spec.parse(
+        "x", '[grid]\nenv = ["a-v0", "b-v0"]\n[stepping]\nnum_envs = 4\nblackbox = true\nstep_timeout = 5\n'
+    )
     assert [c.env for c in sweep.cells] == ["a-v0", "b-v0"]
-    assert sweep.stepping == (("blackbox", True), ("num_envs", 4))
+    assert sweep.stepping == (("blackbox", True), ("num_envs", 4), ("step_timeout", 5))
     assert (sweep.trials, sweep.seed) == (1, 0)
 
 
@@ -115,6 +117,9 @@ BASE = 'env = "a-v0"\n'
         (BASE + "[methods]\na = 1", "`methods.a` must be a table of fields, got 1"),
         (BASE + "[stepping]\nspeed = 1\n[grid]\nseed = [1]", "`stepping.speed` is not known; known are blackbox"),
         (BASE + "[stepping]\nnum_envs = 0\n[grid]\nseed = [1]", "`stepping.num_envs` must be a whole number"),
+        (BASE + "[stepping]\nworkers = true\n[grid]\nseed = [1]", "`stepping.workers` must be a whole number"),
+        (BASE + "[stepping]\nblackbox = 1\n[grid]\nseed = [1]", "`stepping.blackbox` must be true or false, got 1"),
+        (BASE + "[stepping]\nstep_timeout = inf\n[grid]\nseed = [1]", "`stepping.step_timeout` must be a positive"),
         (BASE + "[random]\ngae = [0, 1]", "`random.count` must be a whole number of at least 1, got None"),
         (BASE + "[random]\ncount = 2", "`random` must draw something"),
         (BASE + "[random]\ncount = 2\nfoo = [0, 1]", "`random.foo` is neither count, env, seed nor a field"),
@@ -124,6 +129,15 @@ BASE = 'env = "a-v0"\n'
         (BASE + "[random]\ncount = 2\nnum_iterations = [1.5, 3]", "must be a range of whole numbers"),
         (BASE + "[random]\ncount = 2\nmomentum = [0, 1]", "it is not a number"),
         (BASE + "[random]\ncount = 200000\ngae = [0, 1]", "at most 100000 tasks, got 200000"),
+        (BASE + "[random]\ncount = 1000000000000000\ngae = [0, 1]", "at most 100000 tasks, got 1000000000000000"),
+        (BASE + "[random]\ncount = 2\nseed = [-1e308, 1e308]", "`random.seed` must be a range"),
+        (BASE + "[random]\ncount = 2\nseed = { low = 1e-300, high = 1e300, log = true }", "`random.seed` must be"),
+        (BASE + f"trials = 1{'0' * 400}\n[grid]\nseed = [1]", "needs more than 64 bits"),
+        (BASE + f"[grid]\nactor_step_size = [1{'0' * 400}]", "needs more than 64 bits"),
+        (BASE + f"[grid]\nactor_step_size = [1{'0' * 5000}]", "."),
+        (BASE + f"[grid]\nweights = {'[' * 99}{']' * 99}", "nested more than"),
+        (BASE + f"[grid]\nweights = {'[' * 9999}{']' * 9999}", "nested too deeply"),
+        (BASE + f"[{'a.' * 99}a]\nb = 1", "nested more than"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_file(text, message, tmp_path):

@@ -273,6 +273,9 @@ def test_a_hidden_constant_is_found():
     other = verdicts(library.random_ergodic(0), Average(), rng.normal(size=(5, 2)) / 10)
     assert other[NO_CONSTANT].status == "holds"
     assert 0 < other[NO_CONSTANT].number <= math.sqrt(5)
+    nearly = verdicts(library.random_ergodic(0), Average(), np.linspace(0.99, 1.0, 5)[:, None])
+    assert nearly[NO_CONSTANT].status == "holds"
+    assert 1e-4 < nearly[NO_CONSTANT].number < 0.02
 
 
 def test_contraction_is_the_number_of_the_constants():

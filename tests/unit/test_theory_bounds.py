@@ -192,6 +192,17 @@ def test_what_was_dropped_is_a_factor_of_five(average):
     assert derived == pytest.approx(15 * printed)  # 1 + 2κ against 1
 
 
+def test_the_largest_error_of_several_objectives_costs_a_factor_as_derived_only():
+    """E max_i ≤ M max_i E, of the critic's error, of the noise and of ζ; the ascent has no maximum in it."""
+    one, four = plain(), plain(num_objectives=4)
+    terms = [theory.actor_terms(c) for c in (one, four)]
+    for name in ("critic", "noise", "approximation"):
+        assert getattr(terms[1], name) == pytest.approx(4 * getattr(terms[0], name))
+    assert (terms[1].ascent, terms[1].ends) == (terms[0].ascent, terms[0].ends)
+    assert theory.actor_terms(one, "printed") == theory.actor_terms(four, "printed")
+    assert case("gathering").num_objectives == 3
+
+
 def test_negative_rewards_cost_one_more_end_as_derived_only():
     c = plain(non_negative=False)
     assert theory.actor_terms(c).ends == 2

@@ -62,9 +62,13 @@ class Stepping:
     """Processes that step them; only slow environments gain."""
     evaluation_episodes: Count = None
     """Episodes of the real environment per evaluation while training."""
+    step_timeout: Annotated[
+        float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="(default: none; needs --workers)")
+    ] = None
+    """End the worker of a step that does not return in time, and with it the run, which can be resumed."""
 
     @property
-    def given(self) -> dict[str, int]:
+    def given(self) -> dict[str, float]:
         """Those that were given; the others are left to `moac.envs.make`."""
         return {name: value for name, value in asdict(self).items() if name != "blackbox" and value is not None}
 

@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from moac.cli.console import plain
 from moac.logs import manifest
 from moac.logs.description import Description, describe
 from moac.logs.splits import SPLITS
@@ -30,7 +30,7 @@ def _run(data: Path, out: Path | None, as_json: bool) -> int:
     found = describe(data)
     figure = _drawn(found, data, out)
     if not as_json:
-        console = Console(width=None if sys.stdout.isatty() else 110)
+        console = plain(110)
         for table in (_signals(found), _splits(found)):
             console.print(table)
         for line in _notes(found):
@@ -48,7 +48,7 @@ def _drawn(found: Description, data: Path, out: Path | None) -> Path | None:
     if out is None and not os.access(data, os.W_OK):
         sys.stderr.write(f"no figure: {data} cannot be written. Give --out.\n")
         return None
-    folder = data / "figures" if out is None else out
+    folder = files.below(data, "figures") if out is None else out
     files.check_folder("out", folder)
     folder.mkdir(parents=True, exist_ok=True)
     figure = figures.description(found)

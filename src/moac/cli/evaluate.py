@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from moac import momdp
+from moac.cli.console import plain
 from moac.cli.options import Evaluate
-from moac.cli.problems import environment_of
+from moac.cli.problems import environment_of_run
 from moac.config import Average, Config
 from moac.envs.quiet import quiet
 from moac.momdp import indicators, library
@@ -41,6 +41,7 @@ class Order:
     data: Path | None
     split: str
     cap: float
+    trust: bool
     json: bool
 
 
@@ -63,7 +64,7 @@ def run(order: Order) -> int:
         found = judged[0] if len(judged) == 1 else {"runs": judged}
         sys.stdout.write(json.dumps(files.finite(found | {"archive": archive})) + "\n")
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 100)
+    console = plain(100)
     for one in judged:
         console.print(_table(one))
     console.print(_compared(archive, sum(len(one["points"]) for one in judged)), highlight=False)
@@ -83,14 +84,12 @@ def _one(path: Path, order: Order) -> dict[str, Any]:
     from moac.search import episodes as judging
 
     description = RunDirectory(path).description()
-    problem, setting = description["problem"], Config.from_json(description["config"]).setting
-    if problem["env"] is None:
-        raise ValueError(f"{path} was saved from Python: its environment has no id to make it by.")
+    problem, setting = description["problem"], RunDirectory(path).config().setting
+    environment: Any = environment_of_run(path, problem, order.trust)
     trained = load(path, order.trial or 0)
     trials = (order.trial,) if order.trial is not None else tuple(range(min(trained.num_trials, _MOST_TRIALS)))
     if len(trials) < trained.num_trials and order.trial is None:
         sys.stderr.write(f"{path}: the first {len(trials)} of {trained.num_trials} trials; --trial picks another.\n")
-    environment: Any = environment_of(problem["env"], problem.get("options") or {})
     found = judging.judge(environment, trained, trials, order.episodes, library.for_environment(problem["env"]))
     return {
         "run": str(path),

@@ -7,10 +7,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from moac.cli.console import plain
 from moac.cli.options import Evaluate
 from moac.envs.quiet import quiet
 from moac.offline import ncis
@@ -40,7 +41,7 @@ def run(asked: Asked) -> int:
         where = {"run": str(folder), "card": str(found.card_path), "page": str(found.page_path)}
         sys.stdout.write(json.dumps(files.finite(where | found.card)) + "\n")
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = plain(140)
     for part in shown(found.judged):
         console.print(part, highlight=False)
     for line in _last(found):

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from rich.console import Console
 from rich.table import Table
 
 from moac import locks, settings
 from moac.cli import devices, explore_tables, interrupts, report
 from moac.cli.config_options import Stepping
+from moac.cli.console import plain
 from moac.cli.interrupts import Interrupts
 from moac.cli.problems import problem_of
 from moac.cli.stages import Stages
@@ -152,7 +152,7 @@ def _out(wanted: Wanted) -> Path:
 
 
 def _tell(found: Results, out: Path, seconds: float) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 110)
+    console = plain(110)
     for title, header, rows in (explore_tables.archive(found), explore_tables.rules(found)):
         table = Table(title=title, title_justify="left")
         for name in header:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from moac import momdp
+from moac.cli.console import plain
 from moac.cli.problems import model_of
 from moac.config import Discounted
 from moac.report import figures, style
@@ -72,7 +72,7 @@ def _print(model: momdp.FiniteMOMDP, front: momdp.ParetoFront, uniform: momdp.Ex
         table.add_row(str(k), *(f"{value + 0.0:.5f}" for value in point), "yes" if on_hull else "no")
     table.add_section()
     table.add_row("uniform", *(f"{value:.5f}" for value in uniform.returns), "")
-    console = Console(width=None if sys.stdout.isatty() else 100)
+    console = plain(100)
     console.print(table)
     console.print(
         f"{model.num_states} states. Uniform policy: stationarity gap {uniform.gap:.3e} at λ* = "

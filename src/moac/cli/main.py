@@ -20,6 +20,8 @@ from moac.config import Discounted, check_trials
 from moac.runs.executors.machine import one_thread
 
 _MISTAKE = 2
+_LONGEST_WORD, _LONGEST_LINE = 400, 4000
+"""Characters of a message; a list of all known environments has about 1500."""
 _UNREAD = 141
 """As a shell says of a program that a closed pipe has ended."""
 
@@ -123,7 +125,7 @@ def _train(command: Train | Resume) -> int:
         order = train.Order(command.env, config, command.trials, command.seed, command.out, command.stepping)
         return train.run(order, train.Output(command.json, command.checkpoint_every, command.sink))
     train = _training()
-    return train.resume(command.run, train.Output(command.json, command.checkpoint_every, command.sink))
+    return train.resume(command.run, train.Output(command.json, command.checkpoint_every, command.sink), command.trust)
 
 
 def _play(command: Evaluate | Watch) -> int:
@@ -179,5 +181,12 @@ def _unboxed(box: str) -> str:
 
 
 def _end(code: int, text: str) -> int:
-    sys.stderr.write(f"moac: {' '.join(text.split())}\n")
+    """Say how it ended, in one line that a screen can hold: of a long value, or of many, the two ends are shown."""
+    line = " ".join(_shortened(word, _LONGEST_WORD) for word in text.split())
+    sys.stderr.write(f"moac: {_shortened(line, _LONGEST_LINE)}\n")
     return code
+
+
+def _shortened(text: str, most: int) -> str:
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from rich.console import Console
 from rich.table import Table
 
 from moac import locks, settings
 from moac.cli import interrupts, report
+from moac.cli.console import plain
 from moac.cli.interrupts import Interrupts
 from moac.cli.watched import Watched
 from moac.config import Config
@@ -103,7 +103,7 @@ def _summary(judged: Judged, choice: Choice, order: Order, seconds: float) -> di
 
 
 def _tell(judged: Judged, choice: Choice, order: Order) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 110)
+    console = plain(110)
     console.print(_menu(judged, choice))
     for each in choice.candidates:
         for reason in each.against:

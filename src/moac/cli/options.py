@@ -68,6 +68,8 @@ class Resume:
     """Seconds between checkpoints; 0 is as often as possible."""
     sink: Sinks = ()
     """Where the numbers go while it trains, besides metrics.jsonl."""
+    trust: bool = False
+    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
     json: bool = False
     """End with one JSON object on stdout."""
 
@@ -153,6 +155,8 @@ class Evaluate:
     """Whose users judge a run on a log; every look at test users is noted."""
     cap: float = 10.0
     """Cap of the importance weights on a log; inf is none."""
+    trust: bool = False
+    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
     json: bool = False
     """End with one JSON object on stdout."""
 
@@ -170,6 +174,8 @@ class Watch:
     """Of the first episode."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: in RUN/figures)")] = None
     """The GIF."""
+    trust: bool = False
+    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
     json: bool = False
     """End with one JSON object on stdout."""
 

@@ -40,8 +40,8 @@ def problem_stepped(env: str, stepping: tuple[tuple[str, Any], ...]) -> Source:
     return problem_of(env, Stepping(**dict(stepping)))
 
 
-def problem_of_run(path: Path, problem: Mapping[str, Any]) -> Source:
-    """The problem of a run directory, by what its config.json says."""
+def problem_of_run(path: Path, problem: Mapping[str, Any], trust: bool = False) -> Source:
+    """The problem of a run directory, by what its config.json says; `trust` as in `environment_of_run`."""
     if "log" in problem:
         from moac.runs import log_files
 
@@ -50,10 +50,26 @@ def problem_of_run(path: Path, problem: Mapping[str, Any]) -> Source:
         raise ValueError(f"{path} was saved from Python: resume it with moac.resume({str(path)!r}, problem).")
     if problem.get("encoder") is None:
         return model_of(problem["env"])
-    options = problem.get("options")
+    return environment_of_run(path, problem, trust)
+
+
+def environment_of_run(path: Path, problem: Mapping[str, Any], trust: bool = False) -> Source:
+    """The environment that config.json names, with the options that it was trained with.
+
+    Args:
+        path: of the run directory.
+        problem: what its config.json says.
+        trust: whether a module that it names may be imported, which runs the code in it.
+    """
+    env, options = problem["env"], problem.get("options") or {}
+    if env is None:
+        raise ValueError(f"{path} was saved from Python: its environment has no id to make it by.")
     if not isinstance(options, dict):
-        raise files.DamagedError(path / "config.json", "`problem.options` is missing")
-    return environment_of(problem["env"], options)
+        raise files.DamagedError(path / "config.json", "`problem.options` is not a table of options")
+    if ":" in env and not trust:
+        told = f"{path} names the environment {env!r}, which would import the module {env.partition(':')[0]!r}"
+        raise ValueError(f"{told}: give --trust if you trust the code in it.")
+    return environment_of(env, options)
 
 
 def environment_of(env: str, options: Mapping[str, Any]) -> Source:

@@ -19,7 +19,7 @@ class Stages:
 
     def __init__(self) -> None:
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(),
             console=Console(stderr=True), disable=not sys.stderr.isatty(),
         )  # fmt: skip
         self._stage, self._task, self._last = "", None, 0.0

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import Any, final
 
-from rich.console import Console
 from rich.table import Table
 
 from moac.cli import interrupts, report
+from moac.cli.console import plain
 from moac.cli.problems import problem_stepped
 from moac.cli.stages import Stages
 from moac.cli.sweep_options import Sweep
@@ -96,7 +96,7 @@ def _told(command: Sweep, found: list[Row], where: tuple[Path, Path], kept: int)
 
 
 def _print(sweep: spec.Sweep, found: list[Row], out: Path) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 110)
+    console = plain(110)
     for env in dict.fromkeys(row.cell.env for row in found):
         table = page.ends([row for row in found if row.cell.env == env], env, sweep, short=True)
         if table is not None:

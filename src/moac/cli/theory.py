@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-from rich.console import Console
 from rich.table import Table
 
 from moac import settings
+from moac.cli.console import plain
 from moac.cli.problems import model_of
 from moac.config import Average, Config, Discounted
 from moac.momdp import FiniteMOMDP
@@ -23,6 +23,7 @@ from moac.theory.guarantees import Guarantees
 from moac.training import result
 
 _CONSTANTS = {
+    "num_objectives": ("M", "number of objectives, a factor of the derived bound"),
     "r_max": ("r_max", "largest |r|, at every policy"),
     "lambda_A": ("λ_A", "contraction of TD"),
     "lambda_A_modulo_constants": ("λ_A modulo constants", "the same where Φw is no constant"),
@@ -65,7 +66,7 @@ def run(order: Order) -> int:
     if order.json:
         sys.stdout.write(json.dumps(files.finite(_summary(order, config, found))) + "\n")
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = plain(120)
     for table in (_assumptions(order, config, found), _constants(found), _plans(order, found)):
         if table is not None:
             console.print(table)

@@ -12,12 +12,12 @@ from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
-from rich.console import Console
 from rich.table import Table
 
 from moac import momdp, settings, statistics, training
 from moac.cli import devices, interrupts, report
 from moac.cli.config_options import Stepping
+from moac.cli.console import plain
 from moac.cli.problems import problem_of, problem_of_run
 from moac.cli.progress import Display
 from moac.config import Average, Config
@@ -88,15 +88,15 @@ def run(order: Order, output: Output) -> int:
             return _complete(directory, prepared, None, output)
 
 
-def resume(path: Path, output: Output) -> int:
-    """Continue a stopped run; of a finished one, show the summary again."""
+def resume(path: Path, output: Output, trust: bool = False) -> int:
+    """Continue a stopped run; of a finished one, show the summary again. `trust` as in `problem_of_run`."""
     sinks.check(output.sinks)
     with quiet():
-        return _resume(path, output)
+        return _resume(path, output, trust)
 
 
-def _resume(path: Path, output: Output) -> int:
-    problem = problem_of_run(path, RunDirectory(path).description()["problem"])
+def _resume(path: Path, output: Output, trust: bool) -> int:
+    problem = problem_of_run(path, RunDirectory(path).description()["problem"], trust)
     if not problem.compiled:
         devices.for_hosted()
     directory, prepared = reopen(path, problem)
@@ -176,7 +176,7 @@ def _report(directory: RunDirectory, outcome: result.Result, spent: Spent, outpu
     if output.json:
         sys.stdout.write(json.dumps(files.finite(summary(directory, outcome, spent))) + "\n")
         return
-    console = Console(width=None if sys.stdout.isatty() else 100)
+    console = plain(100)
     console.print(_table(outcome))
     for line in (*_on_hull(outcome), *_stopped(outcome)):
         console.print(line, highlight=False)

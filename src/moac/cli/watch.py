@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 from PIL import Image
 
-from moac.cli.problems import environment_of
+from moac.cli.problems import environment_of_run
 from moac.envs.quiet import quiet
 from moac.runs import files
 from moac.runs.directory import RunDirectory, load
@@ -34,15 +34,14 @@ class Order:
     trial: int
     seed: int
     out: Path | None
+    trust: bool
     json: bool
 
 
 def run(order: Order) -> int:
     """Play, draw, write."""
     problem = RunDirectory(order.run).description()["problem"]
-    if problem["env"] is None:
-        raise ValueError(f"{order.run} was saved from Python: its environment has no id to make it by.")
-    out = order.out or order.run / "figures" / f"episodes-trial{order.trial}.gif"
+    out = order.out or files.below(order.run, "figures") / f"episodes-trial{order.trial}.gif"
     files.check_folder("out", out.parent)
     trained = load(order.run, order.trial)
     for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
@@ -50,7 +49,7 @@ def run(order: Order) -> int:
     if sys.platform == "linux" and "DISPLAY" not in os.environ:
         os.environ.setdefault("MUJOCO_GL", "egl")  # likewise
     with quiet():
-        environment: Any = environment_of(problem["env"], problem.get("options") or {})
+        environment: Any = environment_of_run(order.run, problem, order.trust)
         from moac.envs import recording
 
         shown = recording.episodes(environment, trained, order.episodes, order.seed, _MOST_FRAMES)

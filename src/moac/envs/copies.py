@@ -32,14 +32,20 @@ class Maker:
         env: an id, also `package.module:Id-v0`, or a function that returns an environment.
         time_limit: whether the time limit of the registration holds.
         options: of the environment's constructor.
+        around: puts something around every environment that is made; None leaves it as it is.
     """
 
     env: str | Callable[[], Any]
     time_limit: bool
     options: tuple[tuple[str, Any], ...] = ()
+    around: Callable[[Any], Any] | None = None
 
     def __call__(self, **more: Any) -> tuple[Any, float]:
         """An environment without a time limit of its own around it, and the limit that is to be kept."""
+        env, limit = self._made(**more)
+        return (env if self.around is None else self.around(env)), limit
+
+    def _made(self, **more: Any) -> tuple[Any, float]:
         if not isinstance(self.env, str):
             env = self.env(**dict(self.options), **more)
             if type(env) is not TimeLimit:

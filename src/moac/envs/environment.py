@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
@@ -48,8 +48,15 @@ class Chain:
 class Environment:
     """Copies of an environment, stepped side by side. Made by `moac.envs.make`."""
 
-    def __init__(self, plan: Plan, spec: Spec, workers: int, evaluation_episodes: int) -> None:
-        self.spec, self.plan, self.evaluation_episodes = spec, plan, evaluation_episodes
+    def __init__(
+        self, plan: Plan, spec: Spec, workers: int, evaluation_episodes: int, step_timeout: float | None = None
+    ) -> None:
+        self.spec, self.plan, self.evaluation_episodes, self.step_timeout = (
+            spec,
+            plan,
+            evaluation_episodes,
+            step_timeout,
+        )
         self._num_workers, self._numbers = workers, itertools.count()
 
     @property
@@ -130,6 +137,10 @@ class Environment:
 
         return evaluation.while_training(self, policy, theta, setting, memory)
 
+    def asked(self, name: str, *arguments: Any) -> Any:
+        """Call the first fleet alone."""
+        return _answered(self._fleets[:1], name, [arguments])[0]
+
     def close(self) -> None:
         """End the worker processes."""
         for fleet in self._fleets:
@@ -141,21 +152,14 @@ class Environment:
         return None if self.spec.num_states is not None else self.plan.encoder.scale(moments)
 
     def _all(self, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
-        """Call every fleet with its own arguments; workers at the same time."""
-        pairs = list(zip(self._fleets, arguments, strict=True))
-        for fleet, given in pairs:
-            if isinstance(fleet, Worker):
-                fleet.ask(name, *given)
-        answers = [f.answer() if isinstance(f, Worker) else f.call(name, *given) for f, given in pairs]
-        for error in (answer for answer in answers if isinstance(answer, Exception)):
-            raise error
-        return answers
+        """Call every fleet with its own arguments."""
+        return _answered(self._fleets, name, arguments)
 
     @cached_property
     def _fleets(self) -> list[Fleet | Worker]:
         if not self._num_workers:
             return [Fleet(self.plan)]
-        return [Worker(self.plan, number) for number in range(self._num_workers)]
+        return [Worker(self.plan, number, self.step_timeout) for number in range(self._num_workers)]
 
     @cached_property
     def _shares(self) -> list[tuple[int, int]]:
@@ -186,6 +190,18 @@ def _batches(walks: Walks, scale: Scale | None, sizes: Sampling) -> tuple[Batch,
     columns = (see(walks.observation), walks.action, walks.reward, see(walks.next_observation), terminated, walks.age)
     critic, actor = zip(*((None, None) if x is None else ordered(x) for x in columns), strict=True)
     return Batch(*critic), Batch(*actor)
+
+
+def _answered(fleets: Sequence[Fleet | Worker], name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
+    """What fleets say to a call, each with its own arguments; workers at the same time."""
+    pairs = list(zip(fleets, arguments, strict=True))
+    for fleet, given in pairs:
+        if isinstance(fleet, Worker):
+            fleet.ask(name, *given)
+    answers = [f.answer() if isinstance(f, Worker) else f.call(name, *given) for f, given in pairs]
+    for error in (answer for answer in answers if isinstance(answer, Exception)):
+        raise error
+    return answers
 
 
 def _close(fleets: list[Fleet | Worker], number: int) -> None:

@@ -65,14 +65,14 @@ class Player:
     plan: Plan
 
     @classmethod
-    def of(cls, environment: Environment, trained: TrainedPolicy) -> Player:
-        """One trial of trained policies, of this environment or of its exact model."""
-        plan, policy, theta = environment.plan, trained.policy, trained.own_theta
+    def of(cls, plan: Plan, trained: TrainedPolicy) -> Player:
+        """One trial of trained policies, of an environment or of its exact model."""
+        policy, theta = trained.policy, trained.own_theta
         if plan.box is not None:
             return cls(trained.see, acting.of_continuous(policy, theta), plan)
         if trained.scales is not None:
             return cls(trained.see, acting.of_vectors(policy, theta), plan)
-        states = environment.spec.num_states if trained.observations is None else len(trained.observations)
+        states = plan.encoder.num_states if trained.observations is None else len(trained.observations)
         return cls(trained.see, acting.of_states(policy, theta, (states or 0, plan.num_actions)), plan)
 
     def act(self, seen: list[Any], generators: list[np.random.Generator]) -> Any:
@@ -83,17 +83,22 @@ class Player:
 
 
 def play(
-    environment: Environment, player: Player, seeds: list[int], gamma: tuple[float, ...], longest: int = LONGEST
+    environment: Environment, trained: TrainedPolicy, seeds: list[int], gamma: tuple[float, ...], longest: int = LONGEST
 ) -> Episodes:
-    """One episode per seed, side by side."""
+    """One episode per seed, side by side: in this process, or in a worker where a step has a time limit."""
+    if environment.step_timeout is not None:
+        return environment.asked("play", trained, seeds, gamma, longest)
+    return episodes(environment.plan, trained, seeds, gamma, longest)
+
+
+def episodes(plan: Plan, trained: TrainedPolicy, seeds: list[int], gamma: tuple[float, ...], longest: int) -> Episodes:
+    """The same in this process."""
     with seeded_globally(seeds[0]):
-        return _play(environment, player, seeds, gamma, longest)
+        return _play(Player.of(plan, trained), seeds, gamma, longest)
 
 
-def _play(
-    environment: Environment, player: Player, seeds: list[int], gamma: tuple[float, ...], longest: int
-) -> Episodes:
-    plan, E = environment.plan, len(seeds)
+def _play(player: Player, seeds: list[int], gamma: tuple[float, ...], longest: int) -> Episodes:
+    plan, E = player.plan, len(seeds)
     copies = [Copy(plan.maker, number, seed) for number, seed in enumerate(seeds)]
     generators = [np.random.default_rng([_STREAM, seed]) for seed in seeds]
     rewards: list[list[bytes]] = [[] for _ in seeds]
@@ -128,10 +133,10 @@ def while_training(
     trained = TrainedPolicy.of(policy, theta, environment.spec, memory, setting)
     rows: list[Any] = []
     for k in range(count):
-        player, seeds = Player.of(environment, trained.of_trial(k)), seeds_of(k, environment.evaluation_episodes)
-        episodes = play(environment, player, seeds, gamma, longest)
-        average = episodes.returns.sum(axis=0) / episodes.lengths.sum()
-        rows.append(average if isinstance(setting, Average) else episodes.discounted.mean(axis=0))
+        seeds = seeds_of(k, environment.evaluation_episodes)
+        played = play(environment, trained.of_trial(k), seeds, gamma, longest)
+        average = played.returns.sum(axis=0) / played.lengths.sum()
+        rows.append(average if isinstance(setting, Average) else played.discounted.mean(axis=0))
     nothing = np.full(count, np.nan)
     return Evaluation(np.stack(rows), nothing, nothing, nothing, kind="episodes")
 

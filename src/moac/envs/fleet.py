@@ -101,6 +101,12 @@ class Fleet:
         sight = States(plan.encoder) if order.scale is None else Vectors(plan.encoder, order.scale)
         return Abreast(sight, act(order.policy, order.theta), plan.given, plan.num_objectives).walk(copies, order.draws)
 
+    def play(self, *order: Any) -> Any:
+        """Whole episodes of copies of their own: `evaluation.episodes`."""
+        from moac.envs import evaluation
+
+        return evaluation.episodes(self._plan, *order)
+
     def standing(self, chain: int) -> list[Standing] | None:
         """Where a chain's copies stand; None where the environment drew from what belongs to no copy."""
         if chain in self._strays:

@@ -47,7 +47,7 @@ OBJECTIVES = {
 
 @kept_globally()
 def environment_of(
-    env: str | Callable[..., Any], sizes: Mapping[str, int], time_limit: bool, options: Mapping[str, Any]
+    env: str | Callable[..., Any], sizes: Mapping[str, Any], time_limit: bool, options: Mapping[str, Any]
 ) -> Environment:
     """The environment; one copy is made to see its spaces, and closed."""
     maker = Maker(env, bool(time_limit), tuple(options.items()))
@@ -77,7 +77,7 @@ def environment_of(
         action_high=None if box is None else box.high,
         action_box=box,
     )
-    return Environment(plan, spec, sizes["workers"], sizes["evaluation_episodes"])
+    return Environment(plan, spec, sizes["workers"], sizes["evaluation_episodes"], sizes.get("step_timeout"))
 
 
 def known_ids() -> tuple[str, ...]:

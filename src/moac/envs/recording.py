@@ -34,7 +34,7 @@ class Recording:
 def episodes(environment: Environment, trained: TrainedPolicy, count: int, seed: int, most_frames: int) -> Recording:
     """Whole episodes with seeds that follow each other, until there are so many, or enough pictures."""
     env, limit = _rendering(environment)
-    player, recording = Player.of(environment, trained), Recording([], [], [])
+    player, recording = Player.of(environment.plan, trained), Recording([], [], [])
     try:
         for number in range(seed, seed + count):
             left = most_frames - sum(map(len, recording.frames))

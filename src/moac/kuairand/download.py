@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from moac.atomic import no_follow
 from moac.kuairand.schema import FOLDERS
 from moac.kuairand.unpack import unpack
 from moac.logs.disk import check_room, full_disk_said, refuse_existing
@@ -122,7 +123,7 @@ def _continue(url: str, archive: Archive, part: Path, progress: Progress) -> Non
         if resumed:
             _check_range(url, answer.headers.get("Content-Range", ""), begin, archive.size)
         done = begin if resumed else 0
-        with part.open("ab" if resumed else "wb") as file:
+        with open(part, "ab" if resumed else "wb", opener=no_follow) as file:
             while done < archive.size and (block := _read(answer, min(_BLOCK, archive.size - done))):
                 file.write(block)
                 done += len(block)

@@ -37,11 +37,11 @@ USERS = {
 """Columns of the user features; categories stay text, for an empty field is a category of its own: unknown."""
 
 VIDEOS = {
-    "video_id": "INTEGER", "author_id": "BIGINT", "video_type": "VARCHAR", "upload_dt": "VARCHAR",
+    "video_id": "INTEGER", "author_id": "VARCHAR", "video_type": "VARCHAR", "upload_dt": "VARCHAR",
     "upload_type": "VARCHAR", "visible_status": "DOUBLE", "video_duration": "DOUBLE", "server_width": "DOUBLE",
-    "server_height": "DOUBLE", "music_id": "BIGINT", "music_type": "VARCHAR", "tag": "VARCHAR",
+    "server_height": "DOUBLE", "music_id": "VARCHAR", "music_type": "VARCHAR", "tag": "VARCHAR",
 }  # fmt: skip
-"""Columns of the basic video features."""
+"""Columns of the basic video features; ids that nothing is computed from are text."""
 
 _STATISTICS = (
     "show_cnt show_user_num play_cnt play_user_num play_duration complete_play_cnt complete_play_user_num "
@@ -54,8 +54,28 @@ _STATISTICS = (
     "cancel_collect_cnt cancel_collect_user_num direct_comment_user_num reply_comment_user_num share_all_cnt "
     "share_all_user_num outsite_share_all_cnt"
 )
-STATISTICS = {"video_id": "INTEGER", "counts": "BIGINT", **dict.fromkeys(_STATISTICS.split(), "DOUBLE")}
+STATISTICS = {"video_id": "INTEGER", "counts": "DOUBLE", **dict.fromkeys(_STATISTICS.split(), "DOUBLE")}
 """Columns of the video statistics: means per day and scenario over the whole month, which is the test period too."""
+
+_TYPES = {
+    "TINYINT": (-(2**7), 2**7 - 1), "SMALLINT": (-(2**15), 2**15 - 1), "INTEGER": (-(2**31), 2**31 - 1),
+    "BIGINT": (-(2**63), 2**63 - 1), "DOUBLE": (-1e300, 1e300),
+}  # fmt: skip
+_FROM_ZERO = (
+    "user_id", "video_id", "play_time_ms", "duration_ms", "video_duration", "server_width", "server_height",
+)  # fmt: skip
+_EVENTS = ("is_click", "is_like", "is_follow", "is_comment", "is_forward", "is_hate")
+RANGES = {
+    **dict.fromkeys(_FROM_ZERO, (0, 2**31 - 1)),
+    **dict.fromkeys(_EVENTS, (0, 1)),
+    "time_ms": (946_684_800_000, 4_102_444_800_000),
+}
+"""Columns that states and rewards are made of, and what they can hold; times are of the years 2000 to 2100."""
+
+
+def range_of(column: str, kind: str) -> tuple[float, float]:
+    """The least and the largest number that a column of a type may hold."""
+    return RANGES.get(column, _TYPES[kind])
 
 
 @final

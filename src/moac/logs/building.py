@@ -14,12 +14,12 @@ from typing import Any, final
 import numpy as np
 
 from moac.kuairand import lines, users, videos
-from moac.kuairand.lines import File
-from moac.logs import assembly, buckets, ingest, layout, leftovers, manifest, queries, splits
+from moac.logs import assembly, buckets, ingest, layout, leftovers, manifest, queries, records, splits
 from moac.logs.engine import Connection, Limits, connect, limits, watch
 from moac.logs.ingest import Work
 from moac.logs.journal import LAST, Journal
 from moac.logs.layout import Sources
+from moac.logs.records import File
 from moac.logs.workspace import resumable
 from moac.runs.executors import Executor, Serial, ended
 
@@ -178,7 +178,7 @@ class _Build:
         ids = connection.execute(queries.user_ids(source)).fetchnumpy()["user_id"]
         twice = ids[1:][ids[1:] == ids[:-1]]
         if len(twice):
-            at = lines.line_of(file, "user_id", int(twice[0]), 2)
+            at = records.line_of(file, "user_id", int(twice[0]), 2)
             raise ValueError(f"{file.path}, line {at}: user {twice[0]} must be there once, got it again.")
         split = splits.of_users(ids, self.options.split_seed, self.options.shares)
         connection.register("splits", {"user_id": ids, "split": split})
@@ -215,7 +215,7 @@ class _Build:
     def _refuse_user(self, user: int, files: list[File]) -> None:
         """A user without features: where it stands."""
         for file in (file for file in files if file.is_log):
-            at = lines.line_of(file, "user_id", user)
+            at = records.line_of(file, "user_id", user)
             if at:
                 raise ValueError(f"{file.path}, line {at}: user {user} must be in {self.found.users.name}, and is not.")
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from moac.kuairand import lines
-from moac.kuairand.lines import File
-from moac.logs import queries
+from moac.logs import queries, records
 from moac.logs.engine import Connection, Unreadable
+from moac.logs.records import File
 
 _BYTES_PER_BUCKET = 1 << 26
 _MOST_BUCKETS = 256
@@ -91,17 +90,20 @@ def table(connection: Connection, files: list[File], out: Path) -> None:
 
 
 def scatter(connection: Connection, file: File, random: bool, work: Work) -> None:
-    """The rows of a log to the buckets of their users."""
+    """The rows of a log to the buckets of their users; each of its lines that is not empty must be there."""
     for setting in queries.buffers(work.buckets):
         connection.execute(setting)
-    _execute(connection, queries.scatter(file, random, work.buckets, work.all_raw), [file])
+    written = _execute(connection, queries.scatter(file, random, work.buckets, work.all_raw), [file])
+    if written != file.rows and written != (rows := sum(1 for _ in records.read(file))):
+        raise ValueError(f"{file.path} cannot be read: it has {rows} rows, and only {written} of them were found.")
 
 
-def _execute(connection: Connection, query: str, files: list[File]) -> None:
-    """Run; where a file cannot be read, the error names its line."""
+def _execute(connection: Connection, query: str, files: list[File]) -> int:
+    """Run; the number of rows written. Where a file cannot be read, the error names its line."""
     try:
-        connection.execute(query)
+        (written,) = connection.execute(query).fetchone() or (0,)
+        return int(written)
     except Unreadable as error:
         for file in files:
-            lines.complain(file, error if len(files) == 1 else None)
+            records.complain(file, error if len(files) == 1 else None)
         raise ValueError(f"{files[0].path} cannot be read: {str(error).splitlines()[0]}.") from None

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import duckdb
 
-from moac.kuairand.lines import File
 from moac.logs import queries, stored
 from moac.logs.assembly import PIECE
 from moac.logs.engine import Connection
+from moac.logs.records import File
 
 _LEAST_ROW = 12
 """Bytes of a row: no file of KuaiRand has fewer columns, and each ends with a comma or the line."""

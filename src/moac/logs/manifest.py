@@ -12,12 +12,13 @@ from typing import Any, final
 
 import numpy as np
 
-from moac.kuairand.lines import File
+from moac import atomic
 from moac.kuairand.schema import SIGNALS, SIGNS, WATCH_TIME_UNIT_MS
 from moac.logs import statistics
 from moac.logs.assembly import PARTS
 from moac.logs.buckets import Cleaned
 from moac.logs.layout import Sources
+from moac.logs.records import File
 
 FORMAT = 1
 NAME = "manifest.json"
@@ -71,11 +72,9 @@ def read(folder: Path) -> dict[str, Any]:
 def read_json(path: Path) -> Any:
     """JSON, with one clear line where it is missing or none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return atomic.read_json(path)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing: build the dataset again.") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
 
 
 def identity(files: list[File], options: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from moac.atomic import DamagedError, check_regular
 from moac.kuairand.schema import SIGNALS
 from moac.logs.splits import SPLITS
 
@@ -97,12 +98,15 @@ def _check_range(path: Path, found: np.ndarray[Any, Any], below: int) -> None:
 def array(path: Path) -> np.ndarray[Any, Any]:
     """An array that stays on disk until it is used, and is no larger than its file."""
     try:
+        check_regular(path)
         there = path.stat().st_size
         with path.open("rb") as file:
             start = _header(file, there)
         return np.load(path, mmap_mode="r" if there > start else None, allow_pickle=False)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing: build the dataset again.") from None
+    except DamagedError:
+        raise
     except _DAMAGE as error:
         raise _damaged(path, error) from None
 

@@ -82,7 +82,7 @@ def pareto_front(
     find = _with_memory if memory else _stationary
     points, policies = find(model, scale, np.array(setting.discounts(model.num_objectives)), tolerance, max_points)
     kept = distinct(points, tolerance / 2)
-    points = points[kept] * scale + 0.0
+    points = points[kept] * scale
     policies = None if policies is None else policies[kept]
     return ParetoFront(points, policies, on_hull(points), memory, tolerance)
 
@@ -121,7 +121,7 @@ def on_hull(points: Points) -> Bool[np.ndarray, " F"]:
                 return bool(-solution.fun > 100 * precision)
         raise RuntimeError(f"HiGHS could not tell whether a mixture dominates {p}.")
 
-    return np.array([num_points == 1 or not dominated(p) for p in q])
+    return np.array([not dominated(p) for p in q])
 
 
 def _check_size(model: FiniteMOMDP) -> None:

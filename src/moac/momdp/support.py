@@ -199,8 +199,8 @@ def _corners(points: Float[np.ndarray, "V M"]) -> tuple[Float[np.ndarray, "C M"]
     lid = np.array([[*np.zeros(M - 1), 1.0, -top]])
     inside = np.array([*np.full(M - 1, 1 / M), top - 0.5])
     found = HalfspaceIntersection(np.vstack([pieces, positive, total, lid]), inside).intersections
-    found = np.unique(found[found[:, -1] < top - 1e-6].round(12), axis=0)
-    lam = np.clip(np.column_stack([found[:, :-1], 1 - found[:, :-1].sum(axis=1)]), 0, 1)
+    found = np.unique(found[:, :-1].round(12), axis=0)  # the lid's own are over those of the simplex, which are there
+    lam = np.clip(np.column_stack([found, 1 - found.sum(axis=1)]), 0, 1)
     lam = lam / lam.sum(axis=1, keepdims=True)
     return lam, np.max(lam @ points.T, axis=1)
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 import jax
 import numpy as np
 
+from moac.atomic import checked, no_follow
 from moac.offline.evaluation import Method
 from moac.runs import files
 
@@ -117,7 +118,7 @@ def _digest(leaves: Sequence[Any]) -> str:
 
 def _append(path: Path, line: bytes) -> None:
     """In one write at the end of the file, on disk before anything else happens; what is there stays."""
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    handle = no_follow(str(path), os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
         size = os.fstat(handle).st_size
         torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
@@ -138,8 +139,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 def _parsed(line: str) -> dict[str, Any]:
     """A look; one whose line is damaged still counts."""
     try:
-        read = json.loads(line)
-    except ValueError:
+        read = checked(json.loads(line))
+    except (ValueError, RecursionError):
         read = None
     if isinstance(read, dict) and isinstance(read.get("id"), str):
         return read

@@ -20,9 +20,10 @@ _ICONS = {
     "holds": "M3 8.5 6.5 12 13 4.5",
     "holds in part": "M2.5 9.5c2-4 4-4 5.5-1.5s3.5 2.5 5.5-1.5",
     "does not hold": "M4 4l8 8M12 4l-8 8",
+    "not decided": "M5.5 6a2.5 2.5 0 1 1 3.6 2.2C8.4 8.6 8 9 8 10M8 12.5v.3",
     "not measured": "M8 3.5v5.5M8 12v.5",
 }
-"""A tick, a wave, a cross and an exclamation mark: verdicts differ by shape and word, not by colour alone."""
+"""A tick, a wave, a cross, a question and an exclamation mark: verdicts differ by shape and word, not by colour."""
 
 
 def render(page: Page) -> str:

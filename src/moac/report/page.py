@@ -7,17 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final, get_args
 
+from moac.atomic import read_bytes
 from moac.report.choice import Choice
 from moac.report.numbers import Value
 
-Verdict = Literal["holds", "holds in part", "does not hold", "not measured"]
+Verdict = Literal["holds", "holds in part", "does not hold", "not decided", "not measured"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
-def verdict_of(held: Iterable[bool]) -> Verdict:
-    """Of a claim in several parts: whether all of them hold, or some."""
-    each = list(held)
-    return "holds" if all(each) else "holds in part" if any(each) else "does not hold"
+def verdict_of(parts: Iterable[Verdict | bool]) -> Verdict:
+    """The verdict on a claim in several parts, each with a verdict of its own or known to be true or false.
+
+    Where some hold and some do not, the claim holds in part, whatever is open. One part that does not hold, and none
+    that does, is enough to refute it. It holds where all parts do; what is open leaves it open; without parts nothing
+    was measured.
+    """
+    each = {part if isinstance(part, str) else "holds" if part else "does not hold" for part in parts}
+    if not each:
+        return "not measured"
+    if "does not hold" in each:
+        return "holds in part" if "holds" in each else "does not hold"
+    return "not decided" if "not decided" in each else "holds"
 
 
 Named = tuple[tuple[str, Value], ...]
@@ -71,10 +81,10 @@ class Figure:
     def of_file(cls, name: str, path: Path, caption: str, alt: str) -> Figure:
         """The figure of an SVG file; one that is missing or damaged is a ValueError."""
         try:
-            svg = path.read_text(encoding="utf-8")
+            svg = read_bytes(path).decode()
         except FileNotFoundError:
             raise ValueError(f"{path} is missing.") from None
-        except (UnicodeDecodeError, IsADirectoryError):
+        except UnicodeDecodeError:
             raise ValueError(f"{path} is damaged: it is not a text.") from None
         if not is_svg(svg):
             raise ValueError(f"{path} is damaged: it is not a whole SVG document.")

@@ -81,7 +81,8 @@ class Checkpoints:
 
 def check_same_run(config: Path, description: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Refuse to mix a configuration with arrays that another one made."""
-    before, now = _flat(about.get("run", {})), _flat(description)
+    made_by = about.get("run")
+    before, now = _flat(made_by if isinstance(made_by, Mapping) else {}), _flat(description)
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             raise ValueError(

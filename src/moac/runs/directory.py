@@ -15,18 +15,23 @@ from moac import locks, training
 from moac.config import Config
 from moac.policies.encoding import ActionBox, Encoder
 from moac.report import style
-from moac.runs import CHECKPOINT_SECONDS, archive_files, files, policies, provenance, sinks, unfinished
+from moac.runs import (
+    CHECKPOINT_SECONDS,
+    archive_files,
+    descriptions,
+    files,
+    history_files,
+    policies,
+    provenance,
+    sinks,
+)
 from moac.runs.checkpoints import Checkpoints, check_same_run
 from moac.training import result
-from moac.training.history import History
 from moac.types import Critic, Policy, Source, SourceError
 from moac.weighting import Rule
 
-FORMAT = 1
-_KEYS: dict[str, type] = {"format": int, "problem": dict, "trials": int, "seed": int, "config": dict, "own": list}
 LOG_FILES = ("behaviour.safetensors", "catalogue.safetensors")
 """What a run on a log keeps beside it: see `log_files`."""
-_PROBLEM_KEYS = ("name", "env", "fingerprint")
 
 
 @final
@@ -46,9 +51,9 @@ class RunDirectory:
         if not _vacant(path):
             instead = f", or continue that run with moac resume {path}" if (path / "config.json").exists() else ""
             raise ValueError(f"{path} exists already: choose a new folder{instead}.")
-        origin, description = provenance.of_this_process(run.seed), _description(run, env, own)
+        origin, description = provenance.of_this_process(run.seed), descriptions.of(run, env, own)
         try:
-            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+            files.subfolder(path, "checkpoint")
         except OSError as error:
             raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
         try:
@@ -64,24 +69,14 @@ class RunDirectory:
 
     def description(self) -> dict[str, Any]:
         """config.json, checked."""
-        path = self.path / "config.json"
+        return descriptions.read(self.path)
+
+    def config(self) -> Config:
+        """The configuration in config.json."""
         try:
-            data = files.read_json(path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise ValueError(
-                f"{self.path} is not a run directory: it has no config.json.{unfinished.hint(self.path)}"
-            ) from None
-        if not isinstance(data, dict) or not isinstance(data.get("format"), int):
-            raise files.DamagedError(path, "it has no format number")
-        if data["format"] > FORMAT:
-            raise ValueError(f"{path} has format {data['format']}, newer than {FORMAT}: update moac to read it.")
-        for key, kind in _KEYS.items():
-            if not isinstance(data.get(key), kind):
-                raise files.DamagedError(path, f"`{key}` is missing or not of type {kind.__name__}")
-        for key in _PROBLEM_KEYS:
-            if key not in data["problem"]:
-                raise files.DamagedError(path, f"`problem.{key}` is missing")
-        return data
+            return Config.from_json(self.description()["config"])
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{self.path / 'config.json'} is wrong: {error}") from None
 
     def encoder(self) -> Encoder | None:
         """Of what the environment shows; None for a model."""
@@ -105,8 +100,10 @@ class RunDirectory:
         """Note in provenance.json that chains started anew after an iteration."""
         path = self.path / "provenance.json"
         origin = files.read_json(path)
-        noted = {*origin.get("chains_restarted_after", []), iteration}
-        files.write_json(path, origin | {"chains_restarted_after": sorted(noted)})
+        before: Any = origin.get("chains_restarted_after", []) if isinstance(origin, dict) else None
+        if not isinstance(before, list) or not all(isinstance(each, int) for each in before):
+            raise files.DamagedError(path, "`chains_restarted_after` is not a list of iterations")
+        files.write_json(path, origin | {"chains_restarted_after": sorted({*before, iteration})})
 
     def complete(
         self,
@@ -127,7 +124,7 @@ class RunDirectory:
         """
         with self.held():
             files.remove_unfinished(self.path)
-            (self.path / "checkpoint").mkdir(exist_ok=True)
+            files.subfolder(self.path, "checkpoint")
             with closing(self._feed(snapshot, more)) as feed:
                 latest = self._iterated(run, snapshot, every, (feed.show, *(() if show is None else (show,))))
         if latest is None:
@@ -156,6 +153,7 @@ class RunDirectory:
         except SourceError:
             if latest is not None:  # without its past: the source would fail again where it failed
                 checkpoints.write(replace(latest, past=dict[str, Any]))
+                at = latest
             raise
         finally:
             if latest is not None and latest is not at:
@@ -164,19 +162,18 @@ class RunDirectory:
 
     def finish(self, outcome: result.Result, draw: bool = True) -> None:
         """Write history, metrics, the figure (unless it is drawn elsewhere) and the policies."""
-        about = {"format": FORMAT, "kind": outcome.history.kind}
+        about = {"format": descriptions.FORMAT, "kind": outcome.history.kind}
         files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
         files.write_bytes(self.path / "metrics.jsonl", sinks.lines(outcome.history))
         if draw:
             self._draw(outcome)
-        about = {"format": FORMAT, "iteration": outcome.iteration, "run": self.description()}
+        about = {"format": descriptions.FORMAT, "iteration": outcome.iteration, "run": self.description()}
         files.write_arrays(self.path / "policy.safetensors", policies.arrays(outcome), about)
 
     def _draw(self, outcome: result.Result) -> None:
-        (self.path / "figures").mkdir(exist_ok=True)
-        figure = outcome.plot()
+        folder, figure = files.subfolder(self.path, "figures"), outcome.plot()
         for kind in ("png", "svg"):
-            files.write_bytes(self.path / "figures" / f"training.{kind}", style.rendered(figure, kind))
+            files.write_bytes(folder / f"training.{kind}", style.rendered(figure, kind))
 
     @property
     def finished(self) -> bool:
@@ -185,27 +182,29 @@ class RunDirectory:
 
     def outcome(self, run: training.Run, own: tuple[str, ...] = ()) -> result.Result:
         """The result of a run that has finished."""
-        logged, history = files.read_arrays(self.path / "history.safetensors")
+        spec = run.source.spec
+        history = history_files.read(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
         path = self.path / "policy.safetensors"
         arrays, about = files.read_arrays(path)
         check_same_run(self.path / "config.json", self.description(), about)
         try:
             last, random = (policies.tree(arrays, name, run.parts.policy) for name in ("theta", "theta_random"))
-            spec = run.source.spec
             spaces = (spec.observations, spec.encoder, spec.action_box, result.catalogue(run.source))
             kept = partial(_trained, spaces, run.config.setting, arrays)
             return result.Result(
                 run,
                 int(about["iteration"]),
-                History.of_arrays(logged, history["kind"]),
+                history,
                 kept(run.parts.policy, last),
                 kept(run.parts.policy, random),
-                arrays["random_iteration"],
-                arrays["stopped"],
+                policies.of_each_trial(arrays, "random_iteration", run.num_trials),
+                policies.of_each_trial(arrays, "stopped", run.num_trials),
                 own,
             )
         except KeyError as error:
             raise files.DamagedError(path, f"{error} is missing") from None
+        except (TypeError, ValueError) as error:
+            raise files.DamagedError(path, str(error)) from None
 
 
 def _vacant(path: Path) -> bool:
@@ -257,16 +256,18 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     path = own.path / "policy.safetensors"
     arrays, about = files.read_arrays(path)
     check_same_run(own.path / "config.json", description, about)
+    config = own.config()
     try:
-        kind = policies.named(arrays, description["config"]) if policy is None else policy
+        kind = policies.named(arrays, config) if policy is None else policy
         theta = policies.tree(arrays, "theta", kind)
     except KeyError as error:
         raise files.DamagedError(path, f"{error} is missing") from None
-    setting = Config.from_json(description["config"]).setting
+    except ValueError as error:
+        raise files.DamagedError(path, str(error)) from None
     problem = description["problem"]
     catalogue = _log_files().catalogue_of(own.path, problem["fingerprint"]) if "log" in problem else None
     spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
-    found = archive_files.joined(own.path, _trained(spaces, setting, arrays, kind, theta))
+    found = archive_files.joined(own.path, _trained(spaces, config.setting, arrays, kind, theta))
     return found.of_trial(trial)
 
 
@@ -306,8 +307,9 @@ def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[
         raise ValueError(f"{path} was trained on another problem than {problem.spec.name}: the fingerprints differ.")
     if set(data["own"]) != set(result.given(own)):
         raise ValueError(_wanted(path, data["own"]))
+    config = directory.config()
     try:
-        return directory, result.prepare(problem, Config.from_json(data["config"]), data["trials"], data["seed"], own)
+        return directory, result.prepare(problem, config, data["trials"], data["seed"], own)
     except ValueError as error:
         raise ValueError(f"{path / 'config.json'} is wrong: {error}") from None
 
@@ -316,32 +318,6 @@ def _wanted(path: str | Path, own: list[str]) -> str:
     if not own:
         return f"{path} was trained without parts of its own: give no policy, critic or rule."
     return f"{path} was trained with a {' and a '.join(own)} of its own: give the same, as {'=, '.join(own)}=."
-
-
-def _description(run: training.Run, env: str | None, own: tuple[str, ...]) -> dict[str, Any]:
-    spec = run.source.spec
-    problem: dict[str, Any] = {
-        "name": spec.name,
-        "env": env,
-        "objectives": list(spec.objective_names),
-        "num_states": spec.num_states,
-        "num_actions": spec.num_actions,
-        "fingerprint": spec.fingerprint,
-    }
-    if spec.encoder is not None:
-        problem |= {"encoder": spec.encoder.to_json(), "options": files.finite(spec.options)}
-    if spec.logged:
-        problem["log"] = spec.options or {}
-    if spec.action_box is not None:
-        problem["actions"] = spec.action_box.to_json()
-    return {
-        "format": FORMAT,
-        "problem": problem,
-        "trials": run.num_trials,
-        "seed": run.seed,
-        "config": run.config.to_json(),
-        "own": list(own),
-    }
 
 
 def _log_files() -> Any:

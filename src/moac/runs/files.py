@@ -13,21 +13,17 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from moac.atomic import DamagedError, check_regular, checked, write_bytes
+from moac.atomic import read_json as read_json
 from moac.atomic import replacing as replacing
-from moac.atomic import write_bytes
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 _ABOUT = "moac"
 """The one entry of a file's metadata: safetensors writes several in random order."""
 _DIGEST = "sha256"
 """Inside it, the hash of all arrays."""
-
-
-class DamagedError(ValueError):
-    """A file that is there and cannot be read as what it should be."""
-
-    def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path} is damaged: {why}.")
+_TYPES = {"BOOL", "F16", "F32", "F64", *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64))}
+"""Of arrays, as safetensors names them: those that are ever written."""
 
 
 def check_folder(name: str, path: Path) -> None:
@@ -37,6 +33,23 @@ def check_folder(name: str, path: Path) -> None:
         raise ValueError(f"`{name}` must be a folder, got {path}: {there} is a file.")
     if not os.access(there, os.W_OK | os.X_OK):
         raise ValueError(f"`{name}` must be a folder that can be written, got {path}: {there} cannot.")
+
+
+def below(folder: Path, *names: str) -> Path:
+    """A path below a folder that somebody gave; a symbolic link on the way is refused, since it leads elsewhere."""
+    path = folder
+    for name in names:
+        path /= name
+        if path.is_symlink():
+            raise ValueError(f"{path} is a symbolic link: nothing of {folder} is written elsewhere.")
+    return path
+
+
+def subfolder(folder: Path, *names: str) -> Path:
+    """The folder of that path, made if need be; `below` says what is refused."""
+    path = below(folder, *names)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def remove_unfinished(folder: Path) -> None:
@@ -50,14 +63,6 @@ def write_json(path: Path, data: Any) -> None:
     write_bytes(path, (json.dumps(finite(data), indent=2) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """Read JSON, with one clear line where the file is missing or damaged."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(path, str(error)) from None
-
-
 def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
     """Write arrays by name as safetensors, with their hash; equal arrays and `about` make equal bytes."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -68,11 +73,14 @@ def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
 def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Read what `write_arrays` wrote; no array is larger than the file, whatever its header says."""
     try:
+        check_regular(path)
         with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {})[_ABOUT])
-            arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            about = checked(json.loads((file.metadata() or {})[_ABOUT]))
+            arrays: Arrays = {name: _tensor(file, name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
+    except DamagedError:
+        raise
     except KeyError:
         raise DamagedError(path, "it was not written by moac") from None
     except (SafetensorError, TypeError, ValueError, RecursionError, OSError) as error:
@@ -82,6 +90,13 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     if about.pop(_DIGEST, None) not in (None, _digest(arrays)):  # None: written before there was one
         raise DamagedError(path, "its arrays were changed after they were written")
     return arrays, about
+
+
+def _tensor(file: Any, name: str) -> np.ndarray[Any, Any]:
+    kind = file.get_slice(name).get_dtype()
+    if kind not in _TYPES:
+        raise ValueError(f"`{name}` has numbers of type {kind}, which are never written")
+    return file.get_tensor(name)
 
 
 def _digest(arrays: Arrays) -> str:

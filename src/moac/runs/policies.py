@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax
 import numpy as np
+from jaxtyping import Int
 
+from moac.config import Config
 from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Table
 from moac.policies.gaussian import Squash
@@ -41,35 +40,43 @@ def scales(stored: Arrays) -> Scales | None:
     return {name: array for name, array in found.items() if array is not None} or None
 
 
-def named(stored: Arrays, config: Mapping[str, Any]) -> Policy:
-    """The policy that a configuration named, without the problem it was trained on."""
-    if config["policy"] in NETWORKS:
+def named(stored: Arrays, config: Config) -> Policy:
+    """The policy that a configuration named, without the problem it was trained on; ValueError for wrong shapes."""
+    if config.policy in NETWORKS:
         return _network(stored, config)
-    theta = stored["theta"]
-    if "observation_shift" in stored or config["features"] == "plain":
-        size = stored["observation_shift"].shape[1] if "observation_shift" in stored else theta.shape[1] - 1
-        basis = features.of_vectors(str(config["features"]), size)
-        return SoftmaxBasis(basis, theta.shape[2])
+    _, rows, actions = _sizes(stored, "theta", 3)
+    if "observation_shift" in stored or config.features == "plain":
+        size = _sizes(stored, "observation_shift", 2)[1] if "observation_shift" in stored else rows - 1
+        return SoftmaxBasis(features.of_vectors(str(config.features), size), actions)
     if "features" in stored:
-        return SoftmaxLinear(Table(stored["features"]), theta.shape[2])
-    return SoftmaxTable(theta.shape[1], theta.shape[2])
+        _sizes(stored, "features", 2)
+        return SoftmaxLinear(Table(stored["features"]), actions)
+    return SoftmaxTable(rows, actions)
 
 
-def _network(stored: Arrays, config: Mapping[str, Any]) -> Policy:
-    layers = [stored[name] for name in sorted(stored, key=_place) if _place(name) >= 0]
-    hidden = tuple(int(width) for width in config["hidden"])
-    inputs = _inputs(stored, layers[0].shape[1], str(config["features"]))
-    if config["policy"] == "mlp":
-        return SoftmaxMLP(inputs, hidden, layers[-1].shape[2])
+def _network(stored: Arrays, config: Config) -> Policy:
+    first, *_, last = [_sizes(stored, name, 3) for name in sorted(stored, key=_place) if _place(name) >= 0]
+    hidden = config.hidden or ()
+    inputs = _inputs(stored, first[1], str(config.features))
+    if config.policy == "mlp":
+        return SoftmaxMLP(inputs, hidden, last[2])
     low, high = (tuple(stored[name].astype(float).tolist()) for name in ("action_low", "action_high"))
-    return GaussianMLP(inputs, hidden, Squash(low, high), config["action_scale"] == "state")
+    return GaussianMLP(inputs, hidden, Squash(low, high), config.action_scale == "state")
 
 
 def _inputs(stored: Arrays, rows: int, features: str) -> Inputs:
     """Of a network whose first matrix has so many rows."""
     if features == "plain":
         return Plain(rows - 1)
-    return Vectors(stored["observation_shift"].shape[1]) if "observation_shift" in stored else States(rows)
+    return Vectors(_sizes(stored, "observation_shift", 2)[1]) if "observation_shift" in stored else States(rows)
+
+
+def _sizes(stored: Arrays, name: str, axes: int) -> tuple[int, ...]:
+    """The shape of an array that must have so many axes."""
+    array = stored[name]
+    if array.ndim != axes or not array.size or array.dtype.kind != "f":
+        raise ValueError(f"`{name}` has shape {array.shape} and type {array.dtype}")
+    return array.shape
 
 
 def _place(name: str) -> int:
@@ -79,9 +86,22 @@ def _place(name: str) -> int:
 
 
 def tree(stored: Arrays, name: str, policy: Policy) -> Params:
-    """The parameters of that name as the policy has them, leading axis K."""
-    structure = jax.tree.structure(jax.eval_shape(policy.init, jax.random.key(0)))
-    return jax.tree.unflatten(structure, [stored[leaf] for leaf in _names(name, structure.num_leaves)])
+    """The parameters of that name as the policy has them, leading axis K; ValueError for other shapes."""
+    expected, structure = jax.tree.flatten(jax.eval_shape(policy.init, jax.random.key(0)))
+    names = _names(name, len(expected))
+    for leaf, one in zip(names, expected, strict=True):
+        wanted, array = (*stored[names[0]].shape[:1], *one.shape), stored[leaf]
+        if array.shape != wanted or array.dtype.kind != np.dtype(one.dtype).kind:
+            raise ValueError(f"`{leaf}` has shape {array.shape} and type {array.dtype}, not {wanted} and {one.dtype}")
+    return jax.tree.unflatten(structure, [stored[leaf] for leaf in names])
+
+
+def of_each_trial(stored: Arrays, name: str, trials: int) -> Int[np.ndarray, " K"]:
+    """An array with one whole number for each trial."""
+    array = stored[name]
+    if array.shape != (trials,) or array.dtype.kind not in "iu":
+        raise ValueError(f"`{name}` has shape {array.shape} and type {array.dtype}")
+    return array
 
 
 def _names(name: str, count: int) -> list[str]:

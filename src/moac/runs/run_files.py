@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from moac.config import Config
-from moac.runs import files
+from moac.runs import files, history_files, policies
 from moac.runs.directory import RunDirectory
 from moac.training.history import History
 
@@ -68,12 +68,12 @@ def read(directory: Path) -> RunFiles:
     """All that a report needs; what is missing or damaged is a ValueError that names the file."""
     description = RunDirectory(directory).description()
     objectives = _objectives(directory / "config.json", description)
-    config = _config(directory / "config.json", description)
+    config = _config(RunDirectory(directory))
     if not (directory / "history.safetensors").exists():
         raise ValueError(f"{directory} has not finished: continue it with moac resume {directory}.")
-    history = _history(directory / "history.safetensors", (description["trials"], len(objectives)))
+    history = history_files.read(directory / "history.safetensors", (description["trials"], len(objectives)))
     origin = _origin(directory / "provenance.json")
-    return RunFiles(description, origin, config, objectives, history, _stopped(directory / "policy.safetensors"))
+    return RunFiles(description, origin, config, objectives, history, _stopped(directory, description["trials"]))
 
 
 def _objectives(path: Path, description: dict[str, Any]) -> tuple[str, ...]:
@@ -83,14 +83,11 @@ def _objectives(path: Path, description: dict[str, Any]) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def _config(path: Path, description: dict[str, Any]) -> Config:
-    try:
-        config = Config.from_json(description["config"])
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is wrong: {error}") from None
+def _config(directory: RunDirectory) -> Config:
+    config = directory.config()
     for name in _NEEDED:
         if getattr(config, name) is None:
-            raise files.DamagedError(path, f"`config.{name}` is missing")
+            raise files.DamagedError(directory.path / "config.json", f"`config.{name}` is missing")
     return config
 
 
@@ -104,22 +101,11 @@ def _origin(path: Path) -> dict[str, Any]:
     return origin
 
 
-def _history(path: Path, size: tuple[int, int]) -> History:
-    """The history, with arrays of the shapes that K trials and M objectives ask for."""
-    arrays, about = files.read_arrays(path)
-    try:
-        history = History.of_arrays(arrays, str(about["kind"]))
-    except (KeyError, TypeError) as error:
-        raise files.DamagedError(path, f"{error} is missing") from None
-    (K, M), L = size, len(np.atleast_1d(history.iteration))
-    cubes = ("returns", "weights", "min_norm_weights")
-    for name, array in history.arrays().items():
-        wanted = (L,) if name == "iteration" else (K, L, M) if name in cubes else (K, L)
-        if array.shape != wanted or L == 0:
-            raise files.DamagedError(path, f"`{name}` has shape {array.shape} in place of {wanted}")
-    return history
-
-
-def _stopped(path: Path) -> Int[np.ndarray, " K"] | None:
+def _stopped(directory: Path, trials: int) -> Int[np.ndarray, " K"] | None:
     """When each trial stopped; a run without its policies can still be shown."""
-    return files.read_arrays(path)[0].get("stopped") if path.exists() else None
+    path = directory / "policy.safetensors"
+    arrays = files.read_arrays(path)[0] if path.exists() else {}
+    try:
+        return policies.of_each_trial(arrays, "stopped", trials) if "stopped" in arrays else None
+    except ValueError as error:
+        raise files.DamagedError(path, str(error)) from None

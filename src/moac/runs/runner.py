@@ -37,7 +37,7 @@ class Place(Protocol):
 
 def complete(task: Task, experiment: Place, problem: Source, folder: Path, show: Show) -> result.Result:
     """The task's result, from its folder if it has finished."""
-    path = folder / key(task, experiment, problem)
+    path = files.below(folder.parent, folder.name, key(task, experiment, problem))
     if (path / "config.json").exists():
         directory, run = reopen(path, problem)
         if directory.finished:
@@ -52,6 +52,10 @@ def complete(task: Task, experiment: Place, problem: Source, folder: Path, show:
         outcome = result.Result.of(run, final)
         directory.finish(outcome, draw=False)  # the experiment's own figures show it
     return outcome
+
+
+_NO_RESULT = ("workers", "step_timeout")
+"""How an environment is stepped, where that changes no result."""
 
 
 @final
@@ -72,7 +76,7 @@ def unseen(task: Task, run: training.Run, iteration: int) -> Generator[_Unseen]:
 def key(task: Task, experiment: Place, problem: Source) -> str:
     """A readable folder name that changes with anything that changes the result."""
     data: list[Any] = [task.config.to_json(), task.trials, experiment.seed, problem.spec.fingerprint]
-    stepping = {name: value for name, value in (problem.spec.options or {}).items() if name != "workers"}
+    stepping = {name: value for name, value in (problem.spec.options or {}).items() if name not in _NO_RESULT}
     data += [files.finite(stepping)] if stepping else []
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
     slug = re.sub(r"[^a-z0-9]+", "-", task.label.lower()).strip("-")

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, final
 
 from moac import training
+from moac.atomic import no_follow
 from moac.runs import files
 from moac.training.history import History
 
@@ -73,7 +75,7 @@ class Jsonl:
 
     def __init__(self, path: Path, history: History) -> None:
         files.write_bytes(path, lines(history))
-        self._file = path.open("a", encoding="utf-8")
+        self._file = os.fdopen(no_follow(str(path), os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8")
 
     def write(self, row: Row) -> None:
         """A line."""
@@ -92,7 +94,7 @@ class TensorBoard:
     def __init__(self, place: Place) -> None:
         writer: Any = importlib.import_module("tensorboardX").SummaryWriter
         self._objectives = place.description["problem"]["objectives"]
-        self._writer = writer(str(place.path / "tensorboard"), purge_step=place.iteration + 1)
+        self._writer = writer(str(files.subfolder(place.path, "tensorboard")), purge_step=place.iteration + 1)
 
     def write(self, row: Row) -> None:
         """A point on every curve."""
@@ -111,6 +113,7 @@ class WandB:
     def __init__(self, place: Place) -> None:
         init: Any = importlib.import_module("wandb").init
         self._objectives = place.description["problem"]["objectives"]
+        files.subfolder(place.path, "wandb")
         identity = json.dumps([str(place.path.absolute()), place.description], sort_keys=True).encode()
         self._run = init(
             project="moac",

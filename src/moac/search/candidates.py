@@ -124,8 +124,6 @@ def _copy(run: Path, out: Path) -> None:
     found = sorted((path for path in run.rglob("*") if path.is_file() and path.parent.name != "checkpoint"),
                    key=lambda path: path.name in last)  # fmt: skip
     for path in found:
-        target = out / path.relative_to(run)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f"{target.name}.tmp")
-        shutil.copyfile(path, partial)
-        partial.replace(target)
+        target = files.subfolder(out, *path.relative_to(run).parent.parts) / path.name
+        with path.open("rb") as content, files.replacing(target) as copy:
+            shutil.copyfileobj(content, copy)

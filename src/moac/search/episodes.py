@@ -13,7 +13,7 @@ from jaxtyping import Float
 from moac import momdp, statistics
 from moac.config import Average, Setting
 from moac.envs import Environment
-from moac.envs.evaluation import Episodes, Player, play, seeds_of
+from moac.envs.evaluation import Episodes, play, seeds_of
 from moac.momdp import FiniteMOMDP
 from moac.statistics import Mean
 from moac.training.trained import TrainedPolicy
@@ -55,10 +55,7 @@ def judge(
     setting = trained.setting or Average()
     gamma = setting.discounts(environment.spec.num_objectives)
     policies = [trained.of_trial(trial) for trial in trials]
-    played = [
-        play(environment, Player.of(environment, policy), seeds_of(_STREAM + policy.trial, episodes), gamma)
-        for policy in policies
-    ]
+    played = [play(environment, policy, seeds_of(_STREAM + policy.trial, episodes), gamma) for policy in policies]
     average = isinstance(setting, Average)
     points = [_per_step(one) if average else one.discounted.mean(axis=0) for one in played]
     return Judgement(

@@ -1,8 +1,8 @@
 """Theorems 1 and 2 as functions of the sizes one chooses, as printed and as derived.
 
 `printed` is what the paper states. `derived` is what its own steps give: constants of a sample instead of its mean,
-the factor (α + 2α²L_J)/(α − 2α²L_J) = 5 that was dropped, C_ψ, the next state inside δ, and rewards of both signs
-(docs/errata.md).
+the factor (α + 2α²L_J)/(α − 2α²L_J) = 5 that was dropped, C_ψ, the next state inside δ, rewards of both signs, and
+the maximum over objectives inside the expectation, which costs a factor of M (docs/errata.md).
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class ActorTerms:
         alpha: 1/(3L_J).
         ascent: 18L_J r_max/C₄.
         ends: what stands before Σ2η_t: 1, or 2 where rewards may be negative (derived).
-        critic: 12, or 60C_ψ².
+        critic: 12, or 60MC_ψ² (derived), for E max_i is at most M max_i E.
         noise: C₅(1 − ρ + 4κρ)/(1 − ρ), or with 2κ in place of 4κρ (derived).
-        approximation: 12ζ, or 60C_ψ²ζ.
+        approximation: 12ζ, or 60MC_ψ²ζ.
     """
 
     alpha: float
@@ -154,7 +154,7 @@ def actor_terms(c: Constants, derivation: Derivation = "derived") -> ActorTerms:
     if not c.mixing.rho < 1:
         raise ValueError("`rho` must be below 1 for Theorem 2, got 1: the chain is periodic or reducible.")
     derived, rho, kappa = derivation == "derived", c.mixing.rho, c.mixing.kappa
-    factor = 60 * c.C_psi_bound**2 if derived else 12.0
+    factor = 60 * c.num_objectives * c.C_psi_bound**2 if derived else 12.0
     largest = 4 * (c.r_max + c.R_w) ** 2 if c.average else (c.r_max + 2 * c.R_w) ** 2
     correlation = (1 - rho + (2 * kappa if derived else 4 * kappa * rho)) / (1 - rho)
     return ActorTerms(

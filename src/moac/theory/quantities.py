@@ -26,6 +26,7 @@ class Constants:
 
     Attributes:
         average: whether this is the average setting.
+        num_objectives: M.
         gamma: the largest γⁱ; 1 in the average setting.
         non_negative: whether no reward is negative, as the paper assumes.
         r_max: the largest |r|, over all outcomes: it holds for every policy.
@@ -49,6 +50,7 @@ class Constants:
     """
 
     average: bool
+    num_objectives: int
     gamma: float
     non_negative: bool
     r_max: float
@@ -89,6 +91,7 @@ def of(g: Ground) -> Constants:
     scale = np.sqrt(smoothness.scale(g))
     return Constants(
         average=g.is_average,
+        num_objectives=g.model.num_objectives,
         gamma=max(g.gammas),
         non_negative=bool(possible_rewards(g.model).min() >= 0),
         r_max=r_max,

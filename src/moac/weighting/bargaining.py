@@ -17,7 +17,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from moac import active_set
-from moac.weighting.rule import Rule, at_least_zero, in_interval, lengths
+from moac.weighting.rule import Rule, at_least_zero, in_interval, lengths, stateless
 
 _NEWTON_STEPS = 80
 """At most; ten are usual, and each may double a weight."""
@@ -34,13 +34,12 @@ def nash_mtl(max_norm: float = 1.0) -> Rule:
     """
     at_least_zero("max_norm", max_norm)
 
-    def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
-        del t
+    def weights(K: Float[Array, "M M"]) -> Float[Array, " M"]:
         lam = _fair(K, 1.0)
         length = jnp.sqrt(jnp.maximum(jnp.sum(lam * (K @ lam)), 0))
-        return state, lam * max_norm / jnp.maximum(length, max_norm) if max_norm > 0 else lam
+        return lam * max_norm / jnp.maximum(length, max_norm) if max_norm > 0 else lam
 
-    return Rule(lambda M: (), update, simplex=False)
+    return stateless(weights, simplex=False)
 
 
 def fairgrad(alpha: float = 1.0) -> Rule:
@@ -54,11 +53,7 @@ def fairgrad(alpha: float = 1.0) -> Rule:
     """
     p = 1 / in_interval("alpha", alpha, 0)
 
-    def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
-        del t
-        return state, _fair(K, p)
-
-    return Rule(lambda M: (), update, simplex=False)
+    return stateless(lambda K: _fair(K, p), simplex=False)
 
 
 def _fair(K: Float[Array, "M M"], p: float) -> Float[Array, " M"]:

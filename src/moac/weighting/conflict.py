@@ -14,7 +14,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from moac import active_set
-from moac.weighting.rule import Rule, at_least_zero, lengths
+from moac.weighting.rule import Rule, at_least_zero, lengths, stateless, where_finite
 
 
 def cagrad(c: float = 0.4) -> Rule:
@@ -31,11 +31,7 @@ def cagrad(c: float = 0.4) -> Rule:
     """
     at_least_zero("c", c)
 
-    def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
-        del t
-        return state, _conflict_averse(K, c)
-
-    return Rule(lambda M: (), update, simplex=False)
+    return stateless(lambda K: _conflict_averse(K, c), simplex=False)
 
 
 def _conflict_averse(K: Float[Array, "M M"], c: float) -> Float[Array, " M"]:
@@ -85,7 +81,7 @@ def pcgrad(seed: int = 0) -> Rule:
         n, C = lengths(K)
         v = jax.vmap(_projected, in_axes=(None, 0, 0))(C, jnp.arange(M), jnp.argsort(draws, axis=1))
         scaled = n[:, None] * v / jnp.where(n > 0, n, 1)  # from unit gradients back to their own lengths
-        return state, jnp.sum(jnp.where(jnp.eye(M, dtype=bool), v, scaled), axis=0)
+        return state, where_finite(K, jnp.sum(jnp.where(jnp.eye(M, dtype=bool), v, scaled), axis=0))
 
     return Rule(lambda M: (), update, simplex=False)
 
@@ -105,15 +101,14 @@ def imtl_g() -> Rule:
     K⁺ √diag K sums to zero, within rounding.
     """
 
-    def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
-        del t
+    def weights(K: Float[Array, "M M"]) -> Float[Array, " M"]:
         K = K / jnp.where(jnp.max(jnp.diagonal(K)) > 0, jnp.max(jnp.diagonal(K)), 1)
         v = jnp.linalg.pinv(K, hermitian=True) @ lengths(K)[0]
         total = jnp.sum(v)
         there = jnp.abs(total) > 64 * jnp.finfo(K.dtype).eps * jnp.sum(jnp.abs(v))
-        return state, jnp.where(there, v / jnp.where(there, total, 1), 0)
+        return jnp.where(there, v / jnp.where(there, total, 1), 0)
 
-    return Rule(lambda M: (), update, simplex=False)
+    return stateless(weights, simplex=False)
 
 
 def upgrad() -> Rule:
@@ -123,12 +118,11 @@ def upgrad() -> Rule:
     linear in each ‖gⁱ‖.
     """
 
-    def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
-        del t
+    def weights(K: Float[Array, "M M"]) -> Float[Array, " M"]:
         n, C = lengths(K)
         there = n > 0
         y, _ = jax.vmap(active_set.non_negative, in_axes=(None, 0))(C, -jnp.where(there, C, 0))
         x = jnp.where(there, n[:, None] * y / jnp.where(there, n, 1), 0)  # row i: of the projection of gⁱ
-        return state, (1 + jnp.sum(x, axis=0)) / K.shape[0]
+        return (1 + jnp.sum(x, axis=0)) / K.shape[0]
 
-    return Rule(lambda M: (), update, simplex=False)
+    return stateless(weights, simplex=False)

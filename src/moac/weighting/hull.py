@@ -10,7 +10,7 @@ from jax import Array
 from jaxtyping import Float
 
 from moac import active_set, simplex
-from moac.weighting.rule import Rule, in_interval, starting
+from moac.weighting.rule import Rule, in_interval, starting, stateless, where_finite
 
 SMALLEST = 1e-3
 """No preference counts for less: a row divided by 0 has no min-norm point."""
@@ -51,12 +51,11 @@ def capped(cap: float = 0.5) -> Rule:
     """
     in_interval("cap", cap, 0, 1)
 
-    def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
-        del t
+    def weights(K: Float[Array, "M M"]) -> Float[Array, " M"]:
         M = K.shape[0]
-        return state, active_set.on_capped_simplex(K, jnp.zeros(M, K.dtype), max(cap, 1 / M))
+        return active_set.on_capped_simplex(K, jnp.zeros(M, K.dtype), max(cap, 1 / M))
 
-    return Rule(lambda M: (), update)
+    return stateless(weights)
 
 
 def chebyshev(preference: Any = None, urgency: float = 1.0, ideal: Any = None) -> Rule:
@@ -96,7 +95,7 @@ def chebyshev(preference: Any = None, urgency: float = 1.0, ideal: Any = None) -
         p, J, z = (each.astype(K.dtype) for each in state[:3])
         p = jnp.maximum(p, SMALLEST)
         lam = p * active_set.on_capped_simplex(p[:, None] * K * p, u / 2 * p * (z - J))
-        return state, lam / jnp.sum(lam)
+        return state, where_finite(K, lam / jnp.sum(lam))
 
     return Rule(init, update, lambda state, p: (p, *state[1:]), observe=observe)
 

@@ -46,6 +46,16 @@ class Rule:
                 raise ValueError("`prefer` must be None where `tracking` is given, got a function.")
 
 
+def stateless(weights: Callable[[Float[Array, "M M"]], Float[Array, " M"]], simplex: bool = True) -> Rule:
+    """The rule λ_t = `weights`(K), NaN where K is not finite."""
+    return Rule(lambda M: (), lambda state, K, t: (state, where_finite(K, weights(K))), simplex=simplex)
+
+
+def where_finite(K: Float[Array, "M M"], lam: Float[Array, " M"]) -> Float[Array, " M"]:
+    """`lam` where K is finite, NaN elsewhere: a rule that takes NaN for a gradient of length 0 would hide it."""
+    return jnp.where(jnp.all(jnp.isfinite(K)), lam, jnp.nan)
+
+
 def starting(name: str, weights: Any) -> Callable[[int], Float[Array, " M"]]:
     """M ↦ `weights` as an array on the simplex, uniform where they are None; refused where they do not fit."""
     start = None if weights is None else on_simplex(name, weights)

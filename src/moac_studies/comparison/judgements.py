@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
 
 from moac.logs.dataset import LoggedDataset
 from moac.offline import choosing
 from moac.offline.evaluation import Judged, Line, Method, Outcome, judge, lines
+from moac.offline.ncis import Options, bootstrap
 
 
 @final
@@ -24,6 +28,7 @@ class Judgement:
         verdict: trusted, with care or not trusted.
         against: reasons not to choose it; only where there was a choice.
         gain: see `choosing.Candidate`.
+        draws: relative change of each signal in each draw of users [B]; kept in memory alone.
     """
 
     name: str
@@ -32,6 +37,7 @@ class Judgement:
     verdict: str
     against: tuple[str, ...] = ()
     gain: float = 0.0
+    draws: Mapping[str, Float[np.ndarray, " B"]] = field(default_factory=dict, compare=False)
 
     def line(self, signal: str) -> Line | None:
         """Of a signal, where it fires."""
@@ -39,7 +45,7 @@ class Judgement:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return asdict(self)
+        return asdict(replace(self, draws={}))
 
     @staticmethod
     def of_dict(data: Mapping[str, Any]) -> Judgement:
@@ -61,7 +67,10 @@ def of_split(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) 
 def _judgement(judged: Judged, name: str, candidate: choosing.Candidate) -> Judgement:
     own = judged.report.policies[name]
     share = min(each.row_effective_share for each in own.diagnostics)
-    return Judgement(name, lines(judged, name), share, own.verdict.level, candidate.against, candidate.gain)
+    draws = (
+        {} if own.change is None else dict(zip(judged.report.signal_names, own.change.relative_draws.T, strict=True))
+    )
+    return Judgement(name, lines(judged, name), share, own.verdict.level, candidate.against, candidate.gain, draws)
 
 
 def best(found: Sequence[Judgement]) -> Judgement:
@@ -69,14 +78,62 @@ def best(found: Sequence[Judgement]) -> Judgement:
     return min(found, key=lambda each: (len(each.against), -each.gain))
 
 
-def at_share(found: Sequence[Judgement], share: float) -> dict[str, Line] | None:
-    """Lines at an effective share, between the two settings on either side of it; None where there are none."""
+@final
+@dataclass(frozen=True, eq=False)
+class AtShare:
+    """A method at an effective share of rows, between the two settings on either side of it.
+
+    Attributes:
+        lines: by signal; relative changes and ends of their intervals are in proportion.
+        draws: relative change of each signal in each draw of users [B], in proportion as well.
+    """
+
+    lines: Mapping[str, Line]
+    draws: Mapping[str, Float[np.ndarray, " B"]]
+
+    @property
+    def estimable(self) -> tuple[str, ...]:
+        """Signals that can be estimated."""
+        return tuple(name for name, line in self.lines.items() if line.outcome != "not estimable")
+
+
+@final
+@dataclass(frozen=True)
+class Lead:
+    """By how much the first of two methods has more gain in a signal than the second: a paired difference.
+
+    Attributes:
+        value: of the relative changes; a cost that falls is a gain.
+        low, high: its 95 % interval, users drawn alike for both.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def leads(one: AtShare, other: AtShare) -> dict[str, Lead]:
+    """The lead of one method over another in each signal that can be estimated for both."""
+    shared = [name for name in one.estimable if name in other.estimable]
+    return {name: _lead(one, other, name) for name in shared}
+
+
+def _lead(one: AtShare, other: AtShare, signal: str) -> Lead:
+    sign = -1.0 if one.lines[signal].cost else 1.0
+    low, high = bootstrap.interval(sign * (one.draws[signal] - other.draws[signal]), Options().level)
+    return Lead(sign * (one.lines[signal].relative - other.lines[signal].relative), float(low), float(high))
+
+
+def at_share(found: Sequence[Judgement], share: float) -> AtShare | None:
+    """A method's settings at an effective share; None where there are none on either side of it."""
     ordered = sorted(found, key=lambda each: each.share)
     for low, high in pairwise(ordered):
         if low.share <= share <= high.share and high.share > low.share:
             part = (share - low.share) / (high.share - low.share)
             pairs = zip(low.lines, high.lines, strict=True)
-            return {a.signal: _between(a, b, part) for a, b in pairs}
+            between = {a.signal: _between(a, b, part) for a, b in pairs}
+            draws = {name: (1 - part) * low.draws[name] + part * high.draws[name] for name in between}
+            return AtShare(between, draws)
     return None
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from moac.offline import choosing
 from moac.offline.evaluation import Line
 from moac.report.numbers import Value
-from moac.report.page import Claim, Table, verdict_of
+from moac.report.page import Claim, Table, Verdict, verdict_of
 from moac_studies.comparison import figures, judgements
-from moac_studies.comparison.judgements import Judgement
+from moac_studies.comparison.judgements import AtShare, Judgement, Lead
 from moac_studies.comparison.measure import Trained
 from moac_studies.comparison.training import MAIN, Searched
 from moac_studies.studies import Findings
 
-LEAST_SHARE = 0.5
 VALIDATION, TEST, EQUAL, RANDOM, SEARCH, PAPER = (
     "Validation users", "Test users, read once", "At equal effective sample size", "Started at random", "The search",
     "The paper's table",
@@ -75,70 +75,90 @@ def _estimable(found: Any) -> list[str]:
 def _aims(own: Judgement, signals: Sequence[str], users: str, evidence: str) -> list[Claim]:
     """What MOAC is to show."""
     lines = {signal: own.line(signal) for signal in signals}
-    above = [line is not None and line.relative_interval[0] > 0 for line in lines.values()]
     shown = "; ".join(f"{name} {_change(line)}" for name, line in lines.items())
     worse = [line.signal for line in own.lines if line.outcome == "worse"]
     unknown = [line.signal for line in own.lines if line.outcome == "not estimable"]
     left = f"; not estimable: {', '.join(unknown)}" if unknown else ""
     names = " and ".join(signals)
     return [
-        Claim(f"On {users} {names} are above Behavior-Clone, intervals above 0", shown, verdict_of(above), evidence),
+        Claim(
+            f"On {users} {names} are above Behavior-Clone, intervals above 0",
+            shown,
+            verdict_of([_is_above(line) for line in lines.values()]),
+            evidence,
+        ),
         Claim(
             f"On {users} no signal is significantly worse",
             f"worse: {', '.join(worse) or 'none'}{left}",
-            "does not hold" if worse else "holds in part" if unknown else "holds",
+            "does not hold" if worse else "not decided" if unknown else "holds",
             evidence,
         ),
         Claim(
             f"On {users} the effective share of rows is at least one half",
             f"{own.share:.2f}, of the worst seed; verdict {own.verdict}",
-            verdict_of([own.share >= LEAST_SHARE]),
+            verdict_of([own.share >= choosing.LEAST_SHARE]),
             evidence,
         ),
     ]
 
 
-def _not_dominated(level: Mapping[str, dict[str, Line] | None], share: float) -> Claim:
-    """No other method is at least as good in every signal that can be estimated, at equal effective share."""
+def _is_above(line: Line | None) -> Verdict:
+    if line is None or line.outcome == "not estimable":
+        return "not decided"
+    return _beyond(*line.relative_interval)
+
+
+def _beyond(low: float, high: float) -> Verdict:
+    """Whether a quantity is above 0, by its interval."""
+    return "holds" if low > 0 else "does not hold" if high <= 0 else "not decided"
+
+
+def _not_dominated(level: Mapping[str, AtShare | None], share: float) -> Claim:
+    """No other method leads in every signal that can be estimated for both."""
     claim = f"At an effective share of {share:g} no other method is better in every estimable signal"
     ours = level[MAIN]
     if ours is None:
         return Claim(claim, "MOAC's settings do not reach that share", "not measured", EQUAL)
-    others = {name: own for name, own in level.items() if own is not None and name != MAIN}
-    over = [name for name, own in others.items() if _dominates(own, ours)]
-    missing = [name for name in level if level[name] is None]
-    text = f"better everywhere: {', '.join(over) or 'none'} of {', '.join(others) or 'none'}"
-    text += f"; without settings on either side of that share: {', '.join(missing)}" if missing else ""
-    return Claim(claim, text, "does not hold" if over else "holds in part" if missing else "holds", EQUAL)
+    others = {name: judgements.leads(own, ours) for name, own in level.items() if own is not None and name != MAIN}
+    better = {name: _all_above(leads.values()) for name, leads in others.items() if leads}
+    over, open_ = ([name for name in better if better[name] == verdict] for verdict in ("holds", "not decided"))
+    missing = [name for name in level if name not in better and name != MAIN]
+    text = f"better everywhere: {', '.join(over) or 'none'} of {', '.join(better) or 'none'}"
+    text += f"; MOAC leads significantly nowhere: {', '.join(open_)}" if open_ else ""
+    text += f"; nothing to compare at that share: {', '.join(missing)}" if missing else ""
+    return Claim(claim, text, "does not hold" if over else "not decided" if open_ or missing else "holds", EQUAL)
 
 
-def _largest(level: Mapping[str, dict[str, Line] | None], share: float) -> Claim:
-    """In which signals MOAC has the largest gain of all methods, and who has it elsewhere."""
+def _all_above(leads: Iterable[Lead]) -> Verdict:
+    """Whether all leads are above 0; one that is not refutes it."""
+    each: list[Verdict] = [_beyond(lead.low, lead.high) for lead in leads]
+    return "does not hold" if "does not hold" in each else verdict_of(each)
+
+
+def _largest(level: Mapping[str, AtShare | None], share: float) -> Claim:
+    """In which signals MOAC leads all other methods, and who leads it elsewhere."""
     claim = f"At an effective share of {share:g} MOAC has the largest gain in every estimable signal"
-    known = {name: own for name, own in level.items() if own is not None}
-    if MAIN not in known or len(known) == 1:
+    ours = level[MAIN]
+    others = {name: own for name, own in level.items() if own is not None and name != MAIN}
+    if ours is None or not others:
         return Claim(claim, "there is nothing to compare at that share", "not measured", EQUAL)
-    parts: list[str] = []
-    held: list[bool] = []
-    for signal, ours in known[MAIN].items():
-        rows = {name: own[signal] for name, own in known.items() if own[signal].outcome != "not estimable"}
-        if MAIN not in rows or len(rows) == 1:
-            continue
-        best = max(rows, key=lambda name, rows=rows: _gain(rows[name]))
-        held.append(best == MAIN)
-        beside = "" if best == MAIN else f", MOAC {_change(ours)}"
-        parts.append(f"{signal}: {best} {_change(rows[best])}{beside}")
-    return Claim(claim, "; ".join(parts), verdict_of(held) if held else "not measured", EQUAL)
+    ahead = {name: judgements.leads(ours, own) for name, own in others.items()}
+    signals = [name for name in ours.estimable if any(name in leads for leads in ahead.values())]
+    closest = {name: _closest(ahead, name) for name in signals}
+    text = "; ".join(f"{name}: MOAC {_lead(lead)} beside {other}" for name, (other, lead) in closest.items())
+    each: list[Verdict] = [_all_above([leads[name] for leads in ahead.values() if name in leads]) for name in signals]
+    return Claim(claim, text, verdict_of(each), EQUAL)
 
 
-def _gain(line: Line) -> float:
-    return -line.relative if line.cost else line.relative
+def _closest(ahead: Mapping[str, Mapping[str, Lead]], signal: str) -> tuple[str, Lead]:
+    """The method over which a signal's lead is the smallest."""
+    rows = {name: leads[signal] for name, leads in ahead.items() if signal in leads}
+    name = min(rows, key=lambda name: rows[name].value)
+    return name, rows[name]
 
 
-def _dominates(other: dict[str, Line], ours: dict[str, Line]) -> bool:
-    shared = [name for name, line in ours.items() if "not estimable" not in (line.outcome, other[name].outcome)]
-    gains = [_gain(other[name]) - _gain(ours[name]) for name in shared]
-    return bool(gains) and all(gain > 0 for gain in gains)
+def _lead(lead: Lead) -> str:
+    return f"{100 * lead.value:+.1f} points [{100 * lead.low:+.1f}, {100 * lead.high:+.1f}]"
 
 
 def _table(title: str, caption: str, judged: Mapping[str, Judgement], chosen: Mapping[str, Trained]) -> Table:
@@ -149,18 +169,22 @@ def _table(title: str, caption: str, judged: Mapping[str, Judgement], chosen: Ma
         cells = (_cell(line) for line in own.lines)
         rows.append((name, _setting(chosen[name]), *cells, f"{own.share:.2f}", own.verdict))
     header = ("Method", "Setting", *(line.label for line in first.lines), "Share", "Verdict")
-    about = "Values are means per row, changes with 95 % intervals over users; * is significant after Holm."
+    about = (
+        "Values are NCIS estimates of the immediate reward per row, if nothing unobserved decided what was shown; "
+        "changes with 95 % intervals over users; * is significant after Holm."
+    )
     return Table(title, f"{caption} {about}", header, tuple(rows))
 
 
-def _equal(level: Mapping[str, dict[str, Line] | None], share: float) -> Table:
+def _equal(level: Mapping[str, AtShare | None], share: float) -> Table:
     """All methods where the same share of the log speaks for them."""
-    known = {name: own for name, own in level.items() if own is not None}
+    known = {name: own.lines for name, own in level.items() if own is not None}
     signals = [line.label for line in next(iter(known.values())).values()] if known else []
     rows = tuple((name, *(_change(line) for line in own.values())) for name, own in known.items())
     caption = (
         f"Changes on validation users at an effective share of {share:g}, between the two settings on either side of "
-        "it (changes and ends of intervals in proportion). A method without settings on both sides is left out."
+        "it (changes and ends of intervals in proportion). Claims rest on paired differences: users are drawn alike "
+        "for both methods, and the shares are taken as they are. A method without settings on both sides is left out."
     )
     return Table(EQUAL, caption, ("Method", *signals), rows)
 

@@ -9,16 +9,20 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import ks_2samp
 
-from moac import statistics
+from moac import momdp, statistics
+from moac.config import Config, Discounted
+from moac.momdp import library
 from moac.report import style
-from moac.report.page import Claim, Table, verdict_of
+from moac.report.page import Claim, Table
 from moac.runs.files import Arrays
-from moac_studies import playing, tasks
+from moac_studies import compare, playing, tasks
 from moac_studies.playing import Table as Parameters
 from moac_studies.studies import Findings, Shown
 
 _LEVEL = 0.01
 """Of the tests for equal distributions, all objectives together."""
+_ALIKE = 0.05
+"""Mean returns agree where they differ by less than this share of what Pareto-optimal policies differ by."""
 _NEAR = 0.01
 """A point within this share of the front's extent is on it."""
 
@@ -27,7 +31,7 @@ def findings(
     tables: Mapping[str, Parameters], alike: Arrays, treasure: Arrays, learned: Mapping[str, Arrays]
 ) -> Findings:
     """Everything, in reading order."""
-    claims = [_agrees(alike), _on_front(treasure)]
+    claims = [_agrees(alike, _extent(tables["resource-gathering"])), _on_front(treasure)]
     listed = [_agreement_table(tables["resource-gathering"], alike)]
     figures = []
     for name, found in learned.items():
@@ -38,42 +42,51 @@ def findings(
     return Findings(tuple(claims), tuple(listed), tuple(figures))
 
 
-def _agrees(found: Arrays) -> Claim:
+def _extent(table: Parameters) -> Any:
+    """How far apart Pareto-optimal policies of an environment's exact model lie in each objective [M]."""
+    model = library.for_environment(table["env"])
+    assert model is not None  # noqa: S101 - the study's file names an environment of the library
+    return np.ptp(momdp.pareto_front(model, Config.from_json(table["config"]).setting or Discounted()).points, axis=0)
+
+
+def _agrees(found: Arrays, extent: Any) -> Claim:
+    """Means must be shown to be alike; distributions that are told apart refute it."""
     real, model = found["environment"], found["model"]
-    tests: list[Any] = [ks_2samp(real[:, i], model[:, i]) for i in range(real.shape[1])]
-    chances = [float(test.pvalue) for test in tests]
-    holds = min(chances) >= _LEVEL / len(chances)
-    return Claim(
+    shares = [compare.apart(real[:, i], model[:, i]).mapped(lambda x, e=e: x / e) for i, e in enumerate(extent)]
+    tests: list[Any] = [ks_2samp(real[:, i], model[:, i]) for i in range(len(extent))]
+    smallest = min(float(test.pvalue) for test in tests)
+    not_told_apart = compare.known(smallest >= _LEVEL / len(tests))
+    return compare.claim(
         "Trained on the real resource-gathering, its time limit lifted, policies end as on its exact model",
-        f"smallest p of {len(chances)} Kolmogorov–Smirnov tests on the exact returns {min(chances):.3g}, {len(real)} "
-        f"trials against {len(model)}",
-        "holds" if holds else "does not hold",
+        f"difference of the mean exact returns, as a share of what Pareto-optimal policies differ by: "
+        f"{', '.join(map(str, shares))}, asked: within ± {_ALIKE}; smallest p of {len(tests)} Kolmogorov–Smirnov tests "
+        f"{smallest:.3g}, asked: no less than {_LEVEL}/{len(tests)}; {len(real)} trials against {len(model)}.",
+        [compare.all_of([not_told_apart, *(compare.steady(share, _ALIKE) for share in shares)])],
         "Environment and model",
     )
 
 
 def _on_front(found: Arrays) -> Claim:
     front, ends = found["front"], found["environment"]
-    distance = np.linalg.norm((ends[:, None] - front) / np.ptp(front, axis=0), axis=2).min(axis=1)
-    near = distance <= _NEAR
-    nearest = front[np.linalg.norm((ends[:, None] - front) / np.ptp(front, axis=0), axis=2).argmin(axis=1)][near]
+    distance = np.linalg.norm((ends[:, None] - front) / np.ptp(front, axis=0), axis=2)
+    near = distance.min(axis=1) <= _NEAR
+    nearest = front[distance.argmin(axis=1)][near]
     which = ", ".join(f"{value:.3g}" for value in np.unique(nearest[:, 0].round(3)))
-    return Claim(
+    return compare.claim(
         "On deep-sea-treasure-concave every trial ends at a Pareto-optimal treasure",
         f"{int(near.sum())} of {len(near)} trials within {100 * _NEAR:g} % of a point of the exact front; their "
         f"discounted treasures: {which or 'none'}",
-        verdict_of(near),
+        map(compare.known, near),
     )
 
 
 def _improves(name: str, found: Arrays, reference: list[float]) -> Claim:
     volumes = {who: playing.volumes(found[f"{who}_discounted"], reference) for who in ("trained", "random")}
-    change = statistics.mean(volumes["trained"] - volumes["random"])
-    base = statistics.mean(volumes["random"])
-    return Claim(
+    change = compare.paired(volumes["trained"], volumes["random"])
+    return compare.claim(
         f"On {name} training improves the hypervolume above {reference} over the random policy",
-        f"change {change}, random policy {base}, {len(volumes['random'])} trials",
-        "holds" if change.is_positive else "does not hold",
+        f"change {change}, random policy {statistics.mean(volumes['random'])}, {len(volumes['random'])} trials.",
+        [compare.above(change)],
         f"{name}: before and after",
     )
 
@@ -81,10 +94,11 @@ def _improves(name: str, found: Arrays, reference: list[float]) -> Claim:
 def _reaches(name: str, found: Arrays) -> Claim:
     """Whether the task itself is learned, not only its costs avoided."""
     if name == "minecart":
-        measured, verdict = tasks.sells_more_ore(found["trained_returns"], found["random_returns"])
-        return Claim("On minecart plain MOAC learns to sell more of both ores", measured, verdict)
-    measured, verdict = tasks.reaches_the_flag(found["trained_ended"])
-    return Claim("On mo-mountaincar plain MOAC learns to reach the flag", measured, verdict)
+        ore = tasks.sells_more_ore(found["trained_returns"], found["random_returns"])
+        return compare.claim("On minecart plain MOAC learns to sell more of both ores", *ore)
+    return compare.claim(
+        "On mo-mountaincar plain MOAC learns to reach the flag", *tasks.reaches_the_flag(found["trained_ended"])
+    )
 
 
 def _agreement_table(table: Parameters, found: Arrays) -> Table:

@@ -12,11 +12,11 @@ from jaxtyping import Float
 from moac import statistics
 from moac.momdp import indicators
 from moac.report.numbers import Value
-from moac.report.page import Claim, Table, verdict_of
+from moac.report.page import Claim, Table
 from moac.runs.files import Arrays
 from moac.search.explore.exact import REACH, Exact
 from moac.search.explore.measures import BELOW
-from moac.statistics import Mean
+from moac_studies import compare
 from moac_studies.fronts import figures, peers
 from moac_studies.fronts.measure import Explored
 from moac_studies.studies import Findings
@@ -100,28 +100,27 @@ def _all_hull(name: str, own: Explored, compiling: float, table: Any) -> Claim:
     total = 0 if own.known is None else len(own.known.hull)
     counts = [int(curve.hull[-1]) for curve in _curves(table, own)[OURS]]
     walls = [float(run["wall"][0]) + compiling for run in own.runs]
-    held = [count == total and wall <= MINUTE for count, wall in zip(counts, walls, strict=True)]
-    return Claim(
+    return compare.claim(
         f"On {name} every point of the exact hull is found within a minute",
         f"{', '.join(map(str, counts))} of {total} points, in {', '.join(f'{wall:.0f}' for wall in walls)} s, "
         f"{compiling:.0f} of them to compile",
-        verdict_of(held),
+        [compare.known(count == total and wall <= MINUTE) for count, wall in zip(counts, walls, strict=True)],
         _title(name),
     )
 
 
 def _above(name: str, curves: Curves, seconds: float) -> Claim:
-    """The hypervolume at equal CPU time, against each peer; intervals must not overlap."""
-    ours = _volume(curves[OURS], seconds)
-    others = {method: _volume(own, seconds) for method, own in curves.items() if method != OURS}
-    held = [not theirs.high >= ours.low for theirs in others.values()]
-    told = "; ".join(f"{method} {theirs}" for method, theirs in others.items())
-    claim = f"On {name} the hypervolume after {seconds:g} CPU seconds is above every peer's"
-    return Claim(claim, f"{ours}; {told}", verdict_of(held) if held else "not measured", _title(name))
-
-
-def _volume(curves: list[Curve], seconds: float) -> Mean:
-    return statistics.mean([_at(curve, curve.volume, seconds) for curve in curves])
+    """The hypervolume at equal CPU time, against each peer, whose seeds are its own."""
+    volumes = {method: [_at(curve, curve.volume, seconds) for curve in own] for method, own in curves.items()}
+    ours = volumes.pop(OURS)
+    differences = {method: compare.apart(ours, theirs) for method, theirs in volumes.items()}
+    told = "; ".join(f"{method} {statistics.mean(volumes[method])}, less by {d}" for method, d in differences.items())
+    return compare.claim(
+        f"On {name} the hypervolume after {seconds:g} CPU seconds is above every peer's",
+        f"{statistics.mean(ours)}; {told}.",
+        map(compare.above, differences.values()),
+        _title(name),
+    )
 
 
 def _at(curve: Curve, values: Any, seconds: float) -> float:

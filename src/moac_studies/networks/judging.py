@@ -7,10 +7,10 @@ from typing import Any
 
 from moac import statistics
 from moac.report.numbers import Value
-from moac.report.page import Claim, Table, Verdict, verdict_of
+from moac.report.page import Claim, Table
 from moac.runs.files import Arrays
 from moac.statistics import Mean
-from moac_studies import playing, tasks
+from moac_studies import compare, playing, tasks
 from moac_studies.networks import figures, peers
 from moac_studies.networks.measure import MAIN, START
 from moac_studies.networks.peers import Peer
@@ -43,11 +43,11 @@ def _improves_claim(name: str) -> str:
 
 def _improves(name: str, table: Parameters, methods: Methods) -> Claim:
     ours, start = (_volume(table, methods[key]["discounted"]) for key in (MAIN, START))
-    change = statistics.mean(ours - start)
-    return Claim(
+    change = compare.paired(ours, start)
+    return compare.claim(
         _improves_claim(name),
-        f"change {change}, untrained {statistics.mean(start)}, {len(ours)} trials",
-        "holds" if change.is_positive else "does not hold",
+        f"change {change}, untrained {statistics.mean(start)}, {len(ours)} trials.",
+        [compare.above(change)],
         figures.title(name),
     )
 
@@ -61,49 +61,47 @@ def _task(name: str, methods: Methods) -> Claim:
         claim, finding = "reaches the flag", _flag(methods)
     else:
         claim, finding = "lands more often than it crashes", tasks.lands(ours["returns"][:, 0])
-    return Claim(f"On {name} MOAC {claim}", *finding, _title(name))
+    return compare.claim(f"On {name} MOAC {claim}", *finding, _title(name))
 
 
 def _flag(methods: Methods) -> tasks.Finding:
-    measured, verdict = tasks.reaches_the_flag(methods[MAIN]["ended"])
+    measured, parts = tasks.reaches_the_flag(methods[MAIN]["ended"])
     others = ", ".join(f"{key} {_share(found):.3g}" for key, found in methods.items() if key != MAIN)
-    return f"{measured}; the others: {others}", verdict
+    return f"{measured} The others: {others}.", parts
 
 
 def _beats_controls(name: str, table: Parameters, methods: Methods) -> Claim:
     """Against the other methods trial by trial, since they share seeds."""
     ours = _volume(table, methods[MAIN]["discounted"])
     differences = {
-        key: statistics.mean(ours - _volume(table, found["discounted"]))
+        key: compare.paired(ours, _volume(table, found["discounted"]))
         for key, found in methods.items()
         if key not in (MAIN, START)
     }
-    held = [difference.is_positive for difference in differences.values()]
-    return Claim(
+    return compare.claim(
         f"On {name} MOAC ends with a larger hypervolume than {', '.join(differences)}",
-        "difference to each: " + "; ".join(f"{key} {_told(change, 0.0)}" for key, change in differences.items()),
-        verdict_of(held),
+        f"difference to each: {'; '.join(f'{key} {_told(change)}' for key, change in differences.items())}.",
+        map(compare.above, differences.values()),
         _title(name),
     )
 
 
-def _told(difference: Mean, nothing: float) -> str:
+def _told(difference: Mean) -> str:
     """A difference and what it means."""
-    above, below = difference.low > nothing, difference.high < nothing
+    above, below = (decide(difference).verdict == "holds" for decide in (compare.above, compare.below))
     return f"{difference} ({'larger' if above else 'smaller' if below else 'not told apart'})"
 
 
 def _beats_peer(name: str, table: Parameters, methods: Methods, peer: Peer) -> Claim:
-    """Against an agent with seeds of its own: intervals must not overlap."""
-    ours, theirs = (statistics.mean(_volume(table, x)) for x in (methods[MAIN]["discounted"], peer.discounted))
-    above, below = ours.low > theirs.high, ours.high < theirs.low
-    verdict: Verdict = "holds" if above else "does not hold"
-    told = "larger" if above else "smaller" if below else "not told apart"
-    return Claim(
-        f"On {name} MOAC ends with a larger hypervolume than morl-baselines' {peer.name} at the same number of steps",
-        f"{ours} against {theirs}: {told}; {len(methods[MAIN]['discounted'])} trials against "
-        f"{len(peer.discounted)} seeds, {methods[MAIN]['steps'][-1]:,} steps against {peer.steps:,}",
-        verdict,
+    """Against an agent with seeds of its own."""
+    ours, theirs = (_volume(table, points) for points in (methods[MAIN]["discounted"], peer.discounted))
+    difference = compare.apart(ours, theirs)
+    return compare.claim(
+        f"On {name} MOAC has a larger hypervolume after {methods[MAIN]['steps'][-1]:,} steps than morl-baselines' "
+        f"{peer.name} after {peer.steps:,}",
+        f"{statistics.mean(ours)} against {statistics.mean(theirs)}, difference {_told(difference)}; {len(ours)} "
+        f"trials against {len(theirs)} seeds.",
+        [compare.above(difference)],
         _title(name),
     )
 

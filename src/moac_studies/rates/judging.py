@@ -1,4 +1,4 @@
-"""Verdicts on measured slopes, and numbers as the tables of the actor's study show them."""
+"""What the parts of the actor's study share: how near a slope must be, and numbers as its tables show them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from moac_studies.studies import Findings
 
 NOT_RUN = "Left out of this reduced run."
 TOLERANCE = 0.1
-"""A slope is called −1 when its interval comes within this of −1."""
-
-
-def is_near(slope: Mean, target: float) -> bool:
-    """Whether the interval of a slope meets `target` ± `TOLERANCE`."""
-    return slope.low <= target + TOLERANCE and slope.high >= target - TOLERANCE
+"""A slope is what is claimed when its whole interval lies within this of it."""
 
 
 def with_interval(value: Mean) -> str:

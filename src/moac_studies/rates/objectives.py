@@ -11,9 +11,10 @@ from scipy.linalg import hadamard
 
 from moac.config import Discounted
 from moac.momdp import FiniteMOMDP, library
-from moac.report.page import Claim, Table, verdict_of
+from moac.report.page import Claim, Table
 from moac.runs.files import Arrays
 from moac.statistics import Mean, mean
+from moac_studies import compare
 from moac_studies.drawings import rates
 from moac_studies.rates import closed_form, fits, judging, trajectories
 from moac_studies.rates.problems import Problem, padded, problem, stacked, widened, with_step
@@ -102,12 +103,14 @@ def _claim(kind: str, slopes: dict[tuple[str, str], Mean]) -> Claim:
     text = f"The gap after T iterations does not grow with the number of objectives: {kind}."
     if not slopes:
         return Claim(text, judging.NOT_RUN, "not measured")
-    grows = dict.fromkeys(label for (_, label), slope in slopes.items() if slope.low > judging.TOLERANCE)
+    flat = {key: compare.below(slope, judging.TOLERANCE) for key, slope in slopes.items()}
+    grows = dict.fromkeys(label for (_, label), part in flat.items() if part.verdict == "does not hold")
     shown = judging.listed({f"{name.removeprefix(kind)[2:]}, {label}": s for (name, label), s in slopes.items()})
-    return Claim(
+    return compare.claim(
         text,
-        f"Slopes of log gap in log M: {shown}. It grows with M for: {', '.join(grows) or 'none'}.",
-        verdict_of(slope.low <= judging.TOLERANCE for slope in slopes.values()),
+        f"Slopes of log gap in log M: {shown}; asked: below {judging.TOLERANCE}. It grows with M for: "
+        f"{', '.join(grows) or 'none'}.",
+        flat.values(),
         _FIGURE,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -42,6 +42,8 @@ class Change:
         p: [M] two-sided p-value of the difference.
         holm: [M] the same, adjusted for M signals.
         significant: [M] `holm` is below 1 − level.
+        relative_draws: [B, M] `relative` in each draw of users, the same users for all policies of a report: two
+            policies' draws can be subtracted. No part of the plain data.
     """
 
     difference: Float[np.ndarray, " M"]
@@ -51,6 +53,7 @@ class Change:
     p: Float[np.ndarray, " M"]
     holm: Float[np.ndarray, " M"]
     significant: Bool[np.ndarray, " M"]
+    relative_draws: Float[np.ndarray, "B M"] = field(repr=False)
 
 
 @final
@@ -109,15 +112,16 @@ def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
     """From `baseline` to `policy` under one cap."""
     value, base = policy.value[at], baseline.value[at]
     draws, base_draws = policy.draws[:, at], baseline.draws[:, at]
-    p = bootstrap.p_value(draws - base_draws)
+    p, relative_draws = bootstrap.p_value(draws - base_draws), relative(draws, base_draws)
     return Change(
         difference=value - base,
         difference_interval=bootstrap.interval(draws - base_draws, level),
         relative=relative(value, base),
-        relative_interval=bootstrap.interval(relative(draws, base_draws), level),
+        relative_interval=bootstrap.interval(relative_draws, level),
         p=p,
         holm=bootstrap.holm(p),
         significant=bootstrap.holm(p) < 1 - level,
+        relative_draws=relative_draws,
     )
 
 

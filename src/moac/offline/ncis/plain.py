@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 
 def plain(found: Any) -> Any:
-    """Dataclasses as dictionaries, arrays and tuples as lists; NaN is None, infinity the string "inf"."""
+    """Dataclasses as dictionaries, arrays and tuples as lists; NaN is None, infinity the string "inf".
+
+    Fields that are not in a dataclass's representation are left out.
+    """
     if is_dataclass(found) and not isinstance(found, type):
-        return {field.name: plain(getattr(found, field.name)) for field in fields(found)}
+        return {field.name: plain(getattr(found, field.name)) for field in fields(found) if field.repr}
     if isinstance(found, Mapping):
         return {str(key): plain(value) for key, value in found.items()}
     if isinstance(found, np.ndarray | np.generic):

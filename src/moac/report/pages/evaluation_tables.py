@@ -133,7 +133,8 @@ def caveats(judged: Judged) -> Table:
     propensities = (
         "The log says how it chose."
         if judged.scores is None
-        else "How the log chose is a model’s estimate; its error is in no interval. Its sign is a mean weight off 1."
+        else "How the log chose is a model’s estimate; its error is in no interval. A mean weight off 1 is a sign; "
+        "if something that the model does not know decided what was shown, no number here is one."
     )
     chosen = (
         "Choices may be made by these numbers, which then say too much of what was chosen: test users are for the end."

@@ -37,11 +37,11 @@ def write(found: Results, out: Path) -> None:
         None if exact is None else exact.front,
         None if exact is None else exact.hull,
     )
-    (out / "figures").mkdir(exist_ok=True)
+    folder = files.subfolder(out, "figures")
     drawn = {"fronts": exploring.fronts(picture), "over-steps": exploring.over_steps(found.curves)}
     for name, figure in drawn.items():
         for kind in ("svg", "png"):
-            files.write_bytes(out / "figures" / f"{name}.{kind}", style.rendered(figure, kind))
+            files.write_bytes(folder / f"{name}.{kind}", style.rendered(figure, kind))
 
 
 def of_folder(folder: Path) -> Page:

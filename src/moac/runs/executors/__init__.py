@@ -1,7 +1,8 @@
 """Where tasks run: in this process, in processes of this machine, or on a Ray cluster. Imports nothing of ours.
 
 A task is a function of a module and one picklable item. It may be run again, anywhere: what it writes, it writes
-atomically, and what is large it is told by path. All executors answer with the same outcomes.
+atomically, and what is large it is told by path. All executors answer with the same outcomes. `opened` owns what an
+executor starts.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ __all__ = [
     "TaskFailedError",
     "cores",
     "ended",
-    "make",
     "one_thread",
     "opened",
     "results",
 ]
 
 
-def make(
+@contextmanager
+def opened(
     name: str, *, workers: int | None = None, address: str | None = None, limits: Limits | None = None
-) -> Executor:
-    """The executor of that name.
+) -> Generator[Executor]:
+    """The executor of that name, closed at the end: what still runs is stopped, and its processes end.
+
+    What its libraries print meanwhile goes to stderr. One `map` at a time.
 
     Args:
         name: `serial`, `process` or `ray`.
@@ -47,7 +50,15 @@ def make(
         address: of a running Ray cluster; None starts one on this machine.
         limits: what a task may use; not for `serial`, which has no process to end.
     """
-    chosen = limits or Limits()
+    executor = _made(name, workers, address, limits or Limits())
+    with redirect_stdout(sys.stderr):
+        try:
+            yield executor
+        finally:
+            executor.close()
+
+
+def _made(name: str, workers: int | None, address: str | None, limits: Limits) -> Executor:
     if name not in NAMES:
         raise ValueError(f"`executor` must be one of {', '.join(NAMES)}, got {name!r}.")
     if workers is not None and workers < 1:
@@ -55,26 +66,13 @@ def make(
     if address is not None and name != "ray":
         raise ValueError(f"`address` must be left out with the {name} executor: it is that of a Ray cluster.")
     if name == "serial":
-        _check_serial(workers, chosen)
+        _check_serial(workers, limits)
         return Serial()
     if name == "process":
-        return Process(workers or cores(), chosen)
+        return Process(workers or cores(), limits)
     from moac.runs.executors.cluster import Ray
 
-    return Ray(address, workers, chosen)
-
-
-@contextmanager
-def opened(
-    name: str, *, workers: int | None = None, address: str | None = None, limits: Limits | None = None
-) -> Generator[Executor]:
-    """As `make`, closed at the end; what its libraries print meanwhile goes to stderr."""
-    executor = make(name, workers=workers, address=address, limits=limits)
-    with redirect_stdout(sys.stderr):
-        try:
-            yield executor
-        finally:
-            executor.close()
+    return Ray(address, workers, limits)
 
 
 def _check_serial(workers: int | None, limits: Limits) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_changing = threading.Lock()
 _ONE_CORE = "--xla_cpu_multi_thread_eigen=false"
 
 
@@ -26,6 +30,22 @@ def one_thread() -> dict[str, str]:
         "XLA_FLAGS": flags if _ONE_CORE in flags else f"{flags} {_ONE_CORE}".strip(),
         **dict.fromkeys(pools, "1"),
     }
+
+
+@contextmanager
+def variables(values: Mapping[str, str]) -> Generator[None]:
+    """Set environment variables for what is started or imported meanwhile."""
+    with _changing:
+        before = {name: os.environ.get(name) for name in values}
+        os.environ.update(values)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
 
 
 def size(name: str, text: str) -> int:

@@ -99,7 +99,7 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave what `map` has joined or started, where that is kept between calls."""
+        """Stop what `map` has left running, and leave what it has joined or started."""
         ...
 
 

@@ -1,13 +1,12 @@
-"""A process that runs tasks one at a time, watched from outside: it can be too slow, too large, or gone.
+"""A worker process that runs tasks one at a time, watched from outside: it can be too slow, too large, or gone.
 
-Spawned, never forked: JAX's threads do not survive a fork. A call and its answer are bytes, so that who watches need
-not import what the task does.
+Each is the only worker of a `ProcessPoolExecutor`, so that its end concerns its own task alone. Processes are spawned,
+never forked: JAX's threads do not survive a fork. A call and its answer are bytes, so that the process that watches
+need not import what the task does. Nothing here is cleaned up by a finaliser: whoever makes a worker closes it.
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import math
 import multiprocessing
 import os
@@ -15,19 +14,19 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Generator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import connection
-from multiprocessing.process import BaseProcess
-from typing import Any, final
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any, NoReturn, final
 
-from moac.runs.executors.machine import resident
+from moac.runs.executors.machine import one_thread, resident, variables
 from moac.runs.executors.outcomes import Failure, Limits, Outcome
 
-_LOOK_EVERY = 0.05
-_GRACE = 5.0
+GRACE = 5.0
 """Seconds to write a checkpoint when a task is stopped."""
-_starting = threading.Lock()
+_LOOK_EVERY = 0.05
 
 
 @final
@@ -47,150 +46,174 @@ class Lost:
 
 
 @final
+class _OneCore(SpawnProcess):
+    """A process that starts with the variables which keep it to one core."""
+
+    def start(self) -> None:
+        """Start it; the variables of this process are the same afterwards."""
+        with variables(one_thread()):
+            SpawnProcess.start(self)
+
+
+@final
+class _Spawning(SpawnContext):
+    """Starts processes of one core, and keeps the last one: a pool does not show which processes it has."""
+
+    def __init__(self) -> None:
+        self.process: SpawnProcess | None = None
+
+    def Process(self, *arguments: Any, **options: Any) -> SpawnProcess:  # noqa: N802 - multiprocessing's name  # pyright: ignore[reportIncompatibleVariableOverride]
+        """A process that a pool asks for."""
+        self.process = _OneCore(*arguments, **options)
+        return self.process
+
+
+@final
 class Worker:
-    """One process, started when it is needed and again when it was ended."""
+    """One process, started when it is needed and again when it was ended.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-        self._process: BaseProcess | None = None
-        self._pipe: Any = None
-        self.stopping = False
+    One thread runs calls; another may interrupt and kill what runs.
+    """
 
-    def run(self, call: bytes, limits: Limits) -> bytes | Lost:
+    def __init__(self) -> None:
+        self._context = _Spawning()
+        self._pool: ProcessPoolExecutor | None = None
+        self._ready: Future[None] = Future()
+        self._answer: Future[bytes] | None = None
+        self._stopping, self._lock = False, threading.Lock()
+
+    def attempt(self, call: bytes, limits: Limits) -> bytes:
+        """The answer to a call, tried again where the process was lost; a failure where a limit was reached."""
+        lost = Lost(None)
+        for _ in range(1 + limits.retries):
+            answered = self._run(call, limits)
+            if isinstance(answered, bytes):
+                return answered
+            lost = answered
+            if self._stopping:
+                break
+        return failed(Failure("lost", str(lost)))
+
+    def stop(self) -> None:
+        """Start nothing more, until told otherwise, and ask what runs to end, as Ctrl-C does."""
+        with self._lock:
+            self._stopping = True
+        self._interrupt()
+
+    def kill(self, seconds: float) -> None:
+        """End what runs, if it has not ended by itself within some seconds."""
+        answer, process = self._answer, self._context.process
+        if answer is not None and wait([answer], seconds).not_done and process is not None:
+            process.kill()
+
+    def resume(self) -> None:
+        """Take calls again."""
+        self._stopping = False
+
+    def close(self) -> None:
+        """Wait for the end of the process, which is idle or has ended; a later call starts another."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._pool = self._answer = None
+
+    def _run(self, call: bytes, limits: Limits) -> bytes | Lost:
         """The answer to a call, which is a failure where a limit was reached; or that the process was lost."""
         try:
-            process = self._ready()
-            self._pipe.send_bytes(call)
-        except (EOFError, OSError):
+            answer = self._sent(call)
+        except BrokenProcessPool:
             return self._lost()
+        if answer is None:
+            return Lost(None)
+        reached = self._reached(answer, limits)
+        if reached is not None:
+            self._interrupt()
+            self.kill(GRACE)
+            self.close()
+            return failed(reached)
+        return self._lost() if answer.exception() else answer.result()
+
+    def _sent(self, call: bytes) -> Future[bytes] | None:
+        """The answer that will come; None where nothing more is to be started."""
+        with self._lock:
+            if self._stopping:
+                return None
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(1, self._context, _begin)
+                self._ready = self._pool.submit(_nothing)
+            self._answer = self._pool.submit(answer, call)
+            return self._answer
+
+    def _reached(self, answer: Future[bytes], limits: Limits) -> Failure | None:
+        """The limit that is reached before the answer comes. Starting a process is no part of a task's time."""
+        wait([self._ready])
         deadline = time.monotonic() + (math.inf if limits.timeout is None else limits.timeout)
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
-                return self._ended(Failure("timeout", f"it ran longer than {limits.timeout:g} s."))
-            ended = self._wait(_LOOK_EVERY if limits.memory else left)
-            if ended is not None:
-                return ended
-            if limits.memory and resident(process.pid or 0) > limits.memory:
-                return self._ended(Failure("memory", f"it used more than {limits.memory / 1e6:g} MB."))
+                return Failure("timeout", f"it ran longer than {limits.timeout:g} s.")
+            seconds = min(left, _LOOK_EVERY if limits.memory else math.inf)
+            if wait([answer], None if math.isinf(seconds) else seconds).done:
+                return None
+            process = self._context.process
+            if limits.memory and process is not None and resident(process.pid or 0) > limits.memory:
+                return Failure("memory", f"it used more than {limits.memory / 1e6:g} MB.")
 
-    def stop(self) -> None:
-        """Ask the process to end, as Ctrl-C does; one that does not is killed."""
-        self.stopping = True
-        process = self._process
-        if process is None or process.exitcode is not None:
+    def _interrupt(self) -> None:
+        answer, process = self._answer, self._context.process
+        if answer is None or answer.done() or process is None or process.pid is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid or 0, signal.SIGINT)
-        if not connection.wait([process.sentinel], _GRACE):
-            process.kill()
-
-    def close(self) -> None:
-        """Let an idle process go."""
-        if self._process is None:
-            return
-        self._pipe.close()
-        self._process.join(_GRACE)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        atexit.unregister(self.close)
-        self._process = None
-
-    def _ready(self) -> BaseProcess:
-        """A process that waits for a call."""
-        if self._process is None:
-            context = multiprocessing.get_context("spawn")
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=serve, args=(theirs,), name="moac-worker")
-            with _starting, _variables(self._environment):
-                self._process.start()
-            theirs.close()
-            atexit.register(self.close)
-            self._pipe.recv_bytes()
-        return self._process
-
-    def _wait(self, seconds: float) -> bytes | Lost | None:
-        """The answer, or that there will be none; None where neither is known yet."""
-        process: Any = self._process
-        ready = connection.wait([self._pipe, process.sentinel], None if math.isinf(seconds) else seconds)
-        if self._pipe in ready:
-            try:
-                return self._pipe.recv_bytes()
-            except (EOFError, OSError):
-                return self._lost()
-        return self._lost() if ready else None
+        if self._ready.done() and process.is_alive():
+            os.kill(process.pid, signal.SIGINT)
+        else:
+            process.kill()  # its task has not begun
 
     def _lost(self) -> Lost:
-        process: Any = self._process
-        process.join(_GRACE)
-        found = Lost(process.exitcode)
+        """How the process ended."""
+        process = self._context.process
         self.close()
-        return found
-
-    def _ended(self, failure: Failure) -> bytes:
-        """End a process that went too far; the next call starts another."""
-        stopping = self.stopping
-        self.stop()
-        self.stopping = stopping
-        self.close()
-        return pickle.dumps((None, failure))
+        return Lost(None if process is None else process.exitcode)
 
 
-def attempt(worker: Worker, call: bytes, limits: Limits) -> bytes:
-    """The answer to a call, tried again where the process was lost."""
-    lost: Lost | None = None
-    for _ in range(1 + limits.retries):
-        found = worker.run(call, limits)
-        if isinstance(found, bytes):
-            return found
-        lost = found
-        if worker.stopping:
-            break
-    return pickle.dumps((None, Failure("lost", str(lost))))
-
-
-def outcome(index: int, answer: bytes) -> Outcome[Any]:
+def outcome(index: int, answered: bytes) -> Outcome[Any]:
     """What a worker's answer says."""
-    value, failure = pickle.loads(answer)  # noqa: S301 - from a process of our own
+    value, failure = pickle.loads(answered)  # noqa: S301 - from a process of our own
     return Outcome(index, value, failure)
 
 
-def serve(pipe: Any) -> None:
-    """Answer calls until the pipe closes; the process's standard output belongs to whoever started it."""
-    os.dup2(2, 1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
-        pipe.send_bytes(b"ready")
-        while True:
-            pipe.send_bytes(_answer(pipe.recv_bytes()))
-
-
-def _answer(call: bytes) -> bytes:
+def answer(call: bytes) -> bytes:
+    """Run one task in the worker process. Only a task is interrupted by Ctrl-C, and that ends the process."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         function, item = pickle.loads(call)  # noqa: S301 - from the process that started this one
         return pickle.dumps((function(item), None))
     except Exception as error:
-        return pickle.dumps((None, Failure.raised(error)))
+        return failed(Failure.raised(error))
+    except SystemExit as error:
+        os._exit(error.code if isinstance(error.code, int) else 1)
+    except KeyboardInterrupt:
+        os._exit(128 + signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _end_with_parent() -> None:
+def failed(failure: Failure) -> bytes:
+    """The answer that a failure is."""
+    return pickle.dumps((None, failure))
+
+
+def _begin() -> None:
+    """Prepare the worker process; its standard output belongs to whoever started it."""
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> NoReturn:
     """Nobody is left to take the answer, and somebody else may have started the same task."""
     parent: Any = multiprocessing.parent_process()
     connection.wait([parent.sentinel])
     os._exit(1)
 
 
-@contextlib.contextmanager
-def _variables(values: Mapping[str, str]) -> Generator[None]:
-    """With these variables for what is started meanwhile."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+def _nothing() -> None:
+    """The first call of a process, which says that it is ready."""

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from moac import training
 from moac.config import Config, takes_preferences
-from moac.runs import runner
+from moac.runs import files, runner
 from moac.runs.directory import RunDirectory
 from moac.runs.tasks import Task
 from moac.search.explore import preferences
@@ -108,6 +108,7 @@ def begin(task: Task, before: Path, ended: result.Result, order: Order, folder: 
     state = replace(last.trials.state, t=np.zeros_like(last.trials.state.t))
     trials = replace(last.trials, state=state)
     with directory.held():
+        files.subfolder(path, "checkpoint")
         directory.checkpoints().write(training.Snapshot(0, trials, History.empty(), last.past))
 
 

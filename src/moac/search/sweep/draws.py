@@ -10,7 +10,8 @@ from typing import Any, TypeGuard, final, get_type_hints
 
 from moac.config import Config, shown
 
-_RANGE = ("low", "high", "log")
+MOST = 100_000
+"""Tasks of one sweep."""
 _HINTS = {"seed": int} | get_type_hints(Config)
 _RIGHT = "a range [low, high] or {low = …, high = …, log = true}, a list of texts, or {choices = […]}"
 
@@ -68,6 +69,12 @@ class Draws:
         return [{name: axis.at(streams[name].random()) for name, axis in self.axes.items()} for _ in range(self.count)]
 
 
+def check_tasks(count: int) -> None:
+    """Refuse a sweep of more tasks than there may be, before they are drawn."""
+    if count > MOST:
+        raise ValueError(f"a sweep must have at most {MOST} tasks, got {count}.")
+
+
 def parse(data: Mapping[str, Any] | None, known: Sequence[str]) -> Draws:
     """The table `[random]`; None is one draw of nothing."""
     if data is None:
@@ -75,6 +82,7 @@ def parse(data: Mapping[str, Any] | None, known: Sequence[str]) -> Draws:
     count = data.get("count")
     if type(count) is not int or count < 1:
         raise ValueError(f"`random.count` must be a whole number of at least 1, got {shown(count)}.")
+    check_tasks(count)
     axes = {key: value for key, value in data.items() if key != "count"}
     if not axes:
         raise ValueError("`random` must draw something: give a field and its range.")
@@ -105,10 +113,12 @@ def _range(name: str, low: float, high: float, log: Any) -> Range:
     whole = "int" in kind
     if not isinstance(log, bool):
         raise ValueError(f"`random.{name}.log` must be true or false, got {shown(log)}.")
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (math.isfinite(high - low) and low < high):
         raise ValueError(f"`random.{name}` must be a range from low to a larger high, got {shown([low, high])}.")
     if log and low <= 0:
         raise ValueError(f"`random.{name}.low` must be positive with log = true, got {shown(low)}.")
+    if log and not math.isfinite(high / low):
+        raise ValueError(f"`random.{name}` must be a range with a finite ratio, got {shown([low, high])}.")
     if whole and (low != int(low) or high != int(high)):
         raise ValueError(f"`random.{name}` must be a range of whole numbers, got {shown([low, high])}.")
     return Range(low, high, log, whole)

@@ -75,8 +75,8 @@ def jobs(sweep: Sweep, out: Path, make: Make) -> list[Job]:
 def run(all_jobs: list[Job], executor: Executor, report: Report) -> None:
     """Run what has not finished; two cells of one configuration are one task."""
     waiting = [job for job in {job.key: job for job in all_jobs}.values() if not job.finished]
-    for folder in {job.out / name for job in waiting for name in ("tasks", "errors")}:
-        folder.mkdir(parents=True, exist_ok=True)
+    for out, name in {(job.out, name) for job in waiting for name in ("tasks", "errors")}:
+        files.subfolder(out, name)
     for outcome in executor.map(work, waiting):
         job, failure = waiting[outcome.index], outcome.failure
         if failure is None and not job.finished:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
+from moac.atomic import DamagedError, checked, read_bytes
 from moac.config import Config, check_trials, shown
 from moac.report.numbers import plain
 from moac.search.sweep import draws
 
 _KEYS = ("env", "trials", "seed", "config", "grid", "random", "methods", "stepping")
 _TABLES = _KEYS[3:]
-STEPPING = {"blackbox": bool, "num_envs": int, "workers": int, "evaluation_episodes": int}
+STEPPING = {"blackbox": bool, "num_envs": int, "workers": int, "evaluation_episodes": int, "step_timeout": float}
 """How environments are stepped, by the names of `moac train`."""
+_RIGHT: dict[type, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("true or false", lambda value: type(value) is bool),
+    int: ("a whole number of at least 1", lambda value: type(value) is int and value >= 1),
+    float: ("a positive number", lambda value: type(value) in (int, float) and 0 < value < math.inf),
+}
 _FIELDS = tuple(field.name for field in fields(Config))
 AXES = ("env", "seed", *_FIELDS)
 """What may vary, beside the method."""
 METHOD = "method"
-MOST = 100_000
-"""Tasks of one sweep."""
 
 
 @final
@@ -75,7 +80,9 @@ class Sweep:
 def load(path: Path) -> Sweep:
     """The sweep of a file; a mistake in it is a ValueError that names the file."""
     try:
-        return parse(path.stem, path.read_text(encoding="utf-8"))
+        return parse(path.stem, read_bytes(path).decode())
+    except DamagedError:
+        raise
     except UnicodeDecodeError:
         raise ValueError(f"{path}: it must be a TOML text in UTF-8.") from None
     except ValueError as error:
@@ -84,7 +91,7 @@ def load(path: Path) -> Sweep:
 
 def parse(name: str, text: str) -> Sweep:
     """A sweep from its TOML; an unknown key is an error."""
-    data = tomllib.loads(text)
+    data = _toml(text)
     _check_keys(data)
     trials, seed = data.get("trials", 1), data.get("seed", 0)
     check_trials(trials, seed)
@@ -95,6 +102,13 @@ def parse(name: str, text: str) -> Sweep:
     cells = tuple(_cell(data, values) for values in _values(methods, grid, random.drawn(seed)))
     stepping = tuple(sorted(data.get("stepping", {}).items()))
     return Sweep(name, trials, seed, axes, cells, data.get("config", {}), stepping)
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return checked(tomllib.loads(text))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _check_keys(data: Mapping[str, Any]) -> None:
@@ -115,8 +129,8 @@ def _check_stepping(data: Mapping[str, Any]) -> None:
     for key, value in data.items():
         if key not in STEPPING:
             raise ValueError(f"`stepping.{key}` is not known; known are {', '.join(STEPPING)}.")
-        right = "true or false" if STEPPING[key] is bool else "a whole number of at least 1"
-        if type(value) is not STEPPING[key] or (STEPPING[key] is int and value < 1):
+        right, fits = _RIGHT[STEPPING[key]]
+        if not fits(value):
             raise ValueError(f"`stepping.{key}` must be {right}, got {shown(value)}.")
 
 
@@ -154,8 +168,7 @@ def _values(
     count = len(drawn)
     for values in axes.values():
         count *= len(values)
-    if count > MOST:
-        raise ValueError(f"a sweep must have at most {MOST} tasks, got {count}.")
+    draws.check_tasks(count)
     cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     return [cell | dict(own) for cell in cells for own in drawn]
 

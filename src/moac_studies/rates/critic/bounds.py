@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import theory
-from moac.statistics import mean
+from moac.statistics import Mean, mean
+from moac_studies import compare
 from moac_studies.rates.critic.fits import Decay, Measured, decay, late_mean, run
 from moac_studies.rates.critic.problems import DISCOUNTED, EXACT, Plan, Problem
 from moac_studies.studies import Workspace
@@ -30,7 +31,7 @@ class Guarantee:
         step_size: the largest β.
         batch_size: the smallest D.
         per_batch: the bound's floor times D.
-        measured: the measured floor times D, of the worst objective.
+        measured: the measured floor times D, of the worst objective, with its interval over trials.
         own: whether it was measured at this β and D; else at a practical β and the largest D.
     """
 
@@ -41,13 +42,13 @@ class Guarantee:
     step_size: float
     batch_size: float
     per_batch: float
-    measured: float
+    measured: Mean
     own: bool
 
     @property
-    def orders(self) -> float:
+    def orders(self) -> Mean:
         """Powers of ten between the bound's floor and the measured one."""
-        return math.log10(self.per_batch / self.measured)
+        return self.measured.mapped(lambda floor: math.log10(self.per_batch / floor))
 
 
 @final
@@ -75,11 +76,13 @@ class Tested:
         return -math.log1p(-self.guarantee.step_size * self.guarantee.lambda_A / 8)
 
     @property
-    def holds(self) -> bool:
-        """Whether the upper end of the interval of every mean error, of every objective, is below the bound."""
-        bound = (self.transient + self.floor)[: len(self.decay.plan.checkpoints), None]
-        highs = [[mean(errors).high for errors in objective.T] for objective in np.moveaxis(self.decay.errors, 2, 0)]
-        return bool((bound >= np.array(highs).T).all())
+    def kept(self) -> compare.Part:
+        """Whether every mean error, at every checkpoint and of every objective, is below the bound."""
+        bound = (self.transient + self.floor)[: len(self.decay.plan.checkpoints)]
+        errors = np.moveaxis(self.decay.errors, 0, 2)
+        return compare.all_of(
+            compare.below(mean(trials), most) for each, most in zip(errors, bound, strict=True) for trials in each
+        )
 
 
 def under_its_conditions(problem: Problem, table: Mapping[str, Any], seed: int, work: Workspace) -> tuple[Tested, ...]:
@@ -99,7 +102,8 @@ def _tested(
         sizes = (int(table["num_steps"]), int(table["batches_per_walk"]) * D, int(table["trials"]))
         plan = Plan(beta, D, *sizes, how[0], from_zero)
         found.append(run(problem, plan, (DISCOUNTED,), how[1])[DISCOUNTED])
-    floor = late_mean(found[0]).mean(axis=0)
+    late = late_mean(found[0])
+    floor = late.mean(axis=0)
     said = Guarantee(
         problem.name,
         "discounted",
@@ -108,7 +112,7 @@ def _tested(
         beta,
         D,
         terms.per_batch(beta),
-        float(floor.max()) * D,
+        _largest(late, D),
         own=True,
     )
     steps = np.concatenate([plan.checkpoints, np.geomspace(plan.checkpoints[-1], 30 * plan.checkpoints[-1], 60)[1:]])
@@ -117,12 +121,17 @@ def _tested(
     return Tested(said, decay(problem, DISCOUNTED, plan, found[1], floor), steps, transient, bounds[0].floor)
 
 
+def _largest(floors: Float[np.ndarray, "K M"], D: int) -> Mean:
+    """The mean floor times D of the objective that has the largest."""
+    return mean(floors[:, floors.mean(axis=0).argmax()] * D)
+
+
 def elsewhere(measured: Measured) -> tuple[Guarantee, ...]:
     """What the theorem asks of a problem in both settings, beside the floor at the largest D that was run."""
     problem, D, found = measured.problem, int(measured.floors.sizes[-1]), list[Guarantee]()
     for variant in (DISCOUNTED, EXACT):
         constants = theory.constants(problem.model, problem.logits, problem.setting(variant))
-        floor = float(measured.floors.of(variant, D).max()) * D
+        floor = _largest(measured.floors.trials(variant, D), D)
         for derivation in theory.DERIVATIONS:
             terms = theory.critic_terms(constants, derivation)
             beta = terms.largest_beta

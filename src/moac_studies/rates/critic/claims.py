@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moac.report.numbers import number
-from moac.report.page import Claim, verdict_of
+from moac.report.page import Claim
 from moac.statistics import Mean
+from moac_studies import compare
 from moac_studies.rates import fits
 from moac_studies.rates.critic.bounds import Guarantee, Tested
 from moac_studies.rates.critic.fits import Fit, Measured
@@ -20,11 +21,6 @@ AGREE = 0.1
 """A rate is the expected one where its whole interval is within this share of it."""
 AFFORDABLE = 1e6
 """Transitions that anybody would spend on one TD step."""
-
-
-def falls_as_one_over(slopes: Sequence[Mean]) -> list[bool]:
-    """Whether each slope is −1, up to the slack, over its whole interval."""
-    return [slope.low >= SLOPE - SLACK and slope.high <= SLOPE + SLACK for slope in slopes]
 
 
 def of(measured: Sequence[Measured], tested: Sequence[Tested], asked: Sequence[Guarantee]) -> tuple[Claim, ...]:
@@ -48,14 +44,14 @@ def _geometric(measured: Measured) -> Claim:
     found = _fits(measured)
     each = [fit for several in found.values() for fit in several]
     told = "; ".join(
-        f"{variant}: R² {', '.join(f'{fit.straight:.3f}' for fit in several)}, over "
-        f"{', '.join(f'{fit.orders:.1f}' for fit in several)} orders"
+        f"{variant}: R² {_listed([fit.straight for fit in several], 3)}, over "
+        f"{_listed([fit.orders for fit in several], 1)} orders"
         for variant, several in found.items()
     )
-    return Claim(
+    return compare.claim(
         f"On {measured.problem.name} E‖w_N − w*‖² falls geometrically in N down to a floor, in both settings.",
-        f"log(error − floor) against N, per objective: {told}. Asked: R² ≥ {STRAIGHT} over one order or more.",
-        verdict_of([fit.straight >= STRAIGHT and fit.orders >= 1 for fit in each]),
+        f"log(error − floor) against N, per objective: {told}. Asked: R² above {STRAIGHT} over more than one order.",
+        [compare.all_of([compare.above(fit.straight, STRAIGHT), compare.above(fit.orders, 1)]) for fit in each],
         "Decay",
     )
 
@@ -64,10 +60,11 @@ def _rate(measured: Measured) -> Claim:
     found = _fits(measured)
     each = [fit.agreement for several in found.values() for fit in several]
     told = "; ".join(f"{variant}: {_listed([fit.agreement for fit in fitted], 3)}" for variant, fitted in found.items())
-    return Claim(
+    return compare.claim(
         f"On {measured.problem.name} the rate is that of the mean dynamics (ours; the theorem promises 1 − βλ_A/8).",
-        f"Fitted rate as a multiple of the rate of ‖(I + βA)ᴺ(w_0 − w*)‖² over the same N, per objective: {told}.",
-        verdict_of([times.low >= 1 - AGREE and times.high <= 1 + AGREE for times in each]),
+        f"Fitted rate as a multiple of the rate of ‖(I + βA)ᴺ(w_0 − w*)‖² over the same N, per objective: {told}; "
+        f"asked: 1 ± {AGREE}.",
+        [compare.slope_near(times, 1.0, AGREE) for times in each],
         "Rates",
     )
 
@@ -76,10 +73,10 @@ def _floor(measured: Measured, variant: str) -> Claim:
     slopes = measured.floors.slopes[variant]
     about = "" if variant != OURS else " (ours; the theorem covers the exact J only)"
     beside = "" if variant != OURS else _beside_exact(measured)
-    return Claim(
+    return compare.claim(
         f"On {measured.problem.name}, {variant}, the floor falls as 1/D{about}.",
         f"Slope of log floor against log D, per objective: {_listed(slopes)}; asked: −1 ± {SLACK}.{beside}",
-        verdict_of(falls_as_one_over(slopes)),
+        [compare.slope_near(slope, SLOPE, SLACK) for slope in slopes],
         "Floor",
     )
 
@@ -102,11 +99,11 @@ def _papers_mu(measured: Measured) -> Claim:
     floors = measured.floors
     slopes, last = floors.slopes[PAPER], int(floors.sizes[-1])
     times = floors.of(PAPER, last).max() / floors.of(OURS, last).max()
-    return Claim(
+    return compare.claim(
         f"On {measured.problem.name} no batch size removes the error of the paper's μ: it does not fall as 1/D (ours).",
         f"Slope of log floor against log D, per objective: {_listed(slopes)}; at D = {last} its floor is "
         f"{times:.0f} times that of our μ.",
-        verdict_of([slope.low > SLOPE + SLACK for slope in slopes]),
+        [compare.above(slope, SLOPE + SLACK) for slope in slopes],
         "Floor",
     )
 
@@ -121,11 +118,11 @@ def _bound_holds(tested: Sequence[Tested]) -> Claim:
         f"{t.guarantee.derivation}: β = {number(t.guarantee.step_size, 3)}, D = {number(t.guarantee.batch_size)}"
         for t in tested
     )
-    return Claim(
+    return compare.claim(
         "Under its own conditions Theorem 1 is not violated (three states, γ = 0.5, every state equally likely next).",
-        f"The interval of every mean error lies below the bound ({told}). With the margins of the next row almost "
-        "anything would: this is a check of the code, no evidence for the rate.",
-        verdict_of([t.holds for t in tested]),
+        f"Asked: the interval of every mean error lies below the bound ({told}). With the margins of the next row "
+        "almost anything would: this is a check of the code, no evidence for the rate.",
+        [t.kept for t in tested],
         "Bound",
     )
 
@@ -135,12 +132,13 @@ def _bound_is_near(tested: Sequence[Tested]) -> Claim:
     for t in tested:
         slow = t.decay.fits[t.decay.worst].rate.value / t.bound_rate
         told.append(
-            f"{t.guarantee.derivation}: floor {t.guarantee.orders:.1f} orders too high, decay {slow:.1f} × too slow"
+            f"{t.guarantee.derivation}: floor {_listed([t.guarantee.orders], 1)} orders too high, decay {slow:.1f} × "
+            "too slow"
         )
-    return Claim(
+    return compare.claim(
         "The bound tells how large the error is, within one order of magnitude.",
         f"{'; '.join(told)}. {_vacuous(tested)}",
-        verdict_of([t.guarantee.orders <= 1 for t in tested]),
+        [compare.steady(t.guarantee.orders, 1.0) for t in tested],
         "What Theorem 1 asks and promises",
     )
 
@@ -153,9 +151,9 @@ def _vacuous(tested: Sequence[Tested]) -> str:
 
 def _bound_applies(asked: Sequence[Guarantee]) -> Claim:
     told = "; ".join(f"{g.setting}, {g.derivation}: D ≥ {number(g.batch_size, 2)}" for g in asked)
-    return Claim(
+    return compare.claim(
         f"On {asked[0].problem} the conditions of Theorem 1 can be met with D ≤ 10⁶ transitions a TD step.",
         f"At the largest β allowed: {told}.",
-        verdict_of([g.batch_size <= AFFORDABLE for g in asked]),
+        [compare.known(g.batch_size <= AFFORDABLE) for g in asked],
         "What Theorem 1 asks and promises",
     )

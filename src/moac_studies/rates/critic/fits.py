@@ -21,6 +21,7 @@ _ABOVE = 2.0
 """A rate is fitted while the mean error is above this many times its floor."""
 _FEWEST = 4
 """Checkpoints that a rate, or how much an error still rises, is told from; with fewer it is not known."""
+_UNKNOWN = Mean(np.nan, np.nan, np.nan, 0)
 _MOST = 40
 """Checkpoints that a rate is fitted to: spread over all, for the bootstrap takes them times trials times 1000."""
 
@@ -31,15 +32,15 @@ class Fit:
     """A geometric rate: log(E‖w_N − w*‖² − floor) ≈ constant − rate·N.
 
     Attributes:
-        orders: powers of ten by which the error falls until it is close to its floor.
-        straight: R² of the line.
+        orders: powers of ten by which the error falls until it is close to its floor, with its interval over trials.
+        straight: R² of the line, likewise.
         rate: per TD step, with its interval over trials.
         expected: the same line fitted to the mean dynamics ‖(I + βA)ᴺ(w_0 − w*)‖² at the same N.
         limit: −2 log(1 − β min Re eig(−A)), at which the mean dynamics settle.
     """
 
-    orders: float
-    straight: float
+    orders: Mean
+    straight: Mean
     rate: Mean
     expected: float
     limit: float
@@ -47,7 +48,7 @@ class Fit:
     @property
     def agreement(self) -> Mean:
         """The measured rate as a multiple of the expected one."""
-        return Mean(*(x / self.expected for x in (self.rate.value, self.rate.low, self.rate.high)))
+        return self.rate.mapped(lambda rate: rate / self.expected)
 
 
 @final
@@ -86,14 +87,15 @@ class Decay:
         near = np.flatnonzero(mean < _ABOVE * self.floor[i])
         last = int(near[0]) if len(near) else len(mean)
         if last < _FEWEST:
-            return Fit(0.0, np.nan, Mean(np.nan, np.nan, np.nan), np.nan, float(self.limit[i]))
+            return Fit(_UNKNOWN, _UNKNOWN, _UNKNOWN, np.nan, float(self.limit[i]))
         used = np.unique(np.linspace(0, last - 1, _MOST).astype(int))
         N, excess = self.plan.checkpoints[used], self.errors[:, used, i] - self.floor[i]
-        line = fits.slope(np.exp(N / N[-1]), excess)
-        rate = Mean(*(-x / N[-1] for x in (line.value, line.high, line.low)))
-        straight = float(np.corrcoef(N, np.log(excess.mean(axis=0)))[0, 1] ** 2)
+        rate = fits.slope(np.exp(N / N[-1]), excess).mapped(lambda slope: -slope / N[-1])
+        straight = fits.bootstrapped(excess, lambda means: fits.straightness(N, fits.logarithm(means)))
+        ends = self.errors[:, [0, last - 1], i]
+        orders = fits.bootstrapped(ends, lambda means: np.log10(means[:, 0] / means[:, 1]))
         expected = -float(np.polyfit(N, np.log(self.expected[used, i]), 1)[0])
-        return Fit(float(np.log10(mean[0] / mean[last - 1])), straight, rate, expected, float(self.limit[i]))
+        return Fit(orders, straight, rate, expected, float(self.limit[i]))
 
 
 @final
@@ -120,9 +122,13 @@ class Floors:
         """The objective with the largest floor."""
         return int(self.values[variant].mean(axis=(0, 1)).argmax())
 
+    def trials(self, variant: str, size: int) -> Float[np.ndarray, "K M"]:
+        """The floors at one D."""
+        return self.values[variant][:, list(self.sizes).index(size)]
+
     def of(self, variant: str, size: int) -> Float[np.ndarray, " M"]:
         """The mean floor at one D."""
-        return self.values[variant][:, list(self.sizes).index(size)].mean(axis=0)
+        return self.trials(variant, size).mean(axis=0)
 
 
 @final

@@ -42,8 +42,9 @@ def figures(measured: Sequence[Measured], tested: Sequence[Tested], asked: Seque
             "Bound",
             "bound",
             rates.loglog(tuple(_bounds(t) for t in tested)),
-            "Theorem 1 under its own conditions, as printed and as derived, beside the error from w_0 = 0 on and the "
-            "floor of runs that began at w*. Mean over trials with its 95 % band, of the objective of highest floor.",
+            f"Theorem 1 under its own conditions, as {' and as '.join(t.guarantee.derivation for t in tested)}, beside "
+            "the error from w_0 = 0 on and the floor of runs that began at w*. Mean over trials with its 95 % band, of "
+            "the objective of highest floor.",
             "Log-log charts of the measured error and of the bound over TD steps.",
         ),
     )
@@ -107,7 +108,15 @@ def _rates(measured: Sequence[Measured], asked: Sequence[Guarantee]) -> Table:
             slow = promised(m, "discounted" if variant == DISCOUNTED else "average", asked)
             for i, name in enumerate(m.problem.model.objective_names):
                 fit = m.decays[variant].fits[i]
-                found = (fit.orders, fit.straight, str(fit.rate), fit.expected, fit.limit, slow, fit.rate.value / slow)
+                found = (
+                    fit.orders.value,
+                    fit.straight.value,
+                    str(fit.rate),
+                    fit.expected,
+                    fit.limit,
+                    slow,
+                    fit.rate.value / slow,
+                )
                 rows.append((f"{m.problem.name}, {variant}, {name}", *found))
     header = ("problem", "orders", "R²", "rate", "mean dynamics", "their limit", "theorem", "times faster")
     caption = (
@@ -142,8 +151,8 @@ def _asked(asked: Sequence[Guarantee]) -> Table:
             g.step_size,
             g.batch_size,
             g.per_batch,
-            g.measured,
-            f"{g.orders:.1f}",
+            g.measured.value,
+            f"{g.orders.value:.1f}",
             "yes" if g.own else "no",
         )
         for g in asked
