@@ -220,6 +220,8 @@ def complete(config: Config, spec: Spec) -> Config:
     full = replace(config, **missing)
     M = spec.num_objectives
     discounts(full, spec)
+    if isinstance(full.setting, Average) and spec.no_average:
+        raise ValueError(f"`setting` must be discounted, got the average setting: {spec.no_average}")
     if full.weights is not None and len(full.weights) != M:
         raise ValueError(f"`weights` must hold one weight per objective ({M}), got {len(full.weights)}.")
     for each in (full.preferences or ())[:1]:

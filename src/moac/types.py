@@ -118,6 +118,7 @@ class Spec:
         action_box: how the environment takes such an action.
         vector_size: d, where a log's observations are vectors, used as they are; 0 where there is no log.
         behaviour_hidden: hidden layers of the network that models how the log chose; None where there is none.
+        no_average: why the average setting has no answer here, as a sentence; empty where it has one.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Spec:
     action_box: ActionBox | None = None
     vector_size: int = 0
     behaviour_hidden: tuple[int, ...] | None = None
+    no_average: str = ""
 
     @property
     def num_objectives(self) -> int:

@@ -12,11 +12,25 @@ import pytest
 
 MOAC = [sys.executable, "-c", "import sys; from moac.cli.main import main; sys.exit(main())"]
 TRAIN = [
-    *("train", "resource-gathering-v0", "--trials", "3", "--iterations", "400", "--num-critic-steps", "2"),
+    *("train", "resource-gathering-v0", "--trials", "9", "--iterations", "400", "--num-critic-steps", "2"),
     *("--critic-batch-size", "8", "--actor-batch-size", "16", "--seed", "7", "--checkpoint-every", "0", "--json"),
 ]
 
 OUTCOME = ("policy.safetensors", "history.safetensors", "metrics.jsonl")
+
+
+def files_of(folder):
+    """Every file, but for the checkpoints of a run before its last: when they come is a matter of time."""
+    stale = {path for place in folder.rglob("checkpoint") for path in sorted(place.iterdir())[:-1]}
+    kept = (path for path in folder.rglob("*") if path.is_file() and path not in stale)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in kept}
+
+
+def assert_same_run(run, whole):
+    """Both folders hold the same files, byte for byte."""
+    held, expected = files_of(run), files_of(whole)
+    assert held.keys() == expected.keys()
+    assert [name for name in held if held[name] != expected[name]] == []
 
 
 @dataclass(frozen=True)

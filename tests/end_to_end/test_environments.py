@@ -259,5 +259,6 @@ def test_the_study_of_environments(capsys, tmp_path):
     found = json.loads(capsys.readouterr().out)
     verdicts = [claim["verdict"] for claim in found["claims"]]
     assert len(verdicts) == 8
-    assert verdicts[:2] == ["holds", "holds"]
+    assert verdicts[0] in ("holds", "not decided")  # four trials tell little
+    assert verdicts[1] == "holds"
     assert (tmp_path / "study" / "report.html").exists()

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from moac.cli.main import main
 from moac.runs import files
 from moac.runs.directory import RunDirectory
-from tests.end_to_end.conftest import MOAC, OUTCOME, TRAIN
+from tests.end_to_end.conftest import MOAC, TRAIN, assert_same_run
 
 
 def content(run):
@@ -55,8 +56,7 @@ def test_a_disk_that_fills_up(small_disk, finished, unfinished, capsys):
     assert {path: told for path, told in content(run).items() if path.name != "metrics.jsonl"} == before
     (small_disk / "filler").unlink()
     assert main(["resume", str(run), "--checkpoint-every", "1e9"]) == 0
-    for name in OUTCOME:
-        assert (run / name).read_bytes() == (finished.path / name).read_bytes(), name
+    assert_same_run(run, finished.path)
 
 
 def test_a_full_disk_from_the_start(small_disk, capsys):
@@ -86,7 +86,7 @@ def test_an_edited_checkpoint(unfinished, finished, capsys):
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     before = content(unfinished)
     line = refused(capsys, "resume", unfinished)
-    assert "is damaged: its arrays were changed after they were written." in line
+    assert "is damaged: it was changed after it was written." in line
     assert content(unfinished) == before
 
 
@@ -116,3 +116,28 @@ def test_sigterm(arguments, reached, said, environment, tmp_path):
         files.read_arrays(path)
     assert not list(out.rglob("*.tmp"))
     assert not list(out.rglob(".lock"))
+
+
+def checkpoints(run):
+    return sorted((run / "checkpoint").glob("[0-9]*.safetensors"))
+
+
+@pytest.mark.slow
+def test_one_trial_of_many_iterations_is_checkpointed_and_stopped_between_two_evaluations(environment, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["train", "fishwood-v0", "--iterations", "2000000", "--num-evaluations", "2", "--out", str(out)]
+    process = subprocess.Popen([*MOAC, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 120  # the second evaluation, with which a chunk must end, is far beyond
+        while len(checkpoints(out)) < 2:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert err.splitlines()[-1] == f"moac: stopped; continue with: moac resume {out}"
+    before, last = (files.read_arrays(path)[1]["iteration"] for path in checkpoints(out))
+    assert 1 <= before < last < 2_000_000

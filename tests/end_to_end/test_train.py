@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 import moac as package
 from moac import momdp
 
-K, T, L, M, S, A = 3, 400, 50, 3, 93, 4
+K, T, L, M, S, A = 9, 400, 50, 3, 93, 4
 STEPS = K * T * (2 * 8 + 16)
 
 

@@ -149,6 +149,8 @@ def test_the_sampled_entropy_gradient_has_the_known_mean():
     exact = beyond.regularised(resolved, policy, theta, batch, nothing)
     sampled = beyond.regularised(resolved, Bare(), theta, batch, nothing)
     np.testing.assert_allclose(sampled, exact, atol=0.02)
+    same = replace(batch, action=jnp.zeros_like(actions))  # all alike: nothing to learn from, once it is centred
+    np.testing.assert_allclose(beyond.regularised(resolved, Bare(), theta, same, nothing), nothing, atol=1e-4)
 
 
 def test_networks_are_trained_saved_and_loaded(tmp_path):

@@ -107,7 +107,7 @@ def fuzz_checkpoints(count, tmp_path, dataset):
     run = result.prepare(MODEL, CONFIG, 2, 4)
     directory = RunDirectory.create(tmp_path / "run", run)
     trials = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), training.template(run))
-    directory.checkpoints().write(training.Snapshot(3, trials, History.empty()))
+    directory.checkpoints().write(training.Snapshot.of(3, trials, History.empty()))
     paths = [directory.path / "config.json", *(directory.path / "checkpoint").iterdir()]
 
     def opened(path):

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from moac import Average, Config, Discounted
 from moac.momdp import FiniteMOMDP, chain, library
+from moac.training import result
 from tests.helpers import closed_form
 
 
@@ -115,6 +117,47 @@ def test_states_too_rare_for_a_float_get_no_mass(order):
 def test_a_chance_that_underflows_is_refused_not_turned_into_nan():
     with pytest.raises(ValueError, match=r"must connect its states .* underflows"):
         law_of(ladder(5, 1e-100))
+
+
+def sparse(key):
+    """A random model where each state has one successor, so that many have several classes; some steps may end."""
+    rng, S = np.random.default_rng(key), 8
+    ends = rng.random((S, 1, 1)) < rng.choice([0, 0.1, 0.5])
+    start = np.bincount(rng.integers(0, S, 2), minlength=S) / 2
+    table = rng.integers(0, S, (S, 1, 1)), np.ones((S, 1, 1)), np.zeros((S, 1, 1, 1)), ends
+    return FiniteMOMDP.from_outcomes(*table, start=start)
+
+
+def test_classes_of_a_model_are_those_of_its_uniform_policy():
+    told = []
+    for key in range(200):
+        model = sparse(key)
+        restart = chain.induced(model, np.ones((1, 8, 1))).restart[0]
+        classes = chain.recurrent_classes(restart)
+        told.append(chain.several_classes(model))
+        assert bool(told[-1]) == (len(classes) > 1)
+        if told[-1]:
+            names = "; ".join("{" + ", ".join(map(str, members)) + "}" for members in classes)
+            assert told[-1].endswith(f"got {len(classes)}: states {names}.")
+    assert 20 < sum(map(bool, told)) < 180
+
+
+ABSORBING = [
+    pytest.param(FiniteMOMDP.from_dense(np.repeat(np.eye(3)[:, None], 2, axis=1), np.ones((3, 2, 1))), id="3 states"),
+    pytest.param(FiniteMOMDP.from_outcomes(
+        np.minimum(np.arange(10_000), 9998)[:, None, None] * np.ones((1, 2, 1), int),
+        np.ones((10_000, 2, 1)), np.ones((10_000, 2, 1, 1)), np.zeros((10_000, 2, 1), bool),
+    ), id="more than the oracle takes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ABSORBING)
+def test_a_model_without_an_average_reward_is_refused_before_it_is_trained(model):
+    with pytest.raises(
+        ValueError, match=r"^`setting` must be discounted, .*one recurrent class, got \d+: states \{0\}"
+    ):
+        result.prepare(model, Config(setting=Average()), 1, 0)
+    assert result.prepare(model, Config(setting=Discounted(0.9)), 1, 0).num_trials == 1
 
 
 def test_recurrent_classes_of_a_chain_with_two():

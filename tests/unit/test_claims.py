@@ -150,6 +150,14 @@ def test_common_ascent_is_asked_of_every_method_but_plain_mgda(name, shares, exp
     assert verdict(name, "improves every objective", data | {CONTROLS[0]: ascending(1)}) == expected
 
 
+@pytest.mark.parametrize(("hurting", "expected"), [(5, YES), (15, NO)])
+def test_steps_that_hurt_are_counted_as_a_share_of_the_logged_ones(hurting, expected):
+    alignment = np.where(np.arange(1000) < hurting, -1.0, 1.0) * np.ones((40, 1))
+    norm = np.ones((40, 1000))
+    data = {"η = 1/t": history([0] * 3, [0] * 3, smallest_alignment=alignment, gradient_norm_squared=norm)}
+    assert verdict("resource-gathering-discounted", "improves every", data) == expected
+
+
 def test_an_alignment_within_single_precision_hurts_nobody():
     tiny = history([0] * 3, [0] * 3, smallest_alignment=np.full((40, 2), -1e-7))
     real = history([0] * 3, [0] * 3, smallest_alignment=np.full((40, 2), -1e-5))

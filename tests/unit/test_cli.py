@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -101,19 +102,6 @@ def test_did_you_mean():
     assert mistakes.did_you_mean("--bogus", ["--out", "--json"]) == ""
 
 
-def test_the_first_ctrl_c_waits_and_the_second_does_not(capsys):
-    before = signal.getsignal(signal.SIGINT)
-    with Interrupts() as interrupts:
-        interrupts.check()
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            interrupts.check()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
-    assert capsys.readouterr().err == "stopping at the next checkpoint; once more to stop at once\n"
-
-
 def test_outside_the_main_thread_signals_are_left_alone():
     before = signal.getsignal(signal.SIGINT)
     with ThreadPoolExecutor(1) as pool:
@@ -155,3 +143,14 @@ def test_what_is_printed_is_no_markup(text, capsys):
     out = capsys.readouterr().out
     assert out.count(text) == 5
     assert all(f"{place} {text}" in out for place in ("head", "cell", "line"))
+
+
+def test_a_name_that_cannot_be_encoded_is_shown_escaped():
+    imports = "from moac.cli.main import main; from moac.cli.console import plain"
+    script = f"{imports}; main(['\\udcff']); plain(80).print('\\udcff \\u03bb')"
+    surroundings = os.environ | {"PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=surroundings)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "\\udcff \\u03bb\n"
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("moac: ")

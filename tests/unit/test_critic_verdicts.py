@@ -138,6 +138,11 @@ def test_a_bound_is_near_within_an_order_on_either_side(per_batch, measured, exp
     assert claims._bound_is_near([one]).verdict == expected
 
 
+def test_the_measured_floor_is_that_of_the_worst_objective_times_the_batch():
+    floors = np.array([[1.0, 3.0, 2.0], [1.2, 3.4, 2.0]])
+    assert bounds._largest(floors, 10).value == pytest.approx(32)
+
+
 def test_the_theorem_applies_where_its_batch_can_be_paid():
     asked = [Guarantee("made up", "average", "printed", 1, 1, D, 1, around(1.0), own=False) for D in (1e6, 1.1e6)]
     assert [claims._bound_applies([g]).verdict for g in asked] == [YES, NO]

@@ -12,6 +12,7 @@ from gymnasium.wrappers import TimeLimit
 import moac
 from moac import envs, training
 from moac.envs import evaluation, recording, walks
+from moac.envs.copies import Copy, Maker, packed, rewards_of
 from moac.envs.walks import Walks
 from moac.momdp import library
 from moac.policies import SoftmaxTable
@@ -124,6 +125,24 @@ def test_forced_restarts_and_ages(kind):
     assert (~goes_on & ~over[:, :-1]).sum() > 3
 
 
+@of_both_forms
+def test_ages_count_on_from_walk_to_walk(kind):
+    """Hardly any forced restarts: an age is 0 after an end only, also where a walk begins."""
+    environment = envs.make(kind, num_envs=2)
+    run = result.prepare(environment, moac.Config(num_iterations=1), 1, 0)
+    theta, chain = run.parts.policy.init(None), environment.start(KEY)
+    sizes, ages, ends = Sampling(1, 6, 8, average=False, survival=1 - 1e-12), [], []
+    for k in range(20):
+        chain, critic, actor = environment.sample(chain, run.parts.policy, theta, np.array([k, 5], np.uint32), sizes)
+        ages.append(copies(np.concatenate([critic.age[0], actor.age]), 2))
+        ends.append(copies(np.concatenate([critic.terminated[0], actor.terminated]), 2))
+    age, over = np.concatenate(ages, axis=1), np.concatenate(ends, axis=1)
+    np.testing.assert_array_equal(age[:, 1:], np.where(over, 0, age + 1)[:, :-1])
+    assert (age[:, 0] == 0).all()
+    assert over.sum() > 2
+    assert (age[:, 7::7] > 0).sum() > 2  # walks that begin within an episode
+
+
 @pytest.mark.parametrize("n", [1, 4])
 def test_arrays_that_the_environment_keeps_are_copied(n):
     batch = sampled(envs.make(Own, num_envs=n))
@@ -170,6 +189,23 @@ def test_what_goes_wrong_names_step_and_copy(fault, line):
         with pytest.raises(SourceError) as error:
             sampled(envs.make(make, num_envs=2))
         assert str(error.value) == f"the environment failed at {line}"
+
+
+@of_both_forms
+def test_steps_are_counted_over_all_walks(kind):
+    with pytest.raises(SourceError, match="at step 47 of copy 0: step raised ZeroDivisionError"):
+        sampled(envs.make(lambda: kind(fault="raises", at=47), num_envs=1), times=2)
+
+
+@pytest.mark.parametrize(
+    ("bad", "line"), [([np.nan, 0.0], "be finite, got [nan, 0.0]"), ([0.0], "have length 2, got 1")]
+)
+def test_a_bad_reward_names_the_copy_that_gave_it(bad, line):
+    two = [Copy(Maker(Line, time_limit=True), number, seed=0) for number in (0, 1)]
+    rows = [packed([0.0, 1.0])] * 4 + [packed(bad)] + [packed([0.0, 1.0])]
+    with pytest.raises(SourceError) as error:
+        rewards_of(two, rows, 3, 2)
+    assert str(error.value) == f"the environment failed at step 2 of copy 1: its reward must {line}."
 
 
 def test_an_observation_that_is_not_finite_is_refused():

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 
@@ -46,6 +47,33 @@ def test_every_truncation_is_noticed(tmp_path):
         path.write_bytes(whole[:length])
         with pytest.raises(files.DamagedError):
             files.read_arrays(path)
+
+
+def test_every_edit_is_noticed(tmp_path):
+    """In numbers, and in all that is said about them: a flipped bit is an error, or leaves what is read as it was."""
+    path, about = tmp_path / "x", {"iteration": 17, "run": {"seed": 3, "deep": [0.25, None]}}
+    files.write_arrays(path, {"a": np.arange(3.0)}, about)
+    whole, harmless = path.read_bytes(), 0
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            arrays, told = files.read_arrays(path)
+        except files.DamagedError:
+            continue
+        harmless += 1
+        assert (told, arrays["a"].tolist()) == (about, [0, 1, 2])
+    assert harmless < 16  # white space
+
+
+def test_arrays_whose_hash_leaves_out_what_is_said_about_them(tmp_path):
+    """As older versions wrote them: they are read; without any hash they are not."""
+    path, arrays = tmp_path / "x", {"a": np.arange(3.0)}
+    digest = hashlib.sha256(json.dumps(["a", "<f8", [3]]).encode() + arrays["a"].tobytes()).hexdigest()
+    save_file(arrays, path, {"moac": json.dumps({"n": 1, "sha256": digest})})
+    assert files.read_arrays(path)[1] == {"n": 1}
+    save_file(arrays, path, {"moac": json.dumps({"n": 1})})
+    with pytest.raises(files.DamagedError, match="it was changed after it was written"):
+        files.read_arrays(path)
 
 
 def test_arrays_of_another_program(tmp_path):

@@ -133,7 +133,7 @@ def test_an_edited_number_is_noticed(tmp_path):
     whole = path.read_bytes()
     for place in (-1, -200, len(whole) - 8):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place:][1:])
-        with pytest.raises(files.DamagedError, match="its arrays were changed after they were written"):
+        with pytest.raises(files.DamagedError, match="it was changed after it was written"):
             files.read_arrays(path)
     path.write_bytes(whole)
     assert files.read_arrays(path)[1] == {"n": 1}

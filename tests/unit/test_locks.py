@@ -118,21 +118,6 @@ def test_the_number_of_a_killed_holder_is_written_over(tmp_path):
         assert (tmp_path / ".lock").read_text() == str(os.getpid())
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_is_noted_first_and_raised_the_second_time(number, code, capsys):
-    before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
-    with interrupts.Interrupts() as asked:
-        asked.check()
-        os.kill(os.getpid(), number)
-        assert capsys.readouterr().err == "stopping at the next checkpoint; once more to stop at once\n"
-        with pytest.raises(KeyboardInterrupt) as found:
-            asked.check()
-        assert interrupts.code(found.value) == code
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), number)
-    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
-
-
 def test_elsewhere_sigterm_ends_a_command_in_order():
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(interrupts.Terminated), interrupts.terminable():

@@ -195,6 +195,11 @@ REFUSED_OUTCOMES = {
     "no outcomes": ("probability", lambda t: t[..., :0], "none of them empty, got shape (3, 2, 0)"),
     "a NaN reward": ("reward", lambda t: changed(t, (0, 1, 1, 1), np.nan), "got nan at index (0, 1, 1, 1)"),
     "an infinite reward": ("reward", lambda t: changed(t, (2, 0, 0, 1), -np.inf), "got -inf at index (2, 0, 0, 1)"),
+    "a reward beyond float32": (
+        "reward",
+        lambda t: changed(t, (1, 0, 1, 0), -1e300),
+        "-1e+300 at index (1, 0, 1, 0)",
+    ),
     "rewards of another shape": ("reward", lambda t: t[:, :1], "leading shape (3, 2, 2), got (3, 1, 2, 2)"),
     "rewards of three axes": ("reward", lambda t: t[..., 0], "must have 4 axes"),
     "no objectives": ("reward", lambda t: t[..., :0], "none of them empty"),
@@ -236,6 +241,8 @@ REFUSED_DENSE = {
     "a matrix of two axes": ("P", lambda t: t[0], "must have 3 axes"),
     "a NaN reward": ("r", lambda t: changed(t, (0, 1, 2, 0), np.nan), "got nan at index (0, 1, 2, 0)"),
     "a NaN short reward": ("r", lambda t: changed(t[:, :, 0], (2, 1, 1), np.nan), "got nan at index (2, 1, 1)."),
+    "a reward beyond float32": ("r", lambda t: changed(t, (0, 1, 2, 1), 3.5e38), "got 3.5e+38 at index (0, 1, 2, 1)"),
+    "a short reward beyond float32": ("r", lambda t: changed(t[:, :, 0], (2, 1, 1), 1e300), "at index (2, 1, 1)."),
     "short rewards of another shape": ("r", lambda t: t[:2, :, 0], "leading shape (3, 2), got (2, 2, 2)"),
     "rewards of another shape": ("r", lambda t: t[:, :, :2], "leading shape (3, 2, 3), got (3, 2, 2, 2)"),
     "rewards of two axes": ("r", lambda t: t[0, 0], "axes"),
@@ -254,3 +261,9 @@ def test_from_dense_refuses(case):
     tables[name] = spoil(tables[name])
     with pytest.raises(ValueError, match=rf"^`{name}` .*{re.escape(message)}"):
         FiniteMOMDP.from_dense(**tables)
+
+
+def test_the_largest_rewards_that_training_can_hold_are_welcome():
+    tables = outcomes()
+    tables["reward"] = changed(tables["reward"], (0, 0, 0, 0), float(np.finfo(np.float32).max))
+    assert np.isfinite(FiniteMOMDP.from_outcomes(**tables).reward.astype(np.float32)).all()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from moac import weighting
-from moac.weighting import rule
+from moac.weighting import rule, stepping
 
 
 @pytest.mark.parametrize(("length", "there"), [(1e-5, True), (1e-8, False)])
@@ -36,3 +36,20 @@ def test_pcgrad_never_projects_a_gradient_off_its_own_plane():
     for t in range(1, 9):
         d = np.asarray(pcgrad.update((), jnp.asarray(G @ G.T, jnp.float32), t)[1]) @ G
         assert min(np.abs(d - one).max() for one in possible) < 1e-5
+
+
+def test_cagrad_where_the_gradients_agree():
+    """d of a plane, g⁰ + c‖g⁰‖(cos φ, sin φ), by a fine search; what it mixes is as long as the gradients are."""
+    G, c = np.array([[1.0, 0.0], [0.0, 0.8]]), 0.4
+    mean = G.mean(axis=0)
+    angle = np.linspace(0, 2 * np.pi, 200_001)[:, None]
+    worst = (mean + c * np.linalg.norm(mean) * np.hstack([np.cos(angle), np.sin(angle)])) @ G.T
+    lam = weighting.cagrad(c).update((), jnp.asarray(G @ G.T, jnp.float32), 1)[1]
+    assert (G @ (np.asarray(lam) @ G)).min() == pytest.approx(worst.min(axis=1).max(), rel=1e-5)
+    assert (np.asarray(lam) > 0.5).all()  # both weigh in beyond the mean
+
+
+def test_what_two_batches_make_negative_has_no_scale():
+    """√(diagonal)₊ of K/4 is (0, 1), whose mean is a half."""
+    K = jnp.array([[-1.0, 2.0], [1.0, 4.0]])
+    np.testing.assert_allclose(stepping._unit_scale(K), K, rtol=1e-6)

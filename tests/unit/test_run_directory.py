@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from dataclasses import replace
 
 import jax
@@ -36,7 +37,7 @@ def history_of(length):
 def snapshot_of(run, iteration, length=3):
     rng = np.random.default_rng(iteration)
     arrays = jax.tree.map(lambda leaf: rng.integers(0, 9, leaf.shape).astype(leaf.dtype), training.template(run))
-    return training.Snapshot(iteration, arrays, history_of(length))
+    return training.Snapshot.of(iteration, arrays, history_of(length))
 
 
 def outcome_of(run, iteration=9, own=None):
@@ -101,9 +102,33 @@ def test_a_checkpoint_that_is_a_fifo_falls_back_at_once(directory):
         assert directory.checkpoints().newest(run_of()).iteration == 4
 
 
+@pytest.mark.parametrize(
+    ("text", "other"), [(b'\\"iteration\\": 7', b'\\"iteration\\": 8'), (b'\\"seed\\": 4', b'\\"seed\\": 5')]
+)
+def test_a_checkpoint_whose_description_was_edited_falls_back_to_the_one_before(text, other, directory):
+    for iteration in (4, 7):
+        directory.checkpoints().write(snapshot_of(run_of(), iteration))
+    first, last = sorted((directory.path / "checkpoint").iterdir())
+    assert last.read_bytes().count(text) == 1
+    last.write_bytes(last.read_bytes().replace(text, other))
+    assert directory.checkpoints().newest(run_of()).iteration == 4
+    first.unlink()
+    with pytest.raises(ValueError, match=rf"^{last} is damaged: it was changed after"):
+        directory.checkpoints().newest(run_of())
+
+
+def test_the_main_thread_which_hears_of_signals_does_not_wait_for_the_disk(directory, monkeypatch):
+    waiting, real = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (waiting.append(threading.current_thread()), real(file)))
+    directory.checkpoints().write(snapshot_of(run_of(), 4))
+    assert waiting
+    assert threading.main_thread() not in waiting
+
+
 def test_a_checkpoint_with_other_shapes(directory):
     broken = snapshot_of(run_of(), 4)
-    broken = replace(broken, trials=replace(broken.trials, stopped=np.zeros(K + 1, np.int32)))
+    trials = replace(broken.trials, stopped=np.zeros(K + 1, np.int32))
+    broken = training.Snapshot.of(4, trials, broken.history)
     directory.checkpoints().write(broken)
     with pytest.raises(ValueError, match=r"safetensors is damaged: array .stopped is missing or has another shape."):
         directory.checkpoints().newest(run_of())

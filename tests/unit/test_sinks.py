@@ -14,6 +14,7 @@ from moac import training
 from moac.cli.main import main
 from moac.runs import sinks
 from moac.training.history import History
+from moac.types import Evaluation, Metrics
 
 K, M = 2, 2
 DESCRIPTION = {"problem": {"objectives": ["gold", "time"]}, "seed": 3}
@@ -25,7 +26,7 @@ def snapshot(length):
     cube = np.broadcast_to(2.0 * at[None, :, None], (K, length, M))
     square = np.broadcast_to(1.0 * at, (K, length))
     history = History(at, cube, cube, cube, square, square, square * np.nan, square * np.nan, square * np.nan)
-    return training.Snapshot(length, None, history)
+    return training.Snapshot.of(length, None, history)
 
 
 def lines(path):
@@ -80,6 +81,23 @@ def test_lines_of_a_run_that_goes_on_are_written_anew(tmp_path):
     assert [row["iteration"] for row in lines(tmp_path / "metrics.jsonl")] == [1, 2, 3]
     feed.close()
     assert (tmp_path / "metrics.jsonl").read_bytes() == sinks.lines(snapshot(3).history)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_lines_do_not_depend_on_how_numbers_lie_in_memory(order):
+    """A history that is read from a checkpoint lies otherwise than one that grew."""
+    rng, K = np.random.default_rng(0), 67
+    grown = History.empty()
+    for iteration in range(1, 4):
+        returns = np.asarray(rng.normal(size=(K, M)), order=order)
+        gram = np.asarray(np.einsum("kij,klj->kil", G := rng.normal(size=(K, M, 5)), G), np.float32, order=order)
+        exact = Evaluation(returns, *(rng.normal(size=3 * K)[::3] for _ in range(3)), kind="exact")
+        weights = np.asarray(rng.dirichlet(np.ones(M), K), np.float32, order=order)
+        grown = grown.extended(iteration, Metrics(gram, weights), exact)
+    assert all(array.flags.c_contiguous for array in grown.arrays().values())
+    for other in ("C", "F"):
+        again = History.of_arrays({n: np.asarray(a, order=other) for n, a in grown.arrays().items()}, "exact")
+        assert sinks.lines(again) == sinks.lines(grown)
 
 
 def test_numbers_by_name():

@@ -28,6 +28,9 @@ _UNREAD = 141
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake ends with one line and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that cannot be encoded loses no result
+            stream.reconfigure(errors="backslashreplace")
     try:
         with interrupts.terminable():
             code = _dispatch(_parse(sys.argv[1:] if arguments is None else arguments))

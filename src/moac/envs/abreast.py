@@ -34,7 +34,7 @@ class Abreast:
                 rewards[k].append(self._step(walks, draws, (copy, k, t), here, action))
         walks.reward[:] = rewards_of(copies, [row for rows in rewards for row in rows], T, self._M)
         for k, copy in enumerate(copies):
-            copy.stands(here[k].copy(), copy.elapsed, copy.age)
+            copy.stands(here[k], copy.elapsed, copy.age)
             copy.steps += T
         return walks if draws.forced is not None else walks.ageless()
 
@@ -54,9 +54,9 @@ class Abreast:
         forced = draws.forced is not None and draws.forced[k, t]
         if terminated or truncated or forced or copy.elapsed >= copy.limit:
             here[k] = self._read(copy, copy.restart(), t)
-            if terminated and not truncated and draws.average:
+            walks.terminated[k, t] = terminated and not truncated
+            if walks.terminated[k, t] and draws.average:
                 walks.next_observation[k, t] = here[k]
-            walks.terminated[k, t] = terminated and not truncated and not draws.average
         return reward
 
     def _read(self, copy: Copy, observation: Any, done: int) -> Any:

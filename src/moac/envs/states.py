@@ -100,7 +100,7 @@ class StateWalker:
         here[1:] = there[:-1]
         here[list(path.starts)] = states[list(path.starts.values())]
         terminated = np.zeros(n * T, dtype=bool)
-        terminated[path.ends] = not draws.average
+        terminated[path.ends] = True
         return Walks(
             here.reshape(n, T),
             np.array(path.action, dtype=np.int32).reshape(n, T),

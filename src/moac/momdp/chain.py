@@ -78,14 +78,28 @@ def expected_reward(model: FiniteMOMDP) -> Float[np.ndarray, "S A M"]:
     return np.einsum("sao,saom->sam", model.probability, model.reward)
 
 
-def recurrent_classes(restart: Float[np.ndarray, "S S"]) -> list[Int[np.ndarray, " k"]]:
-    """The closed communicating classes of a chain, each as its states."""
+def recurrent_classes(restart: Any) -> list[Int[np.ndarray, " k"]]:
+    """The closed communicating classes of a chain [S, S], dense or sparse, each as its states."""
     graph = csr_array(restart > 0)
     count, label = connected_components(graph, directed=True, connection="strong")
     source, target = graph.nonzero()
     leaks = np.zeros(count, dtype=bool)
     leaks[label[source[label[source] != label[target]]]] = True
     return [np.flatnonzero(label == k) for k in range(count) if not leaks[k]]
+
+
+def several_classes(model: FiniteMOMDP) -> str:
+    """Names the recurrent classes where policies that try every action have several; empty where they have one.
+
+    An ended episode passes through one more state, which leads to all starts: so the chain of a large model is sparse.
+    """
+    S = ended = model.num_states
+    state, action, outcome = np.nonzero(model.probability)
+    successor = np.where(model.terminated, ended, model.next_state)[state, action, outcome]
+    starts = np.flatnonzero(model.start_distribution)
+    edges = np.append(state, np.full(len(starts), ended)), np.append(successor, starts)
+    moves = csr_array((np.ones(len(edges[0])), edges), shape=(S + 1, S + 1))
+    return _told(model, [members[members < S] for members in recurrent_classes(moves)], "")
 
 
 def stationary_distribution(model: FiniteMOMDP, pi: Policies) -> Float[np.ndarray, "n S"]:
@@ -183,14 +197,19 @@ def _order(model: FiniteMOMDP, restart: Float[np.ndarray, "S S"]) -> Int[np.ndar
 
 def _only_class(model: FiniteMOMDP, restart: Float[np.ndarray, "S S"]) -> Int[np.ndarray, " k"]:
     classes = recurrent_classes(restart)
+    told = _told(model, classes, " under this policy")
+    if told:
+        raise ValueError(told)
+    return classes[0]
+
+
+def _told(model: FiniteMOMDP, classes: list[Int[np.ndarray, " k"]], under: str) -> str:
+    """What is wrong with several recurrent classes; empty for one."""
     if len(classes) == 1:
-        return classes[0]
+        return ""
     shown = "; ".join("{" + ", ".join(map(str, c[:8])) + (", …" if len(c) > 8 else "") + "}" for c in classes[:6])
     more = f"; and {len(classes) - 6} more" if len(classes) > 6 else ""
-    raise ValueError(
-        f"the chain of {model.name} must have one recurrent class under this policy, got {len(classes)}: "
-        f"states {shown}{more}."
-    )
+    return f"the chain of {model.name} must have one recurrent class{under}, got {len(classes)}: states {shown}{more}."
 
 
 def _eliminate(model: FiniteMOMDP, P: Float[np.ndarray, "n k k"]) -> Float[np.ndarray, "n k k"]:

@@ -99,7 +99,7 @@ class FiniteMOMDP:
         model = cls(
             next_state=_integers("next_state", next_state, probability.shape),
             probability=probability,
-            reward=_table("reward", reward, 4, probability.shape),
+            reward=_rewards("reward", reward, 4, probability.shape),
             terminated=_flags("terminated", terminated, probability.shape),
             start_distribution=_start(start, num_states),
             observations=None if observations is None else _array("observations", observations),
@@ -122,9 +122,9 @@ class FiniteMOMDP:
         if successors != S:
             raise ValueError(f"`P` must have shape [S, A, S], got {chance.shape}.")
         if _array("r", r).ndim == 3:
-            r = _table("r", r, 3, (S, A))
+            r = _rewards("r", r, 3, (S, A))
             r = np.broadcast_to(r[:, :, None, :], (S, A, S, r.shape[2]))
-        r = _table("r", r, 4, chance.shape)
+        r = _rewards("r", r, 4, chance.shape)
         ends = np.zeros_like(chance) if terminal is None else _table("terminal", terminal, 3, chance.shape)
         _refuse("terminal", ends, (ends < 0) | (ends > 1), "be a chance in [0, 1]")
         _check_rows("P", chance)
@@ -189,6 +189,13 @@ def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] | Non
     if leading is not None and table.shape[: len(leading)] != leading:
         raise ValueError(f"`{name}` must have leading shape {leading}, got {table.shape}.")
     _refuse(name, table, ~np.isfinite(table), "be finite")
+    return table
+
+
+def _rewards(name: str, values: Any, num_axes: int, leading: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+    """`values` as a table that training, which is in float32, can hold."""
+    table, largest = _table(name, values, num_axes, leading), float(np.finfo(np.float32).max)
+    _refuse(name, table, np.abs(table) > largest, f"be within ±{largest:.3g}, the range of float32")
     return table
 
 

@@ -34,6 +34,7 @@ def spec(model: FiniteMOMDP) -> Spec:
         float(np.abs(model.reward[model.probability > 0]).max()) or 1.0,
         model.fingerprint,
         model.observations,
+        no_average=chain.several_classes(model),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,8 @@ class Checkpoints:
         arrays |= {f"past.{name}": array for name, array in past.items()}
         about = {"iteration": snapshot.iteration, "kind": snapshot.history.kind, "run": self.description}
         path = self.folder / f"{snapshot.iteration:010d}.safetensors"
-        files.write_arrays(path, arrays, about)
+        with ThreadPoolExecutor(1) as pool:  # a thread that waits for a disk hears of no signal: it is not the main one
+            pool.submit(files.write_arrays, path, arrays, about).result()
         for old in self._paths()[:-_KEPT]:
             old.unlink(missing_ok=True)
 
@@ -74,7 +76,8 @@ class Checkpoints:
         trials = jax.tree.unflatten(jax.tree.structure(template), leaves)
         try:
             history = History.of_arrays(_under("history.", arrays), about["kind"])
-            return training.Snapshot(int(about["iteration"]), trials, history, partial(dict, _under("past.", arrays)))
+            past = partial(dict[str, Any], _under("past.", arrays))
+            return training.Snapshot.of(int(about["iteration"]), trials, history, past)
         except (KeyError, TypeError, ValueError) as error:
             raise files.DamagedError(path, f"{error} is missing or wrong") from None
 

@@ -139,8 +139,8 @@ class RunDirectory:
     def _iterated(
         self, run: training.Run, snapshot: training.Snapshot | None, every: float, shown: Sequence[Callable[..., None]]
     ) -> training.Snapshot | None:
-        checkpoints, saved, at = self.checkpoints(), time.monotonic(), snapshot
-        latest = snapshot
+        checkpoints, saved, latest = self.checkpoints(), time.monotonic(), snapshot
+        stored = None if snapshot is None else snapshot.iteration
         try:
             for latest in training.iterate(run, snapshot):
                 if latest.restarted_after is not None:
@@ -149,14 +149,14 @@ class RunDirectory:
                     show(latest)
                 if time.monotonic() - saved >= every:
                     checkpoints.write(latest)
-                    saved, at = time.monotonic(), latest
+                    saved, stored = time.monotonic(), latest.iteration
         except SourceError:
             if latest is not None:  # without its past: the source would fail again where it failed
                 checkpoints.write(replace(latest, past=dict[str, Any]))
-                at = latest
+                stored = latest.iteration
             raise
         finally:
-            if latest is not None and latest is not at:
+            if latest is not None and latest.iteration != stored:
                 checkpoints.write(latest)
         return latest
 

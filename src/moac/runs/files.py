@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 _ABOUT = "moac"
 """The one entry of a file's metadata: safetensors writes several in random order."""
 _DIGEST = "sha256"
-"""Inside it, the hash of all arrays."""
+"""Inside it, the hash of all arrays and of all else that is inside it."""
 _TYPES = {"BOOL", "F16", "F32", "F64", *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64))}
 """Of arrays, as safetensors names them: those that are ever written."""
 
@@ -64,9 +64,9 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
-    """Write arrays by name as safetensors, with their hash; equal arrays and `about` make equal bytes."""
+    """Write arrays by name as safetensors, with a hash of it all; equal arrays and `about` make equal bytes."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    described = {**about, _DIGEST: _digest(contiguous)}
+    described = {**about, _DIGEST: _digests(contiguous, about)[-1]}
     write_bytes(path, save(contiguous, metadata={_ABOUT: json.dumps(described, sort_keys=True)}))
 
 
@@ -77,6 +77,8 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         with safe_open(path, framework="numpy") as file:
             about = checked(json.loads((file.metadata() or {})[_ABOUT]))
             arrays: Arrays = {name: _tensor(file, name) for name in file.keys()}  # noqa: SIM118
+        stored = about.pop(_DIGEST, None) if isinstance(about, dict) else None
+        digests = _digests(arrays, about)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
     except DamagedError:
@@ -87,8 +89,8 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         raise DamagedError(path, " ".join(str(error).split())) from None
     if not isinstance(about, dict):
         raise DamagedError(path, "it was not written by moac")
-    if about.pop(_DIGEST, None) not in (None, _digest(arrays)):  # None: written before there was one
-        raise DamagedError(path, "its arrays were changed after they were written")
+    if stored not in digests:
+        raise DamagedError(path, "it was changed after it was written")
     return arrays, about
 
 
@@ -99,13 +101,15 @@ def _tensor(file: Any, name: str) -> np.ndarray[Any, Any]:
     return file.get_tensor(name)
 
 
-def _digest(arrays: Arrays) -> str:
-    """Of names, types, shapes and numbers."""
+def _digests(arrays: Arrays, about: Any) -> tuple[str, str]:
+    """Hashes of names, types, shapes and numbers: without `about`, as older versions wrote it, and with it."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
-    return digest.hexdigest()
+    arrays_only = digest.hexdigest()
+    digest.update(json.dumps(about, sort_keys=True).encode())
+    return arrays_only, digest.hexdigest()
 
 
 def finite(data: Any) -> Any:

@@ -22,6 +22,7 @@ from moac import algorithm
 from moac.parts import Parts
 from moac.settings import NETWORKS, Settings, sampling
 from moac.training.history import History
+from moac.training.pace import Pace
 from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
 from moac.types import Carrying, Evaluation, Metrics, Source
 
@@ -31,28 +32,24 @@ _OPTIONS: dict[str, Any] = {
     "xla_cpu_multi_thread_eigen": False,  # blocks are the parallelism; threads inside one cost more than they save
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION",  # its calls are slow if small
 }
-_STEPS_PER_CHUNK = 2**23
-"""About so many environment steps of one device pass between two snapshots."""
 
 
 def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     """Train from the start, or from a snapshot, and yield a snapshot after each chunk; the last one is the result."""
-    program = _of(run)
-    logged = evaluation_iterations(run.settings)
+    program, pace = _of(run), Pace()
     blocks = program.start(run) if snapshot is None else program.restart(snapshot.trials)
     iteration = 0 if snapshot is None else snapshot.iteration
     history = History.empty() if snapshot is None else snapshot.history
-    longest = max(1, _STEPS_PER_CHUNK * program.num_devices // run.env_steps_per_iteration)
-    for target in (int(t) for t in logged if t > iteration):
+    for target in (int(t) for t in evaluation_iterations(run.settings) if t > iteration):
         while iteration < target:
-            count = min(longest, target - iteration)
-            advanced = [program.advance(run, block, count) for block in blocks]
+            count = min(pace.longest, target - iteration)
+            with pace.timed(count):
+                advanced = jax.block_until_ready([program.advance(run, block, count) for block in blocks])
             blocks, iteration = [block for block, _ in advanced], iteration + count
-            trials = _join([block for block, _ in advanced], run.num_trials)
             if iteration == target:
                 metrics = _join([metrics for _, metrics in advanced], run.num_trials)
-                history = history.extended(iteration, metrics, _evaluation(run, trials))
-            yield Snapshot(iteration, trials, history)
+                history = history.extended(iteration, metrics, _evaluation(run, blocks))
+            yield Snapshot(iteration, partial(_join, blocks, run.num_trials), history)
 
 
 @final
@@ -189,10 +186,16 @@ def template(run: Run) -> Trial:
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 
 
-def _evaluation(run: Run, trials: Trial) -> Evaluation:
-    return run.source.evaluate(run.parts.policy, trials.state.theta, run.config.setting)
+def _evaluation(run: Run, blocks: list[Trial]) -> Evaluation:
+    theta = _join([block.state.theta for block in blocks], run.num_trials)
+    return run.source.evaluate(run.parts.policy, theta, run.config.setting)
 
 
 def _join(blocks: list[Any], count: int) -> Any:
     """Blocks to one host pytree of `count` trials; keys as their data."""
-    return jax.tree.map(lambda *x: np.concatenate([np.asarray(bits(leaf)) for leaf in x])[:count], *blocks)
+    return jax.tree.map(lambda *x: np.concatenate([part for leaf in x for part in _parts(leaf)])[:count], *blocks)
+
+
+def _parts(leaf: Array) -> list[np.ndarray[Any, Any]]:
+    """What each device holds of a leaf, in order; on a CPU without a copy, which large states make dear."""
+    return [np.asarray(shard.data) for shard in bits(leaf).addressable_shards]

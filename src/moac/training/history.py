@@ -76,8 +76,10 @@ class History:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "kind"}
 
     def _appended(self, name: str, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """One more column; laid out as an array that is read from a file, so that sums add in the same order."""
         column = value[:, None]
-        return column if len(self.iteration) == 0 else np.concatenate([getattr(self, name), column], axis=1)
+        columns = column if len(self.iteration) == 0 else np.concatenate([getattr(self, name), column], axis=1)
+        return np.ascontiguousarray(columns)
 
 
 def _min_norm_weights(K: Float[np.ndarray, "K M M"]) -> Float[np.ndarray, "K M"]:

@@ -23,11 +23,9 @@ from moac.parts import Parts
 from moac.settings import Settings, sampling
 from moac.training.compiled import compiler_options
 from moac.training.history import History
+from moac.training.pace import Pace
 from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
 from moac.types import Batch, Hosted, Key, Metrics, Spec, State
-
-_STEPS_PER_CHUNK = 2**13
-"""About so many environment steps pass between two snapshots."""
 
 
 @final
@@ -75,14 +73,13 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     iteration = 0 if snapshot is None else snapshot.iteration
     history = History.empty() if snapshot is None else snapshot.history
     live = [_revived(run, program, index, snapshot) for index in range(run.num_trials)]
-    clock = _Clock()
+    clock, pace = _Clock(), Pace()
     restarted = iteration if any(trial.restarted for trial in live) else None
-    longest = max(1, _STEPS_PER_CHUNK // run.env_steps_per_iteration)
     for target in (int(t) for t in evaluation_iterations(run.settings) if t > iteration):
         while iteration < target:
-            count = min(longest, target - iteration)
+            count = min(pace.longest, target - iteration)
             clock.ticks += 1
-            with source.undisturbed():
+            with pace.timed(count), source.undisturbed():
                 for _, trial in itertools.product(range(count), live):
                     _advance(trial, run, partial(program.step, settings), sizes)
             iteration += count
@@ -91,7 +88,8 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
                 metrics = _stack([trial.metrics for trial in live])
                 found = source.evaluate(run.parts.policy, trials.state.theta, run.config.setting, trials.chain)
                 history = history.extended(iteration, metrics, found)
-            yield Snapshot(iteration, trials, history, partial(_pasts, live, source, clock, clock.ticks), restarted)
+            past = partial(_pasts, live, source, clock, clock.ticks)
+            yield Snapshot.of(iteration, trials, history, past, restarted)
             restarted = None
 
 

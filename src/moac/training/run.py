@@ -21,6 +21,9 @@ from moac.training.history import History
 from moac.types import Source, State
 from moac.weighting import Rule
 
+Past = Callable[[], Mapping[str, Any] | None]
+"""Gives where a source that is sampled on the host stands, as arrays by name; None once it has gone on."""
+
 
 @final
 @jax.tree_util.register_dataclass
@@ -46,17 +49,29 @@ class Snapshot:
 
     Attributes:
         iteration: updates done.
-        trials: of all K trials, leading axis K, on the host.
+        joined: gives all K trials, leading axis K, on the host; `trials` asks for them once, when they are needed.
         history: what was logged so far.
-        past: gives where a source that is sampled on the host stands, as arrays by name; None once it has gone on.
+        past: where a source that is sampled on the host stands.
         restarted_after: the iteration after which chains started anew, where this run could not go on with its own.
     """
 
     iteration: int
-    trials: Trial
+    joined: Callable[[], Trial]
     history: History
-    past: Callable[[], Mapping[str, Any] | None] = dict[str, Any]
+    past: Past = dict[str, Any]
     restarted_after: int | None = None
+
+    @classmethod
+    def of(
+        cls, iteration: int, trials: Trial, history: History, past: Past = dict[str, Any], restarted: int | None = None
+    ) -> Snapshot:
+        """A snapshot whose trials are on the host already."""
+        return cls(iteration, lambda: trials, history, past, restarted)
+
+    @cached_property
+    def trials(self) -> Trial:
+        """All K trials, leading axis K, on the host."""
+        return self.joined()
 
 
 @final
@@ -113,8 +128,12 @@ def total_iterations(run: Run) -> int:
 
 
 def mean_over_trials(values: Any) -> Any:
-    """The mean over the first axis of what is finite; NaN where nothing is."""
-    table = np.asarray(values, dtype=np.float64)
+    """The mean over the first axis of what is finite; NaN where nothing is.
+
+    NumPy adds in the order of memory, so the numbers are laid out anew: the mean of a history that was read from a file
+    is that of the history that was written, to the last bit.
+    """
+    table = np.array(values, dtype=np.float64, order="C")
     known = np.isfinite(table)
     total = np.where(known, table, 0).sum(axis=0)
     return np.divide(total, known.sum(axis=0), out=np.full_like(total, np.nan), where=known.any(axis=0))

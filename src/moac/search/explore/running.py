@@ -109,7 +109,7 @@ def begin(task: Task, before: Path, ended: result.Result, order: Order, folder: 
     trials = replace(last.trials, state=state)
     with directory.held():
         files.subfolder(path, "checkpoint")
-        directory.checkpoints().write(training.Snapshot(0, trials, History.empty(), last.past))
+        directory.checkpoints().write(training.Snapshot.of(0, trials, History.empty(), last.past))
 
 
 def default_rules(problem: Source) -> tuple[str, ...]:

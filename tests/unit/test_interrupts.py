@@ -1,0 +1,81 @@
+"""Ctrl-C and SIGTERM: acknowledged and obeyed in time, whatever the process does."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from moac.cli import interrupts
+
+BUSY = """
+import hashlib, sys
+from moac.cli.interrupts import Interrupts
+with Interrupts() as asked:
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # a quarter of an hour in which Python runs no handler
+"""
+IGNORING = """
+import time
+from moac.cli.interrupts import Interrupts
+with Interrupts() as asked:
+    print("ready", flush=True)
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:  # as in a callback of a library
+        time.sleep(600)
+"""
+
+
+@pytest.fixture
+def started():
+    """Starts a process and waits until it has entered `Interrupts`."""
+    processes = []
+
+    def start(program):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen([sys.executable, "-c", program], **pipes))
+        assert processes[-1].stdout.readline() == "ready\n"
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("program", [BUSY, IGNORING], ids=["busy", "ignoring"])
+@pytest.mark.parametrize("number", interrupts._SIGNALS)
+def test_the_first_signal_is_acknowledged_at_once_and_the_second_obeyed(program, number, started):
+    process = started(program)
+    process.send_signal(number)
+    assert process.stderr.readline().startswith("stopping ")  # while it is busy
+    assert process.poll() is None
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
+    assert "stopped at once" in process.stderr.read()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_is_noted_first_and_raised_the_second_time(number, code, capsys):
+    with interrupts.Interrupts() as asked:
+        asked.check()
+        signal.raise_signal(number)
+        with pytest.raises(KeyboardInterrupt) as found:
+            asked.check()
+        assert interrupts.code(found.value) == code
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    time.sleep(2 * interrupts._PATIENCE)  # the process goes on: it was obeyed
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_other_handlers_and_their_pipe_are_put_back():
+    before = [signal.getsignal(number) for number in interrupts._SIGNALS]
+    with interrupts.Interrupts():
+        inside = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(inside)
+        assert inside >= 0
+    assert signal.set_wakeup_fd(-1) == -1
+    assert [signal.getsignal(number) for number in interrupts._SIGNALS] == before
