@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from moac import momdp as momdp
     from moac import offline as offline
     from moac import policies as policies
-    from moac import schedules as schedules
     from moac import simplex as simplex
     from moac import theory as theory
     from moac import weighting as weighting
@@ -35,7 +34,7 @@ _HOME = {
     "resume": "moac.runs.directory",
     "train": "moac.training.result",
 }
-_MODULES = ("envs", "logs", "momdp", "offline", "policies", "schedules", "simplex", "theory", "weighting")
+_MODULES = ("envs", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
 
 __all__ = [
     "Average",
@@ -49,7 +48,6 @@ __all__ = [
     "offline",
     "policies",
     "resume",
-    "schedules",
     "simplex",
     "theory",
     "train",

@@ -36,18 +36,13 @@ class Gradients:
         gram: K [M, M] of the scaled gradients.
         scale: [M], what each is multiplied by: 1, or 1/‖gⁱ‖ where gradients are normalised.
         mix: weights [M] ↦ their sum Σ weightᵢ gⁱ, a pytree like θ.
-        cross: G₁G₂ᵀ of two halves of the batch, scaled; None where the rule sees `gram`.
+        cross: G₁G₂ᵀ of two halves of the batch, scaled; None where the rule does not need it.
     """
 
     gram: Float[Array, "M M"]
     scale: Float[Array, " M"]
     mix: Callable[[Float[Array, " M"]], Params]
     cross: Float[Array, "M M"] | None = None
-
-    @property
-    def seen(self) -> Float[Array, "M M"]:
-        """What the rule sees: K, or G₁G₂ᵀ where it asks for two batches."""
-        return self.gram if self.cross is None else self.cross
 
     def direction(self, lam: Float[Array, " M"]) -> Params:
         """Σ λᵢ gⁱ, scaled."""
@@ -80,13 +75,11 @@ def gradients(
     )
 
 
-def first_half(batches: int, batch_size: int, num_chains: int) -> Bool[np.ndarray, " B"] | None:
-    """The rows of the first of two batches, for a rule that wants two: half the chains, or the earlier half of time.
+def first_half(batch_size: int, num_chains: int) -> Bool[np.ndarray, " B"]:
+    """The rows of the first of two batches, for a rule that needs two: half the chains, or the earlier half of time.
 
     Chains are independent of each other; two halves of one chain nearly are, where it mixes fast beside B/2.
     """
-    if batches == 1:
-        return None
     if batch_size < 2:
         raise ValueError(f"`actor_batch_size` must be at least 2 for a rule of two batches, got {batch_size}.")
     row = np.arange(batch_size)

@@ -17,29 +17,29 @@ from moac.actor import Gradients
 from moac.critic import TD
 from moac.settings import Settings, discounts
 from moac.types import Batch, Critic, Key, Metrics, Params, Policy, Spec, State
-from moac.weighting import Rule
+from moac.weighting import Rule, Seen
 
-Init = Callable[[Key], State]
+Init = Callable[..., State]
 Update = Callable[[State, Batch, Batch], tuple[State, Metrics]]
-Outlook = Callable[[], tuple[Float[Array, " M"], Float[Array, "B M"]]]
+Values = Callable[[], tuple[Float[Array, " M"], Float[Array, "B M"]]]
 
 
 def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: Rule) -> tuple[Init, Update]:
     """The two pure functions of the algorithm.
 
     Returns:
-        `init(key) -> State` and `update(state, critic_batches, actor_batch) -> (State, Metrics)`, where the batches
-        were sampled under `state.theta`.
+        `init(key, preference=None) -> State` and `update(state, critic_batches, actor_batch) -> (State, Metrics)`,
+        where the batches were sampled under `state.theta`.
     """
     M = spec.num_objectives
     td = TD(critic, settings, discounts(settings, spec))
-    half = actor.first_half(rule.batches, settings.actor_batch_size, spec.num_chains)
+    half = actor.first_half(settings.actor_batch_size, spec.num_chains) if rule.needs.cross else None
     with_ratios = partial(beyond.with_ratios, policy, settings.importance_cap)
     advantages = partial(beyond.advantages, settings, td.gamma, spec.num_chains)
     regularised = partial(beyond.regularised, settings, policy)
     actor_steps = beyond.steps(settings.optimiser, settings.actor_step_size, settings.gradient_clip)
 
-    def init(key: Key) -> State:
+    def init(key: Key, preference: Any = None) -> State:
         key_policy, key_critic, key = jax.random.split(key, 3)
         theta, w, zero = policy.init(key_policy), critic.init(key_critic), jnp.zeros((), jnp.int32)
         return State(
@@ -47,7 +47,7 @@ def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: 
             theta=theta,
             w=w,
             mu=jnp.zeros(M),
-            rule=first_rule_state(rule, theta, M),
+            rule=first_rule_state(rule, theta, M, preference),
             actor_optimiser=actor_steps.init(theta),
             critic_optimiser=td.steps.init(w),
             theta_random=theta,
@@ -68,8 +68,8 @@ def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: 
         delta = advantages(delta, actor_batch)
         g = actor.gradients(policy, theta, actor_batch, delta, settings.normalise, half)  # gⁱ = (1/B) Σ δⁱψ
 
-        outlook = partial(td.outlook, w, mu, actor_batch)  # for rules that look at values
-        rule_state, lam, g = rule_step(rule, state.rule, g, t, outlook)  # λ_t = (1 − η_t) λ_{t−1} + η_t λ̂_t
+        values = partial(td.level_and_rewards, w, mu, actor_batch)  # for rules that look at values
+        rule_state, lam, g = rule_step(rule, state.rule, g, t, values)  # λ_t = (1 − η_t) λ_{t−1} + η_t λ̂_t
         ascent = regularised(theta, actor_batch, g.direction(lam))
         step, actor_optimiser = actor_steps.update(ascent, state.actor_optimiser)
         state = _with_random_iterate(state, t, key_random)  # T̂ uniform on {1 … t}
@@ -81,21 +81,23 @@ def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: 
 
 
 def rule_step(
-    rule: Rule, state: Any, g: Gradients, t: Any, outlook: Outlook
+    rule: Rule, state: Any, g: Gradients, t: Any, values: Values
 ) -> tuple[Any, Float[Array, " M"], Gradients]:
     """The rule's next state, λ_t, and the gradients that λ_t weighs.
 
-    `outlook` gives level and rewards to a rule that observes them, and is not called for others. The state of a rule
+    A rule sees K alone unless it needs more; `values` is called where it needs level and rewards. The state of a rule
     that tracks gradients is (Y, its own).
     """
-    if rule.tracking is not None:
-        Y = tracked(state[0], g, rule.tracking)
-        rule_state, lam, g = rule_step(replace(rule, tracking=None), state[1], actor.of_rows(Y), t, outlook)
+    needs = rule.needs
+    if needs.tracking is not None:
+        Y = tracked(state[0], g, needs.tracking)
+        untracked = replace(rule, needs=replace(needs, tracking=None))
+        rule_state, lam, g = rule_step(untracked, state[1], actor.of_rows(Y), t, values)
         return (Y, rule_state), lam, g
-    if rule.observe is not None:
-        state = rule.observe(state, *outlook())
-    state, lam = rule.update(state, g.seen, t)
-    return state, lam, g
+    if not (needs.cross or needs.values):
+        return *rule.update(state, g.gram, t), g
+    level, rewards = values() if needs.values else (None, None)
+    return *rule.update(state, Seen(g.gram, g.cross, level, rewards), t), g
 
 
 def tracked(Y: tuple[Params, ...], g: Gradients, beta: float) -> tuple[Params, ...]:
@@ -105,10 +107,12 @@ def tracked(Y: tuple[Params, ...], g: Gradients, beta: float) -> tuple[Params, .
     return tuple(jax.tree.map(lambda y, row: y - beta * (y - row), *pair) for pair in zip(Y, G, strict=True))
 
 
-def first_rule_state(rule: Rule, theta: Params, M: int) -> Any:
-    """The state of a rule at θ_1; one that tracks gradients starts them at 0."""
-    state = rule.init(M)
-    return state if rule.tracking is None else (tuple(jax.tree.map(jnp.zeros_like, theta) for _ in range(M)), state)
+def first_rule_state(rule: Rule, theta: Params, M: int, preference: Any = None) -> Any:
+    """The state of a rule at θ_1, with the preference of a trial if it has one; tracked gradients start at 0."""
+    state = rule.init(M) if preference is None else rule.init(M, preference)
+    if rule.needs.tracking is None:
+        return state
+    return tuple(jax.tree.map(jnp.zeros_like, theta) for _ in range(M)), state
 
 
 def _with_random_iterate(state: State, t: Any, key: Key) -> State:

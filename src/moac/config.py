@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, TypeGuard, final
-
-from moac import schedules
 
 
 @final
@@ -55,6 +53,57 @@ class Discounted:
 
 Setting = Average | Discounted
 
+Schedule = Callable[[Any], Any]
+"""t = 1, 2, … ↦ η_t in [0, 1]; plain arithmetic, so that it serves traced code as well."""
+
+_SCHEDULES: dict[str, Schedule] = {
+    "1/t": lambda t: 1.0 / t,
+    "1/sqrt(t)": lambda t: t**-0.5,
+    "1/t^2": lambda t: 1.0 / (t * t),
+    "0": lambda t: 0.0 * t,
+    "1": lambda t: 0.0 * t + 1.0,
+}
+_CONSTANT = "const:"
+
+
+@final
+@dataclass(frozen=True)
+class Weighting:
+    """What the configuration knows of a rule; the function of its name is in `moac.weighting`.
+
+    Attributes:
+        number: the argument that a number behind the name's colon gives, if any.
+        takes: what `Config.weights` are to it: its `weights`, its `initial` λ_0, or λ_0 of the `momentum` around it.
+        preferences: whether a preference vector of each trial tilts it.
+        covered: whether it is the paper's rule or an ablation beside it.
+    """
+
+    number: str | None = None
+    takes: str | None = "momentum"
+    preferences: bool = False
+    covered: bool = False
+
+
+WEIGHTINGS: dict[str, Weighting] = {
+    "min-norm": Weighting(covered=True),
+    "preferred": Weighting(preferences=True, covered=True),
+    "fixed": Weighting(takes="weights", preferences=True, covered=True),
+    "uniform": Weighting(takes=None, covered=True),
+    "first-batch": Weighting(takes=None, covered=True),
+    "capped": Weighting(number="cap"),
+    "cagrad": Weighting(number="c"),
+    "pcgrad": Weighting(),
+    "imtl-g": Weighting(),
+    "nash-mtl": Weighting(),
+    "upgrad": Weighting(),
+    "fairgrad": Weighting(number="alpha"),
+    "moco": Weighting(takes="initial"),
+    "modo": Weighting(takes="initial"),
+    "sdmgrad": Weighting(takes="initial", preferences=True),
+    "chebyshev": Weighting(number="urgency", preferences=True),
+}
+"""All rules by the names that `Config.weighting` takes."""
+
 CHOICES: dict[str, tuple[str, ...]] = {
     "policy": ("table", "linear", "mlp", "gaussian"),
     "critic": ("linear", "mlp"),
@@ -73,27 +122,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "plain",
     ),
     "observation_scale": ("bounds", "running"),
-    "weighting": (
-        "min-norm",
-        "preferred",
-        "fixed",
-        "uniform",
-        "first-batch",
-        "capped",
-        "capped:<cap>",
-        "cagrad",
-        "cagrad:<c>",
-        "pcgrad",
-        "imtl-g",
-        "nash-mtl",
-        "upgrad",
-        "fairgrad",
-        "fairgrad:<alpha>",
-        "moco",
-        "modo",
-        "sdmgrad",
-        "chebyshev",
-        "chebyshev:<urgency>",
+    "weighting": tuple(
+        choice
+        for name, rule in WEIGHTINGS.items()
+        for choice in ((name, f"{name}:<{rule.number}>") if rule.number else (name,))
     ),
     "visitation": ("stationary", "discounted"),
     "normalise": ("none", "l2"),
@@ -106,7 +138,7 @@ _COUNTS = ("num_iterations", "num_critic_steps", "critic_batch_size", "actor_bat
 _STEPS = ("actor_step_size", "critic_step_size", "average_step_size", "gradient_clip", "importance_cap")
 _BY_PROBLEM = ("policy", "features", "observation_scale", "optimiser", "critic_optimiser", "normalise", "start")
 _SHARES = {"entropy": math.inf, "gae": 1.0, "behaviour_pull": math.inf}
-WITH_PREFERENCES = ("preferred", "fixed", "chebyshev", "sdmgrad")
+WITH_PREFERENCES = tuple(name for name, rule in WEIGHTINGS.items() if rule.preferences)
 """Rules that a preference vector of each trial tilts."""
 _OPTIONAL = {*_COUNTS, *_STEPS, "hidden", "behaviour_pull"} - {"num_evaluations", "average_step_size", "importance_cap"}
 
@@ -191,7 +223,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_type("setting", self.setting, (Average, Discounted, type(None)), "Average() or Discounted(discount)")
-        _check_type("momentum", self.momentum, (str,), f"one of {', '.join(schedules.names())}")
+        _check_type("momentum", self.momentum, (str,), f"one of {', '.join(schedule_names())}")
         for name, known in CHOICES.items():
             if not is_choice(name, getattr(self, name)):
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {shown(getattr(self, name))}.")
@@ -201,7 +233,7 @@ class Config:
                     object.__setattr__(self, name, checked(name, getattr(self, name)))
         object.__setattr__(self, "weights", _weights(self))
         object.__setattr__(self, "preferences", _preferences(self.weighting, self.preferences))
-        schedules.parse(self.momentum)
+        schedule_of(self.momentum)
         _check_together(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -222,6 +254,44 @@ class Config:
         if values.get("setting") is not None:
             values["setting"] = _setting(values["setting"])
         return cls(**values)
+
+
+def schedule_names() -> tuple[str, ...]:
+    """The momentum schedules that `schedule_of` knows."""
+    return (*_SCHEDULES, f"{_CONSTANT}<value in [0, 1]>")
+
+
+def schedule_of(momentum: str | Schedule) -> Schedule:
+    """The schedule of that name; a function is checked at a few t and returned.
+
+    Raises:
+        ValueError: for an unknown name, or a value outside [0, 1].
+    """
+    if not isinstance(momentum, str):
+        return _checked_schedule(momentum)
+    if momentum in _SCHEDULES:
+        return _SCHEDULES[momentum]
+    if momentum.startswith(_CONSTANT):
+        return _constant_schedule(momentum)
+    raise ValueError(f"`momentum` must be one of {', '.join(schedule_names())}, got {momentum!r}.")
+
+
+def _constant_schedule(text: str) -> Schedule:
+    try:
+        value = float(text.removeprefix(_CONSTANT))
+    except ValueError:
+        raise ValueError(f"`momentum` must be {_CONSTANT}<value in [0, 1]>, got {text!r}.") from None
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"`momentum` must be in [0, 1], got {value:g}.")
+    return lambda t: 0.0 * t + value
+
+
+def _checked_schedule(schedule: Schedule) -> Schedule:
+    for t in (1.0, 2.0, 10.0, 1e3, 1e6):
+        value = float(schedule(t))
+        if not (math.isfinite(value) and 0.0 <= value <= 1.0):
+            raise ValueError(f"`momentum` must be in [0, 1], got {value:g} at t = {t:g}.")
+    return schedule
 
 
 def check_trials(trials: Any, seed: Any) -> None:
@@ -307,7 +377,7 @@ def _weights(config: Config) -> tuple[float, ...] | None:
         if weighting == "fixed" and config.preferences is None:
             raise ValueError("`weights` must be given with weighting='fixed', one per objective, got None.")
         return None
-    if weighting in ("uniform", "first-batch"):
+    if weighting in WEIGHTINGS and WEIGHTINGS[weighting].takes is None:
         raise ValueError(f"`weights` must be None with weighting={weighting!r}, got {shown(weights)}.")
     return _on_simplex("weights", weights)
 

@@ -95,8 +95,8 @@ class TD:
         V = self.critic.values(w, batch.observation)
         return self._errors(w, V, mu, batch, self.settings.actor_step_size)
 
-    def outlook(self, w: Params, mu: Mu, batch: Batch) -> tuple[Float[Array, " M"], Float[Array, "B M"]]:
-        """What a rule may observe beside gradients: the level, and the batch's rewards."""
+    def level_and_rewards(self, w: Params, mu: Mu, batch: Batch) -> tuple[Float[Array, " M"], Float[Array, "B M"]]:
+        """What a rule may see beside gradients: the level, and the batch's rewards."""
         return self.level(w, mu, batch), batch.reward
 
     def level(self, w: Params, mu: Mu, batch: Batch) -> Float[Array, " M"]:

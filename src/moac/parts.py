@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import jax
 import numpy as np
@@ -36,7 +35,8 @@ def build(settings: Settings, spec: Spec, seed: int) -> Parts:
 @lru_cache(maxsize=16)
 def _build(settings: Settings, spec: Spec, seed: int) -> Parts:
     phi = features.by_name(settings.features, spec, run_key(seed))
-    return Parts(_policy(settings, spec, phi), _critic(settings, spec, phi), rule(settings))
+    rule = weighting.by_name(settings.weighting, settings.weights, settings.momentum)
+    return Parts(_policy(settings, spec, phi), _critic(settings, spec, phi), rule)
 
 
 def _policy(settings: Settings, spec: Spec, phi: Features | Basis) -> Policy:
@@ -62,47 +62,6 @@ def _inputs(spec: Spec) -> Inputs:
     if spec.num_states is not None:
         return States(spec.num_states)
     return Plain(spec.vector_size) if spec.logged else Vectors(spec.observation_size)
-
-
-_ONE_BATCH: dict[str, Callable[..., Rule]] = {
-    "min-norm": weighting.min_norm,
-    "preferred": weighting.preferred,
-    "capped": weighting.capped,
-    "cagrad": weighting.cagrad,
-    "pcgrad": weighting.pcgrad,
-    "imtl-g": weighting.imtl_g,
-    "nash-mtl": weighting.nash_mtl,
-    "upgrad": weighting.upgrad,
-    "fairgrad": weighting.fairgrad,
-    "chebyshev": lambda *urgency: weighting.chebyshev(None, *urgency),
-}
-"""Rules of one batch: what they give is λ̂, which momentum smooths where it is on the simplex."""
-_STEPPING: dict[str, Callable[..., Rule]] = {
-    "moco": weighting.moco,
-    "modo": weighting.modo,
-    "sdmgrad": weighting.sdmgrad,
-}
-"""Rules whose λ takes steps of its own, from λ_0."""
-_KEPT: dict[str, Callable[[Any], Rule]] = {
-    "fixed": lambda weights: weighting.fixed(weights),
-    "uniform": lambda weights: weighting.uniform(),
-    "first-batch": lambda weights: weighting.first_batch(),
-}
-"""Rules whose λ stays what it is."""
-
-
-def rule(settings: Settings) -> Rule:
-    """The weighting rule, with momentum where λ̂ moves on the simplex.
-
-    Other weights have the scale of the gradients they were found for, and an average of them fits none.
-    """
-    name, _, number = settings.weighting.partition(":")
-    if name in _KEPT:
-        return _KEPT[name](settings.weights)
-    if name in _STEPPING:
-        return _STEPPING[name](initial=settings.weights)
-    found = _ONE_BATCH[name](float(number)) if number else _ONE_BATCH[name]()
-    return weighting.with_momentum(found, settings.momentum, settings.weights) if found.simplex else found
 
 
 def run_key(seed: int) -> Key:

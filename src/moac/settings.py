@@ -7,15 +7,13 @@ from typing import Any, final
 
 import jax
 
-from moac.config import Average, Config, Discounted, Setting
+from moac.config import WEIGHTINGS, Average, Config, Discounted, Setting
 from moac.types import Sampling, Source, Spec
 
 _VECTOR_STEP = 20.0
 _ADAM_STEP = 1e-3
 NETWORKS = ("mlp", "gaussian")
 """Policies that are networks."""
-_COVERED = ("min-norm", "preferred", "fixed", "uniform", "first-batch")
-"""Rules that are the paper's, or the ablations beside it."""
 _TILED_INPUTS = 3
 """Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
 _OFF_AT_ZERO = ("entropy", "behaviour_pull")
@@ -195,7 +193,7 @@ def beyond_theory(config: Config) -> tuple[str, ...]:
         "GAE": config.gae > 0,
         "normalised gradients": config.normalise == "l2",
         "a pull to the behaviour policy": bool(config.behaviour_pull),
-        f"{config.weighting} weights": config.weighting not in _COVERED,
+        f"{config.weighting} weights": not WEIGHTINGS[config.weighting.partition(":")[0]].covered,
     }
     return tuple(name for name, present in named.items() if present)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import active_set, simplex
+from moac import simplex
 from tests.helpers import asserts, samplers
 
 SIZES = (1, 2, 3, 7, 20, 100)
@@ -156,8 +156,8 @@ def test_squares_that_leave_the_dtypes_range_do_no_harm(factor):
 
 def test_an_index_that_stands_at_zero_and_would_stay_there_leaves():
     both, first = jnp.ones(2, bool), jnp.array([True, False])
-    state = active_set._Pivot(jnp.zeros(2), both, first, ~both, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    after = active_set._pivot(jnp.eye(2), jnp.array([1.0, 0.0]), state)
+    state = simplex._Pivot(jnp.zeros(2), both, first, ~both, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    after = simplex._pivot(jnp.eye(2), jnp.array([1.0, 0.0]), state)
     np.testing.assert_array_equal(after.y, [0, 0])
     np.testing.assert_array_equal(after.support, first)
 

@@ -23,7 +23,7 @@ from moac.parts import Parts
 from moac.settings import NETWORKS, Settings, sampling
 from moac.training.history import History
 from moac.training.pace import Pace
-from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
+from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
 from moac.types import Carrying, Evaluation, Metrics, Source
 
 WIDTH = 64
@@ -134,7 +134,7 @@ def _program(source: Source, parts: Parts, devices: tuple[Any, ...], width: int)
     def first(settings: Settings, seed: Int[Array, ""], index: Int[Array, ""], preference: Any) -> Trial:
         key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
         init, _ = algorithm.build(settings, source.spec, *parts)
-        state = preferring(parts.rule, init(key_state), preference)
+        state = init(key_state, preference)
         if settings.start == "behaviour" and isinstance(source, Carrying):
             theta = source.initial()
             state = replace(state, theta=theta, theta_random=theta)

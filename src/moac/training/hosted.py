@@ -24,7 +24,7 @@ from moac.settings import Settings, sampling
 from moac.training.compiled import compiler_options
 from moac.training.history import History
 from moac.training.pace import Pace
-from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
+from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
 from moac.types import Batch, Hosted, Key, Metrics, Spec, State
 
 
@@ -109,7 +109,7 @@ def _program(spec: Spec, parts: Parts) -> _Program:
     def first(settings: Settings, seed: Int[Any, ""], index: Int[Any, ""], preference: Any) -> tuple[State, Key]:
         key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
         init, _ = algorithm.build(settings, spec, *parts)
-        return preferring(parts.rule, init(key_state), preference), jax.random.key_data(key_chain)
+        return init(key_state, preference), jax.random.key_data(key_chain)
 
     def sample_key(state: State) -> Key:
         return jax.random.key_data(jax.random.split(state.key)[1])

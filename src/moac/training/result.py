@@ -147,6 +147,6 @@ def prepare(problem: Source, config: Config | None, trials: int, seed: int, own:
     full = settings.complete(Config() if config is None else config, problem.spec)
     built = parts.build(settings.Settings.of(full), problem.spec, seed)
     built = built._replace(**{name: (own or {})[name] for name in given(own)})
-    if full.preferences is not None and built.rule.prefer is None:
-        raise ValueError("`preferences` must be None with a rule that takes none: its `prefer` is None.")
+    if full.preferences is not None and not built.rule.needs.preference:
+        raise ValueError("`preferences` must be None with a rule that takes none (`Needs.preference`).")
     return training.Run(problem, full, built, int(trials), int(seed))

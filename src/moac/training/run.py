@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -19,7 +19,6 @@ from moac.parts import Parts
 from moac.settings import Settings
 from moac.training.history import History
 from moac.types import Source, State
-from moac.weighting import Rule
 
 Past = Callable[[], Mapping[str, Any] | None]
 """Gives where a source that is sampled on the host stands, as arrays by name; None once it has gone on."""
@@ -107,13 +106,6 @@ class Run:
     def env_steps_per_iteration(self) -> int:
         """Environment steps of all trials together."""
         return self.num_trials * settings.sampling(self.settings, self.source.spec).steps
-
-
-def preferring(rule: Rule, state: State, preference: Float[Array, " M"] | None) -> State:
-    """The state of a trial with its own preference, where it has one."""
-    if preference is None or rule.prefer is None:
-        return state
-    return replace(state, rule=rule.prefer(state.rule, preference))
 
 
 def evaluation_iterations(settings: Settings) -> Int[np.ndarray, " L"]:

@@ -1,11 +1,15 @@
-"""Rules that divide the gain fairly: Kλ is the gain of each objective, and λ a decreasing function of it.
+"""FairGrad: α-fair gains.
 
-Both solve K λ = λ^−p, the optimum of a convex barrier: ½ λᵀKλ − Σ Φ(λᵢ), Φ' = λ^−p. With n = √diag K, cosines C and
-β = n∘λ it is C β = n^(p−1) β^−p, whose Newton steps are taken relative to β: a step that would change some βᵢ by more
-than its own size is shortened, so that the curvature stays what it was taken for.
+Ban and Ji, *Fair Resource Allocation in Multi-Task Learning*, 2024, https://arxiv.org/abs/2402.15638.
+
+FairGrad and Nash-MTL solve K λ = λ^−p, the optimum of a convex barrier: ½ λᵀKλ − Σ Φ(λᵢ), Φ' = λ^−p. With
+n = √diag K, cosines C and β = n∘λ it is C β = n^(p−1) β^−p, whose Newton steps are taken relative to β: a step that
+would change some βᵢ by more than its own size is shortened, so that the curvature stays what it was taken for.
 
 At a Pareto-stationary point there is no solution: λ grows without bound while the direction keeps its length. A ridge
 of the size of rounding ends that, and there the direction vanishes. A zero gradient gets the weight 0.
+
+>>> rule = fairgrad(2.0)
 """
 
 from __future__ import annotations
@@ -16,30 +20,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
-from moac import active_set
-from moac.weighting.rule import Rule, at_least_zero, in_interval, lengths, stateless
+from moac import simplex
+from moac.weighting.rule import Rule, in_interval, lengths, stateless
 
 _NEWTON_STEPS = 80
 """At most; ten are usual, and each may double a weight."""
-
-
-def nash_mtl(max_norm: float = 1.0) -> Rule:
-    """The Nash bargaining solution, K α = 1/α, which maximises Σ log gⁱᵀd over ‖d‖ ≤ 1 (Navon et al., 2022).
-
-    gⁱᵀd > 0 for all i, and ‖d‖ = √M whatever the length of the gradients; as in its authors' code d is then cut to
-    `max_norm`.
-
-    Args:
-        max_norm: the longest d; 0 leaves it as it is.
-    """
-    at_least_zero("max_norm", max_norm)
-
-    def weights(K: Float[Array, "M M"]) -> Float[Array, " M"]:
-        lam = _fair(K, 1.0)
-        length = jnp.sqrt(jnp.maximum(jnp.sum(lam * (K @ lam)), 0))
-        return lam * max_norm / jnp.maximum(length, max_norm) if max_norm > 0 else lam
-
-    return stateless(weights, simplex=False)
 
 
 def fairgrad(alpha: float = 1.0) -> Rule:
@@ -53,10 +38,10 @@ def fairgrad(alpha: float = 1.0) -> Rule:
     """
     p = 1 / in_interval("alpha", alpha, 0)
 
-    return stateless(lambda K: _fair(K, p), simplex=False)
+    return stateless(lambda K: fair_weights(K, p), simplex=False)
 
 
-def _fair(K: Float[Array, "M M"], p: float) -> Float[Array, " M"]:
+def fair_weights(K: Float[Array, "M M"], p: float) -> Float[Array, " M"]:
     """λ with K λ = λ^−p: of K/s it is s^(1/(1+p)) times that of K."""
     largest = jnp.max(jnp.diagonal(K))
     s = jnp.where(largest > 0, largest, 1)
@@ -78,8 +63,7 @@ def _balanced(K: Float[Array, "M M"], p: float) -> Float[Array, " M"]:
         return beta * (1 + s / (1 + change)), change, count + 1
 
     start = size ** (1 / (1 + p)), jnp.ones((), K.dtype), jnp.zeros((), jnp.int32)
-    going = lambda carry: (carry[1] > jnp.sqrt(eps) / 8) & (carry[2] < _NEWTON_STEPS)  # noqa: E731
-    beta, _, _ = lax.while_loop(going, step, start)
+    beta, _, _ = lax.while_loop(lambda carry: (carry[1] > jnp.sqrt(eps) / 8) & (carry[2] < _NEWTON_STEPS), step, start)
     return jnp.where(there, beta / jnp.where(there, n, 1), 0)
 
 
@@ -90,5 +74,5 @@ def _relative_newton_step(
     root = jnp.sqrt(p * gain)
     b = beta / root
     H = b[:, None] * C * b + jnp.eye(len(b), dtype=C.dtype)
-    u, _ = active_set.solve(H, (gain - beta * (C @ beta)) / root, jnp.ones(len(b), bool))
+    u, _ = simplex.solve(H, (gain - beta * (C @ beta)) / root, jnp.ones(len(b), bool))
     return u / root
