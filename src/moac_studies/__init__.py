@@ -10,7 +10,7 @@ from typing import Any
 
 from moac_studies.spec import Experiment, Study, load, names
 
-__all__ = ["Experiment", "Study", "compare", "comparison_of", "compat", "load", "names", "run"]
+__all__ = ["Experiment", "Study", "compare_methods", "comparison_of", "load", "names", "published_protocol", "run"]
 
 
 def run(experiment: Experiment | Study, out: Path, show: Any, say: Any) -> None:
@@ -46,7 +46,7 @@ def comparison_of(dataset: Any, options: Any) -> Study:
     return comparison.of_dataset(dataset, options)
 
 
-def compare(dataset: Any, study: Study, out: Path, say: Any) -> None:
+def compare_methods(dataset: Any, study: Study, out: Path, say: Any) -> None:
     """Run the comparison that `comparison_of` gave."""
     from functools import partial
 
@@ -55,8 +55,8 @@ def compare(dataset: Any, study: Study, out: Path, say: Any) -> None:
     reproduce.run_study(study, out, say, partial(comparison.compared, dataset))
 
 
-def compat(data: Path, steps: int, seed: int) -> Any:
+def published_protocol(data: Path, steps: int, seed: int) -> Any:
     """The table of the published protocol on a dataset, with every fault of it."""
-    from moac_studies import compat as published
+    from moac_studies import compat
 
-    return published.run(data, steps, seed)
+    return compat.run(data, steps, seed)

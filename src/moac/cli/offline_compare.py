@@ -44,7 +44,7 @@ def run(order: Order) -> int:
     try:
         with locks.folder(order.out):
             began = reproduce.begin(study)
-            studies().compare(dataset, study, order.out, reproduce.say)
+            studies().compare_methods(dataset, study, order.out, reproduce.say)
             summary = reproduce.summary(study, order.out, order.json, began)
     except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
@@ -59,7 +59,7 @@ def _compat(order: Order) -> int:
     if order.trials is not None or order.test or order.quick:
         raise ValueError("`--protocol tscac-compat` takes --iterations and --seed only, got another.")
     files.check_folder("out", order.out)
-    table = studies().compat(order.data, order.iterations or _COMPAT_STEPS, order.seed)
+    table = studies().published_protocol(order.data, order.iterations or _COMPAT_STEPS, order.seed)
     order.out.mkdir(parents=True, exist_ok=True)
     files.write_json(order.out / "tscac-compat.json", files.finite(table.as_dict()))
     files.write_bytes(order.out / "tscac-compat.txt", f"{table}\n".encode())
