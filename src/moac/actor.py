@@ -62,17 +62,14 @@ def gradients(
     With `first`, the rows of the first of two halves, also the products of one half's gradients with the other's.
     """
     weights = delta / len(delta)
-    found = (
-        of_samples(policy, theta, batch, weights) if first is None else of_halves(policy, theta, batch, weights, first)
-    )
+    given = policy, theta, batch, weights
+    g = of_samples(*given) if first is None else of_halves(*given, first)
     if normalise == "none":
-        return found
-    norm = jnp.sqrt(jnp.diagonal(found.gram))
+        return g
+    norm = jnp.sqrt(jnp.diagonal(g.gram))
     scale = jnp.where(norm > 0, 1 / jnp.where(norm > 0, norm, 1), 1)
     both = scale[:, None] * scale
-    return replace(
-        found, gram=both * found.gram, scale=scale, cross=None if found.cross is None else both * found.cross
-    )
+    return replace(g, gram=both * g.gram, scale=scale, cross=None if g.cross is None else both * g.cross)
 
 
 def first_half(batch_size: int, num_chains: int) -> Bool[np.ndarray, " B"]:
@@ -101,9 +98,12 @@ def of_halves(
     """g = s g₁ + (1 − s) g₂, with s the first half's share, as 2M gradients: each half's weights are 0 on the other."""
     M, s = weights.shape[1], float(np.mean(first))
     halves = (jnp.where(half[:, None], weights, 0) for half in (first, ~first))
-    found = of_samples(policy, theta, batch, jnp.concatenate([*halves], axis=1))
-    blocks = found.gram.reshape(2, M, 2, M)
-    mix: Callable[[Float[Array, " M"]], Params] = lambda weight: found.mix(jnp.concatenate([weight, weight]))  # noqa: E731
+    both = of_samples(policy, theta, batch, jnp.concatenate([*halves], axis=1))
+    blocks = both.gram.reshape(2, M, 2, M)
+
+    def mix(weight: Float[Array, " M"]) -> Params:
+        return both.mix(jnp.concatenate([weight, weight]))
+
     K = jnp.sum(blocks, axis=(0, 2))
     return Gradients(K, jnp.ones(M, K.dtype), mix, blocks[0, :, 1] / (s * (1 - s)))
 
@@ -135,8 +135,8 @@ def of_factors(policy: Factored, theta: Params, batch: Batch, weights: Float[Arr
 def of_products(policy: Policy, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
     """From M vector-Jacobian products of log π: all that a policy of three functions allows."""
     log_prob = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))
-    _, pull = jax.vjp(lambda theta: log_prob(theta, batch.observation, batch.action), theta)
-    return of_rows(tuple(pull(column)[0] for column in weights.T))
+    _, transpose = jax.vjp(lambda theta: log_prob(theta, batch.observation, batch.action), theta)
+    return of_rows(tuple(transpose(column)[0] for column in weights.T))
 
 
 def products(rows: tuple[Params, ...]) -> Float[Array, "M M"]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, TypeGuard, final
 
+from moac.choices import CHOICES, WEIGHTINGS, WITH_PREFERENCES, schedule_names, schedule_of, takes_preferences
+
 
 @final
 @dataclass(frozen=True)
@@ -52,95 +54,6 @@ class Discounted:
 
 
 Setting = Average | Discounted
-
-Schedule = Callable[[Any], Any]
-"""t = 1, 2, … ↦ η_t in [0, 1]; plain arithmetic, so that it serves traced code as well."""
-
-_SCHEDULES: dict[str, Schedule] = {
-    "1/t": lambda t: 1.0 / t,
-    "1/sqrt(t)": lambda t: t**-0.5,
-    "1/t^2": lambda t: 1.0 / (t * t),
-    "0": lambda t: 0.0 * t,
-    "1": lambda t: 0.0 * t + 1.0,
-}
-_CONSTANT = "const:"
-
-
-@final
-@dataclass(frozen=True)
-class Weighting:
-    """What the configuration knows of a rule; the function of its name is in `moac.weighting`.
-
-    Attributes:
-        number: the argument that a number behind the name's colon gives, if any.
-        takes: what `Config.weights` are to it: its `weights`, its `initial` λ_0, or λ_0 of the `momentum` around it.
-        preferences: whether a preference vector of each trial tilts it.
-        covered: whether it is the paper's rule or an ablation beside it.
-    """
-
-    number: str | None = None
-    takes: str | None = "momentum"
-    preferences: bool = False
-    covered: bool = False
-
-
-WEIGHTINGS: dict[str, Weighting] = {
-    "min-norm": Weighting(covered=True),
-    "preferred": Weighting(preferences=True, covered=True),
-    "fixed": Weighting(takes="weights", preferences=True, covered=True),
-    "uniform": Weighting(takes=None, covered=True),
-    "first-batch": Weighting(takes=None, covered=True),
-    "capped": Weighting(number="cap"),
-    "cagrad": Weighting(number="c"),
-    "pcgrad": Weighting(),
-    "imtl-g": Weighting(),
-    "nash-mtl": Weighting(),
-    "upgrad": Weighting(),
-    "fairgrad": Weighting(number="alpha"),
-    "moco": Weighting(takes="initial"),
-    "modo": Weighting(takes="initial"),
-    "sdmgrad": Weighting(takes="initial", preferences=True),
-    "chebyshev": Weighting(number="urgency", preferences=True),
-}
-"""All rules by the names that `Config.weighting` takes."""
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "policy": ("table", "linear", "mlp", "gaussian"),
-    "critic": ("linear", "mlp"),
-    "optimiser": ("constant", "adam"),
-    "critic_optimiser": ("constant", "adam"),
-    "action_scale": ("shared", "state"),
-    "features": (
-        "one-hot",
-        "one-hot-reference",
-        "random:<d>",
-        "tile",
-        "tile:<n>",
-        "fourier:<order>",
-        "rbf:<n>",
-        "raw",
-        "plain",
-    ),
-    "observation_scale": ("bounds", "running"),
-    "weighting": tuple(
-        choice
-        for name, rule in WEIGHTINGS.items()
-        for choice in ((name, f"{name}:<{rule.number}>") if rule.number else (name,))
-    ),
-    "visitation": ("stationary", "discounted"),
-    "normalise": ("none", "l2"),
-    "start": ("random", "behaviour"),
-    "mu": ("batch", "paper"),
-    "critic_start": ("warm", "cold"),
-}
-"""What the fields that name a part may say."""
-_COUNTS = ("num_iterations", "num_critic_steps", "critic_batch_size", "actor_batch_size", "num_evaluations")
-_STEPS = ("actor_step_size", "critic_step_size", "average_step_size", "gradient_clip", "importance_cap")
-_BY_PROBLEM = ("policy", "features", "observation_scale", "optimiser", "critic_optimiser", "normalise", "start")
-_SHARES = {"entropy": math.inf, "gae": 1.0, "behaviour_pull": math.inf}
-WITH_PREFERENCES = tuple(name for name, rule in WEIGHTINGS.items() if rule.preferences)
-"""Rules that a preference vector of each trial tilts."""
-_OPTIONAL = {*_COUNTS, *_STEPS, "hidden", "behaviour_pull"} - {"num_evaluations", "average_step_size", "importance_cap"}
 
 
 @final
@@ -227,10 +140,9 @@ class Config:
         for name, known in CHOICES.items():
             if not is_choice(name, getattr(self, name)):
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {shown(getattr(self, name))}.")
-        for names, checked in ((_COUNTS, _count), (_STEPS, _step), (_SHARES, _share), (("hidden",), _widths)):
-            for name in names:
-                if getattr(self, name) is not None or name not in _OPTIONAL:
-                    object.__setattr__(self, name, checked(name, getattr(self, name)))
+        for name, checked in _CHECKS.items():
+            if not _left_open(name, getattr(self, name)):
+                object.__setattr__(self, name, checked(name, getattr(self, name)))
         object.__setattr__(self, "weights", _weights(self))
         object.__setattr__(self, "preferences", _preferences(self.weighting, self.preferences))
         schedule_of(self.momentum)
@@ -254,44 +166,6 @@ class Config:
         if values.get("setting") is not None:
             values["setting"] = _setting(values["setting"])
         return cls(**values)
-
-
-def schedule_names() -> tuple[str, ...]:
-    """The momentum schedules that `schedule_of` knows."""
-    return (*_SCHEDULES, f"{_CONSTANT}<value in [0, 1]>")
-
-
-def schedule_of(momentum: str | Schedule) -> Schedule:
-    """The schedule of that name; a function is checked at a few t and returned.
-
-    Raises:
-        ValueError: for an unknown name, or a value outside [0, 1].
-    """
-    if not isinstance(momentum, str):
-        return _checked_schedule(momentum)
-    if momentum in _SCHEDULES:
-        return _SCHEDULES[momentum]
-    if momentum.startswith(_CONSTANT):
-        return _constant_schedule(momentum)
-    raise ValueError(f"`momentum` must be one of {', '.join(schedule_names())}, got {momentum!r}.")
-
-
-def _constant_schedule(text: str) -> Schedule:
-    try:
-        value = float(text.removeprefix(_CONSTANT))
-    except ValueError:
-        raise ValueError(f"`momentum` must be {_CONSTANT}<value in [0, 1]>, got {text!r}.") from None
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"`momentum` must be in [0, 1], got {value:g}.")
-    return lambda t: 0.0 * t + value
-
-
-def _checked_schedule(schedule: Schedule) -> Schedule:
-    for t in (1.0, 2.0, 10.0, 1e3, 1e6):
-        value = float(schedule(t))
-        if not (math.isfinite(value) and 0.0 <= value <= 1.0):
-            raise ValueError(f"`momentum` must be in [0, 1], got {value:g} at t = {t:g}.")
-    return schedule
 
 
 def check_trials(trials: Any, seed: Any) -> None:
@@ -320,21 +194,21 @@ def _check_type(name: str, value: Any, kinds: tuple[type, ...], right: str) -> N
         raise ValueError(f"`{name}` must be {right}, got {shown(value)}.")
 
 
-def takes_preferences(weighting: str) -> bool:
-    """Whether a preference of each trial tilts the rule, with its number or without."""
-    return weighting.partition(":")[0] in WITH_PREFERENCES
-
-
 def is_choice(name: str, value: Any) -> bool:
     """Whether a value is one of `CHOICES`, or one of them with its number; None where the problem decides."""
     known = CHOICES[name]
     if value is None:
-        return name in _BY_PROBLEM
+        return _left_open(name, value)
     kind, colon, size = str(value).partition(":")
     sized = any(choice.startswith(f"{kind}:<") for choice in known)
     if colon and sized and size.replace(".", "", name == "weighting").isdecimal():  # rules take numbers, features sizes
         return float(size) > 0 and value == f"{kind}:{size}"
     return value in known and "<" not in str(value)
+
+
+def _left_open(name: str, value: Any) -> bool:
+    """Whether a field is None and may be: where that is its default, the problem decides, or the option is off."""
+    return value is None and Config.__dataclass_fields__[name].default is None
 
 
 def _count(name: str, value: Any) -> int:
@@ -349,16 +223,39 @@ def _step(name: str, value: Any) -> float:
     return float(value)
 
 
+def _not_negative(name: str, value: Any) -> float:
+    if not (_is_number(value) and 0.0 <= value < math.inf):
+        raise ValueError(f"`{name}` must be at least 0 and finite, got {shown(value)}.")
+    return float(value)
+
+
 def _share(name: str, value: Any) -> float:
-    largest = _SHARES[name]
-    if not (_is_number(value) and 0.0 <= value <= largest and math.isfinite(value)):
-        right = "at least 0 and finite" if math.isinf(largest) else f"in [0, {largest:g}]"
-        raise ValueError(f"`{name}` must be {right}, got {shown(value)}.")
+    if not (_is_number(value) and 0.0 <= value <= 1.0):
+        raise ValueError(f"`{name}` must be in [0, 1], got {shown(value)}.")
     return float(value)
 
 
 def _widths(name: str, value: Any) -> tuple[int, ...]:
     return tuple(_count(name, width) for width in _several(value))
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "num_iterations": _count,
+    "num_critic_steps": _count,
+    "critic_batch_size": _count,
+    "actor_batch_size": _count,
+    "num_evaluations": _count,
+    "actor_step_size": _step,
+    "critic_step_size": _step,
+    "average_step_size": _step,
+    "gradient_clip": _step,
+    "importance_cap": _step,
+    "entropy": _not_negative,
+    "behaviour_pull": _not_negative,
+    "gae": _share,
+    "hidden": _widths,
+}
+"""How the numbers of a configuration are checked, and cleaned of NumPy's types."""
 
 
 def _check_together(config: Config) -> None:
@@ -387,17 +284,17 @@ def _preferences(weighting: str, preferences: Any) -> tuple[tuple[float, ...], .
         return None
     if not takes_preferences(weighting):
         raise ValueError(f"`preferences` must be None unless `weighting` is {' or '.join(WITH_PREFERENCES)}.")
-    found = tuple(_on_simplex("preferences", each) for each in _several(preferences))
-    if not found or len({len(each) for each in found}) != 1:
+    vectors = tuple(_on_simplex("preferences", each) for each in _several(preferences))
+    if not vectors or len({len(each) for each in vectors}) != 1:
         raise ValueError("`preferences` must hold at least one vector, all with one number per objective.")
-    return found
+    return vectors
 
 
 def _on_simplex(name: str, values: Any) -> tuple[float, ...]:
-    found: tuple[Any, ...] = _several(values)
-    if any(not (_is_number(w) and 0.0 <= w < math.inf) for w in found) or abs(sum(found) - 1.0) > 1e-6:
+    weights: tuple[Any, ...] = _several(values)
+    if any(not (_is_number(w) and 0.0 <= w < math.inf) for w in weights) or abs(sum(weights) - 1.0) > 1e-6:
         raise ValueError(f"`{name}` must be non-negative and sum to 1, got {shown(values)}.")
-    return tuple(float(w) for w in found)
+    return tuple(float(w) for w in weights)
 
 
 def _several(value: Any) -> tuple[Any, ...]:

@@ -83,9 +83,9 @@ class TD:
 
         def step(carry: tuple[Params, Mu, Any], batch: Batch) -> tuple[tuple[Params, Mu, Any], None]:
             w, mu, optimiser = carry
-            V, pull = jax.vjp(lambda w: self.critic.values(w, batch.observation), w)
+            V, transpose = jax.vjp(lambda w: self.critic.values(w, batch.observation), w)
             delta, mu = self._errors(w, V, mu, batch, beta)
-            ascent, optimiser = self.steps.update(pull(delta / D)[0], optimiser)
+            ascent, optimiser = self.steps.update(transpose(delta / D)[0], optimiser)
             return (jax.tree.map(jnp.add, w, ascent), mu, optimiser), None
 
         return lax.scan(step, (w, mu, optimiser), batches)[0]

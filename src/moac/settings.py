@@ -7,7 +7,8 @@ from typing import Any, final
 
 import jax
 
-from moac.config import WEIGHTINGS, Average, Config, Discounted, Setting
+from moac.choices import WEIGHTINGS
+from moac.config import Average, Config, Discounted, Setting
 from moac.types import Sampling, Source, Spec
 
 _VECTOR_STEP = 20.0

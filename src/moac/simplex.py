@@ -12,6 +12,9 @@ scale the columns to length one. Then
 has λ̂ ∝ b∘y: for a fixed total s of the weights the best value is s²f* + w²(s−1)², so the extra coordinate only
 fixes s, and non-negativity survives the scaling of columns. A has a unit diagonal whatever the norms, which
 keeps gradients of size 1e-8 beside others of size 1e8 exact.
+
+Both programmes of this file, non-negative variables and a simplex with a cap on every weight, run under `jit` and
+`vmap`, in the dtype of their input, and end after a bounded number of steps whatever it holds.
 """
 
 from __future__ import annotations
@@ -221,8 +224,8 @@ def _pivot(A: Float[Array, "M M"], b: Float[Array, " M"], s: _Pivot) -> _Pivot:
     return _Pivot(y, support | newest, newest, refused, s.steps + 1, settled & none_left)
 
 
-class _Walk(NamedTuple):
-    """State of the walk over the capped simplex."""
+class _CappedState(NamedTuple):
+    """State of the active set on the capped simplex."""
 
     x: Float[Array, " M"]
     free: Bool[Array, " M"]
@@ -253,16 +256,16 @@ def on_capped_simplex(A: Float[Array, "M M"], b: Float[Array, " M"], cap: Any = 
     n = jnp.maximum(jnp.sqrt(jnp.maximum(jnp.diagonal(A) / largest, 0)), jnp.sqrt(eps))
     problem = _Capped(A / largest / n[:, None] / n, b / largest / n, 1 / n, cap * n)
     everybody, nobody = jnp.ones(M, bool), jnp.zeros(M, bool)
-    state = _Walk(n / M, everybody, nobody, nobody, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    state = lax.while_loop(lambda s: ~s.done & (s.steps < 16 * M + 10), lambda s: _walk(problem, s), state)
+    state = _CappedState(n / M, everybody, nobody, nobody, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    state = lax.while_loop(lambda s: ~s.done & (s.steps < 16 * M + 10), lambda s: _capped_pivot(problem, s), state)
     lam = jnp.maximum(state.x, 0) / n
     return lam / jnp.sum(lam)
 
 
-def _walk(problem: _Capped, s: _Walk) -> _Walk:
+def _capped_pivot(problem: _Capped, s: _CappedState) -> _CappedState:
     """Go to the minimiser on the free indices: reached, free what gains most; blocked, hold what blocks."""
     C, q, a, top = problem
-    p, nu = _towards(problem, s)
+    p, nu = _step_to_minimiser(problem, s)
     # How much of p each free index may take before it meets its bound; what meets it first is put exactly on it.
     room = jnp.where(p < 0, s.x, top - s.x)
     ratio = jnp.where(s.free & (p != 0), room / jnp.where(p == 0, 1, jnp.abs(p)), jnp.inf)
@@ -280,10 +283,10 @@ def _walk(problem: _Capped, s: _Walk) -> _Walk:
     settled = ~jnp.any(leaving) & (jnp.max(jnp.abs(p)) <= jnp.sqrt(jnp.finfo(x.dtype).eps) * jnp.max(x))
     none_left = candidate[best] == -jnp.inf
     newest = (jnp.arange(len(x)) == best) & settled & ~none_left
-    return _Walk(x, (s.free & ~leaving) | newest, newest, refused, s.steps + 1, settled & none_left)
+    return _CappedState(x, (s.free & ~leaving) | newest, newest, refused, s.steps + 1, settled & none_left)
 
 
-def _towards(problem: _Capped, s: _Walk) -> tuple[Float[Array, " M"], Array]:
+def _step_to_minimiser(problem: _Capped, s: _CappedState) -> tuple[Float[Array, " M"], Array]:
     """The step p on the free indices, aᵀp = 0, to the minimiser there, and the multiplier ν of the sum.
 
     (C + εI) p = q − C x − ν a. The ridge bounds the step and not the solution: where C is singular, p is long and

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from moac import simplex, weighting
-from moac.config import schedule_of
+from moac.choices import schedule_of
 from tests.helpers import asserts
 
 FLOATS = st.floats(-1e3, 1e3, allow_nan=False, width=32)

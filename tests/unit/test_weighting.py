@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moac import simplex, weighting
-from moac.config import schedule_of
+from moac.choices import schedule_of
 
 RECORDED = Path(__file__).parents[1] / "data" / "torchjd_crmogm.json"
 

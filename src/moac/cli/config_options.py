@@ -10,7 +10,8 @@ from typing import Annotated, Any, final, get_type_hints
 
 import tyro
 
-from moac.config import CHOICES, Average, Config, Discounted
+from moac.choices import CHOICES
+from moac.config import Average, Config, Discounted
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 _EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from moac.choices import CHOICES
 from moac.cli.config_options import Discounts, Stepping, options_of, setting_of
 from moac.cli.mistakes import did_you_mean
-from moac.config import CHOICES, Config, check_trials, is_choice
+from moac.config import Config, check_trials, is_choice
 
 _LEFT_OUT = ("weighting", "weights", "entropy")
 ExploreConfig = options_of("ExploreConfig", _LEFT_OUT, gae=0.95, num_evaluations=25)

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from moac.choices import CHOICES
 from moac.cli import mistakes
 from moac.cli.config_options import ALIASES, ConfigOptions, Discounts, Stepping, setting_of
 from moac.cli.explore_options import Explore
 from moac.cli.studies import installed_names
 from moac.cli.sweep_options import Sweep
-from moac.config import CHOICES, Config
+from moac.config import Config
 from moac.runs import CHECKPOINT_SECONDS
 
 Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0.")]

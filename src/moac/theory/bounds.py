@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Literal, final
 
-from moac.config import schedule_of
+from moac.choices import schedule_of
 from moac.theory.quantities import Constants
 
 Derivation = Literal["printed", "derived"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moac.config import WEIGHTINGS
+from moac.choices import WEIGHTINGS
 from moac.weighting.cagrad import cagrad
 from moac.weighting.chebyshev import chebyshev
 from moac.weighting.fairgrad import fairgrad

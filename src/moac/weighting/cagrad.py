@@ -43,21 +43,23 @@ def _conflict_averse(K: Float[Array, "M M"], c: float) -> Float[Array, " M"]:
     r = c * _length(K, mean)
     smallest = jnp.sqrt(64 * eps)  # a Gram matrix knows no shorter vector
 
+    # The dual has ‖g^w‖ in it, not its square. With τ held in its place it is a quadratic programme, and τ is right
+    # where the solution's own ‖g^w‖ equals it; that is found by bisection, since ‖g^w‖/τ falls with τ.
     def dual(log_tau: Array) -> Float[Array, " M"]:
         return simplex.on_capped_simplex(r * jnp.exp(-log_tau) * K, -K @ mean)
 
     def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = (low + high) / 2
-        beyond = _length(K, dual(middle)) > jnp.exp(middle)  # ‖g^w‖/τ falls with τ
+        beyond = _length(K, dual(middle)) > jnp.exp(middle)
         return jnp.where(beyond, middle, low), jnp.where(beyond, high, middle)
 
     ends = jnp.log(smallest / 2), jnp.log(jnp.ones((), K.dtype) * 1.1)
     low, high = lax.fori_loop(0, jnp.finfo(K.dtype).nmant + 4, halve, ends)
     w = dual((low + high) / 2)
     length = _length(K, w)
-    found = mean + r / jnp.where(length > smallest, length, 1) * w
-    return jnp.where((length > smallest) & (largest > 0), found, 0) if c > 0 else mean
+    lam = mean + r / jnp.where(length > smallest, length, 1) * w
+    return jnp.where((length > smallest) & (largest > 0), lam, 0) if c > 0 else mean
 
 
 def _length(K: Float[Array, "M M"], w: Float[Array, " M"]) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from moac.config import Schedule, schedule_of
+from moac.choices import Schedule, schedule_of
 from moac.weighting.rule import Rule, starting
 
 
@@ -20,7 +20,7 @@ def with_momentum(rule: Rule, schedule: str | Schedule, initial: Any = None) -> 
 
     Args:
         rule: gives λ̂_t.
-        schedule: η_t, by name (`moac.config.schedule_names()`) or as a function of t with values in [0, 1]. With
+        schedule: η_t, by name (`moac.choices.schedule_names()`) or as a function of t with values in [0, 1]. With
             η_1 = 1 the first batch sets the weights and λ_0 is irrelevant.
         initial: λ_0; None is uniform.
     """

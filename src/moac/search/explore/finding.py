@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import envs, training
-from moac.config import takes_preferences
+from moac.choices import takes_preferences
 from moac.search.episodes import judge
 from moac.search.explore.running import Order
 from moac.training import result

@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import training
-from moac.config import Config, takes_preferences
+from moac.choices import takes_preferences
+from moac.config import Config
 from moac.runs import files, runner
 from moac.runs.directory import RunDirectory
 from moac.runs.tasks import Task
