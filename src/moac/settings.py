@@ -19,11 +19,8 @@ _TILED_INPUTS = 3
 """Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
 _OFF_AT_ZERO = ("entropy", "behaviour_pull")
 """Terms whose coefficient of 0 is None in the settings: no part of the compiled program."""
-
-
-def _traced() -> Any:
-    """A number that a compiled program takes as an argument, so that one program serves all its values."""
-    return field(metadata={"traced": True})
+_TRACED = {"traced": True}
+"""Of numbers that a compiled program takes as arguments, so that one program serves all their values."""
 
 
 @final
@@ -31,17 +28,17 @@ def _traced() -> Any:
 class Settings:
     """What an iteration is made of: the fields of `Config`, where None now means that something is off.
 
-    A pytree: its leaves are the fields declared `_traced`, all else is static. `preferences` are missing, since they
+    A pytree: its leaves are the fields declared `_TRACED`, all else is static. `preferences` are missing, since they
     are of single trials, and enter the state with which a trial begins.
     """
 
     setting: Setting
-    num_iterations: int = _traced()
+    num_iterations: int = field(metadata=_TRACED)
     num_critic_steps: int
     critic_batch_size: int
     actor_batch_size: int
-    actor_step_size: float = _traced()
-    critic_step_size: float = _traced()
+    actor_step_size: float = field(metadata=_TRACED)
+    critic_step_size: float = field(metadata=_TRACED)
     visitation: str
     policy: str
     critic: str
@@ -50,7 +47,7 @@ class Settings:
     optimiser: str
     critic_optimiser: str
     gradient_clip: float | None
-    entropy: float | None = _traced()
+    entropy: float | None = field(metadata=_TRACED)
     gae: float
     features: str
     observation_scale: str
@@ -60,11 +57,11 @@ class Settings:
     normalise: str
     start: str
     importance_cap: float
-    behaviour_pull: float | None = _traced()
+    behaviour_pull: float | None = field(metadata=_TRACED)
     mu: str
     average_step_size: float
     critic_start: str
-    num_evaluations: int = _traced()
+    num_evaluations: int = field(metadata=_TRACED)
 
     @classmethod
     def of(cls, config: Config) -> Settings:
