@@ -139,7 +139,7 @@ def would_take(trials: float) -> str:
 
 def _most(parts: Iterable[Part]) -> float:
     """The largest number of trials that a part needs; NaN where one has no interval."""
-    return float(np.max([part.needed for part in parts if part.verdict == "not decided"]))
+    return float(np.max([part.needed for part in parts]))
 
 
 def _needed(interval: Mean, bounds: tuple[float, float]) -> float:

@@ -124,11 +124,13 @@ def checkpoints(run):
 
 @pytest.mark.slow
 def test_one_trial_of_many_iterations_is_checkpointed_and_stopped_between_two_evaluations(environment, tmp_path):
+    """One core takes some 2 million steps a second: a chunk of 8 million would be no second but several."""
     out = tmp_path / "out"
-    arguments = ["train", "fishwood-v0", "--iterations", "2000000", "--num-evaluations", "2", "--out", str(out)]
-    process = subprocess.Popen([*MOAC, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
+    arguments = ["train", "fishwood-v0", "--iterations", "2000000", "--num-evaluations", "2", "--checkpoint-every", "0"]
+    command = [*MOAC, *arguments, "--out", str(out)]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 120  # the second evaluation, with which a chunk must end, is far beyond
+        deadline = time.monotonic() + 600
         while len(checkpoints(out)) < 2:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline
@@ -141,3 +143,4 @@ def test_one_trial_of_many_iterations_is_checkpointed_and_stopped_between_two_ev
     assert err.splitlines()[-1] == f"moac: stopped; continue with: moac resume {out}"
     before, last = (files.read_arrays(path)[1]["iteration"] for path in checkpoints(out))
     assert 1 <= before < last < 2_000_000
+    assert (last - before) * (5 * 64 + 128) < 8e6

@@ -154,14 +154,6 @@ def test_squares_that_leave_the_dtypes_range_do_no_harm(factor):
     assert asserts.violation(np.asarray(weights, np.float64), G).max() <= 1e-6
 
 
-def test_an_index_that_stands_at_zero_and_would_stay_there_leaves():
-    both, first = jnp.ones(2, bool), jnp.array([True, False])
-    state = simplex._Pivot(jnp.zeros(2), both, first, ~both, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    after = simplex._pivot(jnp.eye(2), jnp.array([1.0, 0.0]), state)
-    np.testing.assert_array_equal(after.y, [0, 0])
-    np.testing.assert_array_equal(after.support, first)
-
-
 def test_never_raises_on_zero():
     solution = simplex.min_norm(np.zeros((3, 4)))
     asserts.assert_on_simplex(solution.weights)

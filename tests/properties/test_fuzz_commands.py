@@ -32,7 +32,9 @@ VALUES = [
     None, True, False, -1, 0, 1, 2, 2**31, 2**63, 10**400, 1e308, -1e-308, 0.5, "", "x", "x" * 20_000, "[/red]", "a:b",
     "\u2603\x00", "1/t", "../..", [], [1], [[1]], [None], ["[/red]"], DEEP, {}, {"a": 1}, {"name": "average"},
 ]  # fmt: skip
-TYPES = ["BOOL", "F4", "F6_E2M3", "F8_E5M2", "F8_E4M3", "F16", "BF16", "F32", "F64", "C64", "I8", "U64", "X", 7, None]
+TYPES = {"BOOL": 1, "F4": 2, "F6_E2M3": 4 / 3, "F8_E5M2": 1, "F8_E4M3": 1, "F16": 0.5, "BF16": 0.5, "F64": 0.125}
+TYPES |= {"C64": 0.125, "I8": 1, "U64": 0.125, "X": 1, "": 1}
+"""Of arrays, with how many numbers a byte holds."""
 NAMES = ["config.json", "provenance.json", "history.safetensors", "policy.safetensors", "figures/training.svg"]
 ARRAYS = [name for name in NAMES if name.endswith(".safetensors")]
 SWEEP = """
@@ -122,7 +124,9 @@ def one_header(run, rng):
         about = changed(json.loads(header[name]["moac"]), rng)
         header[name] = {"moac": json.dumps(about)} if rng.random() < 0.8 else rng.choice(VALUES)
     elif rng.random() < 0.5:
-        header[name]["dtype"] = rng.choice(TYPES)
+        begin, end = header[name]["data_offsets"]
+        kind, per_byte = rng.choice(list(TYPES.items()))
+        header[name] |= {"dtype": kind, "shape": [int((end - begin) * per_byte)]}
     else:
         header[name] = changed(header[name], rng)
     path.write_bytes(put_together(header, content))
@@ -151,7 +155,9 @@ def one_file(run, rng):
     path.unlink(missing_ok=True)
     put = rng.choice(["fifo", "device", "folder", "link", "broken", "nothing", "empty"])
     if put in ("device", "link", "broken"):
-        path.symlink_to({"device": "/dev/null", "link": run.parent / "target", "broken": run.parent / "no"}[put])
+        path.symlink_to(
+            {"device": "/dev/null", "link": run.parents[1] / "target", "broken": run.parents[1] / "no"}[put]
+        )
     elif put == "folder":
         path.mkdir(parents=True)
     elif put != "nothing" and path.parent.is_dir():
@@ -198,12 +204,15 @@ def fuzz_runs(count, run, tmp_path, capsys, seed=11):
     codes = []
     for k in range(count):
         rng = random.Random(f"{seed} {k}")
-        folder = shutil.copytree(run, tmp_path / "[bold] run [/red]")
+        folder = shutil.copytree(run, tmp_path / "[bold] run [" / "red]")  # markup, were it read as such
         change, command = rng.choice(CHANGES), rng.choice(COMMANDS)
         change(folder, rng)
-        print(f"fuzz_runs {k}: {change.__name__}, {command[0]}")  # shown where it fails
-        codes.append(ended([part.format(folder) for part in command], capsys))
-        shutil.rmtree(folder)
+        try:
+            codes.append(ended([part.format(folder) for part in command], capsys))
+        except BaseException as error:
+            error.add_note(f"{change.__name__} and {command[0]}, input {k} of seed {seed}")
+            raise
+        shutil.rmtree(folder.parent)
         assert MODULE not in sys.modules
         assert (tmp_path / "target").read_text() == "kept"
         assert [path.name for path in tmp_path.iterdir()] == ["target"]

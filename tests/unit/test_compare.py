@@ -120,6 +120,12 @@ def test_intervals_shrink_with_the_root_of_the_trials(low, high, needed):
     assert compare.inside(interval(low, high), 0.0, 8.0).needed == pytest.approx(needed)
 
 
+@pytest.mark.parametrize(("value", "bound", "needed"), [(1.0, 0.0, 10 * 1.5**2), (4.0, 5.0, 10 * 2.0**2)])
+def test_the_half_that_counts_is_the_one_on_the_side_of_the_bound(value, bound, needed):
+    """Bootstrap intervals need not be symmetric."""
+    assert compare.above(Mean(value, -0.5, 6.0, 10), bound).needed == pytest.approx(needed)
+
+
 def test_as_many_trials_as_are_said_to_be_needed_do_decide():
     part = compare.above(interval(-0.5, 1.5, trials=50))
     half = 1.0 * np.sqrt(50 / np.ceil(part.needed + 1))

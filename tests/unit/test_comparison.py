@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 from moac.cli.main import main
+from moac.kuairand import generate
 from moac.offline.evaluation import Line
 from moac_studies import spec
 from moac_studies.comparison import judgements, judging
 from moac_studies.comparison.judgements import Judgement
 from moac_studies.comparison.measure import Trained
 from moac_studies.comparison.training import MAIN, Searched
+from tests.helpers.judged import MODEL, tabulated
+from tests.helpers.logs import tilted
 
 
 def line(signal, relative, outcome="no significant change", cost=False):
@@ -64,6 +67,26 @@ def test_lines_at_a_share_are_between_their_neighbours():
     assert judgements.at_share(found, 0.5).lines["Click"].relative == pytest.approx(0.4)
     assert judgements.at_share(found, 0.9).lines["Click"].relative == pytest.approx(0.0)
     assert judgements.at_share(found, 0.95) is judgements.at_share(found, 0.45) is None
+
+
+def test_settings_of_one_share_have_nothing_between_them():
+    twice = [judgement("a", 0.8, 0.0, 0.0), judgement("b", 0.8, 0.2, 0.0)]
+    assert judgements.at_share(twice, 0.8) is None
+
+
+def test_a_split_is_judged_by_the_worst_seed_and_keeps_its_draws():
+    dataset = generate.log(8_000, 1, model=MODEL, num_users=2_000).dataset()
+    near, far = tilted(MODEL, 0.9), tilted(MODEL, 0.2)
+    methods = {"near": tabulated(dataset, near), "both": tabulated(dataset, near, far), "far": tabulated(dataset, far)}
+    found = judgements.of_split(dataset, methods, "validation")
+    assert found["far"].share < found["near"].share
+    assert found["both"].share == pytest.approx(found["far"].share)
+    for own in found.values():
+        assert np.isfinite(own.draws["Click"]).all()
+        for each in own.lines:  # a rare signal has draws without it: NaN
+            assert np.quantile(own.draws[each.signal], [0.025, 0.975]) == pytest.approx(
+                each.relative_interval, nan_ok=True
+            )
 
 
 @pytest.mark.parametrize("spoilt", ["a", "b"])

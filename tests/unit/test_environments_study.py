@@ -37,6 +37,10 @@ def test_environment_and_model_agree_only_if_that_is_shown(found, expected):
     assert claim.verdict == expected
 
 
+def test_means_agree_in_units_of_what_policies_differ_by():
+    assert judging._agrees(alike([0, 0, 0], spread=3.0), 100 * EXTENT).verdict == YES
+
+
 def test_distributions_of_one_mean_can_be_told_apart():
     two = alike([0, 0, 0], trials=200)
     two["environment"][:, 1] = np.tile([-0.02, 0.02], 100)

@@ -179,6 +179,7 @@ def test_rows_that_the_engine_does_not_find_are_missed(folder, tmp_path, monkeyp
     ("change", "words"),
     [
         (lambda text: text.replace(b"\n", b"\r"), "line 1: must end with a line feed, got a carriage return alone"),
+        (lambda text: text[:-1] + b"\r\n", "line 168: `tab` must be a whole number"),
         (lambda text: text.replace(b"\n", b"\r\n", 4), "line 5: must end with carriage return and line feed"),
         (
             lambda text: text.replace(b"\n", b",tab\n", 1),

@@ -9,7 +9,7 @@ import pytest
 
 from moac.kuairand import generate
 from moac.offline import ncis
-from moac.offline.ncis import exposure, sums, sweep
+from moac.offline.ncis import exposure, sums, sweep, trust
 from moac.offline.ncis.estimates import Drawn
 from tests.helpers import logs
 
@@ -298,3 +298,54 @@ def test_random_exposure_contradicts_the_cap_in_use_and_only_what_it_can_check()
     few = beside_random([0], fires=49)
     assert not few.checked.any() and few.agrees.all()
     assert beside_random([0], fires=50).checked.all()
+
+
+def evidence(*diagnostics, **given):
+    """What a verdict looks at: nothing is wrong but what is given; one set of numbers for each training seed."""
+    rng = np.random.default_rng(0)
+    log = ncis.Logged.of(np.arange(5_000), rng.random(5_000) + 1, np.full(5_000, 0.5))
+    own = ncis.evaluate(log, {"p": np.full(5_000, 0.5)}, options=ncis.Options(draws=100)).policies["p"]
+    seeds = tuple(replace(own.diagnostics[0], **numbers) for numbers in diagnostics or ({},))
+    whole = trust.Evidence(("Click",), seeds, own.ncis, {"SNIPS": own.snips}, (), None)
+    return trust.verdict(replace(whole, **given))
+
+
+def test_nothing_wrong_is_trusted():
+    assert evidence().level == "trusted"
+
+
+@pytest.mark.parametrize("limit", ncis.LIMITS, ids=lambda limit: limit.measure)
+def test_a_limit_counts_at_itself_and_for_the_worst_seed(limit):
+    better = 1.01 if limit.stop < limit.care else 0.99
+    for bound, level, less in ((limit.care, "with care", "trusted"), (limit.stop, "not trusted", "with care")):
+        found = evidence({limit.measure: bound})
+        assert (found.level, [reason.measure for reason in found.reasons]) == (level, [limit.measure])
+        assert evidence({limit.measure: bound * better}).level == less
+        for seeds in (({}, {limit.measure: bound}), ({limit.measure: bound}, {})):
+            assert evidence(*seeds).level == level
+
+
+def test_the_mean_weight_counts_where_its_interval_leaves_one_out_and_for_the_worst_seed():
+    def seed(weight, low, high):
+        return {"mean_weight": weight, "mean_weight_interval": np.array([low, high])}
+
+    assert evidence(seed(1.3, 0.9, 1.7)).level == "trusted"
+    assert evidence(seed(1.3, 1.0, 1.6)).level == "trusted"
+    assert evidence(seed(1.3, 1.1, 1.5)).level == evidence(seed(0.7, 0.5, 0.9)).level == "not trusted"
+    assert evidence(seed(1.04, 1.01, 1.07)).level == "trusted"
+    found = evidence(seed(1.1, 1.05, 1.15), seed(0.7, 0.6, 0.8), seed(0.9, 0.85, 0.95))
+    assert (found.level, found.reasons[0].number) == ("not trusted", pytest.approx(0.3))
+
+
+@pytest.mark.parametrize(("separated", "level"), [(True, "with care"), (False, "trusted")])
+def test_an_order_that_flips_counts_where_some_cap_tells_the_policies_apart(separated, level):
+    assert evidence(flips=(ncis.Flip("Click", "p", "q", 1.0, 5.0, separated),)).level == level
+
+
+@pytest.mark.parametrize(
+    ("checked", "agrees", "level"),
+    [(True, True, "trusted"), (True, False, "not trusted"), (False, True, "with care")],
+)
+def test_random_exposure_counts_where_it_contradicts_or_cannot_say(checked, agrees, level):
+    found = replace(beside_random([500]), checked=np.array([checked]), agrees=np.array([agrees]))
+    assert evidence(agreement=found).level == level

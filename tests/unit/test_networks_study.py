@@ -135,12 +135,21 @@ def test_what_five_trials_cannot_tell_is_not_decided():
 
 
 def test_controls_are_compared_trial_by_trial_and_peers_are_not():
-    """Trials that differ by much from each other and by little from their own control."""
-    peer = peers.of(ENV)
-    near = peer.discounted.mean(axis=0)
-    ours, other = shaken(near + 0.5, 3.0), shaken(near, 3.0)
-    claims, _ = verdicts({"untrained": other, "MOAC": ours, "other": other})
-    assert [claims[k] for k in (0, 2, 3)] == ["holds", "holds", "not decided"]
+    """Trials that differ by much from each other and by little from their own control, or from a peer's seed."""
+    point = np.array((-50.0, -10.0, -10.0))
+    ours, other = shaken(point + 0.5, 3.0), shaken(point, 3.0)
+    methods = {"untrained": other, "MOAC": ours, "other": other}
+    peer = peers.Peer("peer", "as it is", 7, other["discounted"], 1.0)
+    claims, _ = verdicts(methods)
+    assert [claims[k] for k in (0, 2)] == ["holds", "holds"]
+    assert judging._beats_peer(NAME, TABLES[NAME], methods, peer).verdict == "not decided"
+
+
+def test_the_untrained_policy_is_no_control():
+    weak, strong = constant((-80.0, -20.0, -20.0), (1, 2)), constant((-50.0, -10.0, -10.0), (1, 2))
+    best = constant((-10.0, -10.0, -10.0))
+    claims, _ = verdicts({"untrained": best, "MOAC": strong, "other": weak})
+    assert [claims[k] for k in (0, 2)] == ["does not hold", "holds"]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,21 @@ def test_before_the_first_walk_and_after_many():
         chain = sample(chain, k)[0]
 
 
+def test_a_copy_whose_episode_had_just_ended_beside_one_whose_goes_on():
+    """What the former did before is nothing, and nothing of no shape; what the latter did is still needed."""
+    environment, sample = walker(Chancy)
+    chain, met = environment.start(np.array([1, 2], np.uint32)), 0
+    for k in range(30):
+        chain, past = sample(chain, k)[0], environment.past(chain)
+        again = environment.revive(past)
+        assert again is not None
+        again = sample(again, k + 1)[0]
+        elapsed, later = ([there["elapsed"] for there in json.loads(told["standing"].tobytes())]
+                          for told in (past, environment.past(again)))  # fmt: skip
+        met += any(a == 0 < b for a, b in zip(elapsed, later, strict=True)) and max(later) > SIZES.steps // 4
+    assert met
+
+
 def test_what_draws_from_nobodys_generator_cannot_be_brought_back():
     environment, sample = walker(limited(Forgetful))
     chain = environment.start(np.array([1, 2], np.uint32))

@@ -91,7 +91,8 @@ class Diary:
 
     def last(self, copy: int, steps: int) -> list[np.ndarray[Any, Any]]:
         """A copy's last actions and rewards."""
-        parts = [*self.before[copy : copy + 1], *((actions[copy], rewards[copy]) for actions, rewards in self._walks)]
+        before = [part for part in self.before[copy : copy + 1] if len(part[0])]
+        parts = [*before, *((actions[copy], rewards[copy]) for actions, rewards in self._walks)]
         return [np.concatenate(column)[-steps:] for column in zip(*parts, strict=True)]
 
 

@@ -17,8 +17,8 @@ from moac.logs.records import File
 _BLOCK = 1 << 22
 LONGEST = 1 << 17
 """Bytes of a line, with its end. DuckDB drops rows without a word where a line has more than two million."""
-_OF_LOGS = b"0123456789-,\n"
-"""All bytes of a log's rows, but for the carriage return of lines that end like DOS's."""
+_OF_LOGS = b"0123456789-,\r\n"
+"""All bytes of a log's rows."""
 
 
 def inspect(path: Path, kind: Kind) -> File:
@@ -61,13 +61,12 @@ class _Scan:
         self.digest, self.size = hashlib.sha256(self.first), len(self.first)
         self.rows, self.begun, self.suspicious = 0, 0, False
         self.dos = self.first.endswith(b"\r\n")
-        self._usual = _OF_LOGS + b"\r" * self.dos
 
     def take(self, block: bytes) -> None:
         """The next block; `begun` is how much of a line it ends with."""
         self.digest.update(block)
         self._refuse_overlong(block)
-        unusual = block.translate(None, self._usual) if self.kind.columns is LOG else b"\0" in block
+        unusual = block.translate(None, _OF_LOGS) if self.kind.columns is LOG else b"\0" in block
         self.suspicious = self.suspicious or bool(unusual)
         self.size, self.rows = self.size + len(block), self.rows + block.count(b"\n")
         end = block.rfind(b"\n")

@@ -6,8 +6,8 @@ import pytest
 from gymnasium import spaces
 
 import moac
-from moac import envs
-from moac import settings as components
+from moac import envs, settings, weighting
+from moac import parts as parts_of
 from moac.config import Config
 from moac.momdp import FiniteMOMDP, library
 from tests.helpers.environments import Line, Unbounded
@@ -29,7 +29,7 @@ class Wide(Line):
 
 
 def weights(name, **fields):
-    rule = components.rule(Config(weighting=name, **fields))
+    rule = weighting.by_name(name, fields.get("weights"), fields.get("momentum", "1/t"))
     return rule.update(rule.init(2), GRAM, 1)[1]
 
 
@@ -49,14 +49,13 @@ def test_up_to_three_inputs_are_tiled(size, name):
 @pytest.mark.parametrize("scale", ["bounds", "running"])
 def test_only_vectors_have_a_running_scale(scale):
     for problem, running in ((MODEL, False), (envs.make(Unbounded), scale == "running")):
-        config = moac.defaults(problem)
-        config = Config(**{**vars(config), "observation_scale": scale})
-        assert components.sampling(config, problem.spec).running_scale == running
+        chosen = settings.resolve(Config(observation_scale=scale), problem.spec)
+        assert settings.sampling(chosen, problem.spec).running_scale == running
 
 
 def test_random_features_depend_on_the_seed_and_others_do_not():
     def parts(name, seed):
-        return components.parts(components.resolved(Config(features=name), MODEL), MODEL.spec, seed)
+        return parts_of.build(settings.resolve(Config(features=name), MODEL.spec), MODEL.spec, seed)
 
     tables = [parts("random:2", seed).critic.features.table() for seed in (0, 0, 1)]
     np.testing.assert_array_equal(tables[0], tables[1])
@@ -71,7 +70,7 @@ def test_the_number_of_a_rule_is_its_own():
 
 def test_a_rule_that_steps_starts_at_the_weights_given():
     for name in ("moco", "modo"):
-        given, uniform = (components.rule(Config(weighting=name, weights=w)).init(2) for w in ((0.2, 0.8), None))
+        given, uniform = (weighting.by_name(name, w, "1/t").init(2) for w in ((0.2, 0.8), None))
         np.testing.assert_allclose(given, [0.2, 0.8])
         np.testing.assert_allclose(uniform, [0.5, 0.5])
 
