@@ -10,7 +10,7 @@ from moac import envs, settings, weighting
 from moac import parts as parts_of
 from moac.config import Config
 from moac.momdp import FiniteMOMDP, library
-from tests.helpers.environments import Line, Unbounded
+from tests.helpers.environments import Line
 
 MODEL = library.random_ergodic(0)
 GRAM = jnp.diag(jnp.array([1.0, 100.0]))
@@ -48,7 +48,7 @@ def test_up_to_three_inputs_are_tiled(size, name):
 
 @pytest.mark.parametrize("scale", ["bounds", "running"])
 def test_only_vectors_have_a_running_scale(scale):
-    for problem, running in ((MODEL, False), (envs.make(Unbounded), scale == "running")):
+    for problem, running in ((MODEL, False), (envs.make(lambda: Wide(3)), scale == "running")):
         chosen = settings.resolve(Config(observation_scale=scale), problem.spec)
         assert settings.sampling(chosen, problem.spec).running_scale == running
 
