@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from moac import simplex
+from moac import settings, simplex
 from moac.config import Average, Config, Discounted, Setting
 from moac.critic import TD, LinearCritic
 from moac.momdp import library, oracle
@@ -19,7 +19,7 @@ from moac.policies.features import OneHot
 from moac.report.page import Claim, Table
 from moac.runs.files import Arrays
 from moac.statistics import Mean
-from moac.types import Batch, Sampling
+from moac.types import Batch, Sampling, Spec
 from moac_studies import compare
 from moac_studies.drawings import rates
 from moac_studies.rates import closed_form, fits, judging
@@ -98,7 +98,10 @@ def _errors(how: tuple[Config, Any, Any, int], own: Problem, H: Any, exact: Any,
 
 
 def _td(own: Problem, config: Config, M: int) -> TD:
-    return TD(LinearCritic(OneHot(own.reward.shape[0]), M), config, (config.setting or Average()).discounts(M))
+    S, A = own.reward.shape[:2]
+    spec = Spec("problem", tuple(map(str, range(M))), S, A, 0, 1.0, "")
+    resolved = settings.resolve(config, spec)
+    return TD(LinearCritic(OneHot(S), M), resolved, resolved.setting.discounts(M))
 
 
 def _learn(own: Problem, config: Config, M: int, D: int, seen: Batch) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from moac import settings
 from moac.config import Average, Config, Discounted
 from moac.critic import TD, LinearCritic
 from moac.policies import SoftmaxTable
@@ -53,7 +54,8 @@ class Learner:
             mu="paper" if self.variant == PAPER else "batch",
         )
         gamma = self.problem.setting(self.variant).discounts(M)
-        return TD(LinearCritic(OneHot(self.problem.model.num_states), M), config, gamma)
+        resolved = settings.resolve(config, self.problem.model.spec)
+        return TD(LinearCritic(OneHot(self.problem.model.num_states), M), resolved, gamma)
 
     def start(self, trials: int) -> Learned:
         """w_0 and μ_0 of so many trials."""
