@@ -13,12 +13,12 @@ from _timing import measure
 from _usage import measured
 
 import moac
-from moac import algorithm, weighting
+from moac import algorithm, settings, weighting
 from moac.critic import MLPCritic
 from moac.logs import LoggedDataset, states
 from moac.logs.sampling import next_observation, observation
-from moac.networks import Network, Vectors
-from moac.policy import SoftmaxMLP
+from moac.policies import SoftmaxMLP
+from moac.policies.networks import Network, Vectors
 from moac.types import Batch
 
 HIDDEN, BATCH = 128, 512
@@ -77,7 +77,7 @@ def _update(dataset: LoggedDataset, rows: Any, x: Any, x_next: Any) -> tuple[Cal
     policy = SoftmaxMLP(inputs, (HIDDEN,), dataset.num_actions)
     critic = MLPCritic(Network(inputs, (HIDDEN,), dataset.num_signals))
     rule = weighting.with_momentum(weighting.min_norm(), "1/t")
-    init, update = algorithm.build(config, dataset.spec, policy, critic, rule)
+    init, update = algorithm.build(settings.resolve(config, dataset.spec), dataset.spec, policy, critic, rule)
     data = dataset.data
     batch = Batch(x, data.action[rows].astype(jnp.int32), data.reward[rows], x_next, data.terminated[rows])
     return jax.jit(update), (init(jax.random.key(1)), jax.tree.map(lambda leaf: leaf[None], batch), batch)

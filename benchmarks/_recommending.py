@@ -10,11 +10,11 @@ import numpy as np
 from _timing import measure
 
 from moac.config import Config
-from moac.experiments import scores
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.offline import scoring
-from moac.result import catalogue, prepare
-from moac.trained import TrainedPolicy
+from moac.runs import scores
+from moac.training.result import catalogue, prepare
+from moac.training.trained import TrainedPolicy
 
 USERS, VIDEOS, HIDDEN, ASKED = 10_000, 150, 128, 1_000
 CONTEXT = (15, 24, 7)

@@ -14,7 +14,8 @@ from _timing import run_peer
 from gymnasium import spaces
 
 import moac
-from moac import envs, result, training
+from moac import envs, training
+from moac.training import result
 
 STEPS, REPEATS, COPIES = 180_000, 5, (1, 4, 16, 64)
 TARGET_FEW, TARGET_MANY, TARGET_PEER, TARGET_WORKERS = 0.6, 0.55, 5.0, 1.7

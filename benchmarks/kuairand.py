@@ -12,7 +12,8 @@ from _kuairand_batch import report_batch, report_memory
 from _timing import PEER_PYTHON, ROOT, measure
 from _usage import Usage, measured
 
-from moac.logs import LoggedDataset, generate
+from moac.kuairand import generate
+from moac.logs import LoggedDataset
 
 SMALL, MIDDLE, LARGE, DENSE = 1_000_000, 3_000_000, 6_000_000, 1_460_000
 """Rows; the last give about 500,000 on 150 videos."""

@@ -21,8 +21,8 @@ from _timing import run_peer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from moac import actor, weighting
-from moac.networks import Vectors
-from moac.policy import SoftmaxMLP
+from moac.policies import SoftmaxMLP
+from moac.policies.networks import Vectors
 from moac.training.compiled import compiler_options
 from moac.types import Batch
 

@@ -7,7 +7,7 @@ from typing import Any
 import _recommending
 from _timing import measure
 
-from moac.logs import generate
+from moac.kuairand import generate
 from moac.offline import ncis
 
 ROWS, VIDEOS, POLICIES = 500_000, 150, 5

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from _timing import run_peer
 
-from moac import algorithm, components
+from moac import algorithm, parts, settings
 from moac.config import Config, Discounted
 from moac.types import Batch, Spec
 
@@ -43,7 +43,8 @@ def _ours(batch: int) -> float:
         critic_optimiser="adam", features="plain", normalise="none", behaviour_pull=0.3, momentum="1",
     )  # fmt: skip
     spec = Spec("log", tuple("abcdefg"), None, ACTIONS, 0, 1.0, "", vector_size=INPUTS)
-    init, update = algorithm.build(config, spec, *components.parts(config, spec, 0))
+    resolved = settings.resolve(config, spec)
+    init, update = algorithm.build(resolved, spec, *parts.build(resolved, spec, 0))
     state, critic, actor = init(jax.random.key(0)), _data(batch, 0), _data(batch, 1)
     stacked = jax.tree.map(lambda leaf: leaf[None], critic)
     compiled = jax.jit(update)

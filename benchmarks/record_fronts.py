@@ -1,8 +1,8 @@
 """Record what morl-baselines' multi-policy agents find, once, for reports to read:  python benchmarks/record_fronts.py.
 
-Writes src/moac/experiments/fronts.json: after some CPU seconds of training, the environment steps and the discounted
-returns of the policies found. Each run is a process of its own in the peers' environment, on one thread. Interrupted,
-it goes on with the runs that are missing.
+Writes src/moac_studies/recorded/fronts.json: after some CPU seconds of training, the environment steps and
+the discounted returns of the policies found. Each run is a process of its own in the peers' environment, on one
+thread. Interrupted, it goes on with the runs that are missing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from _recording import about, peer_run, write
 from _timing import ROOT
 
-OUTPUT = ROOT / "src" / "moac" / "experiments" / "fronts.json"
+OUTPUT = ROOT / "src" / "moac_studies" / "recorded" / "fronts.json"
 PROBLEMS = (
     ("deep-sea-treasure-v0", 0.99),
     ("resource-gathering-v0", 0.9),

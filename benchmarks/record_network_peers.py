@@ -1,6 +1,6 @@
 """Record morl-baselines' agents with networks, once, for the study `networks`: benchmarks/record_network_peers.py.
 
-Writes src/moac/experiments/network_peers.json. Environments, steps and episodes are those of the study's file; each run
+Writes src/moac_studies/recorded/networks.json. Environments, steps and episodes are those of the study's file; each run
 is a process of its own in the peers' environment, on one thread. What an interrupted record holds is kept.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 from _recording import about, peer_run, write
 from _timing import ROOT
 
-from moac.experiments import networks, playing, spec
+from moac_studies import networks, playing, spec
 
-OUTPUT = ROOT / "src" / "moac" / "experiments" / "network_peers.json"
+OUTPUT = ROOT / "src" / "moac_studies" / "recorded" / "networks.json"
 SEEDS = range(5)
 KEPT = ("name", "settings", "steps")
 

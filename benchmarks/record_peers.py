@@ -1,7 +1,8 @@
 """Record morl-baselines' agents beside moac, once, for reports to read:  python benchmarks/record_peers.py.
 
-Writes src/moac/experiments/peers.json. Each run of a peer is a process of its own in the peers' environment, on one
-thread. Where a policy is a table over the states its returns are exact, from the model; EUPG's are simulated.
+Writes src/moac_studies/recorded/training.json. Each run of a peer is a process of its own in the peers'
+environment, on one thread. Where a policy is a table over the states its returns are exact, from the model; EUPG's
+are simulated.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from _recording import about, peer_run, write
 from _timing import ROOT, measure
 
 import moac
-from moac import momdp
-from moac.experiments import statistics
+from moac import momdp, statistics
 from moac.momdp import indicators, oracle
 
-OUTPUT = ROOT / "src" / "moac" / "experiments" / "peers.json"
+OUTPUT = ROOT / "src" / "moac_studies" / "recorded" / "training.json"
 SEEDS, BUDGET, DISCOUNT = range(5), 100_000, 0.9
 EPISODES, EPISODE_LENGTH = 200, 200
 """Of a simulation, in fishwood."""

@@ -13,7 +13,7 @@ from importlib.metadata import version
 import jax
 from _timing import machine
 
-from moac.commands import devices
+from moac.cli import devices
 
 SECTIONS = (
     "simplex", "startup", "training", "networks", "environments", "kuairand", "offline", "offpolicy", "sweeps",

@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 
 import moac
-from moac import envs, momdp, result
-from moac.commands import report
-from moac.experiments.quiet import quiet
-from moac.experiments.run_directory import RunDirectory, load
+from moac import envs, momdp
+from moac.cli import report
+from moac.envs.quiet import quiet
+from moac.runs.directory import RunDirectory, load
+from moac.training import result
 
 LIMIT = 1.0
 """MB a minute."""

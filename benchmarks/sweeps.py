@@ -13,9 +13,10 @@ from pathlib import Path
 from _timing import ROOT
 from _usage import Usage, measured
 
-from moac import executors
-from moac.executors import Executor
-from moac.logs import Options, build, generate
+from moac.kuairand import generate
+from moac.logs import Options, build
+from moac.runs import executors
+from moac.runs.executors import Executor
 
 TASKS, TARGET_SPEEDUP, SMALL, ROWS = 64, 1.7, 200, 1_000_000
 MACHINES, MANY, BUILDERS, CORES, ROWS_27K = 32, 1_000, 8, 8, 323_464_444
@@ -29,7 +30,7 @@ num_evaluations = 5
 [grid]
 seed = [{seeds}]
 """
-_MOAC = "import sys; from moac.cli import main; sys.exit(main())"
+_MOAC = "import sys; from moac.cli.main import main; sys.exit(main())"
 _PARALLEL = ("sorting users", "indexing users")
 
 

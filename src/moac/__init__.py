@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moac import envs as envs
-    from moac import features as features
+    from moac import logs as logs
     from moac import momdp as momdp
-    from moac import policy as policy
-    from moac import schedules as schedules
+    from moac import offline as offline
+    from moac import policies as policies
     from moac import simplex as simplex
     from moac import theory as theory
     from moac import weighting as weighting
-    from moac.components import defaults as defaults
     from moac.config import Average as Average
     from moac.config import Config as Config
     from moac.config import Discounted as Discounted
-    from moac.experiments.run_directory import load as load
-    from moac.experiments.run_directory import resume as resume
-    from moac.result import train as train
+    from moac.runs.directory import load as load
+    from moac.runs.directory import resume as resume
+    from moac.settings import defaults as defaults
+    from moac.training.result import train as train
 
 _HOME = {
     "Average": "moac.config",
     "Config": "moac.config",
     "Discounted": "moac.config",
-    "defaults": "moac.components",
-    "load": "moac.experiments.run_directory",
-    "resume": "moac.experiments.run_directory",
-    "train": "moac.result",
+    "defaults": "moac.settings",
+    "load": "moac.runs.directory",
+    "resume": "moac.runs.directory",
+    "train": "moac.training.result",
 }
-_MODULES = ("envs", "features", "momdp", "policy", "schedules", "simplex", "theory", "weighting")
+_MODULES = ("envs", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
 
 __all__ = [
     "Average",
@@ -42,12 +42,12 @@ __all__ = [
     "Discounted",
     "defaults",
     "envs",
-    "features",
     "load",
+    "logs",
     "momdp",
-    "policy",
+    "offline",
+    "policies",
     "resume",
-    "schedules",
     "simplex",
     "theory",
     "train",

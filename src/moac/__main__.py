@@ -2,6 +2,6 @@
 
 import sys
 
-from moac.cli import main
+from moac.cli.main import main
 
 sys.exit(main())

@@ -1,4 +1,12 @@
-"""Per-objective policy gradients gⁱ = (1/B) Σ_l δⁱ_l ψ_l, seen by the rule as their Gram matrix."""
+"""Per-objective policy gradients gⁱ = (1/B) Σ_l δⁱ_l ψ_l, seen by the rule as their Gram matrix.
+
+For a layer of a network with inputs x_l and signals Δ_l the score ψ_l is x_l ⊗ Δ_l, and the layer's part of the matrix
+
+    ⟨gⁱ, gʲ⟩ = Σ_{l,l'} δⁱ_l δʲ_l' (x_l·x_l') (Δ_l·Δ_l') = (δᵀ [(X Xᵀ) ∘ (Δ Δᵀ)] δ)_ij
+
+costs hardly more for many objectives than for one. Where batches are large or layers small, the M gradients themselves
+cost less.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +20,11 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float
 
-from moac import gram
-from moac.policy import Accumulating, Factored
+from moac.policies import Accumulating, Factor, Factored
 from moac.types import Batch, Params, Policy
+
+_STRIP = 128
+"""Rows of the B×B kernel are formed this many at a time, each strip from its diagonal to the right."""
 
 
 @final
@@ -26,18 +36,13 @@ class Gradients:
         gram: K [M, M] of the scaled gradients.
         scale: [M], what each is multiplied by: 1, or 1/‖gⁱ‖ where gradients are normalised.
         mix: weights [M] ↦ their sum Σ weightᵢ gⁱ, a pytree like θ.
-        cross: G₁G₂ᵀ of two halves of the batch, scaled; None where the rule sees `gram`.
+        cross: G₁G₂ᵀ of two halves of the batch, scaled; None where the rule does not need it.
     """
 
     gram: Float[Array, "M M"]
     scale: Float[Array, " M"]
     mix: Callable[[Float[Array, " M"]], Params]
     cross: Float[Array, "M M"] | None = None
-
-    @property
-    def seen(self) -> Float[Array, "M M"]:
-        """What the rule sees: K, or G₁G₂ᵀ where it asks for two batches."""
-        return self.gram if self.cross is None else self.cross
 
     def direction(self, lam: Float[Array, " M"]) -> Params:
         """Σ λᵢ gⁱ, scaled."""
@@ -57,26 +62,21 @@ def gradients(
     With `first`, the rows of the first of two halves, also the products of one half's gradients with the other's.
     """
     weights = delta / len(delta)
-    found = (
-        of_samples(policy, theta, batch, weights) if first is None else of_halves(policy, theta, batch, weights, first)
-    )
+    given = policy, theta, batch, weights
+    g = of_samples(*given) if first is None else of_halves(*given, first)
     if normalise == "none":
-        return found
-    norm = jnp.sqrt(jnp.diagonal(found.gram))
+        return g
+    norm = jnp.sqrt(jnp.diagonal(g.gram))
     scale = jnp.where(norm > 0, 1 / jnp.where(norm > 0, norm, 1), 1)
     both = scale[:, None] * scale
-    return replace(
-        found, gram=both * found.gram, scale=scale, cross=None if found.cross is None else both * found.cross
-    )
+    return replace(g, gram=both * g.gram, scale=scale, cross=None if g.cross is None else both * g.cross)
 
 
-def first_half(batches: int, batch_size: int, num_chains: int) -> Bool[np.ndarray, " B"] | None:
-    """The rows of the first of two batches, for a rule that wants two: half the chains, or the earlier half of time.
+def first_half(batch_size: int, num_chains: int) -> Bool[np.ndarray, " B"]:
+    """The rows of the first of two batches, for a rule that needs two: half the chains, or the earlier half of time.
 
     Chains are independent of each other; two halves of one chain nearly are, where it mixes fast beside B/2.
     """
-    if batches == 1:
-        return None
     if batch_size < 2:
         raise ValueError(f"`actor_batch_size` must be at least 2 for a rule of two batches, got {batch_size}.")
     row = np.arange(batch_size)
@@ -98,9 +98,12 @@ def of_halves(
     """g = s g₁ + (1 − s) g₂, with s the first half's share, as 2M gradients: each half's weights are 0 on the other."""
     M, s = weights.shape[1], float(np.mean(first))
     halves = (jnp.where(half[:, None], weights, 0) for half in (first, ~first))
-    found = of_samples(policy, theta, batch, jnp.concatenate([*halves], axis=1))
-    blocks = found.gram.reshape(2, M, 2, M)
-    mix: Callable[[Float[Array, " M"]], Params] = lambda weight: found.mix(jnp.concatenate([weight, weight]))  # noqa: E731
+    both = of_samples(policy, theta, batch, jnp.concatenate([*halves], axis=1))
+    blocks = both.gram.reshape(2, M, 2, M)
+
+    def mix(weight: Float[Array, " M"]) -> Params:
+        return both.mix(jnp.concatenate([weight, weight]))
+
     K = jnp.sum(blocks, axis=(0, 2))
     return Gradients(K, jnp.ones(M, K.dtype), mix, blocks[0, :, 1] / (s * (1 - s)))
 
@@ -123,17 +126,17 @@ def of_factors(policy: Factored, theta: Params, batch: Batch, weights: Float[Arr
     def mix(weight: Float[Array, " M"]) -> Params:
         signal = weights @ weight
         pairs = zip(factors, leaves, strict=True)
-        return jax.tree.unflatten(structure, [gram.outer(factor, signal, len(leaf)) for factor, leaf in pairs])
+        return jax.tree.unflatten(structure, [outer(factor, signal, len(leaf)) for factor, leaf in pairs])
 
-    K = gram.of_factors(factors, weights)
+    K = gram_of_factors(factors, weights)
     return Gradients(K, jnp.ones(len(K), K.dtype), mix)
 
 
 def of_products(policy: Policy, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
     """From M vector-Jacobian products of log π: all that a policy of three functions allows."""
     log_prob = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))
-    _, pull = jax.vjp(lambda theta: log_prob(theta, batch.observation, batch.action), theta)
-    return of_rows(tuple(pull(column)[0] for column in weights.T))
+    _, transpose = jax.vjp(lambda theta: log_prob(theta, batch.observation, batch.action), theta)
+    return of_rows(tuple(transpose(column)[0] for column in weights.T))
 
 
 def products(rows: tuple[Params, ...]) -> Float[Array, "M M"]:
@@ -146,3 +149,74 @@ def products(rows: tuple[Params, ...]) -> Float[Array, "M M"]:
         for j in range(i, M)
     }
     return jnp.stack([jnp.stack([upper[min(i, j), max(i, j)] for j in range(M)]) for i in range(M)])
+
+
+def gram_of_factors(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
+    """K, each layer in the way that costs it less; `delta` holds the weights δⁱ_l / B."""
+    cheaper = [kernel_is_cheaper(factor, delta.shape[1]) for factor in factors]
+    kernels = tuple(factor for factor, yes in zip(factors, cheaper, strict=True) if yes)
+    others = tuple(factor for factor, yes in zip(factors, cheaper, strict=True) if not yes)
+    if not kernels:
+        return gram_by_gradients(others, delta)
+    return gram_by_kernel(kernels, delta) + (gram_by_gradients(others, delta) if others else 0)
+
+
+def kernel_is_cheaper(factor: Factor, num_objectives: int) -> bool:
+    """Whether B (d + k)/2 < M d k: half of two B×B products, against M gradients of size d×k."""
+    B, k = factor.signal.shape
+    d = 1 if is_index(factor) else factor.inputs.shape[1]
+    return B * (d + k) < 2 * num_objectives * d * k
+
+
+def gram_by_kernel(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
+    """δᵀ [Σ_layers (X Xᵀ) ∘ (Δ Δᵀ)] δ. The kernel is symmetric: of each pair of samples only one half is formed."""
+    B = len(delta)
+    K = jnp.zeros((delta.shape[1],) * 2, delta.dtype)
+    for first in range(0, B, _STRIP):
+        last = min(first + _STRIP, B)
+        kernel = sum(_strip(factor, first, last) for factor in factors)
+        share = np.where(np.arange(first, B) < last, 0.5, 1.0).astype(
+            delta.dtype
+        )  # the square on the diagonal is whole
+        half = delta[first:last].T @ (kernel @ (share[:, None] * delta[first:]))
+        K = K + half + half.T
+    return K
+
+
+def gram_by_gradients(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
+    """The sum over layers of the products of the M gradients, formed one layer after the other."""
+    return jnp.sum(jnp.stack([_layer_gram(factor, delta) for factor in factors]), axis=0)
+
+
+def outer(factor: Factor, signal: Float[Array, " B"], rows: int) -> Float[Array, "d k"]:
+    """Σ_l signal_l x_l ⊗ Δ_l, one gradient; `rows` is d."""
+    weighted = factor.signal * signal[:, None]
+    if not is_index(factor):
+        return factor.inputs.T @ weighted
+    empty = jnp.zeros((rows, weighted.shape[1]), weighted.dtype)
+    return empty.at[factor.inputs].add(weighted, mode="promise_in_bounds")
+
+
+def is_index(factor: Factor) -> bool:
+    """Whether inputs are the indices of ones."""
+    return jnp.issubdtype(factor.inputs.dtype, jnp.integer)
+
+
+def _strip(factor: Factor, first: int, last: int) -> Float[Array, "b n"]:
+    """Rows `first` to `last` of the layer's kernel, columns from `first` on."""
+    x, signal = factor.inputs, factor.signal
+    alike = x[first:last, None] == x[first:] if is_index(factor) else x[first:last] @ x[first:].T
+    return alike * (signal[first:last] @ signal[first:].T)
+
+
+def _layer_gram(factor: Factor, delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
+    """Products of the layer's M gradients, formed by one product, or one scatter where inputs are indices."""
+    B, M = delta.shape
+    signals = (delta[:, :, None] * factor.signal[:, None, :]).reshape(B, -1)
+    if is_index(factor):  # rows that nobody visits are zero: the visits' own order serves as well as the states'
+        _, place = jnp.unique(factor.inputs, size=B, return_inverse=True)
+        G = jnp.zeros_like(signals).at[place].add(signals, mode="promise_in_bounds")
+    else:
+        G = factor.inputs.T @ signals
+    G = G.reshape(len(G), M, -1)
+    return jnp.einsum("dik,djk->ij", G, G)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from copy import copy
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, TypeGuard, TypeVar, final
+from typing import Any, TypeGuard, final
 
-from moac import schedules
-
-T = TypeVar("T")
+from moac.choices import CHOICES, WEIGHTINGS, WITH_PREFERENCES, schedule_names, schedule_of, takes_preferences
 
 
 @final
@@ -57,63 +54,6 @@ class Discounted:
 
 
 Setting = Average | Discounted
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "policy": ("table", "linear", "mlp", "gaussian"),
-    "critic": ("linear", "mlp"),
-    "optimiser": ("constant", "adam"),
-    "critic_optimiser": ("constant", "adam"),
-    "action_scale": ("shared", "state"),
-    "features": (
-        "one-hot",
-        "one-hot-reference",
-        "random:<d>",
-        "tile",
-        "tile:<n>",
-        "fourier:<order>",
-        "rbf:<n>",
-        "raw",
-        "plain",
-    ),
-    "observation_scale": ("bounds", "running"),
-    "weighting": (
-        "min-norm",
-        "preferred",
-        "fixed",
-        "uniform",
-        "first-batch",
-        "capped",
-        "capped:<cap>",
-        "cagrad",
-        "cagrad:<c>",
-        "pcgrad",
-        "imtl-g",
-        "nash-mtl",
-        "upgrad",
-        "fairgrad",
-        "fairgrad:<alpha>",
-        "moco",
-        "modo",
-        "sdmgrad",
-        "chebyshev",
-        "chebyshev:<urgency>",
-    ),
-    "visitation": ("stationary", "discounted"),
-    "normalise": ("none", "l2"),
-    "start": ("random", "behaviour"),
-    "mu": ("batch", "paper"),
-    "critic_start": ("warm", "cold"),
-}
-"""What the fields that name a part may say."""
-_COUNTS = ("num_iterations", "num_critic_steps", "critic_batch_size", "actor_batch_size", "num_evaluations")
-_STEPS = ("actor_step_size", "critic_step_size", "average_step_size", "gradient_clip", "importance_cap")
-_BY_PROBLEM = ("policy", "features", "observation_scale", "optimiser", "critic_optimiser", "normalise", "start")
-_SHARES = {"entropy": math.inf, "gae": 1.0, "behaviour_pull": math.inf}
-WITH_PREFERENCES = ("preferred", "fixed", "chebyshev", "sdmgrad")
-"""Rules that a preference vector of each trial tilts."""
-NUMBERS = ("actor_step_size", "critic_step_size", "entropy", "behaviour_pull")
-"""Fields that a compiled program takes as arguments: one program serves all their values but 0, which is an absence."""
-_OPTIONAL = {*_COUNTS, *_STEPS, "hidden", "behaviour_pull"} - {"num_evaluations", "average_step_size", "importance_cap"}
 
 
 @final
@@ -196,17 +136,16 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_type("setting", self.setting, (Average, Discounted, type(None)), "Average() or Discounted(discount)")
-        _check_type("momentum", self.momentum, (str,), f"one of {', '.join(schedules.names())}")
+        _check_type("momentum", self.momentum, (str,), f"one of {', '.join(schedule_names())}")
         for name, known in CHOICES.items():
             if not is_choice(name, getattr(self, name)):
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {shown(getattr(self, name))}.")
-        for names, checked in ((_COUNTS, _count), (_STEPS, _step), (_SHARES, _share), (("hidden",), _widths)):
-            for name in names:
-                if getattr(self, name) is not None or name not in _OPTIONAL:
-                    object.__setattr__(self, name, checked(name, getattr(self, name)))
+        for name, checked in _CHECKS.items():
+            if not _left_open(name, getattr(self, name)):
+                object.__setattr__(self, name, checked(name, getattr(self, name)))
         object.__setattr__(self, "weights", _weights(self))
         object.__setattr__(self, "preferences", _preferences(self.weighting, self.preferences))
-        schedules.parse(self.momentum)
+        schedule_of(self.momentum)
         _check_together(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -227,35 +166,6 @@ class Config:
         if values.get("setting") is not None:
             values["setting"] = _setting(values["setting"])
         return cls(**values)
-
-
-def known(value: T | None) -> T:
-    """A field that resolving has filled."""
-    if value is None:
-        raise ValueError("the configuration must be resolved first: a field is None.")
-    return value
-
-
-def numbers(config: Config) -> dict[str, float]:
-    """Those of `NUMBERS` that are there."""
-    return {name: float(getattr(config, name)) for name in NUMBERS if getattr(config, name)}
-
-
-def outline(config: Config) -> Config:
-    """All of a configuration that shapes a compiled program; what is an argument of it is 1."""
-    ones: dict[str, Any] = dict.fromkeys(numbers(config), 1.0)
-    if config.preferences is not None:
-        M = len(config.preferences[0])
-        ones["preferences"] = ((1 / M,) * M,)
-    return replace(config, num_iterations=1, num_evaluations=1, start="random", **ones)
-
-
-def filled(config: Config, values: Mapping[str, Any]) -> Config:
-    """The configuration with numbers of a program that is being traced in it: they have no value to check yet."""
-    traced = copy(config)
-    for name, value in values.items():
-        object.__setattr__(traced, name, value)
-    return traced
 
 
 def check_trials(trials: Any, seed: Any) -> None:
@@ -284,21 +194,21 @@ def _check_type(name: str, value: Any, kinds: tuple[type, ...], right: str) -> N
         raise ValueError(f"`{name}` must be {right}, got {shown(value)}.")
 
 
-def takes_preferences(weighting: str) -> bool:
-    """Whether a preference of each trial tilts the rule, with its number or without."""
-    return weighting.partition(":")[0] in WITH_PREFERENCES
-
-
 def is_choice(name: str, value: Any) -> bool:
     """Whether a value is one of `CHOICES`, or one of them with its number; None where the problem decides."""
     known = CHOICES[name]
     if value is None:
-        return name in _BY_PROBLEM
+        return _left_open(name, value)
     kind, colon, size = str(value).partition(":")
     sized = any(choice.startswith(f"{kind}:<") for choice in known)
     if colon and sized and size.replace(".", "", name == "weighting").isdecimal():  # rules take numbers, features sizes
         return float(size) > 0 and value == f"{kind}:{size}"
     return value in known and "<" not in str(value)
+
+
+def _left_open(name: str, value: Any) -> bool:
+    """Whether a field is None and may be: where that is its default, the problem decides, or the option is off."""
+    return value is None and Config.__dataclass_fields__[name].default is None
 
 
 def _count(name: str, value: Any) -> int:
@@ -313,16 +223,39 @@ def _step(name: str, value: Any) -> float:
     return float(value)
 
 
+def _not_negative(name: str, value: Any) -> float:
+    if not (_is_number(value) and 0.0 <= value < math.inf):
+        raise ValueError(f"`{name}` must be at least 0 and finite, got {shown(value)}.")
+    return float(value)
+
+
 def _share(name: str, value: Any) -> float:
-    largest = _SHARES[name]
-    if not (_is_number(value) and 0.0 <= value <= largest and math.isfinite(value)):
-        right = "at least 0 and finite" if math.isinf(largest) else f"in [0, {largest:g}]"
-        raise ValueError(f"`{name}` must be {right}, got {shown(value)}.")
+    if not (_is_number(value) and 0.0 <= value <= 1.0):
+        raise ValueError(f"`{name}` must be in [0, 1], got {shown(value)}.")
     return float(value)
 
 
 def _widths(name: str, value: Any) -> tuple[int, ...]:
     return tuple(_count(name, width) for width in _several(value))
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "num_iterations": _count,
+    "num_critic_steps": _count,
+    "critic_batch_size": _count,
+    "actor_batch_size": _count,
+    "num_evaluations": _count,
+    "actor_step_size": _step,
+    "critic_step_size": _step,
+    "average_step_size": _step,
+    "gradient_clip": _step,
+    "importance_cap": _step,
+    "entropy": _not_negative,
+    "behaviour_pull": _not_negative,
+    "gae": _share,
+    "hidden": _widths,
+}
+"""How the numbers of a configuration are checked, and cleaned of NumPy's types."""
 
 
 def _check_together(config: Config) -> None:
@@ -341,7 +274,7 @@ def _weights(config: Config) -> tuple[float, ...] | None:
         if weighting == "fixed" and config.preferences is None:
             raise ValueError("`weights` must be given with weighting='fixed', one per objective, got None.")
         return None
-    if weighting in ("uniform", "first-batch"):
+    if weighting in WEIGHTINGS and WEIGHTINGS[weighting].takes is None:
         raise ValueError(f"`weights` must be None with weighting={weighting!r}, got {shown(weights)}.")
     return _on_simplex("weights", weights)
 
@@ -351,17 +284,17 @@ def _preferences(weighting: str, preferences: Any) -> tuple[tuple[float, ...], .
         return None
     if not takes_preferences(weighting):
         raise ValueError(f"`preferences` must be None unless `weighting` is {' or '.join(WITH_PREFERENCES)}.")
-    found = tuple(_on_simplex("preferences", each) for each in _several(preferences))
-    if not found or len({len(each) for each in found}) != 1:
+    vectors = tuple(_on_simplex("preferences", each) for each in _several(preferences))
+    if not vectors or len({len(each) for each in vectors}) != 1:
         raise ValueError("`preferences` must hold at least one vector, all with one number per objective.")
-    return found
+    return vectors
 
 
 def _on_simplex(name: str, values: Any) -> tuple[float, ...]:
-    found: tuple[Any, ...] = _several(values)
-    if any(not (_is_number(w) and 0.0 <= w < math.inf) for w in found) or abs(sum(found) - 1.0) > 1e-6:
+    weights: tuple[Any, ...] = _several(values)
+    if any(not (_is_number(w) and 0.0 <= w < math.inf) for w in weights) or abs(sum(weights) - 1.0) > 1e-6:
         raise ValueError(f"`{name}` must be non-negative and sum to 1, got {shown(values)}.")
-    return tuple(float(w) for w in found)
+    return tuple(float(w) for w in weights)
 
 
 def _several(value: Any) -> tuple[Any, ...]:

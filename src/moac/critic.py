@@ -12,10 +12,11 @@ from jax import Array, lax
 from jaxtyping import Float
 from optax import GradientTransformation
 
-from moac import steps
-from moac.config import Average, Config, known
-from moac.features import Basis, Features
-from moac.networks import Network, Weights
+from moac import beyond
+from moac.config import Average
+from moac.policies.features import Basis, Features
+from moac.policies.networks import Network, Weights
+from moac.settings import Settings
 from moac.types import Batch, Critic, Key, Observation, Params
 
 Mu = Float[Array, " M"]
@@ -62,42 +63,40 @@ class TD:
 
     Attributes:
         critic: the value function.
-        config: resolved.
+        settings: of the run.
         gamma: γ [M]; ones in the average setting.
     """
 
     critic: Critic
-    config: Config
+    settings: Settings
     gamma: tuple[float, ...]
 
     @cached_property
     def steps(self) -> GradientTransformation:
         """How w moves along a TD direction."""
-        config = self.config
-        return steps.by_name(
-            config.critic_optimiser or "constant", known(config.critic_step_size), config.gradient_clip
-        )
+        settings = self.settings
+        return beyond.steps(settings.critic_optimiser, settings.critic_step_size, settings.gradient_clip)
 
     def learn(self, w: Params, mu: Mu, optimiser: Any, batches: Batch) -> tuple[Params, Mu, Any]:
         """Algorithm 1: N mini-batch TD steps, w ← w + (β/D) Σ_τ δ_τ φ(s_τ)."""
-        beta, D = known(self.config.critic_step_size), known(self.config.critic_batch_size)
+        beta, D = self.settings.critic_step_size, self.settings.critic_batch_size
 
         def step(carry: tuple[Params, Mu, Any], batch: Batch) -> tuple[tuple[Params, Mu, Any], None]:
             w, mu, optimiser = carry
-            V, pull = jax.vjp(lambda w: self.critic.values(w, batch.observation), w)
+            V, transpose = jax.vjp(lambda w: self.critic.values(w, batch.observation), w)
             delta, mu = self._errors(w, V, mu, batch, beta)
-            ascent, optimiser = self.steps.update(pull(delta / D)[0], optimiser)
+            ascent, optimiser = self.steps.update(transpose(delta / D)[0], optimiser)
             return (jax.tree.map(jnp.add, w, ascent), mu, optimiser), None
 
         return lax.scan(step, (w, mu, optimiser), batches)[0]
 
     def errors(self, w: Params, mu: Mu, batch: Batch) -> tuple[Float[Array, "B M"], Mu]:
         """δ of the actor's batch, and μ after it."""
-        alpha = known(self.config.actor_step_size)
-        return self._errors(w, self.critic.values(w, batch.observation), mu, batch, alpha)
+        V = self.critic.values(w, batch.observation)
+        return self._errors(w, V, mu, batch, self.settings.actor_step_size)
 
-    def outlook(self, w: Params, mu: Mu, batch: Batch) -> tuple[Float[Array, " M"], Float[Array, "B M"]]:
-        """What a rule may observe beside gradients: the level, and the batch's rewards."""
+    def level_and_rewards(self, w: Params, mu: Mu, batch: Batch) -> tuple[Float[Array, " M"], Float[Array, "B M"]]:
+        """What a rule may see beside gradients: the level, and the batch's rewards."""
         return self.level(w, mu, batch), batch.reward
 
     def level(self, w: Params, mu: Mu, batch: Batch) -> Float[Array, " M"]:
@@ -105,7 +104,7 @@ class TD:
 
         Over the states of the stationary law the second is the first: E[Vⁱ] = E[rⁱ] + γⁱ E[Vⁱ].
         """
-        if isinstance(self.config.setting, Average):
+        if isinstance(self.settings.setting, Average):
             return mu
         V = self.critic.values(w, batch.observation)
         return (1 - jnp.asarray(self.gamma, V.dtype)) * jnp.mean(V, axis=0)
@@ -115,15 +114,15 @@ class TD:
     ) -> tuple[Float[Array, "B M"], Mu]:
         """δⁱ = ρ (rⁱ + γⁱ φ(s')ᵀwⁱ − φ(s)ᵀwⁱ), and in the average setting − μⁱ with γ = 1; ρ = 1 on-policy."""
         V_next = self.critic.values(w, batch.next_observation)
-        if not isinstance(self.config.setting, Average):
+        if not isinstance(self.settings.setting, Average):
             if batch.terminated is not None:
                 V_next = jnp.where(batch.terminated[:, None], 0, V_next)
             delta = batch.reward + jnp.asarray(self.gamma, V.dtype) * V_next - V
             return delta if batch.weight is None else batch.weight[:, None] * delta, mu
-        if self.config.mu == "paper":
+        if self.settings.mu == "paper":
             mus = running_mean(mu, batch.reward, step_size)
             return batch.reward - mus + V_next - V, mus[-1]
-        c = self.config.average_step_size
+        c = self.settings.average_step_size
         return batch.reward - mu + V_next - V, (1 - c) * mu + c * jnp.mean(batch.reward, axis=0)
 
 

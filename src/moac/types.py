@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import jax
 import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from moac.actions import ActionBox
-from moac.encoding import Encoder
+if TYPE_CHECKING:
+    from moac.policies.encoding import ActionBox, Encoder
 
 Params = Any
 Observation = Any

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-MOAC = [sys.executable, "-c", "import sys; from moac.cli import main; sys.exit(main())"]
+MOAC = [sys.executable, "-c", "import sys; from moac.cli.main import main; sys.exit(main())"]
 TRAIN = [
     *("train", "resource-gathering-v0", "--trials", "9", "--iterations", "400", "--num-critic-steps", "2"),
     *("--critic-batch-size", "8", "--actor-batch-size", "16", "--seed", "7", "--checkpoint-every", "0", "--json"),

@@ -12,10 +12,11 @@ import time
 
 import pytest
 
-from moac import executors, logs
-from moac.executors import head
+from moac import logs
 from moac.logs import ingest
 from moac.offline import ncis
+from moac.runs import executors
+from moac.runs.executors import head
 from tests.end_to_end.conftest import MOAC
 from tests.helpers import sweeps, tasks
 from tests.helpers.kuairand import generated
@@ -213,7 +214,7 @@ def test_an_address_without_a_cluster_is_one_line(place, variables):
 LOCAL = """
 import sys
 from pathlib import Path
-from moac import executors
+from moac.runs import executors
 from tests.helpers import tasks
 
 if __name__ == "__main__":
@@ -257,7 +258,7 @@ def test_ray_that_starts_too_slowly_or_not_at_all_is_one_line(place, variables, 
 
 IMPORTED = """
 import ray
-from moac import executors
+from moac.runs import executors
 
 ray.util.get_node_ip_address = lambda: "192.0.2.1"  # as on a machine with a network
 with executors.opened("ray") as executor:

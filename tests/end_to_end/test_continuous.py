@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import moac as package
-from moac.cli import main
+from moac.cli.main import main
 from tests.helpers import compiling
 
 ENVIRONMENTS = {

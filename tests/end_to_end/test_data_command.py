@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from moac import cli
-from moac.commands import data_options
+from moac.cli import data_options
+from moac.cli import main as cli
 from tests.end_to_end.conftest import MOAC
 from tests.helpers.kuairand import REAL_PURE, generated, real_rows
 
@@ -58,7 +58,7 @@ def test_from_nothing_to_a_description(moac, tmp_path):
 def test_no_command_but_those_that_learn_imports_jax(source, tmp_path):
     out = str(tmp_path / "data")
     script = (
-        "import sys\nfrom moac.cli import main\n"
+        "import sys\nfrom moac.cli.main import main\n"
         f"code = main(['data', 'kuairand', 'build', {str(source)!r}, '--out', {out!r}, '--actions', '5'])\n"
         f"code += main(['data', 'kuairand', 'describe', {out!r}])\n"
         "sys.exit(code + 10 * ('jax' in sys.modules))"

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from moac import cli
-from moac.experiments.offline import evaluate, looks
+from moac.cli import main as cli
 from moac.logs import LoggedDataset
+from moac.offline import access_log as looks
+from moac.offline import evaluate_run as evaluate
 from tests.helpers.browser import PROGRAM, Browser
 from tests.helpers.judged import modelled, saved
 from tests.helpers.kuairand import generated

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from moac.cli import main
+from moac.cli.main import main
 
 
 def test_text(capsys):

@@ -9,7 +9,7 @@ from importlib import resources
 import pytest
 
 from moac import logs
-from moac.experiments import files
+from moac.runs import files
 from tests.end_to_end.conftest import assert_same_run
 from tests.helpers.kuairand import changed, generated
 from tests.helpers.nursery import Nursery
@@ -237,7 +237,7 @@ def test_a_run_on_the_real_environment(nursery, tmp_path):
 
 
 def test_a_reproduction(nursery, tmp_path):
-    text = resources.files("moac.experiments").joinpath("specs/fishwood-discounted.toml").read_text()
+    text = resources.files("moac_studies").joinpath("specs/fishwood-discounted.toml").read_text()
     before, quick = text.split("[quick]")
     smaller = quick.replace("trials = 64", "trials = 9").replace("num_iterations = 300", "num_iterations = 100")
     (tmp_path / "spec.toml").write_text(f"{before}[quick]{smaller}")

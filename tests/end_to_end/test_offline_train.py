@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import moac
-from moac.cli import main
-from moac.experiments import menu
+from moac.cli.main import main
 from moac.logs import LoggedDataset
 from moac.logs.building import Options, build
+from moac.search import candidates as menu
 from tests.helpers.kuairand import generated
 
 SMALL = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from moac.commands import report
+from moac.cli import report
 from moac.report import html
 from moac.report.page import VERDICTS, Claim, Figure, Page, Table
 from tests.helpers.browser import PROGRAM, Browser

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from moac.cli import main
+from moac.cli.main import main
 from tests.end_to_end.conftest import MOAC, TRAIN, assert_same_run
 
 
@@ -218,8 +218,8 @@ def test_edited_config(field, value, message, unfinished, capsys):
         ({"trials": 4}, "was edited after the run began: `trials` is 4, was 9."),
         ({"seed": 8}, "was edited after the run began: `seed` is 8, was 7."),
         ({"trials": "three"}, "is damaged: `trials` is missing or not of type int."),
-        ({"trials": 0}, "is wrong: `trials` must be a whole number of at least 1, got 0."),
-        ({"problem": {}}, "is damaged: `problem.name` is missing."),
+        ({"trials": 0}, "is damaged: `trials` must be a whole number of at least 1, got 0."),
+        ({"problem": {}}, "is damaged: `problem.name` is missing"),
     ],
 )
 def test_edited_run(change, message, unfinished, capsys):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from moac.cli import main
-from moac.experiments import files
-from moac.experiments.run_directory import RunDirectory
+from moac.cli.main import main
+from moac.runs import files
+from moac.runs.directory import RunDirectory
 from tests.end_to_end.conftest import MOAC, TRAIN, assert_same_run
 
 

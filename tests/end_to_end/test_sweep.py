@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from moac import cli, executors
-from moac.experiments import run_files
+from moac.cli import main as cli
+from moac.runs import executors, run_files
 from tests.helpers import sweeps
 
 SPEC = """

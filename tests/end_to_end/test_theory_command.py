@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from moac import cli, momdp
+from moac import momdp
+from moac.cli import main as cli
 
 
 def _json(capsys, *arguments):
@@ -80,7 +81,7 @@ def test_mistakes_end_with_one_line(capsys, arguments, words):
 
 def test_a_chain_without_one_law_still_gets_its_verdicts():
     from moac.config import Config, Discounted
-    from moac.experiments import guarantees
+    from moac.theory import guarantees
 
     stay = np.zeros((2, 1, 2))
     stay[0, 0, 0] = stay[1, 0, 1] = 1.0
@@ -94,7 +95,7 @@ def test_a_chain_without_one_law_still_gets_its_verdicts():
 
 def test_a_periodic_chain_gets_constants_and_no_plan():
     from moac.config import Config, Discounted
-    from moac.experiments import guarantees
+    from moac.theory import guarantees
 
     swap = np.zeros((2, 1, 2))
     swap[0, 0, 1] = swap[1, 0, 0] = 1.0

@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 
 import moac
-from moac import result
-from moac.experiments.run_directory import RunDirectory
-from moac.history import History
-from moac.logs import generate
-from moac.networks import Network, Plain
+from moac.kuairand import generate
 from moac.offline.behaviour import BehaviourModel, Member, Options
 from moac.offline.behaviour.model import identity
-from moac.policy import SoftmaxMLP
-from moac.trained import TrainedPolicy
+from moac.policies import SoftmaxMLP
+from moac.policies.networks import Network, Plain
+from moac.runs.directory import RunDirectory
+from moac.training import result
+from moac.training.history import History
+from moac.training.trained import TrainedPolicy
 
 MODEL = generate.UserModel.of(seed=0, num_videos=12)
 HIDDEN = (4,)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from moac.logs import generate
-from moac.logs.schema import LOG, SIGNALS
+from moac.kuairand import generate
+from moac.kuairand.schema import LOG, SIGNALS
 from moac.logs.splits import of_users
 
 _ROOT = Path(__file__).parents[2]

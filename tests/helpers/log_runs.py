@@ -8,13 +8,14 @@ import jax
 import numpy as np
 
 import moac
-from moac import logs, result
-from moac.experiments.run_directory import RunDirectory
-from moac.history import History
+from moac import logs
 from moac.logs.dataset import LoggedDataset
-from moac.networks import Network, Plain
 from moac.offline.behaviour import BehaviourModel, Member, Options
 from moac.offline.behaviour.model import identity
+from moac.policies.networks import Network, Plain
+from moac.runs.directory import RunDirectory
+from moac.training import result
+from moac.training.history import History
 from tests.helpers.kuairand import generated
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from moac.logs import generate
+from moac.kuairand import generate
 from moac.offline import ncis
 
 SIGNALS = ("Click", "Like", "WatchTime")

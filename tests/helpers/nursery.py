@@ -12,13 +12,15 @@ import functools, json, os, sys
 from dataclasses import replace
 from pathlib import Path
 import jax, matplotlib.figure, duckdb
-from moac import cli, envs
-from moac.commands import data, devices, offline_compare, offline_train, report, train
-from moac.commands.problems import model_of
-from moac.commands.progress import Display
-from moac.experiments import comparison, menu, reproduce, spec
-from moac.experiments.comparison import judging, training
-from moac.experiments.run_directory import RunDirectory
+from moac import envs
+from moac.cli import main as cli
+from moac.cli import data, devices, offline_compare, offline_train, report, train
+from moac.cli.problems import model_of
+from moac.cli.progress import Display
+import moac_studies
+from moac_studies import comparison, reproduce, spec
+from moac_studies.comparison import judging, training
+from moac.runs.directory import RunDirectory
 from moac.logs import building, ingest
 
 ingest._BYTES_PER_BUCKET = 1 << 18  # several buckets of little data

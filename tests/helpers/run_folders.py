@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import moac
-from moac import result
-from moac.experiments import files
-from moac.experiments.run_directory import RunDirectory
 from moac.momdp import FiniteMOMDP
+from moac.runs import files
+from moac.runs.directory import RunDirectory
+from moac.training import result
 
 HOSTILE = "\"'><script>document.title = 'owned'</script><img src=http://127.0.0.1:9/x onerror=alert(1)>&{{ 7 * 7 }}"
 CONFIG = moac.Config(

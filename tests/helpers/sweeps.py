@@ -1,9 +1,10 @@
 """A small sweep, run here by the serial executor: what the others must equal byte for byte."""
 
-from moac import executors
-from moac.commands import report
-from moac.commands.problems import problem_stepped
-from moac.experiments.sweep import page, results, running, spec
+from moac.cli import report
+from moac.cli.problems import problem_stepped
+from moac.report.pages import sweep as page
+from moac.runs import executors
+from moac.search.sweep import results, running, spec
 
 FILES = ("results.csv", "results.json", "report.html")
 

@@ -9,10 +9,10 @@ import pytest
 
 from moac import momdp, simplex, weighting
 from moac.config import Average, Discounted
-from moac.experiments import spec
-from moac.experiments.rates import closed_form, exact_ascent, examples, expected_step, objectives, trajectories
-from moac.experiments.rates.problems import LinearLogits, padded, problem, stacked, walk, widened
 from moac.types import Sampling
+from moac_studies import spec
+from moac_studies.rates import closed_form, exact_ascent, examples, expected_step, objectives, trajectories
+from moac_studies.rates.problems import LinearLogits, padded, problem, stacked, walk, widened
 
 SETTINGS = (Discounted(0.7), Average())
 NAMES = {"η = 1": "1", "η = 1/√t": "1/sqrt(t)", "η = 1/t": "1/t", "η = 1/t²": "1/t^2", "η = 0": "0"}

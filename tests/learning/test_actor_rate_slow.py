@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from moac.experiments import spec
-from moac.experiments.rates import gradient_noise, horizon, momentum, objectives, wrong_law
-from moac.experiments.rates.momentum_report import LABELS
-from moac.experiments.studies import Workspace
+from moac_studies import spec
+from moac_studies.rates import gradient_noise, horizon, momentum, objectives, wrong_law
+from moac_studies.rates.momentum_report import LABELS
+from moac_studies.studies import Workspace
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from moac import theory
-from moac.experiments.rates.critic import bounds, claims, fits, measure, problems
-from moac.experiments.rates.critic.problems import DISCOUNTED, EXACT, VARIANTS, Plan, Problem
-from moac.experiments.studies import Workspace
 from moac.momdp import FiniteMOMDP
+from moac_studies.rates.critic import bounds, claims, fits, measure, problems
+from moac_studies.rates.critic.problems import DISCOUNTED, EXACT, VARIANTS, Plan, Problem
+from moac_studies.studies import Workspace
 
 RING = {"num_states": 3, "num_actions": 2, "num_objectives": 2, "model_key": 0, "policy_key": 1, "discount": 0.5}
 REWARDS = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]]

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from moac.experiments import spec
-from moac.experiments.rates.critic import claims, fits, problems
-from moac.experiments.rates.critic.problems import DISCOUNTED, EXACT, OURS, PAPER
-from moac.experiments.studies import Workspace
+from moac_studies import spec
+from moac_studies.rates.critic import claims, fits, problems
+from moac_studies.rates.critic.problems import DISCOUNTED, EXACT, OURS, PAPER
+from moac_studies.studies import Workspace
 
 pytestmark = pytest.mark.slow
 

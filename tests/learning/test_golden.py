@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import moac
-from moac import momdp, result, training
+from moac import momdp, training
+from moac.training import result
 
 DATA = Path(__file__).parents[1] / "data"
 TRIALS, SEED, T = 3, 11, 5

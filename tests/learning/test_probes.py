@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import moac
-from moac import result, training
+from moac import training
 from moac.momdp import FiniteMOMDP
+from moac.training import result
 from tests.helpers import compiling
 
 TRIALS = 8

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import Config, momdp, result, training, weighting
-from moac.experiments import run_directory
-from moac.history import History
-from moac.training import compiled
+from moac import Config, momdp, training, weighting
+from moac.runs import directory as run_directory
+from moac.training import compiled, result
+from moac.training.history import History
 
 T = 6
 CONFIG = Config(
@@ -164,11 +164,12 @@ def test_trials_with_preferences_are_the_runs_with_them():
 def test_step_sizes_are_arguments_of_one_program():
     """A run with another step size compiles nothing, and is the run that it would be with a program of its own."""
     config = replace(CONFIG, entropy=0.01)
-    result.train(MODEL, config, trials=2, seed=11)
-    before = compiled._program.cache_info().misses
+    program = compiled._of(result.train(MODEL, config, trials=2, seed=11).run)
+    before = program.step._cache_size(), program.first._cache_size()
     changed = replace(config, actor_step_size=0.3, critic_step_size=0.1, entropy=0.2, num_iterations=T + 1)
     shared = result.train(MODEL, changed, trials=2, seed=11)
-    assert compiled._program.cache_info().misses == before
+    assert compiled._of(shared.run) is program
+    assert (program.step._cache_size(), program.first._cache_size()) == before
     compiled._program.cache_clear()
     alone = result.train(MODEL, changed, trials=2, seed=11)
     for a, b in zip(bits(shared), bits(alone), strict=True):

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import active_set
+from moac import simplex
 
-non_negative = jax.jit(jax.vmap(active_set.non_negative, in_axes=(None, 0)))
-on_capped_simplex = jax.jit(jax.vmap(active_set.on_capped_simplex, in_axes=(0, 0, None)))
+non_negative = jax.jit(jax.vmap(simplex.non_negative, in_axes=(None, 0)))
+on_capped_simplex = jax.jit(jax.vmap(simplex.on_capped_simplex, in_axes=(0, 0, None)))
 
 
 @pytest.fixture(autouse=True)
@@ -61,8 +61,8 @@ def test_the_capped_programme_of_many_objectives_satisfies_its_variational_inequ
 
 def test_an_index_that_stands_at_zero_and_would_stay_there_leaves():
     both, first = jnp.ones(2, bool), jnp.array([True, False])
-    state = active_set._Pivot(jnp.zeros(2), both, first, ~both, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    after = active_set._pivot(jnp.eye(2), jnp.array([1.0, 0.0]), state)
+    state = simplex._Pivot(jnp.zeros(2), both, first, ~both, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    after = simplex._pivot(jnp.eye(2), jnp.array([1.0, 0.0]), state)
     np.testing.assert_array_equal(after.y, [0, 0])
     np.testing.assert_array_equal(after.support, first)
 
@@ -73,9 +73,9 @@ def test_a_support_is_regular_where_its_rows_are_independent(M):
     U = overlapping(0.05, M)
     U[1] = U[0]
     everybody = jnp.ones(M, bool)
-    assert not active_set.solve(jnp.asarray(U @ U.T), jnp.ones(M), everybody)[1]
+    assert not simplex.solve(jnp.asarray(U @ U.T), jnp.ones(M), everybody)[1]
     one_of_them = everybody.at[1].set(False)
-    x, regular = active_set.solve(jnp.asarray(U @ U.T), jnp.ones(M), one_of_them)
+    x, regular = simplex.solve(jnp.asarray(U @ U.T), jnp.ones(M), one_of_them)
     assert regular
     assert x[1] == 0
     np.testing.assert_allclose(np.delete(U @ U.T @ x, 1), 1, atol=1e-12)

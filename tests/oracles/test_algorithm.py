@@ -10,11 +10,11 @@ import pytest
 from jax import lax
 from scipy import stats
 
-from moac import algorithm, components, features, weighting
+from moac import algorithm, parts, settings, weighting
 from moac.config import Average, Config, Discounted
 from moac.critic import LinearCritic
 from moac.momdp import library
-from moac.policy import SoftmaxLinear, SoftmaxTable
+from moac.policies import SoftmaxLinear, SoftmaxTable, features
 from moac.types import Batch
 from tests.helpers import reference
 
@@ -70,11 +70,12 @@ class Pair:
         own_table = options.get("features") == "users-table"
         self.config = configured({**options, "features": "one-hot"} if own_table else options)
         self.spec = replace(MODEL.spec, objective_names=MODEL.objective_names[:M])
-        policy, critic, rule = components.parts(self.config, self.spec, 0)
+        self.settings = settings.resolve(self.config, self.spec)
+        policy, critic, rule = parts.build(self.settings, self.spec, 0)
         if own_table:
             phi = features.table(USERS_TABLE)
             policy, critic = SoftmaxLinear(phi, MODEL.num_actions), LinearCritic(phi, M)
-        init, update = algorithm.build(self.config, self.spec, policy, critic, rule)
+        init, update = algorithm.build(self.settings, self.spec, policy, critic, rule)
         self.update = jax.jit(update, compiler_options=QUICK_TO_COMPILE)
         self.state, self.chain = init(jax.random.key(3)), MODEL.start(jax.random.key(4))
         Phi = feature_matrix(options.get("features", "one-hot"), critic.features)
@@ -93,7 +94,7 @@ class Pair:
         """The next batches; always sampled in double precision, so that all tests share the samplers."""
         dtype, M = self.state.theta.dtype, self.spec.num_objectives
         with jax.enable_x64(True):
-            sample = sampler(components.sampling(self.config, self.spec))
+            sample = sampler(settings.sampling(self.settings, self.spec))
             logits = jnp.asarray(self.reference.X) @ jnp.asarray(self.state.theta, jnp.float64)
             self.chain, *batches = sample(self.chain, logits, jax.random.key(seed))
             return [replace(batch, reward=batch.reward[..., :M].astype(dtype)) for batch in batches]
@@ -222,7 +223,9 @@ def test_the_random_iterate_is_uniform_over_the_iterates_before_each_update():
     spec = replace(MODEL.spec, objective_names=("only",))
     policy = SoftmaxTable(MODEL.num_states, MODEL.num_actions)
     critic = LinearCritic(features.OneHot(MODEL.num_states), 1)
-    init, update = algorithm.build(configured({"setting": Discounted(0.8)}), spec, policy, critic, weighting.uniform())
+    init, update = algorithm.build(
+        settings.resolve(configured({"setting": Discounted(0.8)}), spec), spec, policy, critic, weighting.uniform()
+    )
     step = Batch(jnp.zeros(16, int), jnp.arange(16) % 3, jnp.arange(16.0)[:, None] % 3, jnp.zeros(16, int))
     two = jax.tree.map(lambda x: jnp.stack([x[:8]] * 2), step)
 

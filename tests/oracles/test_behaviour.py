@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from moac.logs import About, LoggedDataset, Rows, generate
+from moac.kuairand import generate
+from moac.logs import About, LoggedDataset, Rows
 from moac.offline import behaviour, ncis
 from moac.offline.behaviour import fitting, scoring
 

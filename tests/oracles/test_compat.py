@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from moac.logs import About, LoggedDataset, Rows
-from moac.offline import compat
-from moac.offline.compat import buffers, protocol
+from moac_studies import compat
+from moac_studies.compat import buffers, protocol
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moac.logs import About, LoggedDataset, Rows, generate
+from moac.kuairand import generate
+from moac.logs import About, LoggedDataset, Rows
 from moac.offline import evaluation, ncis, reward_model
 from moac.offline.evaluation import weighing
 from tests.helpers.judged import MODEL, modelled, moved, tabulated, without

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import moac
-from moac import features, momdp, simplex
-from moac.policy import SoftmaxLinear
+from moac import momdp, simplex
+from moac.policies import SoftmaxLinear, features
 
 
 class Nonlinear:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moac.logs import LoggedDataset, Options, build, generate
+from moac.kuairand import generate
+from moac.logs import LoggedDataset, Options, build
 
 ACTIONS = 40
 

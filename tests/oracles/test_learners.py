@@ -9,7 +9,7 @@ from scipy.special import log_softmax, softmax
 from moac import simplex
 from moac.logs import About, LoggedDataset, Rows
 from moac.offline import behaviour
-from moac.offline.learners import pdpg, problem, tscac
+from moac.offline.baselines import pdpg, problem, tscac
 
 REWARDS = np.array([[1.0, 0.0, 0.2], [0.0, 1.2, 0.3], [0.5, 0.1, 0.9], [0.2, 0.3, 0.0]])
 """Of four actions, for three signals, without chance."""

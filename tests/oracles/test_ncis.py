@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moac.logs import generate
+from moac.kuairand import generate
 from moac.offline import ncis
 from moac.offline.ncis import bootstrap
 from tests.helpers import logs

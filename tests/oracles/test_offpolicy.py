@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 
 import moac
-from moac import algorithm, bonus, components, importance, result, simplex, training
+from moac import algorithm, beyond, settings, simplex, training
+from moac import parts as components
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.offline import behaviour, judging
-from moac.policy import SoftmaxTable
+from moac.policies import SoftmaxTable
+from moac.training import result
 from moac.types import Batch
 
 CONFIG = moac.Config(
@@ -78,12 +81,12 @@ class ByHand:
 
 
 def test_one_update_is_its_definition(small):
-    config = components.resolved(CONFIG, small)
-    parts = components.parts(config, small.spec, 0)
+    config = settings.resolve(CONFIG, small.spec)
+    parts = components.build(config, small.spec, 0)
     init, update = algorithm.build(config, small.spec, *parts)
     theta = small.initial()
     state = replace(init(jax.random.key(0)), theta=theta)
-    sizes = components.sampling(config, small.spec)
+    sizes = settings.sampling(config, small.spec)
     _, critic, actor = small.sample((), parts.policy, theta, jax.random.key(1), sizes)
     state, metrics = jax.jit(update)(state, critic, actor)
     by_hand = ByHand(theta[0], small.num_features)
@@ -91,7 +94,7 @@ def test_one_update_is_its_definition(small):
     np.testing.assert_allclose(state.w, by_hand.w, atol=2e-6)
     np.testing.assert_allclose(metrics.weights, lam, atol=2e-4)
     np.testing.assert_allclose(state.theta[0], by_hand.theta, atol=2e-5)
-    weights = importance.build(parts.policy, np.inf)(theta, critic).weight
+    weights = beyond.with_ratios(parts.policy, np.inf, theta, critic).weight
     assert (np.asarray(weights) > config.importance_cap).any()  # so that the cap was tried
 
 
@@ -101,18 +104,18 @@ def test_what_the_policy_itself_chose_weighs_one():
     s, a = jnp.array([0, 1, 2, 1]), jnp.array([3, 0, 1, 2])
     own = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, s, a)
     batch = Batch(s, a, jnp.zeros((4, 1)), s, behaviour_log_prob=own)
-    np.testing.assert_allclose(importance.build(policy, 10.0)(theta, batch).weight, np.ones(4), rtol=1e-6)
+    np.testing.assert_allclose(beyond.with_ratios(policy, 10.0, theta, batch).weight, np.ones(4), rtol=1e-6)
     there = replace(batch, behaviour_log_prob=None)
-    assert importance.build(policy, 10.0)(theta, there) is there
+    assert beyond.with_ratios(policy, 10.0, theta, there) is there
 
 
-def test_the_pull_of_logged_actions_is_that_of_the_model_on_average():
+def test_the_pull_of_logged_actions_is_that_of_the_model_on_average(small):
     policy, theta, b = SoftmaxTable(1, 3), jnp.array([[0.5, -1.0, 0.2]]), jnp.log(jnp.array([0.2, 0.5, 0.3]))
     s = jnp.zeros(100_000, int)
     a = jax.random.categorical(jax.random.key(0), b, shape=s.shape)
     logged = Batch(s, a, jnp.zeros((len(s), 1)), s)
     known = Batch(s[:5], a[:5], logged.reward[:5], s[:5], behaviour_log_probs=jnp.broadcast_to(b, (5, 3)))
-    pull = bonus.build(policy, 0.0, 2.0)
+    pull = partial(beyond.regularised, replace(settings.resolve(CONFIG, small.spec), behaviour_pull=2.0), policy)
     exact = 2 * (jnp.exp(b) - jax.nn.softmax(theta[0]))
     np.testing.assert_allclose(pull(theta, known, jnp.zeros_like(theta))[0], exact, atol=1e-6)
     np.testing.assert_allclose(pull(theta, logged, jnp.zeros_like(theta))[0], exact, atol=0.01)
@@ -120,7 +123,7 @@ def test_the_pull_of_logged_actions_is_that_of_the_model_on_average():
 
 def test_a_start_from_the_behaviour_model_is_behavior_clone(small):
     rows = small.rows("validation")
-    policy = components.parts(components.resolved(CONFIG, small), small.spec, 0).policy
+    policy = components.build(settings.resolve(CONFIG, small.spec), small.spec, 0).policy
     clone = jax.tree.map(lambda leaf: leaf[None], small.initial())
     np.testing.assert_allclose(judging.probabilities(small, policy, clone, rows)[0], small.propensity[rows], rtol=1e-5)
     value = small.evaluate(policy, clone, None)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import moac
-from moac import algorithm, components
+from moac import algorithm, beyond, settings
+from moac import parts as components
 from moac.config import Config, Discounted
 from moac.momdp import library
 from tests.helpers import reference
@@ -21,14 +22,14 @@ EVERYTHING = replace(PLAIN, gae=0.7, entropy=0.3, gradient_clip=0.05)
 
 
 def built(config):
-    config = components.resolved(config, MODEL)
-    parts = components.parts(config, MODEL.spec, 0)
-    init, update = algorithm.build(config, MODEL.spec, *parts)
-    return config, parts, init, update
+    resolved = settings.resolve(config, MODEL.spec)
+    parts = components.build(resolved, MODEL.spec, 0)
+    init, update = algorithm.build(resolved, MODEL.spec, *parts)
+    return resolved, parts, init, update
 
 
 def batches(config, parts, theta):
-    sizes = components.sampling(config, MODEL.spec)
+    sizes = settings.sampling(config, MODEL.spec)
     _, critic, actor = MODEL.sample(MODEL.start(jax.random.key(0)), parts.policy, theta, jax.random.key(1), sizes)
     return critic, actor
 
@@ -131,8 +132,7 @@ def test_constant_steps_remember_nothing():
 
 def test_the_sampled_entropy_gradient_has_the_known_mean():
     """A policy of three functions gets the bonus from its log-probabilities: the same on average."""
-    from moac import bonus
-    from moac.policy import SoftmaxTable
+    from moac.policies import SoftmaxTable
     from moac.types import Batch
 
     policy = SoftmaxTable(1, 3)
@@ -145,11 +145,12 @@ def test_the_sampled_entropy_gradient_has_the_known_mean():
     actions = jax.random.categorical(jax.random.key(0), theta[0], shape=(200_000,))
     batch = Batch(states, actions, jnp.zeros((200_000, 1)), states)
     nothing = jnp.zeros_like(theta)
-    exact = bonus.build(policy, 2.0, 0.0)(theta, batch, nothing)
-    sampled = bonus.build(Bare(), 2.0, 0.0)(theta, batch, nothing)
+    resolved = settings.resolve(Config(entropy=2.0), MODEL.spec)
+    exact = beyond.regularised(resolved, policy, theta, batch, nothing)
+    sampled = beyond.regularised(resolved, Bare(), theta, batch, nothing)
     np.testing.assert_allclose(sampled, exact, atol=0.02)
     same = replace(batch, action=jnp.zeros_like(actions))  # all alike: nothing to learn from, once it is centred
-    np.testing.assert_allclose(bonus.build(Bare(), 2.0, 0.0)(theta, same, nothing), nothing, atol=1e-4)
+    np.testing.assert_allclose(beyond.regularised(resolved, Bare(), theta, same, nothing), nothing, atol=1e-4)
 
 
 def test_networks_are_trained_saved_and_loaded(tmp_path):
@@ -166,8 +167,8 @@ def test_networks_are_trained_saved_and_loaded(tmp_path):
 
 
 def test_what_the_theory_does_not_cover_is_named():
-    assert components.beyond_theory(components.resolved(Config(), MODEL)) == ()
-    named = components.beyond_theory(components.resolved(EVERYTHING, MODEL))
+    assert settings.beyond_theory(settings.complete(Config(), MODEL.spec)) == ()
+    named = settings.beyond_theory(settings.complete(EVERYTHING, MODEL.spec))
     assert named == ("an mlp critic", "a network's policy", "Adam", "clipped gradients", "an entropy bonus", "GAE")
 
 

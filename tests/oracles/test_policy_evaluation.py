@@ -10,10 +10,10 @@ import pytest
 import moac
 from moac import envs
 from moac.envs.evaluation import play, seeds_of
-from moac.experiments import judging
 from moac.momdp import library
-from moac.policy import SoftmaxTable
-from moac.trained import TrainedPolicy
+from moac.policies import SoftmaxTable
+from moac.search import episodes as judging
+from moac.training.trained import TrainedPolicy
 
 RECORD = json.loads((Path(__file__).parents[1] / "data" / "policy_evaluation_mo.json").read_text())
 SETTING = moac.Discounted(0.9)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, nnls
 
-from moac import active_set, simplex, weighting
+from moac import simplex, weighting
 from tests.helpers import reference
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "torchjd_rules.json").read_text())
@@ -47,7 +47,7 @@ def least_linear(slopes, cap):
 @pytest.mark.parametrize("cap", [0.34, 0.5, 1.0])
 def test_the_capped_programme_satisfies_its_variational_inequality(cap):
     generator = np.random.default_rng(3)
-    solve = compiled(active_set.on_capped_simplex)
+    solve = compiled(simplex.on_capped_simplex)
     for rank in (1, 2, 3, 5):
         G, b = generator.normal(size=(3, rank)) * [[0.01], [1], [10]], generator.normal(size=3)
         for A, c in ((G @ G.T, b), (G @ G.T, 0 * b), (0 * G @ G.T, b)):
@@ -59,7 +59,7 @@ def test_the_capped_programme_satisfies_its_variational_inequality(cap):
 
 def test_the_projection_is_that_of_a_solver():
     for x in np.random.default_rng(1).normal(size=(6, 3)):
-        expected = compiled(active_set.on_capped_simplex)(jnp.eye(3), jnp.asarray(x), 1.0)
+        expected = compiled(simplex.on_capped_simplex)(jnp.eye(3), jnp.asarray(x), 1.0)
         np.testing.assert_allclose(simplex.projection(jnp.asarray(x)), expected, atol=1e-12)
 
 
@@ -138,8 +138,8 @@ def test_chebyshev_takes_the_best_proximal_step():
     """(2/u) Σ pᵢλᵢgⁱ maximises min_i (pᵢgⁱᵀd − cᵢ) − (u/4)‖d‖²."""
     p, u, z, J = np.array([0.2, 0.3, 0.5]), 0.8, np.array([1.0, 2.0, 0.5]), np.array([0.1, 0.2, 0.3])
     rule = weighting.chebyshev(p, u, z)
-    state = rule.observe(rule.init(3), jnp.asarray(J), jnp.zeros((2, 3)))
-    update = compiled(lambda K: rule.update(state, K, 1)[1])
+    state, rewards = rule.init(3), jnp.zeros((2, 3))
+    update = compiled(lambda K: rule.update(state, weighting.Seen(K, level=jnp.asarray(J), rewards=rewards), 1)[1])
     for G in THREE:
         lam = np.asarray(update(jnp.asarray(G @ G.T))) / p
         d = 2 / u * (p * lam / lam.sum()) @ G
@@ -154,12 +154,12 @@ def test_chebyshev_takes_the_best_proximal_step():
 
 def test_chebyshev_learns_the_ideal_from_rewards_and_takes_a_trials_preference():
     rule = weighting.chebyshev()
-    state = rule.prefer(rule.init(2), jnp.array([0.25, 0.75]))
-    for reward in ([[-3.0, 1.0], [-2.0, 0.0]], [[-5.0, 4.0]]):
-        state = rule.observe(state, jnp.array([-4.0, 1.0]), jnp.array(reward))
+    state = rule.init(2, jnp.array([0.25, 0.75]))
+    for rewards in ([[-3.0, 1.0], [-2.0, 0.0]], [[-5.0, 4.0], [-9.0, 0.0]]):
+        seen = weighting.Seen(1e-9 * jnp.eye(2), level=jnp.array([-4.0, 1.0]), rewards=jnp.array(rewards))
+        state, lam = compiled(rule.update)(state, seen, 1)
     np.testing.assert_allclose(state[0], [0.25, 0.75])
     np.testing.assert_allclose(state[2], [-2.0, 4.0])
-    lam = compiled(rule.update)(state, 1e-9 * jnp.eye(2), 1)[1]
     np.testing.assert_allclose(lam, [0, 1], atol=1e-6)  # gaps 0.25·2 and 0.75·3
 
 
@@ -204,5 +204,5 @@ def test_two_batches_agree_with_torchjd(name, rule):
     for case in RECORDED["two_batches"][1:2]:
         state = rule.init(len(case["products"][0]))
         for t, (K, expected) in enumerate(zip(case["products"], case["weights"][name], strict=True), start=1):
-            state, lam = update(state, jnp.asarray(K), t)
+            state, lam = update(state, weighting.Seen(jnp.asarray(K), jnp.asarray(K)), t)
             np.testing.assert_allclose(lam, expected, atol=1e-6)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import moac
-from moac import algorithm, components, momdp
+from moac import algorithm, momdp, settings
+from moac import parts as components
 from moac.config import Discounted
 from moac.momdp import library
 from tests.helpers import closed_form
@@ -141,12 +142,13 @@ def sampled_gradients(name, visitation):
         actor_step_size=1.0,
         weighting="uniform",
     )
-    parts = components.parts(config, model.spec, 0)
-    sizes = components.sampling(config, model.spec)
+    resolved = settings.resolve(config, model.spec)
+    parts = components.build(resolved, model.spec, 0)
+    sizes = settings.sampling(resolved, model.spec)
     theta = jnp.asarray(logits_of(model), jnp.float32)
     V = jnp.asarray(values(model, policy_of(model)), jnp.float32)
     chosen = moac.weighting.Rule(lambda M: jnp.zeros(M), lambda lam, K, t: (lam, lam))
-    init, update = algorithm.build(config, model.spec, parts.policy, parts.critic, chosen)
+    init, update = algorithm.build(resolved, model.spec, parts.policy, parts.critic, chosen)
 
     def one_chain(key):
         key_start, key_sample, key_state = jax.random.split(key, 3)

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import actor, algorithm, components, weighing, weighting
+from moac import actor, algorithm, settings, weighting
 from moac.config import Average, Config, Discounted
 from moac.critic import LinearCritic
-from moac.features import OneHot
 from moac.momdp import library
-from moac.policy import SoftmaxTable
+from moac.policies import SoftmaxTable
+from moac.policies.features import OneHot
 from moac.types import Batch
 
 S, A, M, B = 4, 3, 2, 6
@@ -34,7 +34,7 @@ def compiled(function):
 
 
 def taken(g, lam):
-    return g.seen, g.gram, g.direction(lam)
+    return g.cross, g.gram, g.direction(lam)
 
 
 def rows(which, delta=DELTA):
@@ -48,12 +48,11 @@ def rows(which, delta=DELTA):
 
 
 def test_halves_are_chains_where_they_are_even_and_time_where_not():
-    np.testing.assert_array_equal(actor.first_half(2, 6, 2), [1, 0, 1, 0, 1, 0])
-    np.testing.assert_array_equal(actor.first_half(2, 5, 1), [1, 1, 0, 0, 0])
-    np.testing.assert_array_equal(actor.first_half(2, 6, 3), [1, 1, 1, 0, 0, 0])
-    assert actor.first_half(1, 6, 2) is None
+    np.testing.assert_array_equal(actor.first_half(6, 2), [1, 0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(actor.first_half(5, 1), [1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(actor.first_half(6, 3), [1, 1, 1, 0, 0, 0])
     with pytest.raises(ValueError, match="`actor_batch_size` must be at least 2 for a rule of two batches, got 1"):
-        actor.first_half(2, 1, 1)
+        actor.first_half(1, 1)
 
 
 @pytest.mark.parametrize("normalise", ["none", "l2"])
@@ -70,22 +69,24 @@ def test_the_gradients_of_halves_are_those_of_two_batches(count, normalise):
     np.testing.assert_allclose(np.ravel(direction), (lam * scale) @ G, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("batches", [1, 2])
-def test_a_rule_of_two_batches_is_shown_their_product_and_one_of_one_the_gram_matrix(batches):
+@pytest.mark.parametrize("cross", [False, True])
+def test_a_rule_of_two_batches_is_shown_their_product_and_one_of_one_the_gram_matrix(cross):
     """One update in which δ = r, for w starts at 0 and hardly moves; the rule keeps what it was shown."""
     rule = weighting.Rule(
-        lambda M: jnp.zeros((M, M)), lambda state, K, t: (K, jnp.array([0.3, 0.7], K.dtype)), batches=batches
+        lambda M: jnp.zeros((M, M)),
+        lambda state, seen, t: (seen.cross if cross else seen, jnp.array([0.3, 0.7], jnp.float32)),
+        weighting.Needs(cross=cross),
     )
     sizes = {"num_critic_steps": 1, "critic_batch_size": B, "actor_batch_size": B}
     config = Config(num_iterations=1, **sizes, actor_step_size=0.1, critic_step_size=1e-9, policy="table")
-    config = components.resolved(config, MODEL)
+    config = settings.resolve(config, MODEL.spec)
     init, update = algorithm.build(config, MODEL.spec, POLICY, LinearCritic(OneHot(S), M), rule)
     state = replace(compiled(init)(jax.random.key(0)), theta=THETA)
     state, metrics = compiled(update)(state, jax.tree.map(lambda x: x[None], BATCH), BATCH)
 
     first, reward = np.arange(B) < B // 2, np.asarray(BATCH.reward)
     G, G_1, G_2 = (rows(which, reward) for which in (np.ones(B, bool), first, ~first))
-    np.testing.assert_allclose(state.rule, G @ G.T if batches == 1 else G_1 @ G_2.T, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(state.rule, G_1 @ G_2.T if cross else G @ G.T, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(metrics.gram, G @ G.T, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(np.ravel(state.theta - THETA), 0.1 * np.array([0.3, 0.7]) @ G, rtol=1e-3, atol=1e-6)
     assert min(np.abs(G @ G.T - G_1 @ G_2.T).max(), np.abs(G_1 @ G_2.T).max()) > 0.01
@@ -93,13 +94,13 @@ def test_a_rule_of_two_batches_is_shown_their_product_and_one_of_one_the_gram_ma
 
 def test_moco_follows_the_gradients():
     beta, gamma, rho = 0.3, 0.2, 0.1
-    init, weigh = weighing.build(weighting.moco(beta, gamma, rho), M)
-    state, Y, lam = init(THETA), np.zeros((M, S * A)), np.full(M, 1 / M)
+    rule = weighting.moco(beta, gamma, rho)
+    state, Y, lam = algorithm.first_rule_state(rule, THETA, M), np.zeros((M, S * A)), np.full(M, 1 / M)
 
     @compiled
     def step(state, t):
         g = actor.gradients(POLICY, THETA, BATCH, t * DELTA)
-        state, found, seen = weigh(state, g, t, lambda: pytest.fail("it observes nothing"))
+        state, found, seen = algorithm.rule_step(rule, state, g, t, lambda: pytest.fail("it needs no values"))
         return state, found, seen.gram, seen.direction(found)
 
     for t in (1, 2, 3):
@@ -113,17 +114,17 @@ def test_moco_follows_the_gradients():
 
 
 @pytest.mark.parametrize("setting", [Discounted((0.5, 0.9)), Average()])
-def test_a_rule_observes_the_reward_per_step(setting):
-    def observe(state, level, reward):
-        return level, jnp.max(reward)
-
+def test_a_rule_sees_the_reward_per_step(setting):
     rule = weighting.Rule(
-        lambda M: (jnp.zeros(M), jnp.zeros(())), lambda state, K, t: (state, jnp.full(M, 0.5)), observe=observe
+        lambda M: (jnp.zeros(M), jnp.zeros(())),
+        lambda state, seen, t: ((seen.level, jnp.max(seen.rewards)), jnp.full(M, 0.5)),
+        weighting.Needs(values=True),
     )
     sizes = {"num_critic_steps": 1, "critic_batch_size": B, "actor_batch_size": B}
     config = Config(setting, num_iterations=1, **sizes, actor_step_size=0.1, critic_step_size=0.1, policy="table")
-    config = components.resolved(config, MODEL)
-    init, update = algorithm.build(config, MODEL.spec, POLICY, LinearCritic(OneHot(S), M), rule)
+    init, update = algorithm.build(
+        settings.resolve(config, MODEL.spec), MODEL.spec, POLICY, LinearCritic(OneHot(S), M), rule
+    )
     critic_batch = jax.tree.map(lambda x: x[None], BATCH)
     state = compiled(init)(jax.random.key(0))
     state, _ = compiled(update)(replace(state, w=jnp.ones((S, M))), critic_batch, BATCH)
@@ -142,9 +143,10 @@ def test_momentum_keeps_the_scale_and_hands_on_what_the_inner_rule_asks_for():
     np.testing.assert_allclose(lam, [0.5, 0.5], rtol=1e-5)
     _, lam = update(state, jnp.eye(2), 2)
     np.testing.assert_allclose(lam, np.full(2, (1 - 2**-0.5) * 0.5 + 2**-0.5), rtol=1e-5)
-    assert weighting.with_momentum(weighting.modo(), "1").batches == 2
+    assert weighting.with_momentum(weighting.modo(), "1").needs.cross
     wrapped = weighting.with_momentum(weighting.chebyshev(ideal=[1.0, 2.0]), "1")
-    state = wrapped.observe(wrapped.init(2), jnp.array([0.1, 0.2]), jnp.zeros((3, 2)))
+    seen = weighting.Seen(jnp.eye(2), level=jnp.array([0.1, 0.2]), rewards=jnp.zeros((3, 2)))
+    state, _ = compiled(wrapped.update)(wrapped.init(2), seen, 1)
     np.testing.assert_allclose(state[0][1], [0.1, 0.2])
 
 
@@ -157,7 +159,6 @@ def test_momentum_keeps_the_scale_and_hands_on_what_the_inner_rule_asks_for():
         (lambda: weighting.moco(tracking=2.0), "`tracking` must be in (0, 1], got 2.0."),
         (lambda: weighting.chebyshev(ideal=[np.inf]), "`ideal` must be a vector of finite numbers, one per objective"),
         (lambda: weighting.chebyshev(ideal=[1.0]).init(2), "`ideal` must hold one number per objective (2), got 1."),
-        (lambda: weighting.Rule(None, None, batches=3), "`batches` must be 1 or 2, got 3."),
     ],
 )
 def test_refused(make, message):
@@ -168,11 +169,12 @@ def test_refused(make, message):
 
 def test_every_name_makes_its_rule_and_says_what_the_theory_does_not_cover():
     for name in ("capped:0.6", "cagrad", "pcgrad", "imtl-g", "nash-mtl", "upgrad", "fairgrad:2", "moco", "modo"):
-        config = Config(weighting=name)
-        assert components.rule(config).batches == (2 if name == "modo" else 1)
-        assert f"{name} weights" in components.beyond_theory(config)
-    assert components.rule(Config(weighting="sdmgrad", preferences=((0.2, 0.8),))).prefer is not None
-    assert components.rule(Config(weighting="chebyshev:0.5")).observe is not None
+        assert weighting.by_name(name).needs.cross == (name == "modo")
+        assert f"{name} weights" in settings.beyond_theory(Config(weighting=name))
+    assert weighting.by_name("sdmgrad").needs.preference
+    assert weighting.by_name("chebyshev:0.5").needs.values
+    for name in ("min-norm", "preferred", "fixed", "uniform", "first-batch"):
+        assert settings.beyond_theory(Config(weighting=name, weights=(1.0,) if name == "fixed" else None)) == ()
     for bad in ("capped:", "capped:0", "capped:x", "upgrad:1", "cagrad:1.2.3"):
         with pytest.raises(ValueError, match="`weighting` must be one of"):
             Config(weighting=bad)

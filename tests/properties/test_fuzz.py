@@ -12,13 +12,16 @@ import jax
 import numpy as np
 import pytest
 
-from moac import momdp, result, training
-from moac.cli import main
+from moac import momdp, training
+from moac.cli.main import main
 from moac.config import Config
-from moac.experiments import run_files, spec
-from moac.experiments.run_directory import RunDirectory
-from moac.history import History
-from moac.logs import building, description, folder, lines, records, schema
+from moac.kuairand import lines, schema
+from moac.logs import building, description, folder, records
+from moac.runs import run_files
+from moac.runs.directory import RunDirectory
+from moac.training import result
+from moac.training.history import History
+from moac_studies import spec
 from tests.helpers.kuairand import generated
 from tests.helpers.limits import limited
 from tests.helpers.run_folders import invented
@@ -94,7 +97,7 @@ def dataset(tmp_path_factory):
 
 def fuzz_specs(count, tmp_path, dataset):
     rng = random.Random(1)
-    texts = [path.read_bytes() for path in (resources.files("moac.experiments") / "specs").iterdir()]
+    texts = [path.read_bytes() for path in (resources.files("moac_studies") / "specs").iterdir()]
     for _ in range(count):
         text = mutated(rng.choice(texts), rng).decode(errors="replace")
         survives(spec.parse, "fuzzed", text, rng.random() < 0.5)

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from moac.cli import main
-from moac.experiments import files
-from moac.experiments.sweep import spec
+from moac.cli.main import main
+from moac.runs import files
+from moac.search.sweep import spec
 from tests.helpers.limits import limited
 from tests.properties.test_fuzz import mutated, survives
 

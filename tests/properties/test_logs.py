@@ -5,11 +5,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moac.kuairand.schema import LOG
 from moac.logs import splits
 from moac.logs.buckets import _actions, _within_reach, piece
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.logs.ordering import ordered
-from moac.logs.schema import LOG
 
 logs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.booleans()), min_size=1, max_size=80)
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from moac import schedules, simplex, weighting
+from moac import simplex, weighting
+from moac.choices import schedule_of
 from tests.helpers import asserts
 
 FLOATS = st.floats(-1e3, 1e3, allow_nan=False, width=32)
@@ -78,4 +79,4 @@ def test_duplicating_a_row_keeps_the_direction(G):
 
 @given(value=st.floats(0, 1))
 def test_a_constant_schedule_is_that_constant(value):
-    assert schedules.parse(f"const:{value!r}")(7.0) == value
+    assert schedule_of(f"const:{value!r}")(7.0) == value

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from moac.logs import About, LoggedDataset, Rows
-from moac.offline.learners import pdpg, problem
-from moac.offline.learners.action_values import ActionValues
+from moac.offline.baselines import pdpg, problem
+from moac.offline.baselines.action_values import ActionValues
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.75])

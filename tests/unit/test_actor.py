@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import actor, features, gram
-from moac.networks import States, Vectors
-from moac.policy import Factor, GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
-from moac.policy.squash import Squash
+from moac import actor
+from moac.policies import Factor, GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
+from moac.policies.gaussian import Squash
+from moac.policies.networks import States, Vectors
 from moac.types import Batch
 
 S, A, B, M = 5, 3, 9, 3
@@ -115,7 +115,7 @@ def test_both_forms_of_the_gram_matrix_agree(policy, batch, count):
 
     def both(theta):
         factors = policy.factors(theta, picked.observation, picked.action)
-        return gram.by_kernel(factors, delta / count), gram.by_gradients(factors, delta / count)
+        return actor.gram_by_kernel(factors, delta / count), actor.gram_by_gradients(factors, delta / count)
 
     G = expected_rows(policy, theta, picked, delta)
     for found in compiled(both)(theta):
@@ -125,12 +125,12 @@ def test_both_forms_of_the_gram_matrix_agree(policy, batch, count):
 def test_the_cheaper_form_is_chosen_by_the_sizes():
     """B (d + k) against 2 M d k."""
     factor = Factor(jnp.zeros((512, 401)), jnp.zeros((512, 128)))
-    assert gram.kernel_is_cheaper(factor, 7)
-    assert gram.kernel_is_cheaper(Factor(jnp.zeros((1300, 401)), jnp.zeros((1300, 128))), 7)
-    assert not gram.kernel_is_cheaper(Factor(jnp.zeros((1400, 401)), jnp.zeros((1400, 128))), 7)
-    assert not gram.kernel_is_cheaper(Factor(jnp.zeros((2048, 401)), jnp.zeros((2048, 128))), 7)
-    assert gram.kernel_is_cheaper(Factor(jnp.zeros((2048, 401)), jnp.zeros((2048, 128))), 28)
-    assert not gram.kernel_is_cheaper(Factor(jnp.zeros(512, int), jnp.zeros((512, 128))), 7)
+    assert actor.kernel_is_cheaper(factor, 7)
+    assert actor.kernel_is_cheaper(Factor(jnp.zeros((1300, 401)), jnp.zeros((1300, 128))), 7)
+    assert not actor.kernel_is_cheaper(Factor(jnp.zeros((1400, 401)), jnp.zeros((1400, 128))), 7)
+    assert not actor.kernel_is_cheaper(Factor(jnp.zeros((2048, 401)), jnp.zeros((2048, 128))), 7)
+    assert actor.kernel_is_cheaper(Factor(jnp.zeros((2048, 401)), jnp.zeros((2048, 128))), 28)
+    assert not actor.kernel_is_cheaper(Factor(jnp.zeros(512, int), jnp.zeros((512, 128))), 7)
 
 
 def test_the_kernel_form_holds_no_gradient_of_each_objective():

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from moac.experiments.rates import fits, gradient_noise, horizon, momentum, objectives, wrong_law
-from moac.experiments.rates.horizon_report import LABELS
-from moac.experiments.rates.momentum_report import LABELS as WEIGHINGS
-from moac.experiments.statistics import Mean
+from moac.statistics import Mean
+from moac_studies.rates import fits, gradient_noise, horizon, momentum, objectives, wrong_law
+from moac_studies.rates.horizon_report import LABELS
+from moac_studies.rates.momentum_report import LABELS as WEIGHINGS
 
 YES, PART, NO, OPEN, NONE = "holds", "holds in part", "does not hold", "not decided", "not measured"
 NOISE = np.tile([-1.0, 1.0], 20)

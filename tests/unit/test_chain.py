@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from moac import Average, Config, Discounted, result
+from moac import Average, Config, Discounted
 from moac.momdp import FiniteMOMDP, chain, library
+from moac.training import result
 from tests.helpers import closed_form
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from moac import momdp
-from moac.experiments import claims, spec
-from moac.history import History
+from moac.training.history import History
+from moac_studies import claims, spec
 
 YES, PART, NO, OPEN = "holds", "holds in part", "does not hold", "not decided"
 TRAINED = [name for name in spec.names() if isinstance(spec.load(name), spec.Experiment)]

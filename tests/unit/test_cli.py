@@ -8,9 +8,9 @@ from dataclasses import fields
 import pytest
 from rich.table import Table
 
-from moac import cli
-from moac.commands import console, mistakes, options
-from moac.commands.interrupts import Interrupts
+from moac.cli import console, mistakes, options
+from moac.cli import main as cli
+from moac.cli.interrupts import Interrupts
 from moac.config import Average, Config, Discounted
 
 
@@ -44,7 +44,7 @@ def test_setting_and_discounts():
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "x", "--trials", "0"], ["oops"]])
 def test_answers_without_jax(arguments):
     script = (
-        "import sys\nfrom moac.cli import main\n"
+        "import sys\nfrom moac.cli.main import main\n"
         f"try:\n    main({arguments})\nexcept SystemExit:\n    pass\n"
         "sys.exit('jax' in sys.modules)"
     )
@@ -146,7 +146,7 @@ def test_what_is_printed_is_no_markup(text, capsys):
 
 
 def test_a_name_that_cannot_be_encoded_is_shown_escaped():
-    imports = "from moac.cli import main; from moac.commands.console import plain"
+    imports = "from moac.cli.main import main; from moac.cli.console import plain"
     script = f"{imports}; main(['\\udcff']); plain(80).print('\\udcff \\u03bb')"
     surroundings = os.environ | {"PYTHONIOENCODING": "ascii:strict"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=surroundings)

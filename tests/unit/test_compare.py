@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from moac.experiments import compare
-from moac.experiments.compare import Part
-from moac.experiments.statistics import Mean, mean
 from moac.report.page import verdict_of
+from moac.statistics import Mean, mean
+from moac_studies import compare
+from moac_studies.compare import Part
 
 YES, NO, OPEN = "holds", "does not hold", "not decided"
 UNKNOWN = Mean(1.0, np.nan, np.nan, 1)

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moac.cli import main
-from moac.experiments import spec
-from moac.experiments.comparison import judgements, judging
-from moac.experiments.comparison.judgements import Judgement
-from moac.experiments.comparison.measure import Trained
-from moac.experiments.comparison.training import MAIN, Searched
-from moac.logs import generate
+from moac.cli.main import main
+from moac.kuairand import generate
 from moac.offline.evaluation import Line
+from moac_studies import spec
+from moac_studies.comparison import judgements, judging
+from moac_studies.comparison.judgements import Judgement
+from moac_studies.comparison.measure import Trained
+from moac_studies.comparison.training import MAIN, Searched
 from tests.helpers.judged import MODEL, tabulated
 from tests.helpers.logs import tilted
 

@@ -10,12 +10,13 @@ import pytest
 from gymnasium import spaces
 
 import moac
-from moac import envs, result, training
-from moac.actions import ActionBox
+from moac import envs, training
 from moac.envs import walks
 from moac.envs.spaces import actions_of
-from moac.experiments.run_directory import RunDirectory
-from moac.policy import Reparametrised
+from moac.policies import Reparametrised
+from moac.policies.encoding import ActionBox
+from moac.runs.directory import RunDirectory
+from moac.training import result
 from moac.types import Sampling
 from tests.helpers import compiling
 from tests.helpers.environments import Push

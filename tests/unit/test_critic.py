@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import features
 from moac.config import Average, Config, Discounted
 from moac.critic import TD, LinearCritic, running_mean
+from moac.policies import features
 from moac.types import Batch
 
 SIZES = {"num_critic_steps": 3, "critic_batch_size": 2, "actor_batch_size": 2}

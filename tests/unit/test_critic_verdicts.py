@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from moac.experiments.rates.critic import bounds, claims, fits, report
-from moac.experiments.rates.critic.bounds import Guarantee
-from moac.experiments.rates.critic.problems import DISCOUNTED, EXACT, OURS, PAPER, VARIANTS, Plan
-from moac.experiments.statistics import Mean
+from moac.statistics import Mean
+from moac_studies.rates.critic import bounds, claims, fits, report
+from moac_studies.rates.critic.bounds import Guarantee
+from moac_studies.rates.critic.problems import DISCOUNTED, EXACT, OURS, PAPER, VARIANTS, Plan
 
 YES, PART, NO, OPEN = "holds", "holds in part", "does not hold", "not decided"
 NOISE = np.tile([-1.0, 1.0], 20)

@@ -10,13 +10,14 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 import moac
-from moac import envs, result, training
+from moac import envs, training
 from moac.envs import evaluation, recording, walks
 from moac.envs.copies import Copy, Maker, packed, rewards_of
 from moac.envs.walks import Walks
 from moac.momdp import library
-from moac.policy import SoftmaxTable
-from moac.trained import TrainedPolicy
+from moac.policies import SoftmaxTable
+from moac.training import result
+from moac.training.trained import TrainedPolicy
 from moac.types import Sampling, SourceError
 from tests.helpers import compiling
 from tests.helpers.environments import Line, Own, Unbounded
@@ -313,13 +314,13 @@ def test_an_episode_is_discounted_from_its_first_reward_on_and_says_how_it_ended
     environment, gamma = envs.make(lambda: make(kind)), (0.5, 0.9)
     run = result.prepare(environment, moac.Config(), 1, 0)
     trained = TrainedPolicy.of(run.parts.policy, always_right(kind)[None], environment.spec, None, None)
-    found = evaluation.play(environment, evaluation.Player.of(environment, trained), [3, 4], gamma)
+    found = evaluation.play(environment, trained, [3, 4], gamma)
     arrives = float(length == 4)
     np.testing.assert_allclose(found.returns, [[arrives, -length]] * 2)
     np.testing.assert_allclose(found.discounted, [[arrives * 0.5**3, -sum(0.9**t for t in range(length))]] * 2)
     assert found.lengths.tolist() == [length] * 2
     assert found.truncated.tolist() == [truncated] * 2
-    cut = evaluation.play(environment, evaluation.Player.of(environment, trained), [3], gamma, longest=2)
+    cut = evaluation.play(environment, trained, [3], gamma, longest=2)
     assert (cut.lengths.tolist(), cut.truncated.tolist()) == ([2], [True])
 
 

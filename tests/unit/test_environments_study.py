@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from moac.experiments import spec, tasks
-from moac.experiments.environments import judging
 from moac.report.page import verdict_of
+from moac_studies import spec, tasks
+from moac_studies.environments import judging
 
 YES, PART, NO, OPEN = "holds", "holds in part", "does not hold", "not decided"
 NOISE = np.tile([-1.0, 1.0], 10)

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from moac import executors
-from moac.executors import Limits, machine
 from moac.offline import ncis
+from moac.runs import executors
+from moac.runs.executors import Limits, machine
 from tests.helpers import tasks
 from tests.helpers.shards import parts_of_a_log
 
@@ -129,7 +129,7 @@ def test_a_task_that_is_stopped_may_write_its_checkpoint_and_one_that_ignores_it
 
 ABANDONED = """
 import gc, sys, threading
-from moac import executors
+from moac.runs import executors
 from tests.helpers import tasks
 
 begin = threading.Thread.__init__
@@ -171,7 +171,7 @@ def test_a_map_that_is_collected_while_a_thread_starts_does_not_hang(tmp_path):
 
 def test_workers_end_with_the_process_that_started_them(tmp_path):
     script = (
-        "import sys; from pathlib import Path; from moac import executors; from tests.helpers import tasks\n"
+        "import sys; from pathlib import Path; from moac.runs import executors; from tests.helpers import tasks\n"
         "with executors.opened('process', workers=1) as process: list(process.map(tasks.forever, [Path(sys.argv[1])]))"
     )
     driver = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "who")])
@@ -207,7 +207,9 @@ def test_limits_are_checked():
 
 
 def test_without_ray_one_line_says_what_to_install():
-    script = "import sys; sys.modules['ray'] = None\nfrom moac import executors\nexecutors.opened('ray').__enter__()"
+    script = (
+        "import sys; sys.modules['ray'] = None\nfrom moac.runs import executors\nexecutors.opened('ray').__enter__()"
+    )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.stderr.splitlines()[-1] == "ValueError: the ray executor needs Ray: pip install 'moac[cluster]'."
 

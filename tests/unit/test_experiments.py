@@ -6,9 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from moac import momdp
+from moac import momdp, statistics
 from moac.config import Discounted
-from moac.experiments import claims, experiment_page, reproduce, runner, spec, statistics, studies
+from moac.report.pages import experiment as experiment_page
+from moac.runs import runner
+from moac_studies import claims, reproduce, spec, studies
 
 TINY = """
 title = "Tiny"

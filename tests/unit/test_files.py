@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from moac.experiments import files
+from moac.runs import files
 
 
 def test_arrays_round_trip(tmp_path):

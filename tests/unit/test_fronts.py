@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from moac.config import Discounted
-from moac.experiments import spec
-from moac.experiments.explore import exact
-from moac.experiments.fronts import judging, measure, peers
 from moac.momdp import indicators, library
+from moac.search.explore import exact
+from moac_studies import spec
+from moac_studies.fronts import judging, measure, peers
 
 TABLE = {"env": "deep-sea-treasure-v0", "discount": 0.99, "preferences": 10, "iterations": 10}
 KNOWN = exact.of(library.deep_sea_treasure(), Discounted(0.99))

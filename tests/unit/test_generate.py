@@ -7,9 +7,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from moac.logs import generate, schema
-from moac.logs.generate.drawing import FIRST_MS, LAST_MS, SECOND_MS, Exposure, blocks, draw_users
-from moac.logs.generate.model import LEVEL_SHARE, LEVELS, NUM_KINDS, TAB_SHARE
+from moac.kuairand import generate, schema
+from moac.kuairand.generate.drawing import FIRST_MS, LAST_MS, SECOND_MS, Exposure, blocks, draw_users
+from moac.kuairand.generate.model import LEVEL_SHARE, LEVELS, NUM_KINDS, TAB_SHARE
 from tests.helpers.kuairand import REAL_PURE, real_rows
 
 MODEL = generate.UserModel.of(3, num_videos=60)

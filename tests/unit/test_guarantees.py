@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from moac import momdp, theory
+from moac import momdp, settings, theory
 from moac.config import Average, Config, Discounted
-from moac.experiments import guarantees
-from moac.theory import Assumption
+from moac.theory import Assumption, guarantees
 
 MODEL = momdp.library.random_ergodic(0, 3, 2, 2)
 
@@ -44,7 +43,8 @@ def outcome(gaps):
     """A run of 20 iterations with N = 2, D = 3 and B = 4, whose trials have these gaps at iterations 1, 10 and 20."""
     config = Config(num_critic_steps=2, critic_batch_size=3, actor_batch_size=4)
     history = SimpleNamespace(gap=np.array(gaps), iteration=np.array([1, 10, 20]))
-    return SimpleNamespace(config=config, history=history, iteration=20)
+    run = SimpleNamespace(settings=settings.resolve(config, MODEL.spec))
+    return SimpleNamespace(run=run, config=config, history=history, iteration=20)
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,18 @@ import time
 
 import pytest
 
-from moac.commands import interrupts
+from moac.cli import interrupts
 
 BUSY = """
 import hashlib, sys
-from moac.commands.interrupts import Interrupts
+from moac.cli.interrupts import Interrupts
 with Interrupts() as asked:
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # a quarter of an hour in which Python runs no handler
 """
 IGNORING = """
 import time
-from moac.commands.interrupts import Interrupts
+from moac.cli.interrupts import Interrupts
 with Interrupts() as asked:
     print("ready", flush=True)
     try:

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moac.cli import main
-from moac.experiments import spec, studies
-from moac.experiments.kuairand import judging, measure
-from moac.logs import LoggedDataset, build, generate
+from moac.cli.main import main
+from moac.kuairand import generate
+from moac.logs import LoggedDataset, build
 from moac.logs.building import Options
+from moac_studies import spec, studies
+from moac_studies.kuairand import judging, measure
 
 DATA = {"actions": 40, "split_seed": 0, "memory_limit": "1GB", "generated_rows": 8000}
 PAPER = spec.load("kuairand-statistics").parameters["paper"]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from moac import locks
-from moac.commands import interrupts
+from moac.cli import interrupts
 
 HOLD = """
 import sys, time

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from moac import executors, logs
+from moac import logs
 from moac.logs import buckets, building, ingest, workspace
 from moac.logs.dataset import LoggedDataset
+from moac.runs import executors
 from tests.helpers.kuairand import REAL_PURE, REAL_RANDOM, generated, plain, real_rows, signals
 
 

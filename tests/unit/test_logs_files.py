@@ -7,7 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from moac.logs import engine, ingest, layout, lines, queries, records, schema, workspace
+from moac.kuairand import lines, schema
+from moac.logs import engine, ingest, layout, queries, records, workspace
 from moac.logs.statistics import per_user, signals
 from tests.helpers.kuairand import generated
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from moac import logs
+from moac.kuairand.schema import SIGNALS
 from moac.logs import buckets, encoding, states
 from moac.logs.dataset import About, LoggedDataset, Rows
-from moac.logs.schema import SIGNALS
 from moac.logs.splits import of_users
 from tests.helpers.kuairand import changed, generated
 

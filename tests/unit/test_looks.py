@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from moac.experiments.offline import looks
+from moac.offline import access_log as looks
 
 METHODS = {"MOAC": (None, (np.zeros((1, 2)), np.ones(3)))}
 

@@ -5,12 +5,12 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from moac.experiments import networks, playing, rates, spec
-from moac.experiments import peers as records
-from moac.experiments.networks import judging, measure, peers
-from moac.experiments.studies import Workspace
 from moac.report import html
 from moac.report.page import Page
+from moac_studies import networks, playing, rates, spec
+from moac_studies import peers as records
+from moac_studies.networks import judging, measure, peers
+from moac_studies.studies import Workspace
 
 NAME, ENV = "mo-mountaincar", "mo-mountaincar-v0"
 TABLES = networks.tables(spec.load("networks"))
@@ -182,7 +182,7 @@ def test_the_record_of_the_peers_is_whole_and_small():
     assert data["format"] == 1
     assert {"moac", "morl-baselines", "mo-gymnasium", "torch", "python"} <= set(data["versions"])
     assert data["machine"]["cpu"]
-    assert len((resources.files("moac.experiments") / peers.FILE).read_bytes()) < 10_000
+    assert len((resources.files("moac_studies") / "recorded" / peers.FILE).read_bytes()) < 10_000
     assert set(data["environments"]) == {table["env"] for table in TABLES.values()}
     assert peers.of("four-room-v0") is None
 

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from moac import Config, envs, momdp, result, training
-from moac.training import pace
+from moac import Config, envs, momdp, training
+from moac.training import pace, result
 from moac.training.pace import Pace
 from tests.helpers.environments import Line
 

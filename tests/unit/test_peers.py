@@ -5,12 +5,12 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from moac import momdp
+from moac import momdp, statistics
 from moac.config import Discounted
-from moac.experiments import peers, statistics
 from moac.momdp import indicators
 from moac.report import html
 from moac.report.page import Page
+from moac_studies import peers
 
 METHODS = {
     "resource-gathering-v0": ["MOQLearning", "NLMOPPO", "MOAC", "MOAC, default length"],
@@ -27,7 +27,7 @@ def test_the_record_is_small_and_names_what_made_it():
     assert {"moac", "jax", "morl-baselines", "mo-gymnasium", "torch", "python"} <= set(data["versions"])
     assert data["machine"]["cpu"]
     assert data["seeds"] == [0, 1, 2, 3, 4]
-    assert len((resources.files("moac.experiments") / "peers.json").read_bytes()) < 30_000
+    assert len((resources.files("moac_studies") / "recorded" / "training.json").read_bytes()) < 30_000
     assert {env: [m["name"] for m in found["methods"]] for env, found in data["environments"].items()} == METHODS
 
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import moac
-from moac import recommendation
-from moac.cli import main
-from moac.commands.offline_options import SYNTAX
-from moac.experiments import files, log_files, scores
+from moac.cli.main import main
+from moac.cli.offline_options import SYNTAX
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.offline import scoring
-from moac.trained import TrainedPolicy
+from moac.runs import files, log_files, scores
+from moac.training import recommendation
+from moac.training.trained import TrainedPolicy
 from tests.helpers.log_runs import built_run, saved, untrained
 from tests.helpers.run_folders import invented, rewrite
 

@@ -9,7 +9,8 @@ import pytest
 from gymnasium.wrappers import TimeLimit
 
 import moac
-from moac import envs, result
+from moac import envs
+from moac.training import result
 from moac.types import Sampling
 from tests.helpers.environments import Line, Push, Unbounded
 

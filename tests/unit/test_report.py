@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import sys
 import types
 from html.parser import HTMLParser
 from importlib import resources
@@ -11,11 +10,11 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from moac import experiments
-from moac.commands import report
-from moac.experiments import run_page
+from moac.cli import report
 from moac.report import html, numbers
 from moac.report.page import VERDICTS, Claim, Figure, Page, Table
+from moac.report.pages import experiment
+from moac.report.pages import run as run_page
 from tests.helpers.run_folders import HOSTILE, SVG, invented, make_hostile, rewrite, rewrite_history
 
 VOID = {"meta", "link", "img"}
@@ -311,14 +310,14 @@ def test_the_command_writes_the_page_again_and_says_where(folder, capsys):
     assert not list(folder.glob(".*"))
 
 
-def test_an_experiment_has_a_page_of_its_own(tmp_path, monkeypatch):
-    pages = types.ModuleType("moac.experiments.experiment_page")
-    pages.of_experiment = lambda directory: Page(f"Experiment in {directory.name}", "S")
-    monkeypatch.setitem(sys.modules, pages.__name__, pages)
-    monkeypatch.setattr(experiments, "experiment_page", pages, raising=False)
-    (tmp_path / "experiment.json").write_text("{}")
+def test_an_experiment_has_a_page_of_its_own(tmp_path):
+    about = types.SimpleNamespace(name="e", title="Three <models>", seed=3, summary="S", why="W", quick=False)
+    findings = experiment.Findings((Claim("it falls", "by half", "holds"),), (), ())
+    experiment.write(about, findings, ({"trials": 5}, {"beta": 0.5}), 1.0, tmp_path)
     report.run(tmp_path, as_json=False)
-    assert f"<h1>Experiment in {tmp_path.name}</h1>" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "<h1>Three &lt;models&gt;</h1>" in page
+    assert "it falls" in page
 
 
 def test_parts_that_do_not_fit_are_refused():

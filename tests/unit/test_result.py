@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from moac import Average, Config, Discounted, momdp, result
-from moac.commands import train as command
-from moac.experiments.run_directory import RunDirectory
-from moac.history import History
-from moac.policy import SoftmaxTable
+from moac import Average, Config, Discounted, momdp
+from moac.cli import train as command
+from moac.policies import SoftmaxTable
+from moac.runs.directory import RunDirectory
+from moac.training import result
+from moac.training.history import History
 
 K, L, M = 4, 3, 3
 MODEL = momdp.library.resource_gathering()

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from moac import weighting
-from moac.weighting import rule, stepping
+from moac.weighting import rule
+from moac.weighting.sdmgrad import _unit_scale
 
 
 @pytest.mark.parametrize(("length", "there"), [(1e-5, True), (1e-8, False)])
@@ -52,4 +53,4 @@ def test_cagrad_where_the_gradients_agree():
 def test_what_two_batches_make_negative_has_no_scale():
     """√(diagonal)₊ of K/4 is (0, 1), whose mean is a half."""
     K = jnp.array([[-1.0, 2.0], [1.0, 4.0]])
-    np.testing.assert_allclose(stepping._unit_scale(K), K, rtol=1e-6)
+    np.testing.assert_allclose(_unit_scale(K), K, rtol=1e-6)

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from moac import Config, momdp, result, training, weighting
-from moac.experiments import checkpoints, policies, provenance, run_directory
-from moac.experiments.run_directory import RunDirectory
-from moac.history import History
+from moac import Config, momdp, training, weighting
+from moac.runs import checkpoints, policies, provenance
+from moac.runs import directory as run_directory
+from moac.runs.directory import RunDirectory
+from moac.training import result
+from moac.training.history import History
 from moac.types import SourceError
 from tests.helpers.limits import limited
 

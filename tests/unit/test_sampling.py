@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from moac.momdp import FiniteMOMDP, library, sampling
-from moac.policy import SoftmaxTable
+from moac.policies import SoftmaxTable
 from moac.types import Sampling
 
 N, D, B = 2, 8192, 16384

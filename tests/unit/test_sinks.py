@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from moac import training
-from moac.cli import main
-from moac.experiments import sinks
-from moac.history import History
+from moac.cli.main import main
+from moac.runs import sinks
+from moac.training.history import History
 from moac.types import Evaluation, Metrics
 
 K, M = 2, 2
@@ -138,7 +138,7 @@ def test_nothing_is_imported_that_was_not_asked_for(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_neither_package_is_loaded_by_a_run_that_did_not_ask(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from moac.experiments import sinks; "
+        "import sys; from pathlib import Path; from moac.runs import sinks; "
         "sinks.feed(sinks.Place(Path(sys.argv[1]), {}), ()).close(); "
         "print({'wandb', 'tensorboardX'} & set(sys.modules))"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moac.config import Discounted
-from moac.experiments.sweep import draws, spec
+from moac.search.sweep import draws, spec
 
 GRID = """
 env = "fishwood-v0"

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import schedules, simplex, weighting
+from moac import simplex, weighting
+from moac.choices import schedule_of
 
 RECORDED = Path(__file__).parents[1] / "data" / "torchjd_crmogm.json"
 
@@ -49,10 +50,10 @@ def test_a_preference_of_nothing_counts_as_the_smallest():
 def test_a_trial_with_a_preference_of_its_own_is_the_rule_with_it(make):
     p, q = jnp.array([0.2, 0.3, 0.5]), jnp.array([0.6, 0.3, 0.1])
     smoothed = weighting.with_momentum(make(p), "1/sqrt(t)")
-    state = smoothed.prefer(smoothed.init(3), q)
+    state = smoothed.init(3, q)
     expected = run(weighting.with_momentum(make(q), "1/sqrt(t)"), [gram(0)])[0]
     np.testing.assert_array_equal(smoothed.update(state, gram(0), 1)[1], expected)
-    assert weighting.with_momentum(weighting.min_norm(), "1").prefer is None
+    assert not weighting.with_momentum(weighting.min_norm(), "1").needs.preference
 
 
 def test_momentum_follows_its_recursion():
@@ -86,19 +87,19 @@ def test_agrees_with_torchjd(x64):
     [("1/t", 0.25), ("1/sqrt(t)", 0.5), ("1/t^2", 0.0625), ("0", 0.0), ("1", 1.0), ("const:0.1", 0.1)],
 )
 def test_schedules_by_name(name, expected):
-    assert schedules.parse(name)(4.0) == pytest.approx(expected)
+    assert schedule_of(name)(4.0) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("bad", ["2/t", "const:1.2", "const:x", "", "const:nan"])
 def test_refuses_an_unknown_schedule(bad):
     with pytest.raises(ValueError, match="`momentum` must be"):
-        schedules.parse(bad)
+        schedule_of(bad)
 
 
 def test_refuses_a_function_that_leaves_the_interval():
     with pytest.raises(ValueError, match=r"`momentum` must be in \[0, 1\], got 2 at t = 1"):
-        schedules.parse(lambda t: 2 / t)
-    assert schedules.parse(lambda t: 1 / t)(2.0) == 0.5
+        schedule_of(lambda t: 2 / t)
+    assert schedule_of(lambda t: 1 / t)(2.0) == 0.5
 
 
 @pytest.mark.parametrize("bad", [[0.5, 0.6], [-0.1, 1.1], [np.nan, 1.0], [], [[1.0]]])

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac.envs.walks import Noise
-from moac.policy import OnHost, Reparametrised, SoftmaxTable
+from moac.policies import OnHost, Reparametrised, SoftmaxTable
 from moac.types import Params, Policy
 
 

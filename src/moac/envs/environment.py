@@ -16,13 +16,13 @@ import jax
 import numpy as np
 
 from moac.config import Setting
-from moac.encoding import Moments, Scale
 from moac.envs import replay
 from moac.envs.fleet import Fleet, Order, Plan
 from moac.envs.randomness import kept_globally
 from moac.envs.replay import Diary, Standing
 from moac.envs.walks import Walks, draw
 from moac.envs.workers import Worker
+from moac.policies.encoding import Moments, Scale
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, SourceError, Spec
 
 

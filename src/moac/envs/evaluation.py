@@ -17,7 +17,7 @@ from moac.envs.copies import Copy, packed, rewards_of
 from moac.envs.fleet import Plan
 from moac.envs.randomness import seeded_globally
 from moac.envs.walks import Noise
-from moac.trained import TrainedPolicy
+from moac.training.trained import TrainedPolicy
 from moac.types import Evaluation, Params, Policy
 
 if TYPE_CHECKING:

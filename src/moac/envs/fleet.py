@@ -7,8 +7,6 @@ from typing import Any, final
 
 import numpy as np
 
-from moac.actions import ActionBox
-from moac.encoding import Encoder, Scale
 from moac.envs import acting, replay
 from moac.envs.abreast import Abreast
 from moac.envs.copies import Copy, Maker
@@ -17,6 +15,7 @@ from moac.envs.replay import Past, Standing
 from moac.envs.sights import States, Vectors
 from moac.envs.states import Atlas, StateWalker
 from moac.envs.walks import Draws, Walks
+from moac.policies.encoding import ActionBox, Encoder, Scale
 from moac.types import Params, Policy
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from moac.actions import ActionBox
 from moac.envs import spaces
 from moac.envs.copies import Maker
 from moac.envs.environment import Environment, fingerprint
 from moac.envs.fleet import Plan
 from moac.envs.randomness import kept_globally
+from moac.policies.encoding import ActionBox
 from moac.types import Spec
 
 OBJECTIVES = {

@@ -12,7 +12,7 @@ from jaxtyping import UInt8
 from moac.envs.environment import Environment
 from moac.envs.evaluation import Player
 from moac.envs.randomness import seeded_globally
-from moac.trained import TrainedPolicy
+from moac.training.trained import TrainedPolicy
 
 
 @final

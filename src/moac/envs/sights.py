@@ -8,7 +8,7 @@ from typing import Any, Protocol, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.encoding import Encoder, Scale
+from moac.policies.encoding import Encoder, Scale
 
 
 class Sight(Protocol):

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from moac.actions import ActionBox
-from moac.encoding import Encoder, Leaf
+from moac.policies.encoding import ActionBox, Encoder, Leaf
 
 _KNOWN = "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these"
 

@@ -9,10 +9,10 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Int
 
-from moac.encoding import Encoder
 from moac.envs.acting import TableActor
 from moac.envs.copies import Copy, packed, rewards_of
 from moac.envs.walks import Draws, Walks
+from moac.policies.encoding import Encoder
 
 _SINGLE = np.dtype(np.float32)
 

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO, final
 
 import numpy as np
 
+from moac.kuairand.schema import SIGNALS
 from moac.logs import stored
 from moac.logs.ingest import Work
-from moac.logs.schema import SIGNALS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 PARTS = ("rows", "random")

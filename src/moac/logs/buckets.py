@@ -10,11 +10,11 @@ from typing import Any, final
 
 import numpy as np
 
+from moac.kuairand.schema import LOG, NUM_TABS, SIGNALS, SIGNS, UTC_OFFSET_MS, WATCH_TIME_UNIT_MS
 from moac.logs import queries
 from moac.logs.engine import Limits, connect
 from moac.logs.ingest import Work
 from moac.logs.ordering import ordered
-from moac.logs.schema import LOG, NUM_TABS, SIGNALS, SIGNS, UTC_OFFSET_MS, WATCH_TIME_UNIT_MS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 _NEEDED = ("user_id", "video_id", "time_ms", "tab", "random", *SIGNALS.values())

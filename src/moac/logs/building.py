@@ -13,27 +13,15 @@ from typing import Any, final
 
 import numpy as np
 
-from moac.executors import Executor, Serial, ended
-from moac.logs import (
-    assembly,
-    buckets,
-    ingest,
-    layout,
-    leftovers,
-    lines,
-    manifest,
-    queries,
-    records,
-    splits,
-    users,
-    videos,
-)
+from moac.kuairand import lines, users, videos
+from moac.logs import assembly, buckets, ingest, layout, leftovers, manifest, queries, records, splits
 from moac.logs.engine import Connection, Limits, connect, limits, watch
 from moac.logs.ingest import Work
 from moac.logs.journal import LAST, Journal
 from moac.logs.layout import Sources
 from moac.logs.records import File
 from moac.logs.workspace import resumable
+from moac.runs.executors import Executor, Serial, ended
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and how much there is."""

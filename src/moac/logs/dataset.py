@@ -19,7 +19,7 @@ from moac.logs import sampling, states
 from moac.logs.sampling import Data
 from moac.logs.splits import SHARES, SPLITS
 from moac.logs.states import Observation, Tables
-from moac.networks import Network, Weights
+from moac.policies.networks import Network, Weights
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
 

@@ -13,7 +13,7 @@ from typing import Any, final
 
 import duckdb
 
-from moac.executors import machine
+from moac.runs.executors import machine
 
 Connection = duckdb.DuckDBPyConnection
 Unreadable = (duckdb.InvalidInputException, duckdb.ConversionException)

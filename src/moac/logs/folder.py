@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from moac.kuairand.schema import NUM_TABS, SIGNALS
 from moac.logs import manifest, stored
 from moac.logs.assembly import PARTS
 from moac.logs.dataset import LoggedDataset
-from moac.logs.schema import NUM_TABS, SIGNALS
 from moac.logs.states import WINDOW, Tables
 
 CONTEXT_SIZES = (NUM_TABS, 24, 7)

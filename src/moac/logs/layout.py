@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from moac.logs import schema
-from moac.logs.schema import Kind
+from moac.kuairand import schema
+from moac.kuairand.schema import Kind
 
 _ALIKE = "log_standard_4_22_to_5_08_pure.csv"
 

@@ -13,12 +13,12 @@ from typing import Any, final
 import numpy as np
 
 from moac import atomic
+from moac.kuairand.schema import SIGNALS, SIGNS, WATCH_TIME_UNIT_MS
 from moac.logs import statistics
 from moac.logs.assembly import PARTS
 from moac.logs.buckets import Cleaned
 from moac.logs.layout import Sources
 from moac.logs.records import File
-from moac.logs.schema import SIGNALS, SIGNS, WATCH_TIME_UNIT_MS
 
 FORMAT = 1
 NAME = "manifest.json"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from moac.kuairand.schema import LOG, RANGES, range_of
 from moac.logs.records import File
-from moac.logs.schema import LOG, RANGES, range_of
 
 _HASH = 2_654_435_761
 """Knuth's multiplicative hash: neighbouring users fall into different buckets."""

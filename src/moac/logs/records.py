@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from moac.logs.schema import LOG, Kind, range_of
+from moac.kuairand.schema import LOG, Kind, range_of
 
 _HINT = re.compile(r"CSV Error on Line: (\d+)")
 _WHOLE = re.compile(r"-?[0-9]{1,4000}")

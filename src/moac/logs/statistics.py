@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from moac.logs.schema import SIGNALS, WATCH_TIME_UNIT_MS
+from moac.kuairand.schema import SIGNALS, WATCH_TIME_UNIT_MS
 from moac.logs.splits import SPLITS
 
 Arrays = dict[str, Any]

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from moac.atomic import DamagedError, check_regular
-from moac.logs.schema import SIGNALS
+from moac.kuairand.schema import SIGNALS
 from moac.logs.splits import SPLITS
 
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
-from moac.policy import OnHost, Tabulated
+from moac.policies import OnHost, Tabulated
 from moac.types import Batch, Key, Params, Policy, Sampling
 
 if TYPE_CHECKING:

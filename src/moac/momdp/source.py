@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from moac.config import Setting
 from moac.momdp import chain, oracle, sampling, support
-from moac.policy import SoftmaxTable
+from moac.policies import SoftmaxTable
 from moac.types import Evaluation, Params, Policy, Spec
 
 if TYPE_CHECKING:

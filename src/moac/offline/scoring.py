@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
-from moac.recommendation import check_count, ranked
-from moac.trained import TrainedPolicy
+from moac.training.recommendation import check_count, ranked
+from moac.training.trained import TrainedPolicy
 
 BLOCK = 512
 """Users whose recommendations are computed at a time."""

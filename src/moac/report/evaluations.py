@@ -12,10 +12,10 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from moac.history import History
 from moac.offline.evaluation import Judged, Line, lines
 from moac.report import style
 from moac.report.figures import band
+from moac.training.history import History
 
 _GREY = "#777777"
 _COLUMNS = 4

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
-from moac.history import History
 from moac.report import style
+from moac.training.history import History
 
 ROUNDING = 1e-24
 """A squared gradient below this is zero."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Literal, final
 
-from moac import schedules
+from moac.choices import schedule_of
 from moac.theory.quantities import Constants
 
 Derivation = Literal["printed", "derived"]
@@ -203,10 +203,10 @@ def total(momentum: str, iterations: float) -> float:
         "1/sqrt(t)": lambda T: 2 * math.sqrt(T) + _ZETA_HALF + 0.5 / math.sqrt(T) - T**-1.5 / 24,
         "1/t^2": lambda T: math.pi**2 / 6 - 1 / T + T**-2 / 2 - T**-3 / 6,
     }
-    return tails[momentum](float(T)) if momentum in tails else T * float(schedules.parse(momentum)(1.0))
+    return tails[momentum](float(T)) if momentum in tails else T * float(schedule_of(momentum)(1.0))
 
 
 @lru_cache(maxsize=32)
 def _sums(momentum: str) -> tuple[float, ...]:
-    schedule = schedules.parse(momentum)
+    schedule = schedule_of(momentum)
     return tuple(accumulate((float(schedule(float(t))) for t in range(1, _SUMMED + 1)), initial=0.0))

@@ -18,11 +18,12 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
-from moac import algorithm, components
-from moac.config import Config, filled, numbers, outline
-from moac.history import History
+from moac import algorithm
+from moac.parts import Parts
+from moac.settings import NETWORKS, Settings, sampling
+from moac.training.history import History
 from moac.training.pace import Pace
-from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
+from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
 from moac.types import Carrying, Evaluation, Metrics, Source
 
 WIDTH = 64
@@ -39,7 +40,7 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     blocks = program.start(run) if snapshot is None else program.restart(snapshot.trials)
     iteration = 0 if snapshot is None else snapshot.iteration
     history = History.empty() if snapshot is None else snapshot.history
-    for target in (int(t) for t in evaluation_iterations(run.config) if t > iteration):
+    for target in (int(t) for t in evaluation_iterations(run.settings) if t > iteration):
         while iteration < target:
             count = min(pace.longest, target - iteration)
             with pace.timed(count):
@@ -57,8 +58,8 @@ class _Program:
     """The two compiled functions of a row of blocks, one block per device.
 
     Attributes:
-        first: (`Config.start`, seed, trial indices, their preferences or None) ↦ trials at iteration 0.
-        step: (data, numbers, trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
+        first: (settings, seed, trial indices, their preferences or None) ↦ trials at iteration 0.
+        step: (settings, data, trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
         data: the source's arrays that the program takes as an argument, on every device.
         sharding: a row's, over the devices.
         width: trials per block.
@@ -77,13 +78,13 @@ class _Program:
 
     def advance(self, run: Run, block: Trial, count: int) -> tuple[Trial, Metrics]:
         """The block `count` iterations later, and the metrics of the last."""
-        return self.step(self.data, numbers(run.config), block, count)
+        return self.step(run.settings, self.data, block, count)
 
     def start(self, run: Run) -> list[Trial]:
         """All rows at iteration 0."""
         seed = jnp.asarray(run.seed, jnp.uint32)
         rows = self._rows(run.num_trials)
-        return [self.first(run.config.start, seed, jnp.asarray(row), run.preference(row)) for row in rows]
+        return [self.first(run.settings, seed, jnp.asarray(row), run.preference(row)) for row in rows]
 
     def restart(self, trials: Trial) -> list[Trial]:
         """Host trials back to rows, the last padded with copies of its last trial."""
@@ -99,15 +100,15 @@ class _Program:
         return np.arange(-(-count // width) * width).reshape(-1, width)
 
 
-def _width(config: Config) -> int:
+def _width(settings: Settings) -> int:
     """Trials per block: the same for every number of trials, so that each is computed in the same way."""
-    return 1 if config.policy in components.NETWORKS or config.critic == "mlp" else WIDTH
+    return 1 if settings.policy in NETWORKS or settings.critic == "mlp" else WIDTH
 
 
 def _devices(run: Run) -> tuple[Any, ...]:
     """As many devices as there are blocks to give them."""
     found = jax.local_devices()
-    return tuple(found[: min(len(found), -(-run.num_trials // _width(run.config)))])
+    return tuple(found[: min(len(found), -(-run.num_trials // _width(run.settings)))])
 
 
 @lru_cache(maxsize=2)
@@ -122,29 +123,30 @@ def compiler_options(**more: Any) -> dict[str, Any] | None:
 
 
 def _of(run: Run) -> _Program:
-    return _program(run.source, outline(run.config), run.parts, _devices(run))
+    return _program(run.source, run.parts, _devices(run), _width(run.settings))
 
 
 @lru_cache(maxsize=16)
-def _program(source: Source, config: Config, parts: components.Parts, devices: tuple[Any, ...]) -> _Program:
-    """One program for all configurations of one outline."""
-    init, _ = algorithm.build(config, source.spec, *parts)
-    sizes = components.sampling(config, source.spec)
-    M, width = source.spec.num_objectives, _width(config)
+def _program(source: Source, parts: Parts, devices: tuple[Any, ...], width: int) -> _Program:
+    """The settings are an argument: one compilation serves all values of the numbers that they declare as traced."""
+    M = source.spec.num_objectives
 
-    def first(start: str, seed: Int[Array, ""], index: Int[Array, ""], preference: Any) -> Trial:
+    def first(settings: Settings, seed: Int[Array, ""], index: Int[Array, ""], preference: Any) -> Trial:
         key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
-        state = preferring(parts.rule, init(key_state), preference)
-        if start == "behaviour" and isinstance(source, Carrying):
+        init, _ = algorithm.build(settings, source.spec, *parts)
+        state = init(key_state, preference)
+        if settings.start == "behaviour" and isinstance(source, Carrying):
             theta = source.initial()
             state = replace(state, theta=theta, theta_random=theta)
         return Trial(state, source.start(key_chain), jnp.zeros((), jnp.int32))
 
-    def firsts(start: str, seed: Any, indices: Any, preferences: Any) -> Trial:
-        return jax.vmap(partial(first, start), in_axes=(None, 0, 0))(seed, indices, preferences)
+    def firsts(settings: Settings, seed: Any, indices: Any, preferences: Any) -> Trial:
+        return jax.vmap(partial(first, settings), in_axes=(None, 0, 0))(seed, indices, preferences)
 
-    def iteration(bound: Source, update: algorithm.Update, trial: Trial) -> tuple[Trial, Metrics]:
+    def iteration(settings: Settings, bound: Source, trial: Trial) -> tuple[Trial, Metrics]:
         """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
+        _, update = algorithm.build(settings, source.spec, *parts)
+        sizes = sampling(settings, source.spec)
         key_state, key_sample = jax.random.split(trial.state.key)
         state = replace(trial.state, key=key_state)
         chain, critic_batches, actor_batch = bound.sample(trial.chain, parts.policy, state.theta, key_sample, sizes)
@@ -155,11 +157,10 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
         stopped = jnp.where(healthy | (trial.stopped > 0), trial.stopped, new.t)
         return Trial(kept[0], kept[1], stopped), metrics
 
-    def advance(data: Any, values: Any, block: Trial, count: Int[Array, ""]) -> tuple[Trial, Metrics]:
+    def advance(settings: Settings, data: Any, block: Trial, count: Int[Array, ""]) -> tuple[Trial, Metrics]:
         """`count` iterations, and the metrics of the last."""
-        _, update = algorithm.build(filled(config, values), source.spec, *parts)
         bound = source.bound(data) if isinstance(source, Carrying) else source
-        once = jax.vmap(partial(iteration, bound, update))
+        once = jax.vmap(partial(iteration, settings, bound))
         nothing = Metrics(jnp.full((width, M, M), jnp.nan), jnp.full((width, M), jnp.nan))
         return lax.fori_loop(0, count, lambda _, carry: once(carry[0]), (block, nothing))
 
@@ -168,7 +169,7 @@ def _program(source: Source, config: Config, parts: components.Parts, devices: t
     sharding = NamedSharding(mesh, along)
     data = jax.device_put(source.data, NamedSharding(mesh, same)) if isinstance(source, Carrying) else ()
     return _Program(
-        jax.jit(firsts, static_argnums=0, out_shardings=sharding),
+        jax.jit(firsts, out_shardings=sharding),
         jax.jit(per_device, compiler_options=compiler_options()),
         data,
         sharding,
@@ -180,7 +181,7 @@ def template(run: Run) -> Trial:
     """Shapes and dtypes of a snapshot's trials."""
     program = _of(run)
     index = jax.ShapeDtypeStruct((program.width * program.num_devices,), jnp.int32)
-    first = partial(program.first, "random")
+    first = partial(program.first, run.settings)
     shapes = jax.eval_shape(first, jax.ShapeDtypeStruct((), jnp.uint32), index, None)
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 

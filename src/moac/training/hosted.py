@@ -18,12 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int, UInt32
 
-from moac import algorithm, components
-from moac.config import Config
-from moac.history import History
+from moac import algorithm
+from moac.parts import Parts
+from moac.settings import Settings, sampling
 from moac.training.compiled import compiler_options
+from moac.training.history import History
 from moac.training.pace import Pace
-from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite, preferring
+from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
 from moac.types import Batch, Hosted, Key, Metrics, Spec, State
 
 
@@ -33,15 +34,15 @@ class _Program:
     """The compiled functions of one trial.
 
     Attributes:
-        first: (seed, trial, its preference or None) ↦ its state at iteration 0, and the key of its chain.
+        first: (settings, seed, trial, its preference or None) ↦ its state at iteration 0, and the key of its chain.
         sample_key: state ↦ the key that the iteration to come samples with.
-        step: (state, critic batches, actor batch) ↦ the next state, metrics, and in one array for the host whether the
-            state is finite and the next sample key.
+        step: (settings, state, critic batches, actor batch) ↦ the next state, metrics, and in one array for the host
+            whether the state is finite and the next sample key.
     """
 
     first: Callable[..., tuple[State, Key]]
     sample_key: Callable[[State], Key]
-    step: Callable[[State, Batch, Batch], tuple[State, Metrics, UInt32[Any, "3"]]]
+    step: Callable[[Settings, State, Batch, Batch], tuple[State, Metrics, UInt32[Any, "3"]]]
 
 
 @final
@@ -67,20 +68,20 @@ class _Clock:
 
 def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     """Train from the start, or from a snapshot, and yield a snapshot after each chunk; the last one is the result."""
-    program, source = _program(run.config, run.source.spec, run.parts), cast(Hosted, run.source)
-    sizes = components.sampling(run.config, source.spec)
+    program, source = _program(run.source.spec, run.parts), cast(Hosted, run.source)
+    sizes, settings = sampling(run.settings, source.spec), jax.device_put(run.settings)
     iteration = 0 if snapshot is None else snapshot.iteration
     history = History.empty() if snapshot is None else snapshot.history
     live = [_revived(run, program, index, snapshot) for index in range(run.num_trials)]
     clock, pace = _Clock(), Pace()
     restarted = iteration if any(trial.restarted for trial in live) else None
-    for target in (int(t) for t in evaluation_iterations(run.config) if t > iteration):
+    for target in (int(t) for t in evaluation_iterations(run.settings) if t > iteration):
         while iteration < target:
             count = min(pace.longest, target - iteration)
             clock.ticks += 1
             with pace.timed(count), source.undisturbed():
                 for _, trial in itertools.product(range(count), live):
-                    _advance(trial, run, program, sizes)
+                    _advance(trial, run, partial(program.step, settings), sizes)
             iteration += count
             trials = _stored(live, source)
             if iteration == target:
@@ -96,25 +97,27 @@ def template(run: Run) -> Trial:
     """Shapes and dtypes of a snapshot's trials."""
     source = cast(Hosted, run.source)
     seed, index = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((1,), jnp.int32)
-    first = _program(run.config, source.spec, run.parts).first
+    first = partial(_program(source.spec, run.parts).first, run.settings)
     state, _ = jax.eval_shape(jax.vmap(first, in_axes=(None, 0, None)), seed, index, None)
-    memory = jax.tree.map(lambda x: np.asarray(x)[None], source.memory(components.sampling(run.config, source.spec)))
+    memory = jax.tree.map(lambda x: np.asarray(x)[None], source.memory(sampling(run.settings, source.spec)))
     shapes = Trial(state, memory, cast(Any, jax.ShapeDtypeStruct((1,), np.int32)))
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 
 
 @lru_cache(maxsize=16)
-def _program(config: Config, spec: Spec, parts: components.Parts) -> _Program:
-    init, update = algorithm.build(config, spec, *parts)
-
-    def first(seed: Int[Any, ""], index: Int[Any, ""], preference: Any) -> tuple[State, Key]:
+def _program(spec: Spec, parts: Parts) -> _Program:
+    def first(settings: Settings, seed: Int[Any, ""], index: Int[Any, ""], preference: Any) -> tuple[State, Key]:
         key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
-        return preferring(parts.rule, init(key_state), preference), jax.random.key_data(key_chain)
+        init, _ = algorithm.build(settings, spec, *parts)
+        return init(key_state, preference), jax.random.key_data(key_chain)
 
     def sample_key(state: State) -> Key:
         return jax.random.key_data(jax.random.split(state.key)[1])
 
-    def step(state: State, critic_batches: Batch, actor_batch: Batch) -> tuple[State, Metrics, UInt32[Any, "3"]]:
+    def step(
+        settings: Settings, state: State, critic_batches: Batch, actor_batch: Batch
+    ) -> tuple[State, Metrics, UInt32[Any, "3"]]:
+        _, update = algorithm.build(settings, spec, *parts)
         key_state, _ = jax.random.split(state.key)
         new, metrics = update(replace(state, key=key_state), critic_batches, actor_batch)
         healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
@@ -126,13 +129,13 @@ def _program(config: Config, spec: Spec, parts: components.Parts) -> _Program:
     return _Program(jax.jit(first), jax.jit(sample_key), jax.jit(step, compiler_options=options))
 
 
-def _advance(trial: _Live, run: Run, program: _Program, sizes: Any) -> None:
+def _advance(trial: _Live, run: Run, step: Callable[..., Any], sizes: Any) -> None:
     """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
     if trial.stopped:
         return
     policy, theta = run.parts.policy, trial.state.theta
     trial.chain, critic_batches, actor_batch = run.source.sample(trial.chain, policy, theta, trial.key, sizes)
-    new, trial.metrics, signal = program.step(trial.state, critic_batches, actor_batch)
+    new, trial.metrics, signal = step(trial.state, critic_batches, actor_batch)
     *key, healthy = np.asarray(signal).tolist()
     if healthy:
         trial.state, trial.key = new, key
@@ -143,7 +146,7 @@ def _advance(trial: _Live, run: Run, program: _Program, sizes: Any) -> None:
 def _revived(run: Run, program: _Program, index: int, snapshot: Snapshot | None) -> _Live:
     """A trial at iteration 0, or as a snapshot has it."""
     preference = run.preference(index)
-    state, key_chain = program.first(np.uint32(run.seed), np.int32(index), preference)
+    state, key_chain = program.first(run.settings, np.uint32(run.seed), np.int32(index), preference)
     M, source = run.source.spec.num_objectives, cast(Hosted, run.source)
     nothing = Metrics(jnp.full((M, M), jnp.nan), jnp.full(M, jnp.nan))
     if snapshot is None:

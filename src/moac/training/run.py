@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -13,11 +13,12 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from moac import components
-from moac.config import Config, known
-from moac.history import History
+from moac import settings
+from moac.config import Config
+from moac.parts import Parts
+from moac.settings import Settings
+from moac.training.history import History
 from moac.types import Source, State
-from moac.weighting import Rule
 
 Past = Callable[[], Mapping[str, Any] | None]
 """Gives where a source that is sampled on the host stands, as arrays by name; None once it has gone on."""
@@ -79,7 +80,7 @@ class Run:
 
     Attributes:
         source: the problem.
-        config: resolved.
+        config: complete: what config.json holds.
         parts: policy, critic and rule.
         num_trials: K.
         seed: of all randomness.
@@ -87,9 +88,14 @@ class Run:
 
     source: Source
     config: Config
-    parts: components.Parts
+    parts: Parts
     num_trials: int
     seed: int
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The configuration as the algorithm takes it."""
+        return Settings.of(self.config)
 
     def preference(self, index: int | Int[np.ndarray, " n"]) -> Float[np.ndarray, "... M"] | None:
         """p of a trial, or of several; None where the configuration gives none."""
@@ -99,25 +105,18 @@ class Run:
     @property
     def env_steps_per_iteration(self) -> int:
         """Environment steps of all trials together."""
-        return self.num_trials * components.sampling(self.config, self.source.spec).steps
+        return self.num_trials * settings.sampling(self.settings, self.source.spec).steps
 
 
-def preferring(rule: Rule, state: State, preference: Float[Array, " M"] | None) -> State:
-    """The state of a trial with its own preference, where it has one."""
-    if preference is None or rule.prefer is None:
-        return state
-    return replace(state, rule=rule.prefer(state.rule, preference))
-
-
-def evaluation_iterations(config: Config) -> Int[np.ndarray, " L"]:
+def evaluation_iterations(settings: Settings) -> Int[np.ndarray, " L"]:
     """The iterations after which the policy is evaluated: evenly spread from the last to the first."""
-    T = known(config.num_iterations)
-    return np.unique(np.linspace(T, 1, min(config.num_evaluations, T)).round().astype(int))
+    T = settings.num_iterations
+    return np.unique(np.linspace(T, 1, min(settings.num_evaluations, T)).round().astype(int))
 
 
 def total_iterations(run: Run) -> int:
     """T."""
-    return known(run.config.num_iterations)
+    return run.settings.num_iterations
 
 
 def mean_over_trials(values: Any) -> Any:

@@ -1,19 +1,35 @@
 """Weighting rules: from the Gram matrix of the objectives' gradients to their weights.
 
-A rule is a pair of pure functions and sees nothing but K = G Gᵀ. Momentum wraps any rule. What each is proved to do is
-in docs/rules.md.
+A rule is a pair of pure functions that sees K = G Gᵀ and, unless it asks for more (`Needs`), nothing else. Momentum
+wraps any rule. What each is proved to do is in docs/rules.md.
 """
 
-from moac.weighting.averages import first_batch, fixed, uniform, with_momentum
-from moac.weighting.bargaining import fairgrad, nash_mtl
-from moac.weighting.conflict import cagrad, imtl_g, pcgrad, upgrad
-from moac.weighting.hull import SMALLEST, capped, chebyshev, min_norm, preferred
-from moac.weighting.rule import Rule, on_simplex
-from moac.weighting.stepping import moco, modo, sdmgrad
+from __future__ import annotations
+
+from typing import Any
+
+from moac.choices import WEIGHTINGS
+from moac.weighting.cagrad import cagrad
+from moac.weighting.chebyshev import chebyshev
+from moac.weighting.fairgrad import fairgrad
+from moac.weighting.fixed import first_batch, fixed, uniform
+from moac.weighting.imtl_g import imtl_g
+from moac.weighting.mgda import SMALLEST, capped, min_norm, preferred
+from moac.weighting.moco import moco
+from moac.weighting.modo import modo
+from moac.weighting.momentum import with_momentum
+from moac.weighting.nash_mtl import nash_mtl
+from moac.weighting.pcgrad import pcgrad
+from moac.weighting.rule import Needs, Rule, Seen, on_simplex
+from moac.weighting.sdmgrad import sdmgrad
+from moac.weighting.upgrad import upgrad
 
 __all__ = [
     "SMALLEST",
+    "Needs",
     "Rule",
+    "Seen",
+    "by_name",
     "cagrad",
     "capped",
     "chebyshev",
@@ -33,3 +49,17 @@ __all__ = [
     "upgrad",
     "with_momentum",
 ]
+
+
+def by_name(name: str, weights: Any = None, momentum: str = "1/t") -> Rule:
+    """The rule that `Config.weighting` names, with momentum where λ̂ moves on the simplex.
+
+    Other weights have the scale of the gradients they were found for, and an average of them fits none.
+    """
+    kind, _, number = name.partition(":")
+    entry = WEIGHTINGS[kind]
+    arguments: dict[str, Any] = {entry.number: float(number)} if number and entry.number else {}
+    if entry.takes in ("weights", "initial"):
+        arguments[entry.takes] = weights
+    rule: Rule = globals()[kind.replace("-", "_")](**arguments)
+    return with_momentum(rule, momentum, weights) if entry.takes == "momentum" and rule.simplex else rule

@@ -1,49 +1,79 @@
-"""What a rule is, and the checks that all of them share."""
+"""What a weighting rule is, what it may see, and the checks that all rules share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from moac import simplex
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Seen:
+    """What a rule sees of an iteration, where the Gram matrix is not enough; what it did not ask for is None.
+
+    Attributes:
+        gram: K = G Gᵀ.
+        cross: G₁ G₂ᵀ of two independent batches; not symmetric.
+        level: the reward per step that the critic expects of the policy.
+        rewards: of the actor's batch.
+    """
+
+    gram: Float[Array, "M M"]
+    cross: Float[Array, "M M"] | None = None
+    level: Float[Array, " M"] | None = None
+    rewards: Float[Array, "B M"] | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Needs:
+    """What a rule asks for beyond the Gram matrix.
+
+    Attributes:
+        preference: its `init` takes a second argument, the preference p on the simplex of a trial.
+        cross: `Seen.cross`; the two batches are the halves of the actor's.
+        values: `Seen.level` and `Seen.rewards`.
+        tracking: β of Y ← Y − β (Y − G), which takes the place of G: K is then YYᵀ and the direction Yᵀλ.
+    """
+
+    preference: bool = False
+    cross: bool = False
+    values: bool = False
+    tracking: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tracking is not None:
+            in_interval("tracking", self.tracking, 0, 1)
+
 
 @final
 @dataclass(frozen=True)
 class Rule:
-    """A weighting rule.
+    """A weighting rule: two pure functions, as in optax.
 
     Attributes:
         init: M ↦ state, a pytree.
-        update: (state, K [M, M], t) ↦ (state, λ [M]), where t = 1, 2, … counts the updates.
-        prefer: (state, p [M]) ↦ the state of a trial with preference p on the simplex; None where p means nothing.
+        update: (state, K [M, M], t) ↦ (state, λ [M]), where t = 1, 2, … counts the updates. For a rule that needs
+            `cross` or `values`, a `Seen` takes the place of K.
+        needs: what it asks for beyond K; most rules ask for nothing.
         simplex: whether λ ≥ 0 and Σλ = 1. Where not, λ has the scale of its definition, and momentum keeps it.
-        batches: 2 where K must be G₁G₂ᵀ of two independent batches: the halves of the actor's. K is then not symmetric.
-        tracking: β, where the rule wants Y ← Y − β (Y − G) in the place of G: K is then YYᵀ and the direction Yᵀλ.
-        observe: (state, level [M], reward [B, M]) ↦ state, called before `update` with the reward per step that the
-            critic expects of the policy and with the rewards of the actor's batch; None where the rule sees K alone.
     """
 
-    init: Callable[[int], Any]
-    update: Callable[[Any, Float[Array, "M M"], Any], tuple[Any, Float[Array, " M"]]]
-    prefer: Callable[[Any, Float[Array, " M"]], Any] | None = None
+    init: Callable[..., Any]
+    update: Callable[[Any, Any, Any], tuple[Any, Float[Array, " M"]]]
+    needs: Needs = field(default_factory=Needs)
     simplex: bool = True
-    batches: int = 1
-    tracking: float | None = None
-    observe: Callable[[Any, Float[Array, " M"], Float[Array, "B M"]], Any] | None = None
-
-    def __post_init__(self) -> None:
-        if self.batches not in (1, 2):
-            raise ValueError(f"`batches` must be 1 or 2, got {self.batches!r}.")
-        if self.tracking is not None:
-            in_interval("tracking", self.tracking, 0, 1)
-            if self.prefer is not None:
-                raise ValueError("`prefer` must be None where `tracking` is given, got a function.")
 
 
 def stateless(weights: Callable[[Float[Array, "M M"]], Float[Array, " M"]], simplex: bool = True) -> Rule:
@@ -56,11 +86,13 @@ def where_finite(K: Float[Array, "M M"], lam: Float[Array, " M"]) -> Float[Array
     return jnp.where(jnp.all(jnp.isfinite(K)), lam, jnp.nan)
 
 
-def starting(name: str, weights: Any) -> Callable[[int], Float[Array, " M"]]:
-    """M ↦ `weights` as an array on the simplex, uniform where they are None; refused where they do not fit."""
+def starting(name: str, weights: Any) -> Callable[..., Float[Array, " M"]]:
+    """(M, given) ↦ `given`, or without it `weights` on the simplex, uniform where they are None; refused if unfit."""
     start = None if weights is None else on_simplex(name, weights)
 
-    def init(M: int) -> Float[Array, " M"]:
+    def init(M: int, given: Any = None) -> Float[Array, " M"]:
+        if given is not None:
+            return given
         if start is None:
             return middle(M)
         if len(start) != M:
@@ -112,3 +144,16 @@ def lengths(K: Float[Array, "M M"]) -> tuple[Float[Array, " M"], Float[Array, "M
     safe = jnp.where(there, n, 1)
     C = jnp.where(there[:, None] & there, K / safe[:, None] / safe, 0)
     return n, jnp.where(jnp.eye(len(n), dtype=bool), 1, C)
+
+
+def projected_step(step_size: float, regulariser: float) -> Callable[[Any, Any, Any], Any]:
+    """The update λ ← Π_Δ(λ − γ (K + ρI) λ), with γ = `step_size` and ρ = `regulariser`."""
+    gamma, rho = in_interval("step_size", step_size, 0), at_least_zero("regulariser", regulariser)
+
+    def update(lam: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
+        del t
+        lam = lam.astype(K.dtype)
+        lam = simplex.projection(lam - gamma * (K @ lam + rho * lam))
+        return lam, lam
+
+    return update

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from moac.logs.dataset import LoggedDataset
-from moac.networks import Network, Plain, Weights
 from moac.offline.behaviour import kernels
 from moac.offline.behaviour.model import BehaviourModel, Member, folds, identity
 from moac.offline.behaviour.options import Options
+from moac.policies.networks import Network, Plain, Weights
 
 _STEPS = 200
 """Of a round, at most."""

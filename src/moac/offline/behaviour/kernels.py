@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from moac.logs import sampling, states
 from moac.logs.sampling import Data
-from moac.networks import Network, Weights
+from moac.policies.networks import Network, Weights
 
 BLOCK = 2048
 """Rows whose probabilities are computed at a time."""

@@ -12,9 +12,9 @@ from jaxtyping import Float, Int
 
 from moac.logs import splits
 from moac.logs.dataset import LoggedDataset
-from moac.networks import Network, Weights
 from moac.offline.behaviour import kernels
 from moac.offline.behaviour.options import Options
+from moac.policies.networks import Network, Weights
 
 
 @final

@@ -16,7 +16,7 @@ from moac.logs.dataset import LoggedDataset
 from moac.offline import ncis
 from moac.offline.ncis import Logged, Shard
 from moac.offline.reward_model import RewardModel
-from moac.policy import SoftmaxMLP
+from moac.policies import SoftmaxMLP
 from moac.types import Params, Policy
 
 Method = tuple[Policy, Params]

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, final
 import numpy as np
 from jaxtyping import Float
 
-from moac.executors import Executor, Serial, results
 from moac.offline.ncis import doubly_robust, sums
 from moac.offline.ncis.options import Options
 from moac.offline.ncis.rows import Logged
 from moac.offline.ncis.sums import Sums
+from moac.runs.executors import Executor, Serial, results
 
 T = TypeVar("T")
 

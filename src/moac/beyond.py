@@ -1,0 +1,136 @@
+"""Outside the paper: importance ratios, generalised advantages, entropy and KL terms, Adam and clipping.
+
+Each is an option of the configuration, and absent from the compiled program where it is off. A reader of Algorithms 1
+and 2 may skip this file: with all options off `with_ratios`, `advantages` and `regularised` return what they are given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+from jaxtyping import Bool, Float
+
+from moac.policies import Entropic
+from moac.settings import Settings
+from moac.types import Batch, Params, Policy
+
+
+def with_ratios(policy: Policy, cap: float, theta: Params, batch: Batch) -> Batch:
+    """The batch with importance ratios ρ = min{cap, π(a|s) / π_b(a|s)}; one sampled by θ itself stays as it is."""
+    if batch.behaviour_log_prob is None:
+        return batch
+    log_prob = policy.log_prob
+    for _ in batch.behaviour_log_prob.shape:
+        log_prob = jax.vmap(log_prob, in_axes=(None, 0, 0))
+    log_pi = log_prob(theta, batch.observation, batch.action)
+    return replace(batch, weight=jnp.minimum(cap, jnp.exp(log_pi - batch.behaviour_log_prob)))
+
+
+def advantages(
+    settings: Settings, gamma: tuple[float, ...], num_chains: int, delta: Float[Array, "B M"], batch: Batch
+) -> Float[Array, "B M"]:
+    """The actor's signals: the TD errors δ, traced over time with `gae`, weighted by age with discounted visitation."""
+    if settings.gae > 0:
+        delta = gae(delta, goes_on(batch, num_chains), gamma, settings.gae)
+    if settings.visitation == "discounted" and len(set(gamma)) > 1:
+        delta = _weighted_by_age(delta, batch, gamma)
+    return delta
+
+
+def gae(
+    delta: Float[Array, "B M"], on: Bool[Array, "T n"], gamma: tuple[float, ...], trace: float
+) -> Float[Array, "B M"]:
+    """Aⁱ_τ = δⁱ_τ + γⁱ λ Aⁱ_{τ+1} while an episode goes on, with λ = `trace` (Schulman et al., 2016).
+
+    Each of n chains ends with its last sample: what would follow is not in the batch, and counts as 0.
+    """
+
+    def compose(later: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[Array, Array]:
+        return later[0] * now[0], now[0] * later[1] + now[1]
+
+    table = delta.reshape(*on.shape, -1)
+    keep = jnp.where(on[..., None], trace * jnp.asarray(gamma, delta.dtype), 0)
+    _, advantage = lax.associative_scan(compose, (keep, table), reverse=True)
+    return advantage.reshape(delta.shape)
+
+
+def goes_on(batch: Batch, num_chains: int) -> Bool[Array, "T n"]:
+    """Where the next sample of a chain starts in the state in which this one ended, and that was no end.
+
+    A chain that was cut and happens to start again in that very state goes on: its future has the same law.
+    """
+
+    def chains(x: Any) -> Any:
+        return x.reshape(-1, num_chains, *x.shape[1:])
+
+    def same(then: Any, now: Any) -> Any:
+        equal = chains(then)[:-1] == chains(now)[1:]
+        return jnp.all(equal.reshape(*equal.shape[:2], -1), axis=-1)
+
+    equal = jax.tree.leaves(jax.tree.map(same, batch.next_observation, batch.observation))
+    on = jnp.concatenate([jnp.all(jnp.stack(equal), axis=0), jnp.zeros((1, num_chains), bool)])
+    return on if batch.terminated is None else on & ~chains(batch.terminated)
+
+
+def _weighted_by_age(delta: Float[Array, "B M"], batch: Batch, gamma: tuple[float, ...]) -> Float[Array, "B M"]:
+    """(γⁱ/c)^k δⁱ with c = max γ, where k is the age: what turns samples of the c-restarted chain into ∇Jⁱ."""
+    log_ratio = [math.log(value / max(gamma)) for value in gamma]
+    age = jnp.asarray(batch.age, delta.dtype)
+    return delta * jnp.exp(age[:, None] * jnp.asarray(log_ratio, delta.dtype))
+
+
+def regularised(settings: Settings, policy: Policy, theta: Params, batch: Batch, direction: Params) -> Params:
+    """direction + entropy · ∇ (1/B) Σ_l H(π(·|s_l)) − behaviour_pull · ∇ (1/B) Σ_l KL(π_b ‖ π)(s_l).
+
+    Both gradients are common to all objectives and are added after the weighting: the Gram matrix does not see them.
+    """
+    terms: list[tuple[Any, Callable[[Any, Params, Batch], Array]]] = []
+    if settings.entropy is not None:
+        terms.append((settings.entropy, _entropy if isinstance(policy, Entropic) else _sampled_entropy))
+    if settings.behaviour_pull is not None:
+        terms.append((settings.behaviour_pull, _behaviour_likelihood))
+    for coefficient, term in terms:
+        gradient = jax.grad(term, argnums=1)(policy, theta, batch)
+        direction = jax.tree.map(lambda d, g, c=coefficient: d + c * g, direction, gradient)
+    return direction
+
+
+def _entropy(policy: Entropic, theta: Params, batch: Batch) -> Array:
+    return jnp.mean(policy.entropy(theta, batch.observation))
+
+
+def _sampled_entropy(policy: Policy, theta: Params, batch: Batch) -> Array:
+    """A function with the gradient −(1/B) Σ log π ψ, which is that of the entropy in expectation; centred."""
+    log_pi = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, batch.observation, batch.action)
+    constant = lax.stop_gradient(log_pi)
+    return jnp.mean((jnp.mean(constant) - constant) * log_pi)
+
+
+def _behaviour_likelihood(policy: Policy, theta: Params, batch: Batch) -> Array:
+    """−(1/B) Σ KL(π_b ‖ π) but for a constant: E_{π_b} log π, over all actions where π_b is known, else as logged."""
+    if batch.behaviour_log_probs is None:
+        return jnp.mean(jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, batch.observation, batch.action))
+    p = jnp.exp(batch.behaviour_log_probs)
+    every = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
+    log_pi = jax.vmap(every, in_axes=(None, 0, None))(theta, batch.observation, jnp.arange(p.shape[-1]))
+    return jnp.mean(jnp.sum(p * log_pi, axis=-1))
+
+
+def steps(optimiser: str, size: Any, clip: float | None = None) -> optax.GradientTransformation:
+    """From a direction of ascent to a step: constant step sizes, the paper's, or Adam (Kingma and Ba, 2015).
+
+    Args:
+        optimiser: `constant` or `adam`.
+        size: the step size.
+        clip: the norm that a direction is cut to before; None leaves it as it is.
+    """
+    cut = [] if clip is None else [optax.clip_by_global_norm(clip)]
+    moments = [optax.scale_by_adam()] if optimiser == "adam" else []
+    return optax.chain(*cut, *moments, optax.scale(size))

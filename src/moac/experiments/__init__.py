@@ -1,4 +1,0 @@
-"""Runs on disk."""
-
-CHECKPOINT_SECONDS = 2.0
-"""A run that is killed loses at most about so much of its work."""

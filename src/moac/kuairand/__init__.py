@@ -1,0 +1,1 @@
+"""KuaiRand: its schema, download and generator."""

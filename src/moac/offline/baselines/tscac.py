@@ -1,0 +1,203 @@
+"""Two-stage constrained actor-critic with actions one can enumerate.
+
+Cai et al., *Two-Stage Constrained Actor-Critic for Short Video Recommendation* (WWW 2023): the main signal is maximised
+while each auxiliary signal i is kept from falling.
+
+*Stage one.* For each auxiliary signal its own critic Q_i and its own policy π_i, by the policy gradient of Q_i alone:
+
+    ∇ (1/B) Σ_s Σ_a π_i(a|s) Q_i(s, a) + behaviour_pull · ∇ E_b log π_i.
+
+Summing over all actions in place of the logged one needs no importance ratio and no baseline.
+
+*Stage two.* A critic Q of the main signal under π, and in each state
+
+    max_π Σ_a π(a) A(a)   subject to   KL(π‖π_i) ≤ ε_i for all i,   Σ_a π(a) = 1.
+
+With multipliers λ_i ≥ 0 of the constraints, ν of the sum, Λ = Σ λ_i and w_i = λ_i/Λ, the derivative of the Lagrangian
+by π(a) is A(a) − Σ_i λ_i (log π(a) + 1 − log π_i(a)) − ν = 0, so that
+
+    log π*(a|s) = Σ_i w_i log π_i(a|s) + A(s, a)/Λ − log Z(s),
+
+a maximum, since the Lagrangian is concave in π. A may be Q, whose difference Σ_a π Q is in Z. λ_i are given, as in the
+paper, in place of ε_i: `weights` are w_i and `multiplier` is Λ, in units of the main signal (its standard deviation
+with `scale_rewards`). π* is projected onto the network by the weighted likelihood (1/B) Σ_s Σ_a π*(a|s) log π(a|s),
+whose maximum has the least KL(π*‖π).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jaxtyping import Float
+
+from moac.logs.dataset import LoggedDataset
+from moac.logs.sampling import Data
+from moac.offline.baselines import driver, problem
+from moac.offline.baselines.action_values import ActionValues, Fit
+from moac.offline.baselines.driver import Learned
+from moac.offline.baselines.options import Common, number, whole
+from moac.offline.baselines.problem import Problem
+from moac.policies.networks import Weights
+from moac.types import Batch, Key
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Options(Common):
+    """How TSCAC learns; `Common` says what the others mean. `behaviour_pull` is of stage one.
+
+    Attributes:
+        main: name of the main signal; None is the last, WatchTime for KuaiRand.
+        auxiliary_steps: of stage one.
+        multiplier: Λ; small follows the main signal, large stays at the auxiliary policies.
+        weights: w_i of the auxiliary signals in their order, which sum to one; None is equal.
+    """
+
+    main: str | None = None
+    auxiliary_steps: int = 500
+    multiplier: float = 1.0
+    weights: tuple[float, ...] | None = None
+    behaviour_pull: float = 0.3
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The two stages."""
+        return (self.auxiliary_steps, self.steps)
+
+    def check(self) -> None:
+        """Stage one has steps, Λ is positive, weights are on the simplex."""
+        whole("auxiliary_steps", self.auxiliary_steps, 1)
+        number("multiplier", self.multiplier, "positive", lambda x: x > 0)
+        if self.weights is not None and not (min(self.weights) >= 0 and abs(sum(self.weights) - 1) < 1e-6):
+            raise ValueError(f"`weights` must not be negative and sum to one, got {list(self.weights)}.")
+
+
+def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 1, seed: int = 0) -> Learned:
+    """Learn from the rows of train users; NCIS on validation users is in the history, of stage two.
+
+    Its weights are the exponents w_i of the auxiliary policies, which do not move; the main signal has none: 0.
+
+    Args:
+        dataset: with propensities, of its own or by `with_behaviour`.
+        options: how.
+        trials: K.
+        seed: trial i depends on (seed, i) alone.
+    """
+    options = options or Options()
+    names = dataset.signal_names
+    main = names[-1] if options.main is None else options.main
+    if main not in names:
+        raise ValueError(f"`main` must be one of {', '.join(names)}, got {main!r}.")
+    others = len(names) - 1
+    weights = options.weights or (1 / max(others, 1),) * others
+    if len(weights) != others:
+        raise ValueError(f"`weights` must hold one per auxiliary signal ({others}), got {len(weights)}.")
+    given = (jnp.array(weights), jnp.float32(options.multiplier))
+    learner = TSCAC(problem.of(dataset, options), *given, names.index(main))
+    return driver.train(dataset, learner, options, trials, seed)
+
+
+class Carried(NamedTuple):
+    """Of stage two θ, its critic and Adam's moments; of stage one the same, policies with a leading axis M − 1."""
+
+    theta: Weights
+    weights: Float[Array, " M"]
+    critic: Fit
+    moments: Any
+    auxiliary_theta: Weights
+    auxiliary_critic: Fit
+    auxiliary_moments: Any
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TSCAC:
+    """The learner.
+
+    Attributes:
+        problem: of the log.
+        weights: w_i of the auxiliary signals.
+        multiplier: Λ.
+        main: index of the main signal.
+    """
+
+    problem: Problem
+    weights: Float[Array, " m"]
+    multiplier: Any
+    main: int = field(metadata={"static": True})
+
+    @property
+    def phases(self) -> tuple[Callable[[Data, Carried, Key], Carried], ...]:
+        """The two stages."""
+        return (self.first_stage, self.second_stage)
+
+    def init(self, data: Data, key: Key) -> Carried:
+        """All policies start alike."""
+        key_policy, key_main, key_others = jax.random.split(key, 3)
+        theta = self.problem.first(data, key_policy)
+        thetas = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(self.weights)), theta)
+        weights = jnp.insert(self.weights, self.main, 0.0)
+        first = (thetas, self._auxiliary.init(key_others), self.problem.steps.init(thetas))
+        return Carried(theta, weights, self._main.init(key_main), self.problem.steps.init(theta), *first)
+
+    def first_stage(self, data: Data, own: Carried, key: Key) -> Carried:
+        """The auxiliary critics, then their policies."""
+        batch = self.problem.draw(data, key)
+        next_pi = jnp.exp(self._log_pis(own.auxiliary_theta, batch.next_observation))
+        critic = self._auxiliary.updated(own.auxiliary_critic, batch, next_pi)
+        Q = self._auxiliary(critic.w, batch.observation)
+
+        def loss(thetas: Weights) -> Float[Array, ""]:
+            log_pis = self._log_pis(thetas, batch.observation)
+            gains = jnp.mean(jnp.sum(jnp.exp(log_pis) * Q, axis=2), axis=0)
+            return -jnp.sum(gains + jax.vmap(self.problem.supervised, in_axes=(1, None))(log_pis, batch))
+
+        thetas, moments = self._descended(loss, own.auxiliary_theta, own.auxiliary_moments)
+        return own._replace(auxiliary_theta=thetas, auxiliary_critic=critic, auxiliary_moments=moments)
+
+    def second_stage(self, data: Data, own: Carried, key: Key) -> Carried:
+        """The main critic, then the policy towards π*."""
+        batch = self.problem.draw(data, key)
+        next_pi = jnp.exp(self.problem.log_pi(own.theta, batch.next_observation))
+        critic = self._main.updated(own.critic, batch, next_pi[:, None])
+        target = jnp.exp(self._target(own.auxiliary_theta, critic.w, batch))
+
+        def loss(theta: Weights) -> Float[Array, ""]:
+            return -jnp.mean(jnp.sum(target * self.problem.log_pi(theta, batch.observation), axis=1))
+
+        theta, moments = self._descended(loss, own.theta, own.moments)
+        return own._replace(theta=theta, critic=critic, moments=moments)
+
+    def _target(self, thetas: Weights, w: Weights, batch: Batch) -> Float[Array, "B K"]:
+        log_pis = self._log_pis(thetas, batch.observation)
+        Q = self._main(w, batch.observation)[:, 0]
+        return closed_form(log_pis, Q, self.weights, self.multiplier)
+
+    def _log_pis(self, thetas: Weights, x: Float[Array, "B F"]) -> Float[Array, "B m K"]:
+        return jax.vmap(self.problem.log_pi, in_axes=(0, None), out_axes=1)(thetas, x)
+
+    def _descended(self, loss: Any, theta: Weights, moments: Any) -> tuple[Weights, Any]:
+        change, moments = self.problem.steps.update(jax.grad(loss)(theta), moments)
+        return optax.apply_updates(theta, change), moments  # pyright: ignore[reportReturnType]
+
+    @property
+    def _main(self) -> ActionValues:
+        return ActionValues(self.problem, (self.main,))
+
+    @property
+    def _auxiliary(self) -> ActionValues:
+        return ActionValues(self.problem, tuple(i for i in range(self.problem.num_signals) if i != self.main))
+
+
+def closed_form(
+    log_pis: Float[Array, "B m K"], A: Float[Array, "B K"], w: Float[Array, " m"], multiplier: Any
+) -> Float[Array, "B K"]:
+    """log π*(a|s) = Σ_i w_i log π_i(a|s) + A(s, a)/Λ − log Z(s)."""
+    return jax.nn.log_softmax(jnp.einsum("bmk,m->bk", log_pis, w) + A / multiplier)

@@ -1,0 +1,69 @@
+"""From names in the settings to the objects that meet in the algorithm: policy, critic, rule."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import jax
+import numpy as np
+
+from moac import weighting
+from moac.critic import LinearCritic, MLPCritic
+from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
+from moac.policies.features import Basis, Features
+from moac.policies.gaussian import Squash
+from moac.policies.networks import Inputs, Network, Plain, States, Vectors
+from moac.settings import Settings
+from moac.types import Critic, Key, Policy, Spec
+from moac.weighting import Rule
+
+
+class Parts(NamedTuple):
+    """The objects that meet in the algorithm."""
+
+    policy: Policy
+    critic: Critic
+    rule: Rule
+
+
+def build(settings: Settings, spec: Spec, seed: int) -> Parts:
+    """The policy, critic and rule that the settings name; the same objects for the same names."""
+    return _build(settings.static, spec, seed if settings.features.startswith("random:") else 0)
+
+
+@lru_cache(maxsize=16)
+def _build(settings: Settings, spec: Spec, seed: int) -> Parts:
+    phi = features.by_name(settings.features, spec, run_key(seed))
+    rule = weighting.by_name(settings.weighting, settings.weights, settings.momentum)
+    return Parts(_policy(settings, spec, phi), _critic(settings, spec, phi), rule)
+
+
+def _policy(settings: Settings, spec: Spec, phi: Features | Basis) -> Policy:
+    if settings.policy == "mlp":
+        return SoftmaxMLP(_inputs(spec), settings.hidden, spec.num_actions)
+    if settings.policy == "gaussian":
+        bounds = Squash(spec.action_low or (), spec.action_high or ())
+        return GaussianMLP(_inputs(spec), settings.hidden, bounds, settings.action_scale == "state")
+    if spec.num_states is None:
+        return SoftmaxBasis(phi, spec.num_actions)
+    if settings.policy == "table":
+        return SoftmaxTable(spec.num_states, spec.num_actions)
+    return SoftmaxLinear(cast(Features, phi), spec.num_actions)
+
+
+def _critic(settings: Settings, spec: Spec, phi: Features | Basis) -> Critic:
+    if settings.critic == "linear":
+        return LinearCritic(phi, spec.num_objectives)
+    return MLPCritic(Network(_inputs(spec), settings.hidden, spec.num_objectives))
+
+
+def _inputs(spec: Spec) -> Inputs:
+    if spec.num_states is not None:
+        return States(spec.num_states)
+    return Plain(spec.vector_size) if spec.logged else Vectors(spec.observation_size)
+
+
+def run_key(seed: int) -> Key:
+    """The key of what belongs to a run as a whole, such as random features: apart from every trial's."""
+    return jax.random.fold_in(jax.random.key(seed), np.uint32(2**32 - 1))

@@ -1,0 +1,184 @@
+"""Multi-layer perceptrons, written so that the score of a policy splits into outer products, one per layer.
+
+Everything works on NumPy arrays as on JAX's: acting happens on the host, learning in a compiled program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moac.policies.protocols import Factor
+from moac.types import Key, Observation
+
+Weights = tuple[Any, ...]
+"""One matrix per layer. The last row of a matrix is the bias, except where the input is the index of a state."""
+
+
+class Inputs(Protocol):
+    """What a network sees of an observation."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the first matrix."""
+        ...
+
+    def see(self, observation: Observation) -> Any:
+        """Vectors [..., d], or indices [...] of rows, in the namespace of the observation's arrays."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class States:
+    """The index of a state: the first layer looks up a row, which is a product with a one-hot vector."""
+
+    num_states: int
+
+    @property
+    def rows(self) -> int:
+        """S; a bias would add nothing."""
+        return self.num_states
+
+    def see(self, observation: Observation) -> Any:
+        """The index."""
+        return observation
+
+
+@final
+@dataclass(frozen=True)
+class Vectors:
+    """x ∈ [0, 1]^d as 2x − 1."""
+
+    size: int
+
+    @property
+    def rows(self) -> int:
+        """d + 1."""
+        return self.size + 1
+
+    def see(self, observation: Observation) -> Any:
+        """2x − 1."""
+        return 2 * observation - 1
+
+
+@final
+@dataclass(frozen=True)
+class Plain:
+    """x ∈ R^d as it is."""
+
+    size: int
+
+    @property
+    def rows(self) -> int:
+        """d + 1."""
+        return self.size + 1
+
+    def see(self, observation: Observation) -> Any:
+        """x."""
+        return observation
+
+
+class Passed(NamedTuple):
+    """A forward pass.
+
+    Attributes:
+        outputs: [..., k] of the last layer.
+        inputs: of every layer; vectors without the constant that the bias belongs to.
+    """
+
+    outputs: Any
+    inputs: tuple[Any, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Network:
+    """x ↦ W_Lᵀ tanh(… tanh(W_1ᵀ x)), with biases.
+
+    Attributes:
+        inputs: what it sees.
+        hidden: width of each hidden layer; none makes it linear.
+        outputs: width of the last layer.
+        last_scale: the last layer starts with weights this much smaller than the others.
+    """
+
+    inputs: Inputs
+    hidden: tuple[int, ...]
+    outputs: int
+    last_scale: float = 1.0
+
+    def init(self, key: Key) -> Weights:
+        """Normal weights of variance 1 / (number of inputs); biases start at zero."""
+        keys = jax.random.split(key, len(self.hidden) + 1)
+        return tuple(self._matrix(keys[layer], layer) for layer in range(len(keys)))
+
+    def __call__(self, weights: Weights, observation: Observation) -> Any:
+        """Outputs [..., k]."""
+        return self.passed(weights, observation).outputs
+
+    def passed(self, weights: Weights, observation: Observation, shifts: Weights | None = None) -> Passed:
+        """The forward pass; `shifts` [..., k] are added to each layer's output before it is squashed."""
+        x, seen = self.inputs.see(observation), []
+        xp = weights[0].__array_namespace__()
+        for layer, W in enumerate(weights):
+            seen.append(x)
+            x = dense(W, x)
+            x = x if shifts is None else x + shifts[layer]
+            x = xp.tanh(x) if layer < len(self.hidden) else x
+        return Passed(x, tuple(seen))
+
+    def no_shifts(self, weights: Weights, count: int) -> Weights:
+        """Zeros [count, k] for each layer: the derivative by them is each layer's signal."""
+        return tuple(jnp.zeros((count, W.shape[1]), W.dtype) for W in weights)
+
+    def _matrix(self, key: Key, layer: int) -> Any:
+        widths = (*self.hidden, self.outputs)
+        indexed = layer == 0 and isinstance(self.inputs, States)
+        fan_in = 1 if indexed else self.inputs.rows - 1 if layer == 0 else widths[layer - 1]
+        scale = self.last_scale if layer == len(self.hidden) else 1.0
+        rows = self.inputs.rows if indexed else fan_in
+        drawn = jax.random.normal(key, (rows, widths[layer])) * (scale / math.sqrt(max(fan_in, 1)))
+        return drawn if indexed else jnp.concatenate([drawn, jnp.zeros((1, widths[layer]))])
+
+
+def dense(W: Any, x: Any) -> Any:
+    """xᵀW without its last row, plus the last row; the row x of W where x is an index."""
+    if np.issubdtype(getattr(x, "dtype", type(x)), np.integer):
+        return W[x]
+    return x @ W[:-1] + W[-1]
+
+
+def factors_of(
+    log_probs: Callable[[Weights], tuple[Any, Passed]], shifts: Weights, more_inputs: tuple[Any, ...] = ()
+) -> tuple[Factor, ...]:
+    """One factor per layer: its inputs, and the derivative of log π by zeros added to its output.
+
+    Samples do not meet in a network, so one backward pass of Σ_l log π_l gives the signals of all samples.
+
+    Args:
+        log_probs: shifts ↦ log π [B], and the forward pass.
+        shifts: zeros [B, k], one for each layer and for what `more_inputs` belong to.
+        more_inputs: inputs of further factors, which are not layers of the network.
+    """
+
+    def total(shifts: Weights) -> tuple[Any, tuple[Any, ...]]:
+        log_prob, passed = log_probs(shifts)
+        return jnp.sum(log_prob), passed.inputs
+
+    signals, inputs = jax.grad(total, has_aux=True)(shifts)
+    seen = (*map(with_constant, inputs), *more_inputs)
+    return tuple(Factor(x, signal) for x, signal in zip(seen, signals, strict=True))
+
+
+def with_constant(x: Any) -> Any:
+    """Vectors with a 1 for the bias at their end; indices as they are."""
+    if jnp.issubdtype(x.dtype, jnp.integer):
+        return x
+    return jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1), x.dtype)], axis=-1)

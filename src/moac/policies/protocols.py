@@ -1,0 +1,105 @@
+"""Optional protocols of policies: what a policy may offer beyond `init`, `sample` and `log_prob`.
+
+| protocol | method | what it buys |
+|---|---|---|
+| `Factored` | `factors` | gradients of all objectives from one backward pass, not from M |
+| `Accumulating` | `accumulate` | the same where summing the scores is cheaper than forming them |
+| `Tabulated` | `tabulate` | finite models sample from one table of probabilities per iteration |
+| `OnHost` | `logits` | discrete actions in NumPy: no compiled call per environment step |
+| `Reparametrised` | `act` | the same for continuous actions |
+| `Entropic` | `entropy` | the exact gradient of the entropy bonus, not a sampled one |
+| `Sharpening` | `sharpened` | explorations also try the nearly greedy policy |
+
+A policy offers a protocol by having its method; ours have all that apply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, final, runtime_checkable
+
+import jax
+from jax import Array
+from jaxtyping import Float, Int
+
+from moac.types import Observation, Params, Policy
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Factor:
+    """∂ log π_l/∂W = inputs_l ⊗ signal_l for each sample l; a one-hot input is given as its index.
+
+    Attributes:
+        inputs: [B, d] floats, or [B] integers.
+        signal: [B, k].
+    """
+
+    inputs: Float[Array, "B d"] | Int[Array, " B"]
+    signal: Float[Array, "B k"]
+
+
+@runtime_checkable
+class Factored(Policy, Protocol):
+    """A policy whose score is an outer product for each leaf of θ: cheap gradients for any number of objectives."""
+
+    def factors(self, theta: Params, observation: Observation, action: Any) -> tuple[Factor, ...]:
+        """The factors of ψ for a batch, one per leaf of θ [d, k], in the order of `jax.tree.leaves`."""
+        ...
+
+
+@runtime_checkable
+class Tabulated(Policy, Protocol):
+    """A policy that knows its probabilities in all states at once."""
+
+    def tabulate(self, theta: Params) -> Float[Array, "S A"]:
+        """π(a|s) for every state and action of a finite model."""
+        ...
+
+
+@runtime_checkable
+class Accumulating(Policy, Protocol):
+    """A policy that sums its scores itself, where that is cheaper than forming them."""
+
+    def accumulate(
+        self, theta: Params, observation: Observation, action: Any, signal: Float[Array, "B M"]
+    ) -> tuple[Params, ...]:
+        """Σ_l signalⁱ_l ψ_l, one pytree like θ for each i."""
+        ...
+
+
+@runtime_checkable
+class OnHost(Policy, Protocol):
+    """A discrete policy whose logits NumPy can compute: no compiled call is needed to act."""
+
+    def logits(self, theta: Any, observation: Observation) -> Any:
+        """Logits [..., A] over any leading axes, in the namespace of θ's arrays."""
+        ...
+
+
+@runtime_checkable
+class Sharpening(Policy, Protocol):
+    """A policy whose likeliest action can be made nearly certain."""
+
+    def sharpened(self, theta: Any) -> Any:
+        """θ, over any leading axes, of the policy that takes it; actions that are equally likely stay so."""
+        ...
+
+
+@runtime_checkable
+class Reparametrised(Policy, Protocol):
+    """A continuous policy that turns standard normal numbers into actions; NumPy can compute it."""
+
+    def act(self, theta: Any, observation: Observation, normal: Any) -> Any:
+        """Actions [..., k] over any leading axes, in the namespace of θ's arrays."""
+        ...
+
+
+@runtime_checkable
+class Entropic(Policy, Protocol):
+    """A policy that knows its entropy."""
+
+    def entropy(self, theta: Params, observation: Observation) -> Float[Array, "..."]:
+        """H(π(·|s)) over any leading axes."""
+        ...

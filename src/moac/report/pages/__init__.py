@@ -1,0 +1,1 @@
+"""Pages: of a run, an exploration, a sweep, an evaluation, an experiment."""

@@ -1,0 +1,150 @@
+"""The report of an experiment, from its folder alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, final
+
+from matplotlib.figure import Figure as Drawing
+
+from moac.report import style
+from moac.report.page import Claim, Figure, Page, Table
+from moac.runs import files, provenance
+
+FORMAT = 2
+
+
+class Titled(Protocol):
+    """What a report says of an experiment, whatever it measures."""
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Of its report."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of all randomness."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What is shown."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """How the settings were chosen."""
+        ...
+
+    @property
+    def quick(self) -> bool:
+        """Whether this is the reduced run."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Shown:
+    """A drawing and what to say of it."""
+
+    name: str
+    file: str
+    drawing: Drawing
+    caption: str
+    alt: str
+
+
+@final
+@dataclass(frozen=True)
+class Findings:
+    """What an experiment's report shows, in reading order."""
+
+    claims: tuple[Claim, ...]
+    tables: tuple[Table, ...]
+    figures: tuple[Shown, ...]
+
+
+def write(
+    experiment: Titled,
+    found: Findings,
+    about: tuple[dict[str, Any], dict[str, Any]],
+    seconds: float | None,
+    out: Path,
+) -> Path:
+    """The drawings, then experiment.json with all else that the report needs; `about` is facts and settings."""
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    for item in found.figures:
+        for kind in ("svg", "png"):
+            files.write_bytes(out / "figures" / f"{item.file}.{kind}", style.rendered(item.drawing, kind))
+    record = {
+        "format": FORMAT,
+        "name": experiment.name,
+        "title": experiment.title,
+        "facts": about[0],
+        "seed": experiment.seed,
+        "summary": experiment.summary,
+        "why": experiment.why,
+        "quick": experiment.quick,
+        "seconds": seconds,
+        "config": about[1],
+        "provenance": provenance.of_this_process(experiment.seed),
+        "claims": [vars(claim) for claim in found.claims],
+        "tables": [vars(table) for table in found.tables],
+        "figures": [
+            {"name": s.name, "file": f"{s.file}.svg", "caption": s.caption, "alt": s.alt} for s in found.figures
+        ],
+    }
+    files.write_json(out / "experiment.json", record)
+    return out
+
+
+def of_experiment(directory: Path) -> Page:
+    """The page of an experiment's folder; what is missing or damaged in it is a ValueError."""
+    path = directory / "experiment.json"
+    data = files.read_json(path)
+    if not isinstance(data, dict) or not isinstance(data.get("format"), int):
+        raise files.DamagedError(path, "it has no format number")
+    if data["format"] != FORMAT:
+        age, cure = ("newer", "update moac") if data["format"] > FORMAT else ("older", "run `moac reproduce` again")
+        raise ValueError(f"{path} has format {data['format']}, {age} than {FORMAT}: {cure} to read it.")
+    try:
+        return _page(directory, data)
+    except (KeyError, TypeError) as error:
+        raise files.DamagedError(path, f"{error} is missing or wrong") from None
+
+
+def _page(directory: Path, data: dict[str, Any]) -> Page:
+    origin = data["provenance"]
+    return Page(
+        title=data["title"],
+        summary=data["summary"],
+        facts=(
+            *data["facts"].items(),
+            ("seed", data["seed"]),
+            *((("time", f"{data['seconds']:.0f} s"),) if data["seconds"] is not None else ()),
+        ),
+        notice="A reduced run (--quick) for a first look: fewer trials and smaller sizes." if data["quick"] else None,
+        claims=tuple(Claim(**claim) for claim in data["claims"]),
+        figures=tuple(
+            Figure.of_file(f["name"], directory / "figures" / Path(f["file"]).name, f["caption"], f["alt"])
+            for f in data["figures"]
+        ),
+        tables=tuple(
+            Table(t["title"], t["caption"], tuple(t["header"]), tuple(tuple(row) for row in t["rows"]))
+            for t in data["tables"]
+        ),
+        details=(
+            ("why these settings", data["why"]),
+            *((key, str(value)) for key, value in data["config"].items() if value is not None),
+            *(origin["versions"].items()),
+            ("commit", origin["commit"]),
+            ("processor", origin["cpu"]),
+        ),
+    )

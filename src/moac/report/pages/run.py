@@ -1,0 +1,190 @@
+"""The page of one `moac train` run, from its folder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from moac import settings, statistics
+from moac.config import Config, Discounted
+from moac.report import figures, style
+from moac.report.numbers import UNKNOWN, number, plus_minus
+from moac.report.page import Figure, Named, Page, Table
+from moac.runs.run_files import RunFiles, read
+from moac.training import mean_over_trials
+
+_ROUNDING = 1e-6
+"""An alignment above −this·‖g‖² is 0 but for the rounding of single precision."""
+_KINDS = {"exact": "exact", "episodes": "by episodes", "ncis": "by importance sampling"}
+
+
+def of_run(directory: Path) -> Page:
+    """The page of a run that has finished.
+
+    Raises:
+        ValueError: where the folder is no run, the run has not finished, or a file of it is missing or damaged.
+    """
+    run = read(directory)
+    return Page(
+        title=run.name,
+        summary=f"{_what_was_run(run)} {_what_came_out(run)}",
+        facts=_facts(run),
+        notice=_notice(run),
+        figures=(_figure(run, directory / "figures" / "training.svg"),),
+        tables=(_returns(run), _signals(run)),
+        details=_details(run),
+    )
+
+
+def _what_was_run(run: RunFiles) -> str:
+    policies = "a policy" if run.trials == 1 else f"{number(run.trials)} independent policies"
+    rule = f"MOAC with momentum η = {run.config.momentum}"
+    if run.config.weighting != "min-norm":
+        rule = f"The actor-critic with {run.config.weighting} weights"
+    return f"{rule} trained {policies} for {number(run.last)} iterations, {_setting(run.config)}."
+
+
+def _what_came_out(run: RunFiles) -> str:
+    """Which objectives gained, by the mean over trials of the change from the first evaluation to the last."""
+    change = mean_over_trials(run.history.returns[:, -1] - run.history.returns[:, 0])
+    gained = [name for name, value in zip(run.objectives, change, strict=True) if value > 0]
+    between = f"between iterations {number(run.first)} and {number(run.last)}"
+    if not gained:
+        return f"The mean return of no objective rose {between}."
+    if len(gained) == len(run.objectives) > 1:
+        return f"The mean return of every objective rose {between}."
+    others = "; that of the others did not" if len(gained) < len(run.objectives) else ""
+    return f"The mean return of {' and '.join(gained)} rose {between}{others}."
+
+
+def _facts(run: RunFiles) -> Named:
+    steps = settings.Settings.of(run.config).samples_per_iteration
+    packages = [f"{name} {run.versions[name]}" for name in ("moac", "jax", "python") if name in run.versions]
+    return (
+        ("Trials", run.trials),
+        ("Iterations", run.last),
+        ("Environment steps", run.trials * run.last * steps),
+        ("Setting", _setting(run.config)),
+        ("Momentum η", run.config.momentum),
+        ("Outside the theory", ", ".join(settings.beyond_theory(run.config)) or "nothing"),
+        ("Seed", str(run.description["seed"])),
+        ("Returns", _KINDS.get(run.history.kind, run.history.kind)),
+        ("Steps that hurt an objective", _hurting(run)),
+        ("Stopped trials", _stopped(run)),
+        ("Machine", _plain(run.origin.get("cpu"))),
+        ("Versions", ", ".join(packages) or None),
+    )
+
+
+def _notice(run: RunFiles) -> str | None:
+    stopped = np.zeros(0) if run.stopped is None else run.stopped[run.stopped > 0]
+    if not len(stopped):
+        return None
+    when = f"the first at iteration {number(int(stopped.min()))}"
+    return f"{_stopped(run)} trials stopped, {when}: an update was not finite. Smaller step sizes help."
+
+
+def _figure(run: RunFiles, path: Path) -> Figure:
+    """The figure of the folder; drawn from the history where that is missing or damaged."""
+    mean = mean_over_trials(run.history.returns[:, -1])
+    ends = ", ".join(f"{name} {number(float(mean[i]))}" for i, name in enumerate(run.objectives))
+    over = "One trial." if run.trials == 1 else f"Means over {number(run.trials)} trials, with 95 % bands."
+    caption = (
+        f"{over} Above: the return of each objective; the squared norm of the direction of each step; and how far the "
+        "policy is from Pareto stationarity, where 0 means that no direction improves all objectives at once. Below: "
+        "the weights λ of the steps; those that the batch alone would ask for; and the smallest inner product of an "
+        "objective’s gradient with the step, which is below 0 where the step hurts that objective."
+    )
+    alt = (
+        "Six panels over iterations: returns, squared norm of the direction, stationarity gap, weights, min-norm "
+        f"weights, smallest alignment. Mean returns at iteration {number(run.last)}: {ends}."
+    )
+    try:
+        return Figure.of_file("Training", path, caption, alt)
+    except ValueError:
+        return Figure("Training", _drawn(run), caption, alt)
+
+
+def _drawn(run: RunFiles) -> str:
+    return style.rendered(figures.training(run.history, run.objectives, run.name), "svg").decode()
+
+
+def _returns(run: RunFiles) -> Table:
+    history, rows = run.history, []
+    for i, name in enumerate(run.objectives):
+        first, last = history.returns[:, 0, i], history.returns[:, -1, i]
+        cells = (_mean(values) for values in (first, last, last - first, history.weights[:, -1, i]))
+        rows.append((name, *cells))
+    header = ("Objective", *_first_and_last(run), "Change", "Last weight λ")
+    return Table("Returns", f"{_interval(run)} Change is taken trial by trial.", header, tuple(rows))
+
+
+def _signals(run: RunFiles) -> Table:
+    history = run.history
+    named = {
+        "Stationarity gap, true gradient": history.gap,
+        "Stationarity gap, stationary-law direction": history.direction_gap,
+        "‖g‖² of the direction": history.gradient_norm_squared,
+        "Smallest alignment ⟨gⁱ, d⟩": history.smallest_alignment,
+        "Regret": history.regret,
+    }
+    named |= {f"Weight λ of {name}": history.weights[:, :, i] for i, name in enumerate(run.objectives)}
+    rows = tuple((name, _mean(values[:, 0]), _mean(values[:, -1])) for name, values in named.items())
+    caption = f"{_interval(run)} A gap of 0 is Pareto stationary; – is what this problem cannot tell exactly."
+    return Table("Signals of training", caption, ("Signal", *_first_and_last(run)), rows)
+
+
+def _details(run: RunFiles) -> Named:
+    problem, own = run.description["problem"], run.description["own"]
+    named: dict[str, Any] = run.config.to_json() | {"setting": _setting(run.config)}
+    named |= {"given as objects": ", ".join(map(str, own))} if own else {}
+    named |= {name: problem.get(name) or None for name in ("num_states", "num_actions", "fingerprint")}
+    named |= {"devices": run.origin.get("devices"), "commit": run.origin.get("commit")} | run.versions
+    return tuple((name.replace("_", " "), _plain(value)) for name, value in named.items())
+
+
+def _setting(config: Config) -> str:
+    if not isinstance(config.setting, Discounted):
+        return "average reward"
+    gamma = np.atleast_1d(config.setting.discount)
+    return f"discounted, γ = {', '.join(f'{value:g}' for value in gamma)}"
+
+
+def _hurting(run: RunFiles) -> str:
+    """How many of the logged steps go against the gradient of some objective, beyond rounding."""
+    alignment, norm = run.history.smallest_alignment, run.history.gradient_norm_squared
+    logged = int(np.isfinite(alignment).sum())
+    if not logged:
+        return UNKNOWN
+    count = int((alignment < -_ROUNDING * norm).sum())
+    return f"{number(100 * count / logged, 3)} % ({number(count)} of {number(logged)} logged)"
+
+
+def _stopped(run: RunFiles) -> str:
+    return UNKNOWN if run.stopped is None else f"{number(int((run.stopped > 0).sum()))} of {number(run.trials)}"
+
+
+def _mean(values: Float[np.ndarray, " K"]) -> str:
+    """The mean over trials ± half the width of its 95 % interval."""
+    mean = statistics.mean(values)
+    return plus_minus(mean.value, (mean.high - mean.low) / 2)
+
+
+def _first_and_last(run: RunFiles) -> tuple[str, str]:
+    return f"Iteration {number(run.first)}", f"Iteration {number(run.last)}"
+
+
+def _interval(run: RunFiles) -> str:
+    if run.trials == 1:
+        return "One trial, so no interval."
+    return f"Means over {number(run.trials)} trials; ± is half the width of the 95 % interval of the mean."
+
+
+def _plain(value: Any) -> str | None:
+    """A setting as it was written."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return None if value is None else str(value)

@@ -1,0 +1,171 @@
+"""What a run on a log keeps beside config.json, so that it stands alone: how the log chose, and what it names."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from moac.logs.catalogue import Catalogue
+from moac.logs.dataset import LoggedDataset
+from moac.offline.behaviour import BehaviourModel, Member, Options
+from moac.offline.behaviour.model import identity
+from moac.policies.networks import Network, Plain
+from moac.runs import files
+from moac.runs.directory import LOG_FILES, RunDirectory
+
+FORMAT = 1
+BEHAVIOUR, CATALOGUE = LOG_FILES
+_EXPECTED = {
+    "user_ids": (1, "iu", "user_ids"), "users": (2, "if", "user_ids"), "item_ids": (1, "iu", "item_ids"),
+    "items": (2, "if", "item_ids"), "action_ids": (1, "iu", "action_ids"), "action_items": (1, "iu", "action_ids"),
+}  # fmt: skip
+"""Arrays of a catalogue: axes, kinds of numbers, and the ids they belong to."""
+_LISTS = ("context_sizes", "context_names", "signal_names", "signs")
+_OF_MODEL = ":behaviour-"
+"""What `with_behaviour` marks a fingerprint by."""
+
+
+def write(folder: Path, dataset: LoggedDataset) -> None:
+    """Write the dataset's catalogue, and its behaviour model with the propensities that it gave."""
+    catalogue = Catalogue.of(dataset)
+    about = {"format": FORMAT, "fingerprint": dataset.fingerprint, "window": catalogue.window}
+    about |= {name: getattr(catalogue, name) for name in _LISTS}
+    files.write_arrays(folder / CATALOGUE, {name: getattr(catalogue, name) for name in _EXPECTED}, about)
+    if isinstance(dataset.behaviour, BehaviourModel):
+        _write_model(folder / BEHAVIOUR, dataset.behaviour, dataset.propensity)
+
+
+def _write_model(path: Path, model: BehaviourModel, propensity: Any) -> None:
+    arrays = {f"weights.{k}.{layer}": W for k, member in enumerate(model.members) for layer, W in _layers(member)}
+    arrays |= {name: np.array([getattr(m, name) for m in model.members]) for name in _OF_MEMBER}
+    network = model.network
+    sizes = {"features": network.inputs.rows - 1, "hidden": network.hidden, "actions": network.outputs}
+    about = {"format": FORMAT, **sizes, "last_scale": network.last_scale}
+    about |= {"options": asdict(model.options), "identity": model.identity}
+    files.write_arrays(path, arrays | {"propensity": propensity}, about)
+
+
+_OF_MEMBER = ("temperature", "rounds", "log_loss")
+
+
+def _layers(member: Member) -> list[tuple[int, Any]]:
+    return list(enumerate(map(np.asarray, member.weights)))
+
+
+def catalogue_of(folder: Path, fingerprint: str) -> Catalogue:
+    """The catalogue that a run on the log of that fingerprint keeps, its sizes checked."""
+    path = folder / CATALOGUE
+    arrays, about = files.read_arrays(path)
+    if about.get("fingerprint") != fingerprint:
+        raise ValueError(f"{path} belongs to another log than the run: its fingerprint is not {fingerprint}.")
+    try:
+        given: dict[str, Any] = {name: arrays[name] for name in _EXPECTED}
+        given |= {name: tuple(about[name]) for name in _LISTS}
+        found = Catalogue(**given, window=about["window"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise files.DamagedError(path, f"{error} is missing or wrong") from None
+    _check_catalogue(path, found)
+    return found
+
+
+def _check_catalogue(path: Path, found: Catalogue) -> None:
+    for name, (axes, kinds, ids) in _EXPECTED.items():
+        array = getattr(found, name)
+        if (
+            array.ndim != axes
+            or not len(array)
+            or array.dtype.kind not in kinds
+            or len(array) != len(getattr(found, ids))
+        ):
+            raise files.DamagedError(path, f"`{name}` has shape {array.shape} and type {array.dtype}")
+    if found.action_items.min() < 0 or found.action_items.max() >= len(found.items):
+        raise files.DamagedError(path, "`action_items` names items that are not there")
+    sizes: tuple[Any, ...] = (found.window, *found.context_sizes)
+    if not all(isinstance(size, int) and size >= 0 for size in sizes):
+        raise files.DamagedError(path, "`window` and `context_sizes` must be whole numbers")
+    if len(found.context_names) not in (0, len(found.context_sizes)):
+        raise files.DamagedError(path, "`context_names` and `context_sizes` differ in length")
+
+
+def behaviour_of(folder: Path) -> BehaviourModel | None:
+    """The behaviour model that a run keeps; None where its log knew its own propensities."""
+    return _read_model(folder / BEHAVIOUR)[0] if (folder / BEHAVIOUR).exists() else None
+
+
+def _read_model(path: Path) -> tuple[BehaviourModel, Any]:
+    """The model and the propensities that it gave."""
+    arrays, about = files.read_arrays(path)
+    try:
+        options = Options(**about["options"] | {"hidden": tuple(about["options"]["hidden"])})
+        sizes = (Plain(int(about["features"])), tuple(map(int, about["hidden"])), int(about["actions"]))
+        network = Network(*sizes, float(about["last_scale"]))
+        members = tuple(_member(network, arrays, k) for k in range(1 + options.folds))
+        return BehaviourModel(network, members, options, str(about["identity"])), arrays["propensity"]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise files.DamagedError(path, f"{error} is missing or wrong") from None
+
+
+def _member(network: Network, arrays: files.Arrays, k: int) -> Member:
+    """Member k; a matrix of another shape than the network's is refused."""
+    widths = (network.inputs.rows - 1, *network.hidden, network.outputs)
+    weights: list[Any] = []
+    for layer, (rows, columns) in enumerate(pairwise(widths)):
+        name = f"weights.{k}.{layer}"
+        found = arrays[name]
+        if found.shape != (rows + 1, columns) or found.dtype != np.float32:
+            raise ValueError(f"`{name}` of shape {found.shape} and {found.dtype}")
+        weights.append(found)
+    T, rounds, (plain, calibrated) = (arrays[name][k].tolist() for name in _OF_MEMBER)
+    return Member(tuple(weights), T, rounds, (plain, calibrated))
+
+
+def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
+    """The dataset that a run was trained on, with its behaviour model put back; another is refused.
+
+    Args:
+        folder: of the run.
+        data: where the dataset is; None is where it was.
+    """
+    problem = RunDirectory(folder).description()["problem"]
+    where, wanted = _place(folder, problem, data), str(problem["fingerprint"])
+    dataset = LoggedDataset.from_parquet(where)
+    plain, marked, _ = wanted.partition(_OF_MODEL)
+    _check_same(folder, where, dataset.fingerprint, plain)
+    filled = restored(dataset, folder) if marked else dataset
+    if filled is None:
+        raise files.DamagedError(folder / BEHAVIOUR, "it is missing")
+    _check_same(folder, where, filled.fingerprint, wanted)
+    return filled
+
+
+def restored(dataset: LoggedDataset, folder: Path) -> LoggedDataset | None:
+    """The dataset with the behaviour model that a folder keeps, and the propensities it gave; None if it has none."""
+    path = folder / BEHAVIOUR
+    if not path.exists():
+        return None
+    model, propensity = _read_model(path)
+    if model.identity != identity(dataset):
+        raise ValueError(f"{path} was fitted on other data than {dataset.folder or dataset.name}: choose a new folder.")
+    return dataset.with_behaviour(model, propensity)
+
+
+def _place(folder: Path, problem: dict[str, Any], data: Path | None) -> Path:
+    if not isinstance(problem.get("log"), dict):
+        raise ValueError(f"{folder} was trained on {problem['name']}, which is no log.")
+    if data is not None:
+        return data
+    kept = problem["log"].get("data")
+    if not isinstance(kept, str):
+        raise ValueError(f"{folder} was trained on arrays in Python: only the program that has them can use its data.")
+    if not Path(kept).is_dir():
+        raise ValueError(f"{kept}, on which {folder} was trained, is not there: say where it is now, with `data`.")
+    return Path(kept)
+
+
+def _check_same(folder: Path, where: Path, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise ValueError(f"{folder} was trained on other data than {where}: its fingerprint is {wanted}, not {found}.")

@@ -1,0 +1,213 @@
+"""Where the numbers of a run go while it trains: `metrics.jsonl` always, TensorBoard and Weights & Biases if asked.
+
+A sink cannot stop a run: one that fails is named once and left out from then on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, final
+
+from moac import training
+from moac.atomic import no_follow
+from moac.runs import files
+from moac.training.history import History
+
+Row = Mapping[str, Any]
+"""`iteration`, and the mean over trials of all else that was logged there; numbers, or a list of one per objective."""
+
+
+class Sink(Protocol):
+    """Takes the numbers of a run, one logged iteration after the other."""
+
+    def write(self, row: Row) -> None:
+        """One more logged iteration."""
+        ...
+
+    def close(self) -> None:
+        """No more will come."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Place:
+    """The run that a sink is opened for.
+
+    Attributes:
+        path: its folder.
+        description: its config.json.
+        iteration: after which it goes on; 0 for a new one.
+    """
+
+    path: Path
+    description: Mapping[str, Any]
+    iteration: int = 0
+
+
+def rows(history: History) -> Iterator[Row]:
+    """All logged iterations, in order."""
+    for index, iteration in enumerate(history.iteration):
+        row: dict[str, Any] = {"iteration": int(iteration)}
+        for name, array in history.arrays().items():
+            if name != "iteration":
+                row[name] = training.mean_over_trials(array[:, index])
+        yield files.finite(row)
+
+
+def lines(history: History) -> bytes:
+    """The rows as JSON, one a line."""
+    return "".join(f"{json.dumps(row)}\n" for row in rows(history)).encode()
+
+
+@final
+class Jsonl:
+    """`metrics.jsonl`, a line at a time; what is there of a run that goes on is first written anew."""
+
+    def __init__(self, path: Path, history: History) -> None:
+        files.write_bytes(path, lines(history))
+        self._file = os.fdopen(no_follow(str(path), os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8")
+
+    def write(self, row: Row) -> None:
+        """A line."""
+        self._file.write(f"{json.dumps(row)}\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+@final
+class TensorBoard:
+    """Event files in the run's folder `tensorboard`; what a killed run wrote beyond its checkpoint is struck out."""
+
+    def __init__(self, place: Place) -> None:
+        writer: Any = importlib.import_module("tensorboardX").SummaryWriter
+        self._objectives = place.description["problem"]["objectives"]
+        self._writer = writer(str(files.subfolder(place.path, "tensorboard")), purge_step=place.iteration + 1)
+
+    def write(self, row: Row) -> None:
+        """A point on every curve."""
+        for name, value in flat(row, self._objectives).items():
+            self._writer.add_scalar(name, value, row["iteration"])
+
+    def close(self) -> None:
+        """Write what is buffered."""
+        self._writer.close()
+
+
+@final
+class WandB:
+    """A run of Weights & Biases; `WANDB_MODE=offline` keeps it in the run's folder. A resumed run goes on there."""
+
+    def __init__(self, place: Place) -> None:
+        init: Any = importlib.import_module("wandb").init
+        self._objectives = place.description["problem"]["objectives"]
+        files.subfolder(place.path, "wandb")
+        identity = json.dumps([str(place.path.absolute()), place.description], sort_keys=True).encode()
+        self._run = init(
+            project="moac",
+            dir=str(place.path),
+            id=hashlib.sha256(identity).hexdigest()[:16],
+            resume="allow",
+            config=dict(place.description),
+        )
+
+    def write(self, row: Row) -> None:
+        """A point on every curve."""
+        self._run.log(flat(row, self._objectives), step=row["iteration"])
+
+    def close(self) -> None:
+        """Wait until it has sent what it was given."""
+        self._run.finish()
+
+
+_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+_KINDS: Mapping[str, Callable[[Place], Sink]] = {"tensorboard": TensorBoard, "wandb": WandB}
+NAMES = tuple(_KINDS)
+
+
+def check(names: Sequence[str]) -> None:
+    """Refuse an unknown sink, and one whose package is missing, before anything is trained."""
+    for name in names:
+        if name not in _KINDS:
+            raise ValueError(f"`sink` must be one of {', '.join(NAMES)}, got {name!r}.")
+        if importlib.util.find_spec(_PACKAGES[name]) is None:
+            raise ValueError(f"`sink` {name} needs {_PACKAGES[name]}: pip install 'moac[{name}]'.")
+
+
+def flat(row: Row, objectives: Sequence[str]) -> dict[str, float]:
+    """Numbers by name, `returns/gold` for one of an objective; those that are not known are left out."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, list):
+            found |= {f"{name}/{objective}": x for objective, x in zip(objectives, value, strict=True)}
+        elif name != "iteration":
+            found[name] = value
+    return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"warning: {text}\n")
+
+
+@final
+@dataclass(eq=False)
+class Feed:
+    """Hands what a run logs to its sinks, each iteration once.
+
+    Attributes:
+        done: logged iterations that they have, or that came before them.
+        warn: told when a sink fails.
+    """
+
+    done: int = 0
+    warn: Callable[[str], None] = _warn
+    _open: dict[str, Sink] = field(default_factory=dict[str, Sink])
+
+    def add(self, name: str, make: Callable[[], Sink]) -> None:
+        """Open one more."""
+        self._guarded(name, lambda: self._open.update({name: make()}))
+
+    def show(self, snapshot: training.Snapshot) -> None:
+        """Hand on what this snapshot has logged beyond the last."""
+        logged = len(snapshot.history.iteration)
+        if logged == self.done:
+            return
+        new = list(rows(snapshot.history))[self.done :]
+        for name, sink in list(self._open.items()):
+            self._guarded(name, lambda sink=sink: [sink.write(row) for row in new])
+        self.done = logged
+
+    def close(self) -> None:
+        """Close them all."""
+        for name, sink in list(self._open.items()):
+            self._guarded(name, sink.close)
+
+    def _guarded(self, name: str, work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except Exception as error:  # whatever goes wrong in there, the run is worth more
+            self._open.pop(name, None)
+            said = " ".join(str(error).split())
+            self.warn(f"{name} gets no more numbers of this run: {type(error).__name__}: {said}")
+
+
+def feed(place: Place, names: Sequence[str], history: History | None = None) -> Feed:
+    """The sinks of a run: `metrics.jsonl`, and those that are named."""
+    known = History.empty() if history is None else history
+    found = Feed(len(known.iteration))
+    found.add("metrics.jsonl", lambda: Jsonl(place.path / "metrics.jsonl", known))
+    for name in names:
+        found.add(name, lambda make=_KINDS[name]: make(place))
+    return found

@@ -1,0 +1,281 @@
+"""Settings: a configuration completed for a problem, and the defaults that complete it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, final
+
+import jax
+
+from moac.choices import WEIGHTINGS
+from moac.config import Average, Config, Discounted, Setting
+from moac.types import Sampling, Source, Spec
+
+_VECTOR_STEP = 20.0
+_ADAM_STEP = 1e-3
+NETWORKS = ("mlp", "gaussian")
+"""Policies that are networks."""
+_TILED_INPUTS = 3
+"""Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
+_OFF_AT_ZERO = ("entropy", "behaviour_pull")
+"""Terms whose coefficient of 0 is None in the settings: no part of the compiled program."""
+_TRACED = {"traced": True}
+"""Of numbers that a compiled program takes as arguments, so that one program serves all their values."""
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """What an iteration is made of: the fields of `Config`, where None now means that something is off.
+
+    A pytree: its leaves are the fields declared `_TRACED`, all else is static. `preferences` are missing, since they
+    are of single trials, and enter the state with which a trial begins.
+    """
+
+    setting: Setting
+    num_iterations: int = field(metadata=_TRACED)
+    num_critic_steps: int
+    critic_batch_size: int
+    actor_batch_size: int
+    actor_step_size: float = field(metadata=_TRACED)
+    critic_step_size: float = field(metadata=_TRACED)
+    visitation: str
+    policy: str
+    critic: str
+    hidden: tuple[int, ...]
+    action_scale: str
+    optimiser: str
+    critic_optimiser: str
+    gradient_clip: float | None
+    entropy: float | None = field(metadata=_TRACED)
+    gae: float
+    features: str
+    observation_scale: str
+    weighting: str
+    weights: tuple[float, ...] | None
+    momentum: str
+    normalise: str
+    start: str
+    importance_cap: float
+    behaviour_pull: float | None = field(metadata=_TRACED)
+    mu: str
+    average_step_size: float
+    critic_start: str
+    num_evaluations: int = field(metadata=_TRACED)
+
+    @classmethod
+    def of(cls, config: Config) -> Settings:
+        """The settings that a complete configuration says."""
+        values: dict[str, Any] = {each.name: getattr(config, each.name) for each in fields(cls)}
+        for name, value in values.items():
+            if value is None and name not in ("gradient_clip", "weights"):
+                raise ValueError(f"`{name}` must be given before anything is trained, got None.")
+        values.update({name: values[name] or None for name in _OFF_AT_ZERO})
+        return cls(**values)
+
+    @property
+    def samples_per_iteration(self) -> int:
+        """N·D + B."""
+        return self.num_critic_steps * self.critic_batch_size + self.actor_batch_size
+
+    @property
+    def static(self) -> Settings:
+        """The settings without the traced numbers: a key for what does not depend on them."""
+        return jax.tree.map(lambda _: None, self)
+
+
+jax.tree_util.register_dataclass(
+    Settings,
+    data_fields=[each.name for each in fields(Settings) if "traced" in each.metadata],
+    meta_fields=[each.name for each in fields(Settings) if "traced" not in each.metadata],
+)
+
+
+def resolve(config: Config, spec: Spec) -> Settings:
+    """The settings of a configuration for a problem: what is None filled in, and all checked against the problem."""
+    return Settings.of(complete(config, spec))
+
+
+def defaults(problem: Source, chosen: Config | None = None) -> Config:
+    """The configuration that `problem` gets where nothing else is said; `reasons` says why.
+
+    A table of logits has gradients of the size of a state's visitation, about 1/S, times that of the rewards: hence
+    the actor's step. Features of vectors are shared by many states, so its step is smaller there; and what shows
+    vectors tends to need many steps, so the discount is nearer to 1. Networks step by Adam, whatever the gradient's
+    size, and see GAE and their own batch sizes only where `chosen` says so.
+
+    Args:
+        problem: the source.
+        chosen: what is decided already; step sizes depend on the policy and the optimisers.
+    """
+    return _defaults(problem.spec, Config() if chosen is None else chosen)
+
+
+def _defaults(spec: Spec, given: Config) -> Config:
+    states, chains = spec.num_states, spec.num_chains
+    if spec.logged:
+        return _of_log(spec, given)
+    policy = given.policy or _policy_name(spec)
+    optimiser = given.optimiser or ("adam" if policy in NETWORKS else "constant")
+    critic_optimiser = given.critic_optimiser or ("adam" if given.critic == "mlp" else "constant")
+    plain_step = (_VECTOR_STEP if states is None else min(2.0 * states, 200.0)) / spec.reward_bound
+    return Config(
+        setting=Discounted(0.9 if states is not None else 0.99),
+        num_iterations=2000,
+        num_critic_steps=5,
+        critic_batch_size=-(-64 // chains) * chains,
+        actor_batch_size=-(-128 // chains) * chains,
+        actor_step_size=_ADAM_STEP if optimiser == "adam" else 0.1 if policy in NETWORKS else plain_step,
+        critic_step_size=_ADAM_STEP if critic_optimiser == "adam" else 0.1 if given.critic == "mlp" else 0.5,
+        policy=policy,
+        optimiser=optimiser,
+        critic_optimiser=critic_optimiser,
+        features=_features(spec),
+        observation_scale="bounds" if spec.encoder is None or spec.encoder.bounded else "running",
+        hidden=(64, 64),
+        normalise="none",
+        start="random",
+        behaviour_pull=0.0,
+    )
+
+
+def _of_log(spec: Spec, given: Config) -> Config:
+    """Steps by Adam from the behaviour model, pulled back to it: what strays from the log cannot be judged by it."""
+    adam = (given.optimiser or "adam") == "adam"
+    return Config(
+        setting=Discounted(0.5),
+        num_iterations=1000,
+        num_critic_steps=1,
+        critic_batch_size=512,
+        actor_batch_size=512,
+        actor_step_size=1e-4 if adam else 0.1,
+        critic_step_size=1e-3 if (given.critic_optimiser or "adam") == "adam" else 0.1,
+        policy="mlp",
+        optimiser="adam",
+        critic_optimiser="adam",
+        features="plain",
+        observation_scale="bounds",
+        hidden=spec.behaviour_hidden or (64,),
+        normalise="l2",
+        start="random" if spec.behaviour_hidden is None else "behaviour",
+        behaviour_pull=0.1,
+    )
+
+
+def reasons(problem: Source, chosen: Config | None = None) -> str:
+    """What `defaults` picks for a problem, and why, in a sentence or two."""
+    spec, picked = problem.spec, defaults(problem, chosen)
+    policy = f"{picked.policy} policy"
+    if picked.policy in NETWORKS:
+        why = " for continuous actions" if picked.policy == "gaussian" else ""
+        policy += f"{why}, {'Adam' if picked.optimiser == 'adam' else 'constant'} steps"
+    if spec.num_states is not None:
+        kind = "a table of logits" if picked.policy == "table" else policy
+        return f"{spec.num_states} states: {kind}, and a value for each."
+    scale = "their bounds" if picked.observation_scale == "bounds" else "running moments, since a bound is infinite"
+    why = "few inputs" if spec.observation_size <= _TILED_INPUTS else "too many inputs for a grid of tiles"
+    return (
+        f"observations of {spec.observation_size} numbers: {picked.features} features ({why}) for a linear critic, "
+        f"{policy}, scaled by {scale}."
+    )
+
+
+def beyond_theory(config: Config) -> tuple[str, ...]:
+    """What of a configuration the theorems do not cover."""
+    named = {
+        "an mlp critic": config.critic == "mlp",
+        "a network's policy": config.policy in NETWORKS,
+        "Adam": "adam" in (config.optimiser, config.critic_optimiser),
+        "clipped gradients": config.gradient_clip is not None,
+        "an entropy bonus": config.entropy > 0,
+        "GAE": config.gae > 0,
+        "normalised gradients": config.normalise == "l2",
+        "a pull to the behaviour policy": bool(config.behaviour_pull),
+        f"{config.weighting} weights": not WEIGHTINGS[config.weighting.partition(":")[0]].covered,
+    }
+    return tuple(name for name, present in named.items() if present)
+
+
+def _policy_name(spec: Spec) -> str:
+    if spec.action_size:
+        return "gaussian"
+    return "linear" if spec.num_states is None else "table"
+
+
+def _features(spec: Spec) -> str:
+    """Tiles where they form a grid; cosines of one and two inputs at a time where there are too many for that."""
+    if spec.num_states is not None:
+        return "one-hot"
+    return "tile" if spec.observation_size <= _TILED_INPUTS else "fourier:3"
+
+
+def complete(config: Config, spec: Spec) -> Config:
+    """`config` with what is None filled from the defaults, checked against the problem: what config.json holds."""
+    base = _defaults(spec, config)
+    missing = {f.name: getattr(base, f.name) for f in fields(config) if getattr(config, f.name) is None}
+    full = replace(config, **missing)
+    M = spec.num_objectives
+    discounts(full, spec)
+    if isinstance(full.setting, Average) and spec.no_average:
+        raise ValueError(f"`setting` must be discounted, got the average setting: {spec.no_average}")
+    if full.weights is not None and len(full.weights) != M:
+        raise ValueError(f"`weights` must hold one weight per objective ({M}), got {len(full.weights)}.")
+    for each in (full.preferences or ())[:1]:
+        if len(each) != M:
+            raise ValueError(f"each of `preferences` must hold one number per objective ({M}), got {len(each)}.")
+    _check_spaces(full, spec)
+    return full
+
+
+def _check_spaces(config: Config, spec: Spec) -> None:
+    if spec.logged:
+        _check_log(config, spec)
+    elif config.start == "behaviour" or config.behaviour_pull:
+        raise ValueError("`start` must be random and `behaviour_pull` 0 where no log is: there is no behaviour policy.")
+    if spec.num_states is None and config.policy == "table":
+        raise ValueError("`policy` must be linear or mlp where observations are vectors, got 'table'.")
+    if (config.policy == "gaussian") != bool(spec.action_size):
+        kind = "gaussian for continuous actions" if spec.action_size else "table, linear or mlp for discrete actions"
+        raise ValueError(f"`policy` must be {kind}, got {config.policy!r}.")
+    if spec.encoder is not None and not spec.encoder.bounded and config.observation_scale == "bounds":
+        raise ValueError("`observation_scale` must be running where a bound is infinite, got 'bounds'.")
+    for name in ("critic_batch_size", "actor_batch_size"):
+        size = getattr(config, name)
+        if size % spec.num_chains:
+            raise ValueError(f"`{name}` must be a multiple of `num_envs` ({spec.num_chains}), got {size}.")
+
+
+def _check_log(config: Config, spec: Spec) -> None:
+    """What rows drawn one by one, whose actions are given, do not allow."""
+    if isinstance(config.setting, Average):
+        raise ValueError("`setting` must be discounted on a log, got the average setting.")
+    if config.gae > 0:
+        raise ValueError(f"`gae` must be 0 on a log, whose rows are drawn one by one, got {config.gae}.")
+    if config.visitation != "stationary":
+        raise ValueError("`visitation` must be stationary on a log: its rows cannot be restarted.")
+    if config.features != "plain":
+        raise ValueError(f"`features` must be plain on a log, got {config.features!r}.")
+    if config.start == "behaviour":
+        if spec.behaviour_hidden is None:
+            raise ValueError(f"`start` must be random on {spec.name}, which has no behaviour model, got 'behaviour'.")
+        if config.policy != "mlp" or config.hidden != spec.behaviour_hidden:
+            widths = list(spec.behaviour_hidden)
+            raise ValueError(f"`policy` must be mlp with hidden={widths}, as the behaviour model, to start from it.")
+
+
+def discounts(config: Config | Settings, spec: Spec) -> tuple[float, ...]:
+    """γ of each objective; ones in the average setting."""
+    setting = Average() if config.setting is None else config.setting
+    return setting.discounts(spec.num_objectives)
+
+
+def sampling(settings: Settings, spec: Spec) -> Sampling:
+    """How a source samples one iteration."""
+    return Sampling(
+        settings.num_critic_steps,
+        settings.critic_batch_size,
+        settings.actor_batch_size,
+        average=isinstance(settings.setting, Average),
+        survival=max(discounts(settings, spec)) if settings.visitation == "discounted" else None,
+        running_scale=spec.num_states is None and settings.observation_scale == "running",
+    )

@@ -1,0 +1,47 @@
+"""Weights that do not depend on the batch: linear scalarisation, and the paper's fixed-weight ablation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from moac.weighting.mgda import min_norm
+from moac.weighting.rule import Needs, Rule, middle, starting
+
+
+def fixed(weights: Any = None) -> Rule:
+    """λ_t = `weights` (None is uniform), or the preference of a trial, for ever: linear scalarisation.
+
+    >>> rule = fixed([0.2, 0.8])
+    """
+
+    def update(lam: Float[Array, " M"], K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
+        del t
+        return lam, lam.astype(K.dtype)
+
+    return Rule(starting("weights", weights), update, Needs(preference=True))
+
+
+def uniform() -> Rule:
+    """λ_t = (1/M, …, 1/M)."""
+    return Rule(lambda M: (), lambda state, K, t: (state, middle(K.shape[0]).astype(K.dtype)))
+
+
+def first_batch(rule: Rule | None = None) -> Rule:
+    """The weights that `rule` (min-norm) gives for the first batch, for ever: the paper's fixed-weight ablation."""
+    inner = min_norm() if rule is None else rule
+
+    def init(M: int, *preference: Any) -> Any:
+        return inner.init(M, *preference), middle(M), jnp.zeros((), bool)
+
+    def update(state: Any, seen: Any, t: Any) -> tuple[Any, Float[Array, " M"]]:
+        inner_state, kept, is_kept = state
+        inner_state, lam_hat = inner.update(inner_state, seen, t)
+        lam = jnp.where(is_kept, kept.astype(lam_hat.dtype), lam_hat)
+        return (inner_state, lam, jnp.ones((), bool)), lam
+
+    return replace(inner, init=init, update=update)

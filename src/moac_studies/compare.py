@@ -1,0 +1,156 @@
+"""One rule for every claim, the paper's and ours: its interval lies inside of what is claimed, outside, or neither.
+
+A claim says that a quantity lies between two bounds. It `holds` where the quantity's whole 95 % interval lies strictly
+between them, `does not hold` where the whole interval lies beyond one of them, and is `not decided` otherwise. Nobody
+has the benefit of the doubt: that a quantity does not grow has to be shown in the same way as that it grows.
+
+`paired` and `apart` estimate differences; the functions that return a `Part` decide. `claim` puts parts together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from scipy.stats import t as student
+
+from moac.report.page import Claim, Verdict, verdict_of
+from moac.statistics import Mean, mean
+
+_NEGATED: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
+
+
+@final
+@dataclass(frozen=True)
+class Part:
+    """What was decided on one part of a claim.
+
+    Attributes:
+        verdict: `holds`, `does not hold` or `not decided`.
+        needed: of a part that is not decided, about how many trials would decide it; infinite where the estimate lies
+            on the bound, NaN where there is no interval to tell from.
+    """
+
+    verdict: Verdict
+    needed: float = 0.0
+
+    @property
+    def negated(self) -> Part:
+        """The same of the opposite claim."""
+        return Part(_NEGATED.get(self.verdict, self.verdict), self.needed)
+
+
+def paired(a: Any, b: Any) -> Mean:
+    """The mean of a − b over trials [K] that share their seeds."""
+    return mean(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+
+
+def apart(a: Any, b: Any) -> Mean:
+    """The difference of the means of a [K] and b [L], whose trials share nothing, with Welch's interval.
+
+    Its `trials` are those of the smaller sample.
+    """
+    samples = [np.asarray(x, np.float64) for x in (a, b)]
+    count = min(len(x) for x in samples)
+    difference = float(samples[0].mean() - samples[1].mean())
+    if count < 2:
+        return Mean(difference, np.nan, np.nan, count)
+    parts = [float(x.var(ddof=1)) / len(x) for x in samples]
+    if sum(parts) == 0:
+        return Mean(difference, difference, difference, count)
+    freedom = sum(parts) ** 2 / sum(part**2 / (len(x) - 1) for part, x in zip(parts, samples, strict=True))
+    half = float(student.ppf(0.975, freedom)) * math.sqrt(sum(parts))
+    return Mean(difference, difference - half, difference + half, count)
+
+
+def inside(interval: Mean, low: float = -math.inf, high: float = math.inf) -> Part:
+    """Whether a quantity lies between two bounds; the rule of this module."""
+    if math.isnan(interval.low + interval.high):
+        return Part("not decided", math.nan)
+    if low < interval.low and interval.high < high:
+        return Part("holds")
+    if interval.high <= low or high <= interval.low:
+        return Part("does not hold")
+    return Part("not decided", _needed(interval, (low, high)))
+
+
+def above(interval: Mean, bound: float = 0.0) -> Part:
+    """Whether a quantity is above a bound."""
+    return inside(interval, low=bound)
+
+
+def below(interval: Mean, bound: float = 0.0) -> Part:
+    """Whether a quantity is below a bound."""
+    return inside(interval, high=bound)
+
+
+def slope_near(slope: Mean, target: float, tolerance: float) -> Part:
+    """Whether a slope, or a ratio, is `target` up to `tolerance`."""
+    return inside(slope, target - tolerance, target + tolerance)
+
+
+def steady(change: Mean, band: float) -> Part:
+    """Whether a change stays within ± `band`."""
+    return inside(change, -band, band)
+
+
+def falls(first: Any, last: Any, times: float = 1.0) -> Part:
+    """Whether a quantity of trials [K] ends below its beginning, divided by `times`."""
+    return below(paired(times * np.asarray(last), first))
+
+
+def dominates(a: Any, b: Any) -> list[Part]:
+    """Whether a [K, M] is above b [K, M], trial by trial, in each of M objectives."""
+    return [above(paired(x, y)) for x, y in zip(np.asarray(a).T, np.asarray(b).T, strict=True)]
+
+
+def known(statement: Any) -> Part:
+    """The part of a claim that was counted or computed, not estimated: it is true or false."""
+    return Part("holds" if bool(statement) else "does not hold")
+
+
+def all_of(parts: Iterable[Part]) -> Part:
+    """One part of several that mean nothing alone: it holds where all do, and fails where one does."""
+    every = list(parts)
+    verdicts = [part.verdict for part in every]
+    if "does not hold" in verdicts:
+        return Part("does not hold")
+    return Part("not decided", _most(every)) if "not decided" in verdicts else Part("holds")
+
+
+def claim(text: str, measured: str, parts: Iterable[Part], evidence: str = "") -> Claim:
+    """A claim with the verdict on its parts; where that is `not decided`, with what it would take."""
+    every = list(parts)
+    verdict = verdict_of([part.verdict for part in every])
+    told = f"{measured} {would_take(_most(every))}" if verdict == "not decided" else measured
+    return Claim(text, told, verdict, evidence)
+
+
+def would_take(trials: float) -> str:
+    """What it would take to decide, as a sentence."""
+    if math.isnan(trials):
+        return "Not decided: there are too few trials or points for an interval."
+    how_many = "no number of trials" if math.isinf(trials) else f"about {math.ceil(trials):,} trials"
+    return f"Not decided: {how_many} would decide it."
+
+
+def _most(parts: Iterable[Part]) -> float:
+    """The largest number of trials that a part needs; NaN where one has no interval."""
+    return float(np.max([part.needed for part in parts]))
+
+
+def _needed(interval: Mean, bounds: tuple[float, float]) -> float:
+    """Trials after which the interval, which shrinks as 1/√K, would no longer hold a bound that it holds now."""
+    held = [bound for bound in bounds if interval.low <= bound <= interval.high]
+    shrink = max(_shrink(interval, bound) for bound in held)
+    return interval.trials * shrink**2
+
+
+def _shrink(interval: Mean, bound: float) -> float:
+    """By how much the half of the interval on the bound's side is longer than the way to the bound."""
+    way = bound - interval.value
+    half = interval.high - interval.value if way > 0 else interval.value - interval.low
+    return math.inf if way == 0 else half / abs(way)
