@@ -144,7 +144,7 @@ def test_a_stopped_run_goes_on_in_the_same_episodes(tmp_path, moac):
     script = f"""
 import sys
 from moac.runs import checkpoints
-from moac.cli import main
+from moac.cli.main import main
 write = checkpoints.Checkpoints.write
 def then_stop(self, snapshot):
     write(self, snapshot)
