@@ -25,7 +25,12 @@ __all__ = [
 
 
 def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
-    """Train from the start, or from a snapshot, and yield a snapshot after each chunk; the last one is the result."""
+    """Train and yield a snapshot after each chunk; the last one is the result.
+
+    Args:
+        run: what is to be run.
+        snapshot: where to go on: one of this run, or another run's `snapshot.as_start()`. None is the start.
+    """
     return (compiled if run.source.compiled else hosted).iterate(run, snapshot)
 
 

@@ -40,6 +40,7 @@ class Result:
         random_iteration: T̂ [K].
         stopped: [K] 0, or the iteration at which the trial stopped because its update was not finite.
         own: which parts (`policy`, `critic`, `rule`) the caller gave as objects.
+        snapshot: the last one, which another run may start from; None where the result was read from files.
     """
 
     run: training.Run
@@ -50,6 +51,7 @@ class Result:
     random_iteration: Int[np.ndarray, " K"]
     stopped: Int[np.ndarray, " K"]
     own: tuple[str, ...] = ()
+    snapshot: training.Snapshot | None = None
 
     @classmethod
     def of(cls, run: training.Run, snapshot: training.Snapshot, own: Own | None = None) -> Result:
@@ -70,6 +72,7 @@ class Result:
             np.asarray(state.random_iteration),
             np.asarray(snapshot.trials.stopped),
             given(own),
+            snapshot,
         )
 
     @property
@@ -100,7 +103,7 @@ class Result:
         return run_directory.save(self, Path(directory))
 
 
-def train(  # noqa: PLR0913 - three optional parts beside the four that make a run
+def train(  # noqa: PLR0913 - four optional parts beside the four that make a run
     problem: Source,
     config: Config | None = None,
     trials: int = 1,
@@ -109,6 +112,7 @@ def train(  # noqa: PLR0913 - three optional parts beside the four that make a r
     policy: Policy | None = None,
     critic: Critic | None = None,
     rule: Rule | None = None,
+    start: training.Snapshot | None = None,
 ) -> Result:
     """Train `trials` independent policies.
 
@@ -120,10 +124,12 @@ def train(  # noqa: PLR0913 - three optional parts beside the four that make a r
         policy: in place of the one that the configuration names; likewise `critic` and `rule`.
         critic: see `policy`.
         rule: see `policy`.
+        start: another run's last snapshot (`result.snapshot`) with the same trials and shapes: every trial begins at
+            its parameters in place of random ones.
     """
     own: Own = {"policy": policy, "critic": critic, "rule": rule}
     run = prepare(problem, config, trials, seed, own)
-    (final,) = deque(training.iterate(run), maxlen=1)
+    (final,) = deque(training.iterate(run, None if start is None else start.as_start()), maxlen=1)
     return Result.of(run, final, own)
 
 

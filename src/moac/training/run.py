@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -71,6 +71,16 @@ class Snapshot:
     def trials(self) -> Trial:
         """All K trials, leading axis K, on the host."""
         return self.joined()
+
+    def as_start(self) -> Snapshot:
+        """The first snapshot of another run: every trial begins at this one's parameters, at iteration 0.
+
+        What is learned (θ, critic, optimisers, the rule's state) and the chains go on; iterations, with every schedule
+        that depends on them, start over, and nothing is logged yet. The other run has the same trials and the same
+        shapes of policy and critic: `training.iterate(other, snapshot.as_start())`, or `train(..., start=snapshot)`.
+        """
+        state = replace(self.trials.state, t=np.zeros_like(self.trials.state.t))
+        return Snapshot.of(0, replace(self.trials, state=state), History.empty(), self.past)
 
 
 @final
