@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from moac.atomic import DamagedError, read_bytes
+from moac.files import DamagedError, read_bytes
 
 _NAME = ".lock"
 _PATIENCE, _LOOK_EVERY = 0.2, 0.05

@@ -14,8 +14,8 @@ from moac import envs
 from moac.config import Config, Discounted
 from moac.envs.evaluation import play, seeds_of
 from moac.envs.making import OBJECTIVES
+from moac.files import Arrays
 from moac.momdp import indicators
-from moac.runs.files import Arrays
 from moac.training import result
 from moac.training.trained import TrainedPolicy
 

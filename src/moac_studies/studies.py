@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from moac import files
 from moac.report.pages.experiment import Findings as Findings
 from moac.report.pages.experiment import Shown as Shown
 from moac.report.pages.experiment import Titled as Titled
-from moac.runs import files
 
 Say = Callable[[str], None]
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import moac
-from moac import momdp
+from moac import files, momdp
 from moac.cli import main as cli
 from moac.logs.building import Options, build
 from moac.report import html
 from moac.report.pages import exploration as page
 from moac.runs import directory as run_directory
-from moac.runs import files, runner
+from moac.runs import runner
 from moac.search.explore import running, selection
 from moac_studies.spec import Task
 from tests.helpers.kuairand import generated

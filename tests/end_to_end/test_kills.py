@@ -8,8 +8,7 @@ from importlib import resources
 
 import pytest
 
-from moac import logs
-from moac.runs import files
+from moac import files, logs
 from tests.end_to_end.conftest import assert_same_run
 from tests.helpers.kuairand import changed, generated
 from tests.helpers.nursery import Nursery

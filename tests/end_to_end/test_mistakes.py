@@ -7,9 +7,9 @@ import subprocess
 import numpy as np
 import pytest
 
+from moac import files
 from moac.cli.main import main
 from moac.cli.options import SYNTAX
-from moac.runs import files
 from tests.end_to_end.conftest import MOAC
 from tests.helpers.log_runs import built_run
 

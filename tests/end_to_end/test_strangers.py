@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import moac as package
+from moac import files
 from moac.cli.main import main
-from moac.runs import files
 from tests.helpers.limits import limited
 from tests.helpers.run_folders import invented, model, rewrite, trained
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from moac import files
 from moac.cli.main import main
-from moac.runs import files
 from moac.runs.directory import RunDirectory
 from tests.end_to_end.conftest import MOAC, TRAIN, assert_same_run
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import moac
+from moac import files
 from moac.momdp import FiniteMOMDP
-from moac.runs import files
 from moac.runs.directory import RunDirectory
 from moac.training import result
 

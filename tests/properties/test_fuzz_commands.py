@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from moac import files
 from moac.cli.main import main
-from moac.runs import files
 from moac.search.sweep import spec
 from tests.helpers.limits import limited
 from tests.properties.test_fuzz import mutated, survives

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from moac.runs import files
+from moac import files
 
 
 def test_arrays_round_trip(tmp_path):

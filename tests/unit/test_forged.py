@@ -9,9 +9,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from moac import files
 from moac.kuairand.unpack import unpack
 from moac.logs import stored
-from moac.runs import files
 
 HUGE = 2**50
 ENOUGH = 8 * 2**20

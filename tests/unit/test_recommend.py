@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import moac
+from moac import files
 from moac.cli.main import main
 from moac.cli.offline_options import SYNTAX
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.offline import scoring
-from moac.runs import files, log_files, scores
+from moac.runs import log_files, scores
 from moac.training import recommendation
 from moac.training.trained import TrainedPolicy
 from tests.helpers.log_runs import built_run, saved, untrained

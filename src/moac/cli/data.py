@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from moac import files
 from moac.cli.data_options import Build, Describe, Download, Generate
 from moac.cli.stages import Stages
-from moac.runs import executors, files
+from moac.runs import executors
 
 
 def run(command: Download | Build | Describe | Generate) -> int:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from rich.table import Table
 
+from moac import files
 from moac.cli.console import plain
 from moac.logs import manifest
 from moac.logs.description import Description, describe
 from moac.logs.splits import SPLITS
 from moac.report import logs as figures
 from moac.report import style
-from moac.runs import files
 
 
 def run(data: Path, out: Path | None, as_json: bool) -> int:

@@ -14,14 +14,13 @@ from typing import Any, final
 import numpy as np
 from rich.table import Table
 
-from moac import momdp
+from moac import files, momdp
 from moac.cli.console import plain
 from moac.cli.options import Evaluate
 from moac.cli.problems import environment_of_run
 from moac.config import Average, Config
 from moac.envs.quiet import quiet
 from moac.momdp import indicators, library
-from moac.runs import files
 from moac.runs.directory import RunDirectory, load
 from moac.statistics import Mean
 

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from moac import files
 from moac.cli.console import plain
 from moac.cli.options import Evaluate
 from moac.envs.quiet import quiet
@@ -19,7 +20,6 @@ from moac.offline.evaluate_run import Evaluated, Order, evaluate
 from moac.offline.evaluation import Judged, Line, lines
 from moac.report.evaluations import between, signed
 from moac.report.numbers import number, with_interval
-from moac.runs import files
 
 if TYPE_CHECKING:
     from moac.cli.evaluate import Order as Asked

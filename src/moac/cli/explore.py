@@ -13,7 +13,7 @@ from typing import Any, final
 
 from rich.table import Table
 
-from moac import locks, settings
+from moac import files, locks, settings
 from moac.cli import devices, explore_tables, interrupts, report
 from moac.cli.config_options import Stepping
 from moac.cli.console import plain
@@ -25,7 +25,6 @@ from moac.config import Config
 from moac.envs.quiet import quiet
 from moac.momdp import FiniteMOMDP, library
 from moac.report.pages import exploration as page
-from moac.runs import files
 from moac.search.explore import candidates, exact, finding, folder, preferences, results, running
 from moac.search.explore.results import Results
 from moac.search.explore.running import Order

@@ -11,12 +11,11 @@ from typing import Any, final
 import numpy as np
 from rich.table import Table
 
-from moac import momdp
+from moac import files, momdp
 from moac.cli.console import plain
 from moac.cli.problems import model_of
 from moac.config import Discounted
 from moac.report import figures, style
-from moac.runs import files
 
 
 @final

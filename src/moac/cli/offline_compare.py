@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from moac import locks
+from moac import files, locks
 from moac.cli import interrupts, reproduce
 from moac.cli.studies import studies
 from moac.logs.dataset import LoggedDataset
-from moac.runs import files
 
 _COMPAT_STEPS = 500
 """Of each learner, where the published ones took 240,000 to 1,000,000."""

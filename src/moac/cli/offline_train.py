@@ -12,7 +12,7 @@ from typing import Any, final
 
 from rich.table import Table
 
-from moac import locks, settings
+from moac import files, locks, settings
 from moac.cli import interrupts, report
 from moac.cli.console import plain
 from moac.cli.interrupts import Interrupts
@@ -23,7 +23,6 @@ from moac.logs.dataset import LoggedDataset
 from moac.offline import choosing
 from moac.offline.choosing import Choice
 from moac.offline.evaluation import Judged, lines
-from moac.runs import files
 from moac.search import candidates as menu
 from moac.search.explore import preferences
 

@@ -7,10 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from moac import files
 from moac.cli.config_options import Stepping
 from moac.cli.mistakes import did_you_mean
 from moac.momdp import FiniteMOMDP, library
-from moac.runs import files
 from moac.types import Source
 
 

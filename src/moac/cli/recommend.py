@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from moac import files
 from moac.cli.offline_options import Recommend, Score
 from moac.cli.stages import Stages
 from moac.offline import scoring
-from moac.runs import files, log_files, scores
+from moac.runs import log_files, scores
 from moac.runs.directory import load
 
 

@@ -6,10 +6,11 @@ import json
 import sys
 from pathlib import Path
 
+from moac import files
 from moac.report import html
 from moac.report.page import Page
 from moac.report.pages import run as run_page
-from moac.runs import files, unfinished
+from moac.runs import unfinished
 
 
 def run(path: Path, as_json: bool) -> int:

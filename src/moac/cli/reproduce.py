@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from moac import locks, training
+from moac import files, locks, training
 from moac.cli import interrupts, report
 from moac.cli.progress import Display
 from moac.cli.studies import studies
 from moac.report.pages.experiment import of_experiment
-from moac.runs import files
 from moac.runs.tasks import Task
 
 

@@ -10,13 +10,14 @@ from typing import Any, final
 
 from rich.table import Table
 
+from moac import files
 from moac.cli import interrupts, report
 from moac.cli.console import plain
 from moac.cli.problems import problem_stepped
 from moac.cli.stages import Stages
 from moac.cli.sweep_options import Sweep
 from moac.report.pages import sweep as page
-from moac.runs import executors, files
+from moac.runs import executors
 from moac.runs.executors.machine import size
 from moac.search.sweep import results, running, spec
 from moac.search.sweep.results import Row

@@ -10,13 +10,12 @@ from typing import Any, final
 
 from rich.table import Table
 
-from moac import settings
+from moac import files, settings
 from moac.cli.console import plain
 from moac.cli.problems import model_of
 from moac.config import Average, Config, Discounted
 from moac.momdp import FiniteMOMDP
 from moac.report.numbers import number
-from moac.runs import files
 from moac.runs.directory import reopen
 from moac.theory import Constants, Mixing, guarantees
 from moac.theory.guarantees import Guarantees

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from rich.table import Table
 
-from moac import momdp, settings, statistics, training
+from moac import files, momdp, settings, statistics, training
 from moac.cli import devices, interrupts, report
 from moac.cli.config_options import Stepping
 from moac.cli.console import plain
@@ -22,7 +22,7 @@ from moac.cli.problems import problem_of, problem_of_run
 from moac.cli.progress import Display
 from moac.config import Average, Config
 from moac.envs.quiet import quiet
-from moac.runs import files, sinks
+from moac.runs import sinks
 from moac.runs.directory import RunDirectory, reopen
 from moac.training import result
 from moac.types import SourceError

@@ -13,9 +13,9 @@ from typing import Any, final
 import numpy as np
 from PIL import Image
 
+from moac import files
 from moac.cli.problems import environment_of_run
 from moac.envs.quiet import quiet
-from moac.runs import files
 from moac.runs.directory import RunDirectory, load
 
 _MOST_FRAMES = 600

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from moac.atomic import no_follow
+from moac.files import no_follow
 from moac.kuairand.schema import FOLDERS
 from moac.kuairand.unpack import unpack
 from moac.logs.disk import check_room, full_disk_said, refuse_existing

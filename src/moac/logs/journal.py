@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, final
 
-from moac.atomic import write_bytes
+from moac.files import write_bytes
 
 _IDENTITY = "identity"
 LAST = "manifest"

@@ -12,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from moac import atomic
+from moac import files
 from moac.kuairand.schema import SIGNALS, SIGNS, WATCH_TIME_UNIT_MS
 from moac.logs import statistics
 from moac.logs.assembly import PARTS
@@ -72,7 +72,7 @@ def read(folder: Path) -> dict[str, Any]:
 def read_json(path: Path) -> Any:
     """JSON, with one clear line where it is missing or none."""
     try:
-        return atomic.read_json(path)
+        return files.read_json(path)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing: build the dataset again.") from None
 

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from moac.atomic import DamagedError, check_regular
+from moac.files import DamagedError, check_regular
 from moac.kuairand.schema import SIGNALS
 from moac.logs.splits import SPLITS
 

@@ -20,9 +20,9 @@ from uuid import uuid4
 import jax
 import numpy as np
 
-from moac.atomic import checked, no_follow
+from moac import files
+from moac.files import checked, no_follow
 from moac.offline.evaluation import Method
-from moac.runs import files
 
 NAME = "looks.jsonl"
 

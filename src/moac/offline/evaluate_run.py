@@ -8,6 +8,7 @@ from typing import Any, final
 
 import jax
 
+from moac import files
 from moac.config import Config
 from moac.logs.dataset import LoggedDataset
 from moac.offline import access_log as looks
@@ -16,7 +17,7 @@ from moac.offline.access_log import Book
 from moac.offline.evaluation import Judged, Method
 from moac.report import html
 from moac.report.pages import evaluation as page
-from moac.runs import files, log_files, run_files
+from moac.runs import log_files, run_files
 from moac.runs.directory import load
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final, get_args
 
-from moac.atomic import read_bytes
+from moac.files import read_bytes
 from moac.report.choice import Choice
 from moac.report.numbers import Value
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from moac.runs import files
+from moac import files
 from moac.training.archive import Archive
 from moac.training.trained import TrainedPolicy
 

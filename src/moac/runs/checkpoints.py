@@ -13,8 +13,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from moac import training
-from moac.runs import files
+from moac import files, training
 from moac.training.history import History
 
 _KEPT = 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from moac import training
+from moac import files, training
 from moac.config import check_trials
-from moac.runs import files, unfinished
+from moac.runs import unfinished
 
 FORMAT = 1
 _KEYS: dict[str, type] = {"format": int, "problem": dict, "trials": int, "seed": int, "config": dict, "own": list}

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from moac import locks, training
+from moac import files, locks, training
 from moac.config import Config
 from moac.policies.encoding import ActionBox, Encoder
 from moac.report import style
@@ -19,7 +19,6 @@ from moac.runs import (
     CHECKPOINT_SECONDS,
     archive_files,
     descriptions,
-    files,
     history_files,
     policies,
     provenance,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from moac.runs import files
+from moac import files
 from moac.training.history import History
 
 

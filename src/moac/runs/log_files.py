@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from moac import files
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.offline.behaviour import BehaviourModel, Member, Options
 from moac.offline.behaviour.model import identity
 from moac.policies.networks import Network, Plain
-from moac.runs import files
 from moac.runs.directory import LOG_FILES, RunDirectory
 
 FORMAT = 1

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Int
 
 from moac.config import Config
+from moac.files import Arrays
 from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Table
 from moac.policies.gaussian import Squash
 from moac.policies.networks import Inputs, Plain, States, Vectors
-from moac.runs.files import Arrays
 from moac.settings import NETWORKS
 from moac.training import result
 from moac.training.trained import Scales

@@ -9,8 +9,9 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Int
 
+from moac import files
 from moac.config import Config
-from moac.runs import files, history_files, policies
+from moac.runs import history_files, policies
 from moac.runs.directory import RunDirectory
 from moac.training.history import History
 

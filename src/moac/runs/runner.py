@@ -10,8 +10,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from moac import training
-from moac.runs import files
+from moac import files, training
 from moac.runs.directory import RunDirectory, reopen
 from moac.runs.tasks import Task
 from moac.training import result

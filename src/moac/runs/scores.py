@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from moac.runs import files
+from moac import files
 
 HEADER = "user_id,rank,video_id,probability\n"
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from moac import training
-from moac.atomic import no_follow
-from moac.runs import files
+from moac import files, training
+from moac.files import no_follow
 from moac.training.history import History
 
 Row = Mapping[str, Any]

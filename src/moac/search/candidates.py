@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import final
 
-from moac import locks
+from moac import files, locks
 from moac.config import Config
 from moac.logs.dataset import LoggedDataset
 from moac.offline import behaviour, choosing
 from moac.offline.choosing import Choice, Floor
 from moac.offline.evaluation import Judged, judge
-from moac.runs import files, log_files, runner
+from moac.runs import log_files, runner
 from moac.runs.tasks import Task
 from moac.training import result
 

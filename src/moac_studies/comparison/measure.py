@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from moac.config import Config, Discounted
+from moac.files import Arrays
 from moac.logs.dataset import LoggedDataset
 from moac.offline.baselines import pdpg, tscac
 from moac.offline.evaluation import Method
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Plain
-from moac.runs.files import Arrays
 from moac.training import result
 from moac_studies.studies import Workspace
 

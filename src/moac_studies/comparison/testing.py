@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from moac import files
 from moac.logs.dataset import LoggedDataset
 from moac.offline import access_log as looks
-from moac.runs import files
 from moac_studies.comparison import judgements
 from moac_studies.comparison.judgements import Judgement
 from moac_studies.comparison.measure import Trained

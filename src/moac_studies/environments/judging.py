@@ -11,10 +11,10 @@ from scipy.stats import ks_2samp
 
 from moac import momdp, statistics
 from moac.config import Config, Discounted
+from moac.files import Arrays
 from moac.momdp import library
 from moac.report import style
 from moac.report.page import Claim, Table
-from moac.runs.files import Arrays
 from moac_studies import compare, playing, tasks
 from moac_studies.playing import Table as Parameters
 from moac_studies.studies import Findings, Shown

@@ -8,8 +8,8 @@ import numpy as np
 
 from moac import momdp
 from moac.config import Config
+from moac.files import Arrays
 from moac.momdp import library
-from moac.runs.files import Arrays
 from moac.search import episodes as judging
 from moac.settings import Settings
 from moac.training import result

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import statistics
+from moac.files import Arrays
 from moac.momdp import indicators
 from moac.report.numbers import Value
 from moac.report.page import Claim, Table
-from moac.runs.files import Arrays
 from moac.search.explore.exact import REACH, Exact
 from moac.search.explore.measures import BELOW
 from moac_studies import compare

@@ -15,9 +15,9 @@ from jaxtyping import Float
 
 from moac import envs, settings
 from moac.config import Config, Discounted
+from moac.files import Arrays
 from moac.momdp import library
 from moac.runs import runner
-from moac.runs.files import Arrays
 from moac.search.explore import candidates, exact, finding, preferences, running, selection
 from moac.search.explore.exact import Exact
 from moac.training import result

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from moac import statistics
+from moac.files import Arrays
 from moac.report import style
 from moac.report.figures import band
-from moac.runs.files import Arrays
 from moac_studies import playing
 from moac_studies.networks.measure import START
 from moac_studies.networks.peers import Peer

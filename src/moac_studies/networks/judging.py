@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from moac import statistics
+from moac.files import Arrays
 from moac.report.numbers import Value
 from moac.report.page import Claim, Table
-from moac.runs.files import Arrays
 from moac.statistics import Mean
 from moac_studies import compare, playing, tasks
 from moac_studies.networks import figures, peers

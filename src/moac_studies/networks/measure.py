@@ -8,7 +8,7 @@ import numpy as np
 
 from moac import envs
 from moac.config import Config
-from moac.runs.files import Arrays
+from moac.files import Arrays
 from moac.training import result
 from moac.training.trained import TrainedPolicy
 from moac_studies import playing

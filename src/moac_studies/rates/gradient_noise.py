@@ -14,10 +14,10 @@ from jaxtyping import Float
 from moac import settings, simplex
 from moac.config import Average, Config, Discounted, Setting
 from moac.critic import TD, LinearCritic
+from moac.files import Arrays
 from moac.momdp import library, oracle
 from moac.policies.features import OneHot
 from moac.report.page import Claim, Table
-from moac.runs.files import Arrays
 from moac.statistics import Mean
 from moac.types import Batch, Sampling, Spec
 from moac_studies import compare

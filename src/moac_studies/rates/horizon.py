@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from moac.config import Average, Discounted, Setting
+from moac.files import Arrays
 from moac.momdp import library
 from moac.report.page import Claim
-from moac.runs.files import Arrays
 from moac.statistics import Mean
 from moac_studies import compare
 from moac_studies.rates import closed_form, exact_ascent, fits, horizon_report, judging, trajectories

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from moac.config import Config
+from moac.files import Arrays
 from moac.report.numbers import number
 from moac.report.page import Claim
-from moac.runs.files import Arrays
 from moac.statistics import mean
 from moac_studies import compare
 from moac_studies.rates import closed_form, examples, expected_step, fits, judging, momentum_report, trajectories

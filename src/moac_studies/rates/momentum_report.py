@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from moac.files import Arrays
 from moac.report.page import Table
-from moac.runs.files import Arrays
 from moac.statistics import mean
 from moac_studies.drawings import rate_panels, rates
 from moac_studies.rates import examples, judging

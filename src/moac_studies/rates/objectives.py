@@ -10,9 +10,9 @@ from jaxtyping import Float
 from scipy.linalg import hadamard
 
 from moac.config import Discounted
+from moac.files import Arrays
 from moac.momdp import FiniteMOMDP, library
 from moac.report.page import Claim, Table
-from moac.runs.files import Arrays
 from moac.statistics import Mean, mean
 from moac_studies import compare
 from moac_studies.drawings import rates

@@ -9,9 +9,9 @@ import numpy as np
 
 from moac import momdp
 from moac.config import Discounted
+from moac.files import Arrays
 from moac.report.numbers import number
 from moac.report.page import Claim, Table
-from moac.runs.files import Arrays
 from moac.statistics import Mean, mean
 from moac_studies.drawings import rates
 from moac_studies.rates import closed_form, exact_ascent, judging, trajectories

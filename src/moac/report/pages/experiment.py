@@ -8,9 +8,10 @@ from typing import Any, Protocol, final
 
 from matplotlib.figure import Figure as Drawing
 
+from moac import files
 from moac.report import style
 from moac.report.page import Claim, Figure, Page, Table
-from moac.runs import files, provenance
+from moac.runs import provenance
 
 FORMAT = 2
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from moac import files
 from moac.report import choice, exploring, style
 from moac.report.numbers import number
 from moac.report.page import Figure, Page, Table
-from moac.runs import files
 from moac.search.explore.candidates import rule_of
 from moac.search.explore.folder import FORMAT, RECORD
 from moac.search.explore.results import Results

@@ -10,13 +10,13 @@ from typing import Any, final
 
 import numpy as np
 
+from moac import files
 from moac.report import sweeps as drawing
 from moac.report.figures import ROUNDING
 from moac.report.numbers import number, plain, plus_minus
 from moac.report.page import Table
 from moac.report.pages import experiment
 from moac.report.pages.experiment import Findings, Shown
-from moac.runs import files
 from moac.search.sweep import results
 from moac.search.sweep.results import Ended, Row
 from moac.search.sweep.spec import METHOD, Sweep

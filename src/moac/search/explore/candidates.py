@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from moac.files import Arrays
 from moac.momdp import FiniteMOMDP, oracle
 from moac.momdp.source import action_probabilities
 from moac.policies import Sharpening
-from moac.runs.files import Arrays
 from moac.training import result
 
 

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from moac import locks
-from moac.runs import archive_files, files
+from moac import files, locks
+from moac.runs import archive_files
 from moac.runs.directory import RunDirectory
 from moac.runs.log_files import BEHAVIOUR
 from moac.search.explore.running import FOLDER

@@ -11,10 +11,10 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from moac import training
+from moac import files, training
 from moac.choices import takes_preferences
 from moac.config import Config
-from moac.runs import files, runner
+from moac.runs import runner
 from moac.runs.directory import RunDirectory
 from moac.runs.tasks import Task
 from moac.search.explore import preferences

@@ -11,7 +11,8 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from moac.runs import files, run_files
+from moac import files
+from moac.runs import run_files
 from moac.search.sweep.running import Job
 from moac.search.sweep.spec import Cell, Sweep
 from moac.statistics import Mean, mean

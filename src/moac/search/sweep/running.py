@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from moac import locks, settings
+from moac import files, locks, settings
 from moac.envs.quiet import quiet
-from moac.runs import files, runner
+from moac.runs import runner
 from moac.runs.directory import RunDirectory
 from moac.runs.executors import Executor, Failure
 from moac.runs.tasks import Task

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-from moac.atomic import DamagedError, checked, read_bytes
 from moac.config import Config, check_trials, shown
+from moac.files import DamagedError, checked, read_bytes
 from moac.report.numbers import plain
 from moac.search.sweep import draws
 

@@ -1,0 +1,221 @@
+"""Files that are whole or not there: written beside their place, then renamed; JSON and arrays checked when read."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_LARGEST = 2**28
+"""Bytes of a file that is read into memory at once."""
+_DEEPEST = 32
+_WHOLE = range(-(2**63), 2**64)
+"""Levels of nesting and whole numbers that data may have: beyond them Python and NumPy raise other errors."""
+_ABOUT = "moac"
+"""The one entry of a file's metadata: safetensors writes several in random order."""
+_DIGEST = "sha256"
+"""Inside it, the hash of all arrays and of all else that is inside it."""
+_TYPES = {"BOOL", "F16", "F32", "F64", *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64))}
+"""Of arrays, as safetensors names them: those that are ever written."""
+
+
+class DamagedError(ValueError):
+    """A file that is there and cannot be read as what it should be."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is damaged: {why.removesuffix('.')}.")
+
+
+def check_folder(name: str, path: Path) -> None:
+    """Refuse a folder that cannot be made, or be written into, before any work is done for it."""
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise ValueError(f"`{name}` must be a folder, got {path}: {there} is a file.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"`{name}` must be a folder that can be written, got {path}: {there} cannot.")
+
+
+def below(folder: Path, *names: str) -> Path:
+    """A path below a folder that somebody gave; a symbolic link on the way is refused, since it leads elsewhere."""
+    path = folder
+    for name in names:
+        path /= name
+        if path.is_symlink():
+            raise ValueError(f"{path} is a symbolic link: nothing of {folder} is written elsewhere.")
+    return path
+
+
+def subfolder(folder: Path, *names: str) -> Path:
+    """The folder of that path, made if need be; `below` says what is refused."""
+    path = below(folder, *names)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a killed `write_bytes` left beside its place."""
+    for path in folder.rglob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a FIFO, a device, a socket or a folder before it is opened: some wait for ever, some act."""
+    _check_regular(path, path.stat())
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file of reasonable size; whatever is there, the call does not wait for it."""
+    check_regular(path)
+    with open(os.open(path, os.O_RDONLY | _NO_WAIT), "rb") as file:
+        status = os.fstat(file.fileno())
+        _check_regular(path, status)
+        if status.st_size > _LARGEST:
+            raise DamagedError(path, f"it has {status.st_size} bytes, more than {_LARGEST}")
+        return file.read()
+
+
+def no_follow(path: str, flags: int) -> int:
+    """An `opener` for `open`: what is written goes into the file of that name, never to where a link leads."""
+    return os.open(path, flags | _NO_FOLLOW | _NO_WAIT, 0o666)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `path` wholly or not at all; where that fails, the error names it."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Generator[IO[bytes]]:
+    """A file to write to, which takes the place of `path` when all went well; else nothing has happened."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.unlink(missing_ok=True)  # left by a killed process of the same number, or put there as a trap
+        with open(temporary, "xb", opener=no_follow) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _settle(path.parent)
+    except OSError as error:
+        if error.filename not in (None, str(temporary)):
+            raise
+        raise type(error)(error.errno, error.strerror, str(path)) from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def finite(data: Any) -> Any:
+    """`data` as JSON can hold it: arrays as lists, what is not finite as None."""
+    if isinstance(data, Mapping):
+        return {str(key): finite(value) for key, value in data.items()}
+    if isinstance(data, np.ndarray):
+        return finite(data.tolist())
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    if isinstance(data, float | np.floating):
+        return float(data) if np.isfinite(data) else None
+    return int(data) if isinstance(data, np.integer) else data
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON; NaN and infinities become null."""
+    write_bytes(path, (json.dumps(finite(data), indent=2) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON, with one clear line where the file is damaged."""
+    content = read_bytes(path)
+    try:
+        return checked(json.loads(content.decode()))
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(path, str(error)) from None
+
+
+def checked(data: Any, levels: int = _DEEPEST) -> Any:
+    """JSON or TOML data from a stranger, as it is; ValueError where it is nested too deeply or a number is huge."""
+    if not levels:
+        raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
+    if isinstance(data, int) and data not in _WHOLE:
+        raise ValueError("a whole number in it needs more than 64 bits")
+    for value in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+        checked(value, levels - 1)
+    return data
+
+
+def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
+    """Write arrays by name as safetensors, with a hash of it all; equal arrays and `about` make equal bytes."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    described = {**about, _DIGEST: _digests(contiguous, about)[-1]}
+    write_bytes(path, save(contiguous, metadata={_ABOUT: json.dumps(described, sort_keys=True)}))
+
+
+def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Read what `write_arrays` wrote; no array is larger than the file, whatever its header says."""
+    try:
+        check_regular(path)
+        with safe_open(path, framework="numpy") as file:
+            about = checked(json.loads((file.metadata() or {})[_ABOUT]))
+            arrays: Arrays = {name: _tensor(file, name) for name in file.keys()}  # noqa: SIM118
+        stored = about.pop(_DIGEST, None) if isinstance(about, dict) else None
+        digests = _digests(arrays, about)
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing.") from None
+    except DamagedError:
+        raise
+    except KeyError:
+        raise DamagedError(path, "it was not written by moac") from None
+    except (SafetensorError, TypeError, ValueError, RecursionError, OSError) as error:
+        raise DamagedError(path, " ".join(str(error).split())) from None
+    if not isinstance(about, dict):
+        raise DamagedError(path, "it was not written by moac")
+    if stored not in digests:
+        raise DamagedError(path, "it was changed after it was written")
+    return arrays, about
+
+
+def _tensor(file: Any, name: str) -> np.ndarray[Any, Any]:
+    kind = file.get_slice(name).get_dtype()
+    if kind not in _TYPES:
+        raise ValueError(f"`{name}` has numbers of type {kind}, which are never written")
+    return file.get_tensor(name)
+
+
+def _digests(arrays: Arrays, about: Any) -> tuple[str, str]:
+    """Hashes of names, types, shapes and numbers: without `about`, as older versions wrote it, and with it."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    arrays_only = digest.hexdigest()
+    digest.update(json.dumps(about, sort_keys=True).encode())
+    return arrays_only, digest.hexdigest()
+
+
+def _check_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise DamagedError(path, "it is not a regular file")
+
+
+def _settle(folder: Path) -> None:
+    """Let the names in a folder survive a power cut too, where the system can."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
