@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import moac
-from moac import envs, momdp
+from moac import api, envs, momdp
 from moac.cli import report
 from moac.envs.quiet import quiet
 from moac.runs.directory import RunDirectory, load
@@ -48,7 +48,7 @@ def one_run(problem, config, trials, folder):
     run = result.prepare(problem, config, trials, 0)
     directory = RunDirectory.create(folder, run)
     outcome = result.Result.of(run, directory.complete(run, every=0.1))
-    directory.finish(outcome)
+    directory.finish(outcome, api.training_figures(outcome))
     report.write(folder)
     load(folder)
     shutil.rmtree(folder)

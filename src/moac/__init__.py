@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from moac import simplex as simplex
     from moac import theory as theory
     from moac import weighting as weighting
+    from moac.api import load as load
+    from moac.api import resume as resume
+    from moac.api import train as train
     from moac.config import Average as Average
     from moac.config import Config as Config
     from moac.config import Discounted as Discounted
-    from moac.runs.directory import load as load
-    from moac.runs.directory import resume as resume
     from moac.settings import defaults as defaults
-    from moac.training.result import train as train
 
 _HOME = {
     "Average": "moac.config",
     "Config": "moac.config",
     "Discounted": "moac.config",
     "defaults": "moac.settings",
-    "load": "moac.runs.directory",
-    "resume": "moac.runs.directory",
-    "train": "moac.training.result",
+    "load": "moac.api",
+    "resume": "moac.api",
+    "train": "moac.api",
 }
 _MODULES = ("envs", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from moac import envs
+from moac import api, envs
 from moac.config import Config, Discounted
 from moac.envs.evaluation import play, seeds_of
 from moac.envs.making import OBJECTIVES
@@ -29,7 +29,7 @@ def train(table: Table, config: Config, seed: int, **options: Any) -> result.Res
     """The trials of a table; options go to the environment."""
     given: dict[str, Any] = {"evaluation_episodes": 1, **options}
     environment = envs.make(table["env"], table["num_envs"], **given)
-    return result.train(environment, config, trials=table["trials"], seed=seed)
+    return api.train(environment, config, trials=table["trials"], seed=seed)
 
 
 def untrained(policies: TrainedPolicy, seed: int) -> TrainedPolicy:

@@ -75,6 +75,6 @@ def saved(filled, folder):
     cube, square = np.full((2, 2, M), 1 / M), np.ones((2, 2))
     history = History(np.array([1, 3]), cube, cube, cube, *[square] * 5, kind="ncis")
     RunDirectory.create(folder, run).finish(
-        result.Result(run, 3, history, trained, trained, np.ones(2, int), np.zeros(2, int)), draw=False
+        result.Result(run, 3, history, trained, trained, np.ones(2, int), np.zeros(2, int))
     )
     return folder

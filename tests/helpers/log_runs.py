@@ -76,5 +76,5 @@ def history(dataset, trials):
 
 def saved(outcome, path):
     """The run's folder, without figures."""
-    RunDirectory.create(path, outcome.run).finish(outcome, draw=False)
+    RunDirectory.create(path, outcome.run).finish(outcome)
     return path

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import Config, momdp, training, weighting
-from moac.runs import directory as run_directory
+from moac import Config, api, momdp, training, weighting
 from moac.training import compiled, result
 from moac.training.history import History
 
@@ -39,7 +38,7 @@ np.savez(sys.argv[1], *here.bits(here.trained(500)))
 
 
 def trained(trials, seed=11, **options):
-    return result.train(MODEL, CONFIG, trials=trials, seed=seed, **options)
+    return api.train(MODEL, CONFIG, trials=trials, seed=seed, **options)
 
 
 def bits(outcome):
@@ -146,13 +145,13 @@ def test_a_trial_that_becomes_non_finite_stops_alone(tmp_path):
         assert np.isfinite(outcome.history.weights[trial]).all(axis=1).tolist() == [t <= last for t in range(1, T + 1)]
 
     outcome.save(tmp_path / "run")
-    again = run_directory.resume(tmp_path / "run", MODEL, rule=breaks_above(limit))
+    again = api.resume(tmp_path / "run", MODEL, rule=breaks_above(limit))
     np.testing.assert_array_equal(again.stopped, expected)
 
 
 @pytest.mark.slow
 def test_a_critic_that_diverges_stops_every_trial_at_its_last_finite_state():
-    outcome = result.train(MODEL, replace(CONFIG, critic_step_size=1e9), trials=2)
+    outcome = api.train(MODEL, replace(CONFIG, critic_step_size=1e9), trials=2)
     assert (outcome.stopped > 0).all()
     assert np.isfinite(outcome.policy.theta).all()
     outcome.plot().canvas.draw()
@@ -162,11 +161,11 @@ def test_trials_with_preferences_are_the_runs_with_them():
     """Trial i has the i-th preference, in turn, and is otherwise the trial it would be."""
     several = ((0.2, 0.8), (0.7, 0.3))
     config = replace(CONFIG, weighting="fixed", preferences=several)
-    together = result.train(MODEL, config, trials=3, seed=11)
+    together = api.train(MODEL, config, trials=3, seed=11)
     for trial, p in enumerate((*several, several[0])):
-        alone = result.train(MODEL, replace(config, preferences=(p,)), trials=3, seed=11)
+        alone = api.train(MODEL, replace(config, preferences=(p,)), trials=3, seed=11)
         np.testing.assert_array_equal(together.policy.theta[trial], alone.policy.theta[trial])
-    given = result.train(MODEL, replace(CONFIG, weighting="fixed", weights=several[1]), trials=2, seed=11)
+    given = api.train(MODEL, replace(CONFIG, weighting="fixed", weights=several[1]), trials=2, seed=11)
     np.testing.assert_array_equal(together.policy.theta[1], given.policy.theta[1])
 
 
@@ -174,14 +173,14 @@ def test_trials_with_preferences_are_the_runs_with_them():
 def test_step_sizes_are_arguments_of_one_program():
     """A run with another step size compiles nothing, and is the run that it would be with a program of its own."""
     config = replace(CONFIG, entropy=0.01)
-    program = compiled._of(result.train(MODEL, config, trials=2, seed=11).run)
+    program = compiled._of(api.train(MODEL, config, trials=2, seed=11).run)
     before = program.step._cache_size(), program.first._cache_size()
     changed = replace(config, actor_step_size=0.3, critic_step_size=0.1, entropy=0.2, num_iterations=T + 1)
-    shared = result.train(MODEL, changed, trials=2, seed=11)
+    shared = api.train(MODEL, changed, trials=2, seed=11)
     assert compiled._of(shared.run) is program
     assert (program.step._cache_size(), program.first._cache_size()) == before
     compiled._program.cache_clear()
-    alone = result.train(MODEL, changed, trials=2, seed=11)
+    alone = api.train(MODEL, changed, trials=2, seed=11)
     for a, b in zip(bits(shared), bits(alone), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -189,8 +188,8 @@ def test_step_sizes_are_arguments_of_one_program():
 def test_refuses_preferences_that_a_rule_does_not_take():
     with pytest.raises(ValueError, match="`preferences` must be None with a rule that takes none"):
         config = replace(CONFIG, weighting="fixed", preferences=((0.5, 0.5),))
-        result.train(MODEL, config, rule=weighting.min_norm())
+        api.train(MODEL, config, rule=weighting.min_norm())
     with pytest.raises(ValueError, match="`preferences` must be None unless"):
         replace(CONFIG, preferences=((0.5, 0.5),))
     with pytest.raises(ValueError, match=r"must hold one number per objective \(2\), got 3"):
-        result.train(MODEL, replace(CONFIG, weighting="preferred", preferences=((0.5, 0.5, 0.0),)))
+        api.train(MODEL, replace(CONFIG, weighting="preferred", preferences=((0.5, 0.5, 0.0),)))

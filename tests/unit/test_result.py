@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from moac import Average, Config, Discounted, momdp
+from moac import Average, Config, Discounted, api, momdp
 from moac.cli import train as command
 from moac.policies import SoftmaxTable
 from moac.runs.directory import RunDirectory
@@ -26,7 +26,7 @@ def outcome_of(model=MODEL, config=None, trials=K, stopped=None, value=0.1):
     history = History(np.array([1, 5, 9]), cube, cube, cube, *(square,) * 5)
     policy = result.TrainedPolicy(run.parts.policy, np.zeros((trials, S, A), np.float32), run.source.spec.observations)
     stopped = np.zeros(trials, int) if stopped is None else np.array(stopped)
-    return result.Result(run, 9, history, policy, policy, np.ones(trials, int), stopped)
+    return api.with_outputs(result.Result(run, 9, history, policy, policy, np.ones(trials, int), stopped))
 
 
 def test_acts_as_its_trial():
@@ -128,11 +128,11 @@ def test_report_without_any_finite_number(tmp_path, capsys):
 @pytest.mark.parametrize(("trials", "seed"), [(0, 0), (1, -1), (1.5, 0), (1, 2**32)])
 def test_refused_trials_and_seeds(trials, seed):
     with pytest.raises(ValueError, match=r"^`(trials|seed)` must be a whole number "):
-        result.train(MODEL, Config(), trials=trials, seed=seed)
+        api.train(MODEL, Config(), trials=trials, seed=seed)
 
 
 def test_refused_for_this_problem():
     with pytest.raises(ValueError, match=r"^`discount` must be one value or one per objective \(3\), got 2.$"):
-        result.train(MODEL, Config(setting=Discounted((0.9, 0.8))))
+        api.train(MODEL, Config(setting=Discounted((0.9, 0.8))))
     with pytest.raises(ValueError, match=r"^`weights` must hold one weight per objective \(3\), got 2.$"):
-        result.train(MODEL, Config(weights=(0.5, 0.5)))
+        api.train(MODEL, Config(weights=(0.5, 0.5)))

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from moac import Config, momdp, training, weighting
+from moac import Config, api, momdp, training, weighting
 from moac.runs import checkpoints, policies, provenance
 from moac.runs import directory as run_directory
 from moac.runs.directory import RunDirectory
@@ -46,12 +45,6 @@ def outcome_of(run, iteration=9, own=None):
 
 def same(first, second):
     return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True))
-
-
-@pytest.fixture(autouse=True)
-def quick_figures(monkeypatch):
-    """A small figure in place of the real one, which takes a second or two to write."""
-    monkeypatch.setattr(result.Result, "plot", lambda self: Figure(figsize=(1, 1)))
 
 
 @pytest.fixture
@@ -235,10 +228,10 @@ def test_an_empty_folder_may_be_used(tmp_path):
 
 def test_save_load_and_resume(tmp_path):
     outcome = outcome_of(run_of())
-    assert outcome.save(tmp_path / "run") == tmp_path / "run"
+    assert run_directory.save(outcome, tmp_path / "run") == tmp_path / "run"
     assert same(run_directory.load(tmp_path / "run", trial=1).theta, outcome.policy.theta)
     assert run_directory.load(str(tmp_path / "run"), trial=1).trial == 1
-    again = run_directory.resume(tmp_path / "run", MODEL)
+    again = api.resume(tmp_path / "run", MODEL)
     assert again.iteration == 9
     assert again.config == outcome.config
     assert same(again.history.arrays(), outcome.history.arrays())
@@ -247,13 +240,13 @@ def test_save_load_and_resume(tmp_path):
 
 
 def test_saving_twice_into_one_folder(tmp_path):
-    outcome_of(run_of()).save(tmp_path / "run")
+    run_directory.save(outcome_of(run_of()), tmp_path / "run")
     with pytest.raises(ValueError, match=r"/run exists already: choose a new folder, or continue that run with"):
-        outcome_of(run_of()).save(tmp_path / "run")
+        run_directory.save(outcome_of(run_of()), tmp_path / "run")
 
 
 def test_loading_a_trial_that_is_not_there(tmp_path):
-    outcome_of(run_of()).save(tmp_path / "run")
+    run_directory.save(outcome_of(run_of()), tmp_path / "run")
     with pytest.raises(ValueError, match=r"^`trial` must be in \[0, 2\), got 2.$"):
         run_directory.load(tmp_path / "run", trial=2)
 
@@ -264,7 +257,7 @@ def test_loading_an_unfinished_run(directory):
 
 
 def test_loading_damaged_policies(tmp_path):
-    outcome_of(run_of()).save(tmp_path / "run")
+    run_directory.save(outcome_of(run_of()), tmp_path / "run")
     path = tmp_path / "run" / "policy.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match=r"policy.safetensors is damaged: "):
@@ -274,7 +267,7 @@ def test_loading_damaged_policies(tmp_path):
 def test_linear_policies_keep_their_features(tmp_path):
     run = run_of(replace(CONFIG, policy="linear", features="random:4"))
     outcome = outcome_of(run)
-    outcome.save(tmp_path / "run")
+    run_directory.save(outcome, tmp_path / "run")
     loaded = run_directory.load(tmp_path / "run")
     assert np.asarray(loaded).shape == (K, 4, A)
     for state in range(S):
@@ -297,26 +290,26 @@ class OwnPolicy:
 def test_parts_of_ones_own(tmp_path):
     own = {"policy": OwnPolicy(), "critic": None, "rule": weighting.uniform()}
     outcome = outcome_of(run_of(own=own), own=own)
-    outcome.save(tmp_path / "run")
+    run_directory.save(outcome, tmp_path / "run")
     assert json.loads((tmp_path / "run" / "config.json").read_text())["own"] == ["policy", "rule"]
     loaded = run_directory.load(tmp_path / "run", policy=own["policy"])
     assert same(loaded.theta, outcome.policy.theta)
     assert loaded.log_prob(0, 1) <= 0
-    again = run_directory.resume(tmp_path / "run", MODEL, policy=own["policy"], rule=own["rule"])
+    again = api.resume(tmp_path / "run", MODEL, policy=own["policy"], rule=own["rule"])
     assert again.own == ("policy", "rule")
     with pytest.raises(ValueError, match=r"was trained with a policy of its own: give the same, as policy=.$"):
         run_directory.load(tmp_path / "run")
     with pytest.raises(
         ValueError, match=r"was trained with a policy and a rule of its own: give the same, as policy=, "
     ):
-        run_directory.resume(tmp_path / "run", MODEL, policy=own["policy"])
+        api.resume(tmp_path / "run", MODEL, policy=own["policy"])
 
 
 def test_named_parts_are_not_ones_own_however_many_runs_came_between(tmp_path):
     outcome = outcome_of(run_of())
     for seed in range(20):
         result.prepare(MODEL, CONFIG, K, 100 + seed)
-    outcome.save(tmp_path / "run")
+    run_directory.save(outcome, tmp_path / "run")
     assert json.loads((tmp_path / "run" / "config.json").read_text())["own"] == []
     with pytest.raises(ValueError, match=r"was trained without parts of its own: give no policy, critic or rule.$"):
         run_directory.load(tmp_path / "run", policy=OwnPolicy())
@@ -325,7 +318,7 @@ def test_named_parts_are_not_ones_own_however_many_runs_came_between(tmp_path):
 def test_resuming_on_another_problem(directory):
     other = momdp.library.random_ergodic(jax.random.key(1), num_states=S, num_actions=A, num_objectives=M)
     with pytest.raises(ValueError, match=r"was trained on another problem than "):
-        run_directory.resume(directory.path, other)
+        api.resume(directory.path, other)
 
 
 def test_parameters_in_several_leaves():

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from rich.table import Table
 
-from moac import files, momdp, settings, statistics, training
+from moac import api, files, momdp, settings, statistics, training
 from moac.cli import devices, interrupts, report
 from moac.cli.config_options import Stepping
 from moac.cli.console import plain
@@ -133,7 +133,7 @@ def _complete(
     try:
         final = _trained(directory, prepared, snapshot, output, asked)
         outcome = result.Result.of(prepared, final)
-        directory.finish(outcome)
+        directory.finish(outcome, api.training_figures(outcome))
         report.write(directory.path)
     except SourceError as error:
         if asked.asked is None:  # else its worker processes were stopped with us

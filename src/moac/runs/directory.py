@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,6 @@ from typing import Any, final
 from moac import files, locks, training
 from moac.config import Config
 from moac.policies.encoding import ActionBox, Encoder
-from moac.report import style
 from moac.runs import (
     CHECKPOINT_SECONDS,
     archive_files,
@@ -26,8 +25,7 @@ from moac.runs import (
 )
 from moac.runs.checkpoints import Checkpoints, check_same_run
 from moac.training import result
-from moac.types import Critic, Policy, Source, SourceError
-from moac.weighting import Rule
+from moac.types import Policy, Source, SourceError
 
 LOG_FILES = ("behaviour.safetensors", "catalogue.safetensors")
 """What a run on a log keeps beside it: see `log_files`."""
@@ -159,20 +157,15 @@ class RunDirectory:
                 checkpoints.write(latest)
         return latest
 
-    def finish(self, outcome: result.Result, draw: bool = True) -> None:
-        """Write history, metrics, the figure (unless it is drawn elsewhere) and the policies."""
+    def finish(self, outcome: result.Result, figures: Mapping[str, bytes] | None = None) -> None:
+        """Write history, metrics, the figures (contents by file name) and the policies."""
         about = {"format": descriptions.FORMAT, "kind": outcome.history.kind}
         files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
         files.write_bytes(self.path / "metrics.jsonl", sinks.lines(outcome.history))
-        if draw:
-            self._draw(outcome)
+        for name, content in (figures or {}).items():
+            files.write_bytes(files.subfolder(self.path, "figures") / name, content)
         about = {"format": descriptions.FORMAT, "iteration": outcome.iteration, "run": self.description()}
         files.write_arrays(self.path / "policy.safetensors", policies.arrays(outcome), about)
-
-    def _draw(self, outcome: result.Result) -> None:
-        folder, figure = files.subfolder(self.path, "figures"), outcome.plot()
-        for kind in ("png", "svg"):
-            files.write_bytes(folder / f"training.{kind}", style.rendered(figure, kind))
 
     @property
     def finished(self) -> bool:
@@ -229,10 +222,10 @@ def _trained(
     return result.TrainedPolicy(policy, theta, observations, 0, encoder, scales, setting, box, catalogue)
 
 
-def save(outcome: result.Result, path: Path) -> Path:
-    """Write the run directory of a result."""
+def save(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None = None) -> Path:
+    """Write the run directory of a result, with figures by file name."""
     directory = RunDirectory.create(path, outcome.run, own=outcome.own)
-    directory.finish(outcome)
+    directory.finish(outcome, figures)
     return path
 
 
@@ -268,34 +261,6 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
     found = archive_files.joined(own.path, _trained(spaces, config.setting, arrays, kind, theta))
     return found.of_trial(trial)
-
-
-def resume(
-    directory: str | Path,
-    problem: Source,
-    *,
-    policy: Policy | None = None,
-    critic: Critic | None = None,
-    rule: Rule | None = None,
-) -> result.Result:
-    """Continue a run to its end and write it; it ends as if it had never stopped. One that has ended is read.
-
-    Args:
-        directory: of the run.
-        problem: what it was trained on.
-        policy: the object that was trained, where `train` was given one; likewise `critic` and `rule`.
-        critic: see `policy`.
-        rule: see `policy`.
-    """
-    own: result.Own = {"policy": policy, "critic": critic, "rule": rule}
-    opened, run = reopen(Path(directory), problem, own)
-    if opened.finished:
-        return opened.outcome(run, result.given(own))
-    with opened.held():
-        final = opened.complete(run, opened.checkpoints().newest(run))
-        outcome = result.Result.of(run, final, own)
-        opened.finish(outcome)
-    return outcome
 
 
 def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[RunDirectory, training.Run]:

@@ -49,7 +49,7 @@ def complete(task: Task, experiment: Place, problem: Source, folder: Path, show:
         with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
             final = directory.complete(run, snapshot, show=display.show)
         outcome = result.Result.of(run, final)
-        directory.finish(outcome, draw=False)  # the experiment's own figures show it
+        directory.finish(outcome)  # without figures: the experiment's own show it
     return outcome
 
 

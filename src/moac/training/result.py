@@ -1,9 +1,8 @@
-"""Training in one call, and what it returns."""
+"""What training ends with, and the preparation of a run from a problem and a configuration."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -16,8 +15,7 @@ from moac.config import Config, check_trials
 from moac.training.history import History
 from moac.training.recommendation import Catalogue
 from moac.training.trained import TrainedPolicy as TrainedPolicy
-from moac.types import Critic, Policy, Source
-from moac.weighting import Rule
+from moac.types import Source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +39,8 @@ class Result:
         stopped: [K] 0, or the iteration at which the trial stopped because its update was not finite.
         own: which parts (`policy`, `critic`, `rule`) the caller gave as objects.
         snapshot: the last one, which another run may start from; None where the result was read from files.
+        writer: writes a run directory for `save`; None where the result was not made by `moac.api`.
+        drawer: draws the figure of `plot`; likewise.
     """
 
     run: training.Run
@@ -52,6 +52,8 @@ class Result:
     stopped: Int[np.ndarray, " K"]
     own: tuple[str, ...] = ()
     snapshot: training.Snapshot | None = None
+    writer: Callable[[Result, Path], Path] | None = None
+    drawer: Callable[[Result], Figure] | None = None
 
     @classmethod
     def of(cls, run: training.Run, snapshot: training.Snapshot, own: Own | None = None) -> Result:
@@ -92,45 +94,15 @@ class Result:
 
     def plot(self) -> Figure:
         """Returns, ‖g‖², gap, weights and alignment over iterations, with bands over trials."""
-        from moac.report import figures
-
-        return figures.training(self.history, self.run.source.spec.objective_names, self.run.source.spec.name)
+        if self.drawer is None:
+            raise ValueError("`drawer` must be set to plot a result: moac.api.with_outputs(result) does.")
+        return self.drawer(self)
 
     def save(self, directory: str | Path) -> Path:
         """Write a run directory; `moac.load` reads it."""
-        from moac.runs import directory as run_directory
-
-        return run_directory.save(self, Path(directory))
-
-
-def train(  # noqa: PLR0913 - four optional parts beside the four that make a run
-    problem: Source,
-    config: Config | None = None,
-    trials: int = 1,
-    seed: int = 0,
-    *,
-    policy: Policy | None = None,
-    critic: Critic | None = None,
-    rule: Rule | None = None,
-    start: training.Snapshot | None = None,
-) -> Result:
-    """Train `trials` independent policies.
-
-    Args:
-        problem: a `FiniteMOMDP`, or an environment of `moac.envs.make`.
-        config: what is None in it is filled from `moac.defaults(problem)`.
-        trials: K.
-        seed: trial i depends on (seed, i) alone.
-        policy: in place of the one that the configuration names; likewise `critic` and `rule`.
-        critic: see `policy`.
-        rule: see `policy`.
-        start: another run's last snapshot (`result.snapshot`) with the same trials and shapes: every trial begins at
-            its parameters in place of random ones.
-    """
-    own: Own = {"policy": policy, "critic": critic, "rule": rule}
-    run = prepare(problem, config, trials, seed, own)
-    (final,) = deque(training.iterate(run, None if start is None else start.as_start()), maxlen=1)
-    return Result.of(run, final, own)
+        if self.writer is None:
+            raise ValueError("`writer` must be set to save a result: moac.api.with_outputs(result) does.")
+        return self.writer(self, Path(directory))
 
 
 def catalogue(source: Any) -> Catalogue | None:

@@ -9,6 +9,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from moac import api
 from moac.config import Config, Discounted
 from moac.files import Arrays
 from moac.logs.dataset import LoggedDataset
@@ -16,7 +17,6 @@ from moac.offline.baselines import pdpg, tscac
 from moac.offline.evaluation import Method
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Plain
-from moac.training import result
 from moac_studies.studies import Workspace
 
 Table = Mapping[str, Any]
@@ -85,7 +85,7 @@ def _moac(dataset: LoggedDataset, learner: str, own: Table, common: Table) -> Ar
     setting = Discounted(own["discount"]) if "discount" in own else None
     chosen = {"num_iterations": common["iterations"], **_both(common)}
     config = Config(setting=setting, **chosen, **values)
-    outcome = result.train(dataset, config, common["trials"], common["seed"])
+    outcome = api.train(dataset, config, common["trials"], common["seed"])
     return _arrays(outcome.policy.theta, outcome.history.iteration, outcome.history.weights)
 
 

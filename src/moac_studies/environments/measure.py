@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from moac import momdp
+from moac import api, momdp
 from moac.config import Config
 from moac.files import Arrays
 from moac.momdp import library
 from moac.search import episodes as judging
 from moac.settings import Settings
-from moac.training import result
 from moac_studies import playing
 from moac_studies.playing import Table
 from moac_studies.studies import Workspace
@@ -26,7 +25,7 @@ def agreement(table: Table, seed: int, work: Workspace) -> Arrays:
         model = library.for_environment(table["env"])
         assert model is not None  # noqa: S101 - the study's file names an environment of the library
         policies = [trained.policy.of_trial(k) for k in range(table["trials"])]
-        compiled = result.train(model, _config(table), trials=table["model_trials"], seed=seed)
+        compiled = api.train(model, _config(table), trials=table["model_trials"], seed=seed)
         return {"environment": _exact(model, policies, trained.config), "model": compiled.returns}
 
     return work.arrays("agreement", {"seed": seed, **table}, measure)

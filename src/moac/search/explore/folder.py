@@ -34,7 +34,7 @@ def write(out: Path, outcome: result.Result, archive: Archive[Any], env: str, re
     making = out / FOLDER / _MAKING
     shutil.rmtree(making, ignore_errors=True)
     directory = RunDirectory.create(making, outcome.run, env)
-    directory.finish(outcome, draw=False)
+    directory.finish(outcome)
     archive_files.write(making, archive)
     files.write_json(making / RECORD, {"format": FORMAT} | record)
     (out / _LAST).unlink(missing_ok=True)
