@@ -7,9 +7,10 @@ import time
 
 import pytest
 
+from moac import machine
 from moac.offline import ncis
 from moac.runs import executors
-from moac.runs.executors import Limits, machine
+from moac.runs.executors import Limits
 from tests.helpers import tasks
 from tests.helpers.shards import parts_of_a_log
 

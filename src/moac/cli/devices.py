@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from moac.runs.executors.machine import cores
+from moac.machine import cores
 
 
 def set_up() -> None:

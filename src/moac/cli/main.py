@@ -17,7 +17,7 @@ from moac.cli.explore_options import Explore
 from moac.cli.options import Evaluate, Front, Report, Reproduce, Resume, Theory, Train, Watch
 from moac.cli.sweep_options import Sweep
 from moac.config import Discounted, check_trials
-from moac.runs.executors.machine import one_thread
+from moac.machine import one_thread
 
 _MISTAKE = 2
 _LONGEST_WORD, _LONGEST_LINE = 400, 4000

@@ -16,9 +16,9 @@ from moac.cli.console import plain
 from moac.cli.problems import problem_stepped
 from moac.cli.stages import Stages
 from moac.cli.sweep_options import Sweep
+from moac.machine import size
 from moac.report.pages import sweep as page
 from moac.runs import executors
-from moac.runs.executors.machine import size
 from moac.search.sweep import results, running, spec
 from moac.search.sweep.results import Row
 from moac.search.sweep.running import Job

@@ -13,7 +13,7 @@ from typing import Any, final
 
 import duckdb
 
-from moac.runs.executors import machine
+from moac import machine
 
 Connection = duckdb.DuckDBPyConnection
 Unreadable = (duckdb.InvalidInputException, duckdb.ConversionException)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
 
-from moac.runs.executors.machine import cores, one_thread
+from moac.machine import cores, one_thread
 from moac.runs.executors.outcomes import Executor, Failure, Limits, Outcome, TaskFailedError, ended, results
 from moac.runs.executors.process import Process
 from moac.runs.executors.serial import Serial

@@ -16,8 +16,8 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar, final
 
+from moac.machine import cores, one_thread, variables
 from moac.runs.executors.head import LOOPBACK, Head
-from moac.runs.executors.machine import cores, one_thread, variables
 from moac.runs.executors.outcomes import Failure, Limits, Outcome
 from moac.runs.executors.workers import Worker, failed, outcome
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from multiprocessing import connection
 from typing import Any, NoReturn, final
 
-from moac.runs.executors.machine import variables
+from moac.machine import variables
 
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Ray reads this when it is imported. It then has the address 127.0.0.1 and listens nowhere else, on any system."""

@@ -21,7 +21,7 @@ from multiprocessing import connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, NoReturn, final
 
-from moac.runs.executors.machine import one_thread, resident, variables
+from moac.machine import one_thread, resident, variables
 from moac.runs.executors.outcomes import Failure, Limits, Outcome
 
 GRACE = 5.0
