@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from moac import training
 from moac.config import Config
 from moac.runs import directory as run_directory
-from moac.runs.directory import load as load
+from moac.search import archive
 from moac.training import result
 from moac.training.result import Result
+from moac.training.trained import TrainedPolicy
 from moac.types import Critic, Policy, Source
 from moac.weighting import Rule
 
@@ -75,6 +76,20 @@ def resume(
         outcome = Result.of(run, opened.complete(run, opened.checkpoints().newest(run)), own)
         opened.finish(outcome, training_figures(outcome))
     return with_outputs(outcome)
+
+
+def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> TrainedPolicy:
+    """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
+
+    Of an exploration `.archive` has all its policies with their values; its trials are the points of the archive.
+
+    Args:
+        directory: of a run that has finished.
+        trial: which of its trials.
+        policy: the object that was trained, where `train` was given one.
+    """
+    trained = run_directory.load(directory, trial, policy)
+    return replace(trained, archive=archive.read(Path(directory), trained))
 
 
 def with_outputs(outcome: Result) -> Result:

@@ -13,10 +13,7 @@ from moac.cli import main as cli
 from moac.logs.building import Options, build
 from moac.report import html
 from moac.report.pages import exploration as page
-from moac.runs import directory as run_directory
-from moac.runs import runner
-from moac.search.explore import running, selection
-from moac_studies.spec import Task
+from moac.search.explore import selection
 from tests.helpers.kuairand import generated
 
 TINY = [
@@ -76,19 +73,16 @@ def test_greedy_policies_are_archived_for_what_their_likeliest_actions_earn(expl
     assert own["env_steps"] == told["numbers"]["env_steps"] and len(own["trapped_after"]) == 2
 
 
-def test_a_stage_begins_where_the_one_before_it_ended(explored, tmp_path):
+def test_a_killed_exploration_keeps_its_finished_stages_and_ends_the_same(explored, tmp_path, capsys):
     out, told = explored
-    (first,) = (path for path in (out / "rules").iterdir() if "1e-06" not in path.name)
-    directory, run = run_directory.reopen(first, momdp.library.fishwood())
-    task = Task("after", run.config, run.num_trials)
-    order = running.Order("fishwood-v0", 0, run.config, ("fixed",), (0.01, 1e-6), np.array(told["preferences"]))
-    running.begin(task, first, directory.outcome(run), order, tmp_path)
-    begun, about = files.read_arrays(
-        tmp_path / runner.key(task, order, run.source) / "checkpoint/0000000000.safetensors"
-    )
-    ended = directory.checkpoints().newest(run)
-    assert about["iteration"] == 0 and not begun["trials.state.t"].any()
-    assert (ended.trials.state.theta == begun["trials.state.theta"]).all()
+    shutil.copytree(out / "rules", tmp_path / "out" / "rules")
+    (last,) = (path for path in (tmp_path / "out" / "rules").iterdir() if "1e-06" in path.name)
+    shutil.rmtree(last)
+    assert cli.main([*TINY, "--out", str(tmp_path / "out")]) == 0
+    again = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {key: again[key] for key in told if key != "format"} == {key: told[key] for key in told if key != "format"}
+    name = f"rules/{last.name}/policy.safetensors"
+    assert (out / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
 
 def test_the_same_command_changes_nothing(explored, capsys):

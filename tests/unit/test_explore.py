@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from moac.search.archive import Archive
 from moac.search.explore import measures, preferences, selection
 from moac.search.explore.exact import Exact
-from moac.training.archive import Archive
 from moac.weighting import SMALLEST
 
 

@@ -16,7 +16,6 @@ from moac.config import Config
 from moac.policies.encoding import ActionBox, Encoder
 from moac.runs import (
     CHECKPOINT_SECONDS,
-    archive_files,
     descriptions,
     history_files,
     policies,
@@ -232,8 +231,6 @@ def save(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None
 def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> result.TrainedPolicy:
     """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
 
-    Of an exploration `.archive` has all its policies with their values; its trials are the points of the archive.
-
     Args:
         directory: of a run that has finished.
         trial: which of its trials.
@@ -259,8 +256,7 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     problem = description["problem"]
     catalogue = _log_files().catalogue_of(own.path, problem["fingerprint"]) if "log" in problem else None
     spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
-    found = archive_files.joined(own.path, _trained(spaces, config.setting, arrays, kind, theta))
-    return found.of_trial(trial)
+    return _trained(spaces, config.setting, arrays, kind, theta).of_trial(trial)
 
 
 def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[RunDirectory, training.Run]:

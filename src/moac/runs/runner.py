@@ -34,8 +34,15 @@ class Place(Protocol):
         ...
 
 
-def complete(task: Task, experiment: Place, problem: Source, folder: Path, show: Show) -> result.Result:
-    """The task's result, from its folder if it has finished."""
+def complete(
+    task: Task,
+    experiment: Place,
+    problem: Source,
+    folder: Path,
+    show: Show,
+    start: Callable[[], training.Snapshot] | None = None,
+) -> result.Result:
+    """The task's result, from its folder if it has finished; `start` gives its first snapshot, where it has one."""
     path = files.below(folder.parent, folder.name, key(task, experiment, problem))
     if (path / "config.json").exists():
         directory, run = reopen(path, problem)
@@ -46,6 +53,8 @@ def complete(task: Task, experiment: Place, problem: Source, folder: Path, show:
         directory = RunDirectory.create(path, run, experiment.env)
     with directory.held():
         snapshot = directory.checkpoints().newest(run)
+        if snapshot is None and start is not None:
+            snapshot = start()
         with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
             final = directory.complete(run, snapshot, show=display.show)
         outcome = result.Result.of(run, final)

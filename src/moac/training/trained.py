@@ -15,7 +15,6 @@ from jaxtyping import Float
 from moac.config import Setting
 from moac.policies.encoding import ActionBox, Encoder, Moments, Scale
 from moac.policies.protocols import OnHost
-from moac.training.archive import Archive
 from moac.training.recommendation import Catalogue, Recommendation, check_count, ranked
 from moac.types import Key, Params, Policy, Spec
 
@@ -37,7 +36,7 @@ class TrainedPolicy:
         setting: in which they were trained.
         box: how the environment takes continuous actions; None where actions are indices.
         catalogue: of the log that they were trained on, whose feature vectors they see; None where there is none.
-        archive: what an exploration knows of them, where they are one's Pareto archive.
+        archive: the `search.archive.Archive` that they are, where an exploration made them.
     """
 
     policy: Policy
@@ -49,7 +48,7 @@ class TrainedPolicy:
     setting: Setting | None = None
     box: ActionBox | None = None
     catalogue: Catalogue | None = None
-    archive: Archive[TrainedPolicy] | None = None
+    archive: Any = None
 
     @classmethod
     def of(cls, policy: Policy, theta: Params, spec: Spec, memory: Any, setting: Setting | None) -> TrainedPolicy:

@@ -12,10 +12,10 @@ from jaxtyping import Float
 
 from moac import envs, training
 from moac.choices import takes_preferences
+from moac.search.archive import Archive
 from moac.search.episodes import judge
 from moac.search.explore.running import Order
 from moac.training import result
-from moac.training.archive import Archive
 
 EPISODES = 100
 """Of each policy on a real environment, beside those of the evaluations while training."""
@@ -26,14 +26,14 @@ Tell = Callable[[str, int, int], None]
 """Told what is judged, how many are done, and of how many."""
 
 
-def found(outcomes: dict[str, result.Result], order: Order, tell: Tell) -> Archive[Any]:
+def found(outcomes: dict[str, result.Result], order: Order, tell: Tell) -> Archive:
     """All trials of all rules, one after the other."""
     rows = [_of_rule(rule, outcome, order, tell) for rule, outcome in outcomes.items()]
     arrays = {name: np.concatenate([row.arrays()[name] for row in rows]) for name in rows[0].arrays()}
     return Archive(**arrays, rules=tuple(rule for row in rows for rule in row.rules), kind=rows[0].kind)
 
 
-def _of_rule(rule: str, outcome: result.Result, order: Order, tell: Tell) -> Archive[Any]:
+def _of_rule(rule: str, outcome: result.Result, order: Order, tell: Tell) -> Archive:
     K, M = outcome.returns.shape
     points, low, high = _valued(rule, outcome, tell)
     p = order.preferences if takes_preferences(outcome.config.weighting) else np.full((K, M), np.nan)
@@ -78,7 +78,7 @@ def _by_users(dataset: Any, outcome: result.Result) -> Bounds:
     return bounds[0], bounds[1], bounds[2]
 
 
-def merged(outcomes: dict[str, result.Result], archive: Archive[Any]) -> result.Result:
+def merged(outcomes: dict[str, result.Result], archive: Archive) -> result.Result:
     """The archived policies as the trials of one run, described as one of the first rule; of each what it ends with."""
     first = next(iter(outcomes.values()))
     where = [(outcomes[rule], int(k)) for rule, k in zip(archive.rules, archive.trials, strict=True)]

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from moac import files, locks
-from moac.runs import archive_files
 from moac.runs.directory import RunDirectory
 from moac.runs.log_files import BEHAVIOUR
+from moac.search.archive import Archive
 from moac.search.explore.running import FOLDER
 from moac.training import result
-from moac.training.archive import Archive
 
 RECORD = "explore.json"
 FORMAT = 1
@@ -29,13 +28,13 @@ def check(out: Path) -> None:
     files.check_folder("out", out)
 
 
-def write(out: Path, outcome: result.Result, archive: Archive[Any], env: str, record: dict[str, Any]) -> None:
+def write(out: Path, outcome: result.Result, archive: Archive, env: str, record: dict[str, Any]) -> None:
     """Make `out` the run directory of the archived policies; each file appears whole or not at all."""
     making = out / FOLDER / _MAKING
     shutil.rmtree(making, ignore_errors=True)
     directory = RunDirectory.create(making, outcome.run, env)
     directory.finish(outcome)
-    archive_files.write(making, archive)
+    archive.write(making)
     files.write_json(making / RECORD, {"format": FORMAT} | record)
     (out / _LAST).unlink(missing_ok=True)
     for path in sorted(making.iterdir(), key=lambda path: path.name == _LAST):

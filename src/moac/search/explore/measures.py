@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from moac.momdp import indicators
+from moac.search.archive import Archive
 from moac.search.explore.exact import REACH, Exact
 from moac.search.explore.selection import span
-from moac.training.archive import Archive
 
 BELOW = 0.1
 """The reference lies this share of the range below the worst, so that the ends of a front count too."""
@@ -44,7 +44,7 @@ class Yardstick:
     exact: Exact | None
 
     @classmethod
-    def of(cls, archive: Archive[Any], exact: Exact | None, reference: Any = None) -> Yardstick:
+    def of(cls, archive: Archive, exact: Exact | None, reference: Any = None) -> Yardstick:
         """By the exact front where it is known, else by the archive; a given reference is taken as it is."""
         front = archive.points if exact is None else exact.front
         unit, worst = span(front), front.min(axis=0)
@@ -92,7 +92,7 @@ def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
     return away & (nothing | (points <= yardstick.worst + REACH * yardstick.unit)).all(axis=1)
 
 
-def served(found: Archive[Any], archive: Archive[Any], yardstick: Yardstick) -> dict[str, float]:
+def served(found: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, float]:
     """The share of preferences p within 1 % of the range of the best: by an own policy, and by the archive's best.
 
     Linear: pᵀJ against max_π pᵀJ(π), exact where it is known, else the archive's best. Chebyshev: max_i pᵢ(zⁱ − Jⁱ) in

@@ -7,13 +7,13 @@ from typing import Any, final
 
 import numpy as np
 
+from moac.search.archive import Archive
 from moac.search.explore import measures, running, selection
 from moac.search.explore.candidates import rule_of
 from moac.search.explore.exact import REACH, Exact
 from moac.search.explore.measures import Yardstick
 from moac.search.explore.running import Order
 from moac.training import result
-from moac.training.archive import Archive
 
 Curves = dict[str, Any]
 """Of a rule: `steps`, `hypervolume`, `igd_plus` [L]."""
@@ -37,8 +37,8 @@ class Results:
 
     order: Order
     objectives: tuple[str, ...]
-    found: Archive[Any]
-    archive: Archive[Any]
+    found: Archive
+    archive: Archive
     yardstick: Yardstick
     curves: dict[str, Curves]
     numbers: dict[str, Any]
@@ -46,7 +46,7 @@ class Results:
 
 
 def of(
-    order: Order, outcomes: dict[str, list[result.Result]], found: Archive[Any], exact: Exact | None, reference: Any
+    order: Order, outcomes: dict[str, list[result.Result]], found: Archive, exact: Exact | None, reference: Any
 ) -> Results:
     """Select, measure and count.
 
@@ -77,7 +77,7 @@ def _curves(rules: list[list[result.Result]], yardstick: Yardstick) -> Curves:
 
 
 def _of_rule(
-    rule: str, done: list[result.Result], found: Archive[Any], archive: Archive[Any], yardstick: Yardstick
+    rule: str, done: list[result.Result], found: Archive, archive: Archive, yardstick: Yardstick
 ) -> dict[str, Any]:
     own = found.picked([k for k, name in enumerate(found.rules) if rule_of(name) == rule])
     traps = [
@@ -99,9 +99,7 @@ def _known(points: Any) -> Any:
     return points[np.isfinite(points).all(axis=1)]
 
 
-def _of_points(
-    found: Archive[Any], points: Archive[Any], yardstick: Yardstick, archive: Archive[Any] | None = None
-) -> dict[str, Any]:
+def _of_points(found: Archive, points: Archive, yardstick: Yardstick, archive: Archive | None = None) -> dict[str, Any]:
     """Indicators of some points, and of preferences served by the trials that had them and by an archive."""
     known = _known(points.points)
     told: dict[str, Any] = {
@@ -139,7 +137,7 @@ def record(results: Results) -> dict[str, Any]:
     }
 
 
-def points(archive: Archive[Any]) -> list[dict[str, Any]]:
+def points(archive: Archive) -> list[dict[str, Any]]:
     """Each archived policy as plain data; its place in the list is its trial in the folder's run."""
     exact = archive.kind == "exact"
     return [

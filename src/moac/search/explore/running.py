@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
 
-from moac import files, training
+from moac import training
 from moac.choices import takes_preferences
 from moac.config import Config
 from moac.runs import runner
@@ -20,7 +20,6 @@ from moac.runs.tasks import Task
 from moac.search.explore import preferences
 from moac.settings import Settings
 from moac.training import result
-from moac.training.history import History
 from moac.types import Source
 
 FOLDER = "rules"
@@ -87,30 +86,21 @@ def run(order: Order, problem: Source, out: Path, show: runner.Show) -> dict[str
 
 
 def _staged(tasks: list[Task], order: Order, problem: Source, folder: Path, show: runner.Show) -> list[result.Result]:
-    done = [runner.complete(tasks[0], order, problem, folder, show)]
-    for before, task in pairwise(tasks):
-        begin(task, folder / runner.key(before, order, problem), done[-1], order, folder)
-        done.append(runner.complete(task, order, problem, folder, show))
+    done: list[result.Result] = []
+    for k, task in enumerate(tasks):
+        start = None
+        if done:
+            start = partial(_start, done[-1], folder / runner.key(tasks[k - 1], order, problem))
+        done.append(runner.complete(task, order, problem, folder, show, start))
     return done
 
 
-def begin(task: Task, before: Path, ended: result.Result, order: Order, folder: Path) -> None:
-    """A run whose checkpoint at iteration 0 is the last state of the run before it."""
-    source = ended.run.source
-    path = folder / runner.key(task, order, source)
-    directory = RunDirectory(path)
-    if directory.finished or any((path / "checkpoint").glob("[0-9]*")):
-        return
-    if not (path / "config.json").exists():
-        directory = RunDirectory.create(path, result.prepare(source, task.config, task.trials, order.seed), order.env)
-    last = RunDirectory(before).checkpoints().newest(ended.run)
+def _start(ended: result.Result, folder: Path) -> training.Snapshot:
+    """Where the next stage begins: at the last snapshot of a stage, which its folder has if it ran in another call."""
+    last = ended.snapshot or RunDirectory(folder).checkpoints().newest(ended.run)
     if last is None:
-        raise ValueError(f"{before} has no checkpoint to go on from: delete it, and the same command trains it again.")
-    state = replace(last.trials.state, t=np.zeros_like(last.trials.state.t))
-    trials = replace(last.trials, state=state)
-    with directory.held():
-        files.subfolder(path, "checkpoint")
-        directory.checkpoints().write(training.Snapshot.of(0, trials, History.empty(), last.past))
+        raise ValueError(f"{folder} has no checkpoint to go on from: delete it, and the same command trains it again.")
+    return last.as_start()
 
 
 def default_rules(problem: Source) -> tuple[str, ...]:

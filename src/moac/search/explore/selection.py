@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac.momdp import indicators
-from moac.training.archive import Archive
+from moac.search.archive import Archive
 
 SAME = 5e-3
 """Exact points closer than this share of the range, in every objective, are one."""
@@ -29,7 +29,7 @@ SLIGHT = 1e-3
 Points = Float[np.ndarray, "N M"]
 
 
-def select(found: Archive[Any]) -> Int[np.ndarray, " A"]:
+def select(found: Archive) -> Int[np.ndarray, " A"]:
     """Indices of the points that make the archive, in lexicographic order of their values, best first."""
     known = np.flatnonzero(np.isfinite(found.points).all(axis=1))
     if not len(known):
