@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import stat
 from collections.abc import Generator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -118,17 +121,23 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
-def finite(data: Any) -> Any:
-    """`data` as JSON can hold it: arrays as lists, what is not finite as None."""
+def finite(data: Any, *, name_infinities: bool = False) -> Any:
+    """`data` as JSON can hold it: dataclasses as objects, arrays and tuples as lists, NaN and infinities as None.
+
+    Fields that are not in a dataclass's representation are left out. With `name_infinities`, ±∞ are "inf" and "-inf".
+    """
+    inside = partial(finite, name_infinities=name_infinities)
+    if is_dataclass(data) and not isinstance(data, type):
+        return {field.name: inside(getattr(data, field.name)) for field in fields(data) if field.repr}
     if isinstance(data, Mapping):
-        return {str(key): finite(value) for key, value in data.items()}
-    if isinstance(data, np.ndarray):
-        return finite(data.tolist())
+        return {str(key): inside(value) for key, value in data.items()}
+    if isinstance(data, np.ndarray | np.generic):
+        return inside(data.tolist())
     if isinstance(data, list | tuple):
-        return [finite(value) for value in data]
-    if isinstance(data, float | np.floating):
-        return float(data) if np.isfinite(data) else None
-    return int(data) if isinstance(data, np.integer) else data
+        return [inside(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return str(data) if name_infinities and not math.isnan(data) else None
+    return data
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from moac.kuairand import generate
 from moac.offline import ncis
-from moac.offline.ncis import bootstrap
+from moac.offline.ncis import estimates
 from tests.helpers import logs
 
 NO_CAP = ncis.Options(cap=math.inf, caps=(math.inf,), draws=300)
@@ -153,9 +153,9 @@ def test_holm_by_hand():
 def test_p_values_by_hand():
     """Of 99 draws of a difference, two are not above 0: p = 2·3/100, whichever way round it is taken."""
     draws = np.arange(99.0)[:, None] - 1
-    np.testing.assert_allclose(bootstrap.p_value(draws), [0.06])
-    np.testing.assert_allclose(bootstrap.p_value(-draws), [0.06])
-    np.testing.assert_allclose(bootstrap.p_value(draws * np.nan), [1])
+    np.testing.assert_allclose(estimates.p_value(draws), [0.06])
+    np.testing.assert_allclose(estimates.p_value(-draws), [0.06])
+    np.testing.assert_allclose(estimates.p_value(draws * np.nan), [1])
 
 
 def test_doubly_robust_without_a_model_is_capped_ips():

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from moac.logs.dataset import LoggedDataset
 from moac.offline import choosing
 from moac.offline.evaluation import Judged, Line, Method, Outcome, judge, lines
-from moac.offline.ncis import Options, bootstrap
+from moac.offline.ncis import Options, estimates
 
 
 @final
@@ -120,7 +120,7 @@ def leads(one: AtShare, other: AtShare) -> dict[str, Lead]:
 
 def _lead(one: AtShare, other: AtShare, signal: str) -> Lead:
     sign = -1.0 if one.lines[signal].cost else 1.0
-    low, high = bootstrap.interval(sign * (one.draws[signal] - other.draws[signal]), Options().level)
+    low, high = estimates.interval(sign * (one.draws[signal] - other.draws[signal]), Options().level)
     return Lead(sign * (one.lines[signal].relative - other.lines[signal].relative), float(low), float(high))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from moac.offline.ncis.plain import plain
+from moac import files
 from moac_studies.compat.faults import FAULTS
 
 
@@ -35,7 +35,7 @@ class Table:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return plain(self)
+        return files.finite(self, name_infinities=True)
 
     def __str__(self) -> str:
         head = f"{'tscac-compat':16}" + "".join(f"{name:>20}" for name in self.signal_names)

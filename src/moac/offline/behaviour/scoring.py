@@ -132,4 +132,4 @@ def _codes(dataset: LoggedDataset, cells: Any) -> Int[np.ndarray, " N"]:
 
 def _mean_weights(dataset: LoggedDataset, rows: Any, own: Any, policies: Mapping[str, Any]) -> dict[str, float]:
     logged = Logged.of(dataset.user[rows], dataset.reward[rows], own, dataset.action[rows], dataset.signal_names)
-    return {name: float(logged.weight(name, policy).mean()) for name, policy in policies.items()}
+    return {name: float(logged.importance_ratio(name, policy).mean()) for name, policy in policies.items()}

@@ -8,9 +8,9 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
+from moac import files
 from moac.offline.behaviour.scoring import Scores
 from moac.offline.ncis import Report
-from moac.offline.ncis.plain import plain
 from moac.offline.reward_model import RewardModel
 
 EDGES = (0.0, *(2.0 ** ((2 * k + 1) / 8) for k in range(-32, 32)), np.inf)
@@ -81,7 +81,7 @@ class Judged:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON: NaN is None, an infinite cap is "inf"."""
         of_fields = {name: getattr(self, name) for name in ("rows", "users", "seeds", "costs", "left_out")}
-        return plain(
+        return files.finite(
             {"data": {"name": self.data, "fingerprint": self.fingerprint, "actions": self.num_actions}}
             | {"split": self.split}
             | of_fields
@@ -91,5 +91,6 @@ class Judged:
                 "random_rows": self.random_rows,
                 "weights": self.weights,
                 "report": self.report,
-            }
+            },
+            name_infinities=True,
         )

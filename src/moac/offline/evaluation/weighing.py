@@ -70,7 +70,7 @@ class Weighing:
         policies = {BASELINE: self._baseline(source, log, x)} if self._known(source) else {}
         policies |= {name: tables(method, x, self.dataset.num_actions) for name, method in self.methods.items()}
         q = None if model is None else lambda chosen: model.values(x[chosen])
-        weights = {name: np.stack([log.weight(name, one) for one in own]) for name, own in policies.items()}
+        weights = {name: np.stack([log.importance_ratio(name, one) for one in own]) for name, own in policies.items()}
         return ncis.accumulate(log, policies, q, options), weights
 
     def _known(self, source: LoggedDataset) -> bool:

@@ -1,20 +1,24 @@
 """Normalised capped importance sampling: vector rewards, intervals over users, and a verdict with its reasons.
 
-`evaluate` is the whole road; `accumulate`, `+` (or `over` many parts, on any executor) and `analyse` are the same
-in shards. NumPy only.
+`evaluate` is the whole road: sums over users, draws of users, changes, diagnostics, verdict. `accumulate`, `+` (or
+`over` many parts, on any executor) and `analyse` are the same in shards. NumPy only.
 """
 
-from moac.offline.ncis.bootstrap import holm
-from moac.offline.ncis.diagnostics import Diagnostics
-from moac.offline.ncis.estimates import Change, Estimate
-from moac.offline.ncis.evaluation import analyse, evaluate
-from moac.offline.ncis.exposure import Agreement, uncapped
-from moac.offline.ncis.options import CAPS, Options
-from moac.offline.ncis.report import PolicyReport, Report
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from moac import files
+from moac.offline.ncis import estimates, trust
+from moac.offline.ncis.estimates import Change, Drawn, Estimate, Flip, Sweep, holm
 from moac.offline.ncis.rows import Logged
-from moac.offline.ncis.shards import Shard, accumulate, over, values
-from moac.offline.ncis.sweep import Flip, Sweep
-from moac.offline.ncis.trust import LIMITS, Reason, Verdict
+from moac.offline.ncis.sums import CAPS, Options, Shard, accumulate, over, values
+from moac.offline.ncis.trust import LIMITS, Agreement, Diagnostics, Reason, Verdict, uncapped
 
 __all__ = [
     "CAPS",
@@ -40,3 +44,161 @@ __all__ = [
     "uncapped",
     "values",
 ]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PolicyReport:
+    """One policy, or one method's training seeds.
+
+    Attributes:
+        ncis: with the cap in use.
+        snips: without a cap.
+        doubly_robust: None without a reward model.
+        by_seed: [R, M] values of each training seed.
+        change: to the baseline; None for itself, or without one.
+        diagnostics: of each training seed.
+        estimable: [M] enough weighted positives, for every seed.
+        agreement: with random exposure; None without it.
+        verdict: whether to trust all this.
+    """
+
+    ncis: Estimate
+    snips: Estimate
+    doubly_robust: Estimate | None
+    by_seed: Float[np.ndarray, "R M"]
+    change: Change | None
+    diagnostics: tuple[Diagnostics, ...]
+    estimable: Bool[np.ndarray, " M"]
+    agreement: Agreement | None
+    verdict: Verdict
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Report:
+    """All policies on one log.
+
+    Attributes:
+        signal_names: M of them.
+        options: how it was made.
+        baseline: name of the policy that changes are counted from.
+        policies: by name.
+        sweep: over caps.
+        warnings: one line each; empty where there are none.
+    """
+
+    signal_names: tuple[str, ...]
+    options: Options
+    baseline: str | None
+    policies: Mapping[str, PolicyReport]
+    sweep: Sweep
+    warnings: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON: arrays are lists, NaN is None, an infinite cap is "inf"."""
+        return files.finite(self, name_infinities=True)
+
+    def __str__(self) -> str:
+        return "\n".join(line for name, policy in self.policies.items() for line in self._lines(name, policy))
+
+    def _lines(self, name: str, policy: PolicyReport) -> Iterator[str]:
+        """The verdict with its reasons, then a line per signal."""
+        effective = min(one.row_effective_share for one in policy.diagnostics)
+        rows = f"{policy.diagnostics[0].rows} rows, effective {effective:.0%}, cap {self.options.cap:g}"
+        yield f"{name}: {policy.verdict.level}; {rows}"
+        yield from (f"  ! {reason.text}" for reason in policy.verdict.reasons)
+        for k, signal in enumerate(self.signal_names):
+            low, high = policy.ncis.interval[k]
+            line = f"  {signal:12} {policy.ncis.value[k]:+.5g} [{low:+.5g}, {high:+.5g}]"
+            if policy.change is not None:
+                low, high = policy.change.relative_interval[k]
+                line += f"  {policy.change.relative[k]:+.1%} [{low:+.1%}, {high:+.1%}] to {self.baseline}"
+                line += " *" if policy.change.significant[k] else ""
+            yield line + ("" if policy.estimable[k] else "  not estimable")
+
+
+def evaluate(
+    log: Logged,
+    policies: Mapping[str, Any],
+    *,
+    baseline: str | None = None,
+    q: Any = None,
+    random: tuple[Logged, Mapping[str, Any]] | None = None,
+    options: Options | None = None,
+) -> Report:
+    """What the policies are worth on the log's states, and how far to trust it.
+
+        w = min(c, π(a|s) / π_b(a|s)),    V_i = Σ w r_i / Σ w,    intervals by resampling users.
+
+    Args:
+        log: rows of users that no choice was made on.
+        policies: by name, π(a|s) of the logged action [N] or of all actions [N, K]; a list of such arrays are one
+            method's training seeds, whose mean is estimated.
+        baseline: the name that changes are counted from: Behavior-Clone, whose weights are all 1.
+        q: reward model for a doubly robust second opinion: [N, K, M], or a function of row indices.
+        random: rows of uniformly random exposure, and the same policies there.
+        options: cap, draws, level, seed.
+    """
+    chosen = options or Options()
+    there = None if random is None else accumulate(*random, options=uncapped(chosen))
+    return analyse(accumulate(log, policies, q, chosen), baseline=baseline, random=there, options=chosen)
+
+
+def analyse(
+    shard: Shard, *, baseline: str | None = None, random: Shard | None = None, options: Options | None = None
+) -> Report:
+    """The report of sums, merged from all shards; `random` was accumulated with `uncapped(options)`."""
+    chosen = options or Options()
+    _check(shard, baseline, chosen)
+    at, level = shard.at, chosen.level
+    drawn = estimates.draw(shard, chosen)
+    swept = estimates.sweep(drawn, shard.caps, shard.signal_names, level, baseline)
+    agreements = {} if random is None else trust.agreement(drawn, at, random, chosen)
+    diagnostics = {
+        name: tuple(trust.diagnose(*each, at, level) for each in zip(seeds, drawn[name].mean_weight, strict=True))
+        for name, seeds in shard.policies.items()
+    }
+    estimable = {name: trust.estimable(seeds) for name, seeds in diagnostics.items()}
+    changes = {} if baseline is None else _changes(drawn, estimable, baseline, at, level)
+
+    def policy(name: str, own: Drawn) -> PolicyReport:
+        ncis, snips, robust = own.estimate(at, level), own.estimate(-1, level), own.doubly_robust(level)
+        opinions = {"SNIPS": snips} | ({} if robust is None else {"doubly robust": robust})
+        flips = [flip for flip in swept.flips if name in (flip.better, flip.worse)]
+        agreement, seeds = agreements.get(name), diagnostics[name]
+        verdict = trust.verdict(shard.signal_names, seeds, ncis, opinions, flips, agreement)
+        numbers = (ncis, snips, robust, own.by_seed[:, at], changes.get(name))
+        return PolicyReport(*numbers, seeds, estimable[name], agreement, verdict)
+
+    policies = {name: policy(name, own) for name, own in drawn.items()}
+    warnings = tuple(str(flip) for flip in swept.flips if flip.separated)
+    return Report(shard.signal_names, chosen, baseline, policies, swept, warnings)
+
+
+def _check(shard: Shard, baseline: str | None, options: Options) -> None:
+    if (shard.cap, shard.caps) != (float(options.cap), options.all_caps):
+        raise ValueError(f"the sums were made with cap {shard.cap:g} of {shard.caps}; `options` have others.")
+    if baseline is not None and baseline not in shard.policies:
+        raise ValueError(f"`baseline` must be one of {', '.join(shard.policies)}, got {baseline!r}.")
+    events = shard.first.positives[:, 0].sum(axis=0)
+    silent = [shard.signal_names[k] for k in np.flatnonzero(events == 0)]
+    if silent:
+        raise ValueError(
+            f"{', '.join(silent)} never fires in {shard.first.count.sum():.0f} rows: nothing can be said of it; "
+            f"leave it out by `log.signals([…])`."
+        )
+    shard.check_support()
+
+
+def _changes(
+    drawn: Mapping[str, Drawn], estimable: Mapping[str, Any], baseline: str, at: int, level: float
+) -> dict[str, Change]:
+    """From the baseline to each of the others; significant only where both are estimable."""
+    changes = {
+        name: estimates.change(own, drawn[baseline], at, level) for name, own in drawn.items() if name != baseline
+    }
+    return {
+        name: replace(own, significant=own.significant & estimable[name] & estimable[baseline])
+        for name, own in changes.items()
+    }

@@ -1,18 +1,19 @@
-"""Estimates with intervals over users, and changes to a baseline on the same draws."""
+"""Estimates with intervals over users: the bootstrap, changes to a baseline on the same draws, and the cap sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from moac.offline.ncis import bootstrap, shards
-from moac.offline.ncis.options import Options
-from moac.offline.ncis.shards import Shard
-from moac.offline.ncis.sums import Sums
+from moac.offline.ncis.sums import Options, Shard, Sums
+
+_BLOCK = 4_000_000
+"""Numbers of the matrix of draws that are in memory at once: 32 MB."""
 
 
 @final
@@ -59,21 +60,13 @@ class Change:
 @final
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """One method's estimates, and what they are for each draw of users.
+    """One method's estimates, and what they are for each draw of users."""
 
-    Attributes:
-        by_seed: [R, C, M] of each training seed, under each cap.
-        draws: [B, C, M] mean over seeds.
-        robust: [M] doubly robust, mean over seeds; None without a reward model.
-        robust_draws: [B, M].
-        mean_weight: [R, B] mean uncapped weight.
-    """
-
-    by_seed: Float[np.ndarray, "R C M"]
-    draws: Float[np.ndarray, "B C M"]
-    robust: Float[np.ndarray, " M"] | None
+    by_seed: Float[np.ndarray, "R C M"]  # of each training seed, under each cap
+    draws: Float[np.ndarray, "B C M"]  # mean over seeds
+    robust: Float[np.ndarray, " M"] | None  # doubly robust, mean over seeds; None without a reward model
     robust_draws: Float[np.ndarray, "B M"] | None
-    mean_weight: Float[np.ndarray, "R B"]
+    mean_weight: Float[np.ndarray, "R B"]  # mean uncapped weight
 
     @property
     def value(self) -> Float[np.ndarray, "C M"]:
@@ -82,13 +75,13 @@ class Drawn:
 
     def estimate(self, at: int, level: float) -> Estimate:
         """Under one cap."""
-        return Estimate(self.value[at], bootstrap.interval(self.draws[:, at], level))
+        return Estimate(self.value[at], interval(self.draws[:, at], level))
 
     def doubly_robust(self, level: float) -> Estimate | None:
         """The second opinion of a reward model."""
         if self.robust is None or self.robust_draws is None:
             return None
-        return Estimate(self.robust, bootstrap.interval(self.robust_draws, level))
+        return Estimate(self.robust, interval(self.robust_draws, level))
 
 
 def draw(shard: Shard, options: Options) -> dict[str, Drawn]:
@@ -98,31 +91,13 @@ def draw(shard: Shard, options: Options) -> dict[str, Drawn]:
             "an interval over users needs at least two of them, got 1; "
             "`ncis.values(ncis.accumulate(…))` is the estimate without one."
         )
-    every = [one for seeds in shard.policies.values() for one in seeds]
-    flat = [shard.first.count, *(array for one in every for array in _columns(one))]
-    count, *totals = bootstrap.resampled(flat, options.draws, options.seed)
-    found, remaining = {}, iter(totals)
-    for name, seeds in shard.policies.items():
-        own = [[next(remaining) for _ in _columns(one)] for one in seeds]
-        found[name] = _drawn(seeds, own, count, options)
-    return found
-
-
-def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
-    """From `baseline` to `policy` under one cap."""
-    value, base = policy.value[at], baseline.value[at]
-    draws, base_draws = policy.draws[:, at], baseline.draws[:, at]
-    p, relative_draws = bootstrap.p_value(draws - base_draws), relative(draws, base_draws)
-    return Change(
-        difference=value - base,
-        difference_interval=bootstrap.interval(draws - base_draws, level),
-        relative=relative(value, base),
-        relative_interval=bootstrap.interval(relative_draws, level),
-        p=p,
-        holm=bootstrap.holm(p),
-        significant=bootstrap.holm(p) < 1 - level,
-        relative_draws=relative_draws,
-    )
+    flat = [array for seeds in shard.policies.values() for one in seeds for array in _columns(one)]
+    count, *resampled = _resampled([shard.first.count, *flat], options.draws, options.seed)
+    totals = iter(resampled)
+    return {
+        name: _drawn(seeds, [[next(totals) for _ in _columns(one)] for one in seeds], count, options)
+        for name, seeds in shard.policies.items()
+    }
 
 
 def _columns(one: Sums) -> list[Any]:
@@ -134,27 +109,180 @@ def _columns(one: Sums) -> list[Any]:
 def _drawn(seeds: Sequence[Sums], totals: Sequence[Sequence[Any]], count: Any, options: Options) -> Drawn:
     shares = np.full((options.draws, len(seeds)), 1 / len(seeds))
     if options.resample_seeds:
-        shares = bootstrap.seed_shares(len(seeds), options.draws, options.seed)
+        shares = _seed_shares(len(seeds), options.draws, options.seed)
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw without support is NaN
-        draws = np.stack([_ratio(own[0], own[1], seeds[0].weight.shape[1]) for own in totals])
+        draws = np.stack([_ratio(each[0], each[1], seeds[0].weight.shape[1]) for each in totals])
     adjusted = [one.adjusted.sum(axis=0) / one.count.sum() for one in seeds if one.adjusted is not None]
-    adjusted_draws = [own[3] / count[:, None] for own in totals if len(own) > 3]
+    adjusted_draws = [each[3] / count[:, None] for each in totals if len(each) > 3]
     return Drawn(
-        by_seed=np.stack([shards.of(one) for one in seeds]),
+        by_seed=np.stack([one.values for one in seeds]),
         draws=np.einsum("rbcm,br->bcm", draws, shares),
         robust=np.mean(adjusted, axis=0) if adjusted else None,
         robust_draws=np.einsum("rbm,br->bm", adjusted_draws, shares) if adjusted else None,
-        mean_weight=np.stack([own[2] / count for own in totals]),
+        mean_weight=np.stack([each[2] / count for each in totals]),
     )
 
 
 def _ratio(weight: Any, reward: Any, caps: int) -> Float[np.ndarray, "B C M"]:
     """The last of the distinct caps stands for those above it."""
-    found = reward / weight[..., None]
-    return found[:, np.minimum(np.arange(caps), found.shape[1] - 1)]
+    values = reward / weight[..., None]
+    return values[:, np.minimum(np.arange(caps), values.shape[1] - 1)]
 
 
-def relative(value: Any, base: Any) -> Any:
+def _resampled(arrays: Sequence[Any], draws: int, seed: int) -> list[Any]:
+    """Σ_u n_u x_u [draws, …] for each array of per-user sums x [U, …], with the same n for all of them.
+
+    n is multinomial, as of U users drawn with replacement: the textbook's bootstrap. (Poisson weights need no common U,
+    but leave some draws of few users empty; here shards are merged first.) Users are whole: the correlation within a
+    user's rows is in the spread. Numerators and denominators are drawn alike, so that a ratio is computed anew in
+    each draw. Draw b depends on the seed, b and U alone.
+    """
+    size = len(arrays[0])
+    flat = [np.reshape(array, (size, -1)) for array in arrays]
+    sums = [np.empty((draws, array.shape[1])) for array in flat]
+    rng = np.random.default_rng([seed, 0])
+    n = np.empty((min(draws, max(1, _BLOCK // size)), size))
+    for begin in range(0, draws, len(n)):
+        n = n[: draws - begin]
+        for row in n:
+            row[:] = np.bincount(rng.integers(size, size=size), minlength=size)
+        for out, array in zip(sums, flat, strict=True):
+            np.matmul(n, array, out=out[begin : begin + len(n)])
+    return [out.reshape(draws, *np.shape(array)[1:]) for out, array in zip(sums, arrays, strict=True)]
+
+
+def _seed_shares(num_seeds: int, draws: int, seed: int) -> Float[np.ndarray, "B R"]:
+    """Share of each training seed in each draw, for seeds drawn with replacement."""
+    chosen = np.random.default_rng([seed, 1, num_seeds]).integers(num_seeds, size=(draws, num_seeds))
+    return (chosen[:, :, None] == np.arange(num_seeds)).mean(axis=1)
+
+
+def interval(draws: Float[np.ndarray, "B ..."], level: float) -> Float[np.ndarray, "... 2"]:
+    """Percentile interval of each entry; NaN where any draw is."""
+    tail = (1 - level) / 2
+    return np.moveaxis(np.quantile(draws, [tail, 1 - tail], axis=0), 0, -1)
+
+
+def p_value(draws: Float[np.ndarray, "B ..."]) -> Float[np.ndarray, "..."]:
+    """Two-sided: twice the smaller share of draws of a difference on either side of 0; 1 where a draw is undefined.
+
+    p = min(1, 2 min(1 + #{d ≤ 0}, 1 + #{d ≥ 0}) / (1 + B)),  at least 2/(1 + B).
+    """
+    below, above = ((draws <= 0).sum(axis=0), (draws >= 0).sum(axis=0))
+    p = np.minimum(1.0, 2 * (1 + np.minimum(below, above)) / (1 + len(draws)))
+    return np.where(np.isnan(draws).any(axis=0), 1.0, p)
+
+
+def holm(p: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+    """Adjusted p-values: below α together with a chance of at most α of any false one among the M (Holm 1979).
+
+    In ascending order, p̃_(k) = max_{j ≤ k} min(1, (M − j + 1) p_(j)).
+    """
+    order = np.argsort(p, kind="stable")
+    scaled = np.minimum(1.0, p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.maximum.accumulate(scaled)
+    return adjusted
+
+
+def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
+    """From `baseline` to `policy` under one cap."""
+    value, base = policy.value[at], baseline.value[at]
+    draws, base_draws = policy.draws[:, at], baseline.draws[:, at]
+    p, relative_draws = p_value(draws - base_draws), _relative(draws, base_draws)
+    return Change(
+        difference=value - base,
+        difference_interval=interval(draws - base_draws, level),
+        relative=_relative(value, base),
+        relative_interval=interval(relative_draws, level),
+        p=p,
+        holm=holm(p),
+        significant=holm(p) < 1 - level,
+        relative_draws=relative_draws,
+    )
+
+
+def _relative(value: Any, base: Any) -> Any:
     """V / V_b − 1; NaN where the baseline is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(base == 0, np.nan, value / base - 1)
+
+
+@final
+@dataclass(frozen=True)
+class Flip:
+    """Two policies whose order on a signal depends on the cap.
+
+    Attributes:
+        signal: its name.
+        better, worse: at `cap`; the other way round at `other_cap`.
+        cap, other_cap: where the two differ most, either way.
+        separated: some cap tells them apart: its paired interval leaves 0 out. Otherwise they are tied under all.
+    """
+
+    signal: str
+    better: str
+    worse: str
+    cap: float
+    other_cap: float
+    separated: bool
+
+    def __str__(self) -> str:
+        return (
+            f"{self.signal}: {self.better} is better than {self.worse} with cap {self.cap:g}, "
+            f"worse with cap {self.other_cap:g}: their order is undecided"
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Estimates under several caps; the last cap is infinity, which is SNIPS.
+
+    Attributes:
+        caps: C of them, ascending.
+        value: [C, M] for each policy.
+        interval: [C, M, 2] for each policy.
+        flips: pairs of policies whose order changes.
+        relative: [C, M] V / V_b − 1 for each policy but the baseline; empty without one.
+        relative_interval: [C, M, 2] of it, users drawn alike for both.
+    """
+
+    caps: tuple[float, ...]
+    value: Mapping[str, Float[np.ndarray, "C M"]]
+    interval: Mapping[str, Float[np.ndarray, "C M 2"]]
+    flips: tuple[Flip, ...]
+    relative: Mapping[str, Float[np.ndarray, "C M"]]
+    relative_interval: Mapping[str, Float[np.ndarray, "C M 2"]]
+
+
+def sweep(
+    drawn: Mapping[str, Drawn],
+    caps: Sequence[float],
+    signals: tuple[str, ...],
+    level: float,
+    baseline: str | None = None,
+) -> Sweep:
+    """Under all caps, on the same draws."""
+    base = None if baseline is None else drawn[baseline]
+    others = {} if base is None else {name: each for name, each in drawn.items() if each is not base}
+    return Sweep(
+        tuple(caps),
+        {name: each.value for name, each in drawn.items()},
+        {name: interval(each.draws, level) for name, each in drawn.items()},
+        tuple(flip for pair in combinations(drawn, 2) for flip in _flips(pair, drawn, caps, signals, level)),
+        {name: _relative(each.value, base.value) for name, each in others.items() if base},
+        {name: interval(_relative(each.draws, base.draws), level) for name, each in others.items() if base},
+    )
+
+
+def _flips(
+    pair: tuple[str, str], drawn: Mapping[str, Drawn], caps: Sequence[float], signals: tuple[str, ...], level: float
+) -> Iterator[Flip]:
+    one, other = (drawn[name] for name in pair)
+    difference = one.value - other.value
+    low, high = np.moveaxis(interval(one.draws - other.draws, level), -1, 0)
+    separated = ((low > 0) | (high < 0)).any(axis=0)
+    for k in np.flatnonzero((difference.max(axis=0) > 0) & (difference.min(axis=0) < 0)):
+        most, least = int(difference[:, k].argmax()), int(difference[:, k].argmin())
+        yield Flip(signals[k], *pair, caps[most], caps[least], bool(separated[k]))

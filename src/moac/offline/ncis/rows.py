@@ -1,4 +1,4 @@
-"""The rows of a log that an estimate uses: who, what they answered, and how probable the logged action was."""
+"""The rows of a log that an estimate uses, checked: each mistake is one line that names the argument and the row."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.offline.ncis import checks
-
 if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset
+
+_ROUNDING = 1e-6
+"""By how much a probability may exceed 1: single precision."""
+_SUM_TOLERANCE = 1e-3
+"""By how much the probabilities of all actions may miss 1 in sum."""
 
 
 @final
@@ -40,18 +43,15 @@ class Logged:
         user: Any, reward: Any, propensity: Any, action: Any = None, signal_names: Sequence[str] | None = None
     ) -> Logged:
         """A log of one's own, checked: a column for each attribute; `reward` [N] is one signal."""
-        who = checks.column("`user`", user)
+        who = _column("`user`", user)
         count = len(who)
         if not count:
             raise ValueError("the log has no rows: there is nothing to estimate from.")
-        found = checks.rewards(reward, count)
-        return Logged(
-            who,
-            found,
-            checks.propensities(propensity, count),
-            None if action is None else checks.actions(action, count),
-            checks.signal_names(signal_names, found.shape[1]),
-        )
+        rewards = _rewards(reward, count)
+        chance = _column("`propensity`", propensity, count).astype(np.float64)
+        _require("`propensity` must be in (0, 1]", chance, (chance > 0) & (chance <= 1 + _ROUNDING))
+        taken = None if action is None else _actions(action, count)
+        return Logged(who, rewards, chance, taken, _signal_names(signal_names, rewards.shape[1]))
 
     @staticmethod
     def from_dataset(dataset: LoggedDataset, split: str | None = None, propensity: Any = None) -> Logged:
@@ -62,16 +62,21 @@ class Logged:
             split: train, validation or test; None is all rows.
             propensity: [N] of all the dataset's rows, in place of its own: a behaviour model's.
         """
-        known = (
-            dataset.propensity if propensity is None else checks.column("`propensity`", propensity, len(dataset.user))
-        )
-        if known is None:
-            raise ValueError(
-                f"{dataset.name} has no propensities: give `propensity`, the probability of each logged action [N]."
-            )
         rows = np.arange(dataset.num_rows) if split is None else dataset.rows(split)
         if not len(rows):
             raise ValueError(f"{dataset.name} has no rows{'' if split is None else f' of {split} users'}.")
+        return Logged.of_rows(dataset, rows, propensity)
+
+    @staticmethod
+    def of_rows(dataset: LoggedDataset, rows: Any, propensity: Any = None) -> Logged:
+        """Some rows of a dataset, by index; `propensity` as in `from_dataset`."""
+        own = dataset.propensity
+        known = own if propensity is None else _column("`propensity`", propensity, len(dataset.user))
+        if known is None:
+            raise ValueError(
+                f"{dataset.name} does not say how it chose, it has no propensities: fit a model and give it, "
+                "dataset.with_behaviour(moac.offline.behaviour.fit(dataset))."
+            )
         user = dataset.user_ids[dataset.user[rows]]
         return Logged.of(user, dataset.reward[rows], known[rows], dataset.action[rows], dataset.signal_names)
 
@@ -81,7 +86,7 @@ class Logged:
         return len(self.user)
 
     @cached_property
-    def people(self) -> tuple[Any, Int[np.ndarray, " N"]]:
+    def users(self) -> tuple[Any, Int[np.ndarray, " N"]]:
         """The users [U] in ascending order, and the index of each row's."""
         return np.unique(self.user, return_inverse=True)
 
@@ -98,8 +103,65 @@ class Logged:
         action = None if self.action is None else self.action[chosen]
         return Logged.of(self.user[chosen], self.reward[chosen], self.propensity[chosen], action, self.signal_names)
 
-    def weight(self, name: str, policy: Any) -> Float[np.ndarray, " N"]:
+    def importance_ratio(self, name: str, policy: Any) -> Float[np.ndarray, " N"]:
         """π(a|s) / π_b(a|s) of each row, for probabilities of the logged action [N] or of all actions [N, K]."""
-        found = checks.probabilities(name, policy, self.num_rows)
-        chosen = found if found.ndim == 1 else checks.taken(name, found, self.action)
-        return chosen / self.propensity
+        p = np.asarray(policy, dtype=np.float64)
+        if p.ndim not in (1, 2) or len(p) != self.num_rows or not p.size:
+            raise ValueError(f"{name} must have shape [{self.num_rows}] or [{self.num_rows}, K], got {list(p.shape)}.")
+        _require(f"{name} must hold probabilities in [0, 1]", p, (p >= 0) & (p <= 1 + _ROUNDING))
+        return (p if p.ndim == 1 else self._taken(name, p)) / self.propensity
+
+    def _taken(self, name: str, table: Float[np.ndarray, "N K"]) -> Float[np.ndarray, " N"]:
+        """π(a|s) of the logged actions."""
+        total = table.sum(axis=1)
+        _require(f"{name} must sum to 1 over the actions", total, np.abs(total - 1) <= _SUM_TOLERANCE)
+        action: Any = self.action
+        if action is None:
+            raise ValueError(f"{name} has all actions' probabilities [N, K]; the log then needs `action` [N].")
+        _require(f"`action` must be below {table.shape[1]}, the actions of {name}", action, action < table.shape[1])
+        return table[np.arange(len(table)), action]
+
+
+def check_ratios(given: Any, count: int) -> Float[np.ndarray, " N"]:
+    """Importance ratios as float64; refused unless finite and not negative."""
+    weight = _column("`weight`", given, count).astype(np.float64)
+    _require("`weight` must hold weights that are finite and not negative", weight, (weight >= 0) & np.isfinite(weight))
+    return weight
+
+
+def _column(name: str, given: Any, count: int | None = None) -> Any:
+    column = np.asarray(given)
+    if column.ndim != 1 or (count is not None and len(column) != count):
+        raise ValueError(f"{name} must have shape [{'N' if count is None else count}], got {list(column.shape)}.")
+    return column
+
+
+def _rewards(given: Any, count: int) -> Float[np.ndarray, "N M"]:
+    reward = np.asarray(given, dtype=np.float64)
+    reward = reward[:, None] if reward.ndim == 1 else reward
+    if reward.ndim != 2 or len(reward) != count or not reward.shape[1]:
+        raise ValueError(f"`reward` must have shape [{count}, M], got {list(np.shape(given))}.")
+    _require("`reward` must be finite", reward, np.isfinite(reward))
+    return reward
+
+
+def _actions(given: Any, count: int) -> Int[np.ndarray, " N"]:
+    action = _column("`action`", given, count)
+    if action.dtype.kind not in "iu":
+        raise ValueError(f"`action` must hold whole numbers, got {action.dtype}.")
+    _require("`action` must hold indices from 0", action, action >= 0)
+    return action
+
+
+def _signal_names(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    names = tuple(f"signal {k}" for k in range(count)) if given is None else tuple(map(str, given))
+    if len(names) != count or len(set(names)) != count:
+        raise ValueError(f"`signal_names` must hold {count} different names, got {list(names)}.")
+    return names
+
+
+def _require(rule: str, values: Any, holds: Any) -> None:
+    """Raise with the first value for which the rule does not hold."""
+    if not holds.all():
+        at = tuple(int(k) for k in np.argwhere(~holds)[0])
+        raise ValueError(f"{rule}, got {values[at]} in row {at[0]}.")

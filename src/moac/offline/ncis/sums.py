@@ -1,15 +1,64 @@
-"""Accumulators: sums over each user's rows. All that is estimated follows from them, and shards of a log add up."""
+"""Sums over each user's rows, from which every estimate follows; those of a log's shards add up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, final
+from functools import reduce
+from typing import Any, TypeVar, final
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.offline.ncis import checks
+from moac.offline.ncis.rows import Logged, check_ratios
+from moac.runs.executors import Executor, Serial, results
+
+T = TypeVar("T")
+CAPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf)
+"""Of the sweep over caps."""
+_BLOCK = 4_000_000
+"""Numbers of the reward model that are in memory at once."""
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """How an estimate is made; all of it is declared before a number is seen.
+
+    Attributes:
+        cap: c of w = min(c, π/π_b); infinity is SNIPS.
+        caps: other caps, to see how much the answer depends on it; infinity is always among them.
+        draws: of the bootstrap over users.
+        level: of intervals.
+        seed: of the draws.
+        resample_seeds: False: intervals are of these very policies' mean. True: training seeds are resampled beside the
+            users, for what the method would give with other seeds; with few of them such intervals are too short.
+    """
+
+    cap: float = 10.0
+    caps: tuple[float, ...] = CAPS
+    draws: int = 1000
+    level: float = 0.95
+    seed: int = 0
+    resample_seeds: bool = False
+
+    def __post_init__(self) -> None:
+        for cap in (self.cap, *self.caps):
+            if not cap > 0:
+                raise ValueError(f"`cap` must be positive, got {cap}.")
+        if not 0 < self.level < 1:
+            raise ValueError(f"`level` must be between 0 and 1, got {self.level}.")
+        if self.draws < 100:
+            raise ValueError(f"`draws` must be at least 100 for an interval, got {self.draws}.")
+        if self.seed < 0:
+            raise ValueError(f"`seed` must not be negative, got {self.seed}.")
+
+    @property
+    def all_caps(self) -> tuple[float, ...]:
+        """Those of the sweep and the one in use, ascending; the last is infinity."""
+        return tuple(sorted({float(cap) for cap in (self.cap, *self.caps, math.inf)}))
 
 
 @final
@@ -19,32 +68,24 @@ class Sums:
 
     `a + b` are the sums of both shards: the same numbers bit for bit where each user's rows are in one shard, and up to
     rounding where they are in several. Moments and counts are those of the cap in use.
-
-    Attributes:
-        user: [U] in ascending order.
-        count: [U] rows.
-        raw: [U] Σ π/π_b, without a cap.
-        capped: [U] rows with π/π_b > c.
-        largest: [U] max w.
-        square: [U] Σ w².
-        square_reward: [U, 2, M] Σ w² r and Σ w² r².
-        positives: [U, 3, M] Σ 1{r ≠ 0}, Σ w 1{r ≠ 0} and Σ w² 1{r ≠ 0}.
-        weight: [U, C] Σ w, for each cap.
-        reward: [U, C, M] Σ w r, for each cap.
-        adjusted: [U, M] Σ of the doubly robust terms; None without a reward model.
     """
 
-    user: Any
-    count: Float[np.ndarray, " U"]
-    raw: Float[np.ndarray, " U"]
-    capped: Float[np.ndarray, " U"]
-    largest: Float[np.ndarray, " U"]
-    square: Float[np.ndarray, " U"]
-    square_reward: Float[np.ndarray, "U 2 M"]
-    positives: Float[np.ndarray, "U 3 M"]
-    weight: Float[np.ndarray, "U C"]
-    reward: Float[np.ndarray, "U C M"]
-    adjusted: Float[np.ndarray, "U M"] | None = None
+    user: Any  # [U] in ascending order
+    count: Float[np.ndarray, " U"]  # rows
+    raw: Float[np.ndarray, " U"]  # Σ π/π_b, without a cap
+    capped: Float[np.ndarray, " U"]  # rows with π/π_b > c
+    largest: Float[np.ndarray, " U"]  # max w
+    square: Float[np.ndarray, " U"]  # Σ w²
+    square_reward: Float[np.ndarray, "U 2 M"]  # Σ w² r and Σ w² r²
+    positives: Float[np.ndarray, "U 3 M"]  # Σ 1{r ≠ 0}, Σ w 1{r ≠ 0} and Σ w² 1{r ≠ 0}
+    weight: Float[np.ndarray, "U C"]  # Σ w, for each cap
+    reward: Float[np.ndarray, "U C M"]  # Σ w r, for each cap
+    adjusted: Float[np.ndarray, "U M"] | None = None  # Σ of the doubly robust terms; None without a reward model
+
+    @property
+    def values(self) -> Float[np.ndarray, "C M"]:
+        """V_i = Σ w r_i / Σ w under each cap."""
+        return self.reward.sum(axis=0) / self.weight.sum(axis=0)[:, None]
 
     @property
     def distinct(self) -> int:
@@ -68,7 +109,7 @@ class Sums:
 
 
 def of_rows(
-    people: tuple[Any, Int[np.ndarray, " N"]],
+    users: tuple[Any, Int[np.ndarray, " N"]],
     reward: Float[np.ndarray, "N M"],
     weight: Float[np.ndarray, " N"],
     caps: Sequence[float],
@@ -78,15 +119,15 @@ def of_rows(
     """The sums of rows.
 
     Args:
-        people: users [U] in ascending order, and the index [N] of each row's user.
+        users: in ascending order [U], and the index [N] of each row's user.
         reward: r.
         weight: π/π_b, uncapped.
         caps: of `Sums.weight` and `Sums.reward`.
         cap: in use.
         adjusted: doubly robust terms.
     """
-    user, index = people
-    raw = checks.weights("`weight`", weight, len(reward))
+    user, index = users
+    raw = check_ratios(weight, len(reward))
     signals = np.ascontiguousarray(reward.T)
     w, fires = np.minimum(cap, raw), (signals != 0).astype(np.float64)
     product = np.empty(len(raw))
@@ -119,3 +160,131 @@ def of_rows(
         reward=np.stack([reward for _, reward in swept], axis=1),
         adjusted=None if adjusted is None else totals(1.0, adjusted.T),
     )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """Sums of several policies over the same rows. `a + b` is as if both shards had been one log."""
+
+    signal_names: tuple[str, ...]
+    caps: tuple[float, ...]  # of the sweep, ascending, infinity last
+    cap: float  # in use
+    policies: Mapping[str, tuple[Sums, ...]]  # for each name the sums of each training seed's policy
+
+    def __add__(self, other: Shard) -> Shard:
+        for what, a, b in (
+            ("signals", self.signal_names, other.signal_names),
+            ("caps", (self.cap, self.caps), (other.cap, other.caps)),
+            ("policies", *({name: len(seeds) for name, seeds in s.policies.items()} for s in (self, other))),
+        ):
+            if a != b:
+                raise ValueError(f"shards must have the same {what}, got {a} and {b}.")
+        merged = {
+            name: tuple(mine + theirs for mine, theirs in zip(seeds, other.policies[name], strict=True))
+            for name, seeds in self.policies.items()
+        }
+        return Shard(self.signal_names, self.caps, self.cap, merged)
+
+    @property
+    def at(self) -> int:
+        """Where the cap in use is among the caps."""
+        return self.caps.index(self.cap)
+
+    @property
+    def first(self) -> Sums:
+        """Of any policy: users and counts are the same for all."""
+        return next(iter(self.policies.values()))[0]
+
+    def check_support(self) -> None:
+        """Raise where a policy takes none of the logged actions."""
+        for name, seeds in self.policies.items():
+            if any(not one.raw.any() for one in seeds):
+                raise ValueError(
+                    f"policy {name!r} gives probability 0 to every logged action: nothing can be estimated."
+                )
+
+
+def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options: Options | None = None) -> Shard:
+    """Sum the policies' weighted rewards over the rows of `log`; shards of a log are added afterwards.
+
+    Args:
+        log: rows.
+        policies: by name, π(a|s) of the logged action [N] or of all actions [N, K]; a list or tuple of such arrays are
+            one method's training seeds.
+        q: reward model for doubly robust estimates, q(s, a) as [N, K, M] or as a function of row indices [n] that gives
+            [n, K, M]; the policies then have all actions' probabilities.
+        options: caps are what matters here.
+    """
+    chosen = options or Options()
+    if not policies:
+        raise ValueError("`policies` must name at least one policy.")
+
+    def of_policy(name: str, policy: Any) -> Sums:
+        ratio = log.importance_ratio(name, policy)
+        adjusted = None if q is None else _doubly_robust(log, name, policy, np.minimum(chosen.cap, ratio), q)
+        return of_rows(log.users, log.reward, ratio, chosen.all_caps, float(chosen.cap), adjusted)
+
+    sums = {
+        name: tuple(of_policy(f"policy {name!r}", one) for one in _seeds(given)) for name, given in policies.items()
+    }
+    return Shard(log.signal_names, chosen.all_caps, float(chosen.cap), sums)
+
+
+def over(accumulate_part: Callable[[T], Shard], parts: Sequence[T], executor: Executor | None = None) -> Shard:
+    """The sums over all parts of a log, each computed where the executor runs it, added in the order of `parts`.
+
+    Args:
+        accumulate_part: a function of a module: reads a part, by its path, and calls `accumulate`. What goes between
+            processes is a path and the sums of users, never rows.
+        parts: paths, or whatever `accumulate_part` takes.
+        executor: None works here, one part after the other.
+    """
+    if not parts:
+        raise ValueError("`parts` must hold at least one part of a log.")
+    return reduce(operator.add, results((executor or Serial()).map(accumulate_part, parts)))
+
+
+def values(shard: Shard) -> dict[str, Float[np.ndarray, " M"]]:
+    """V_i = Σ w r_i / Σ w of each policy, mean over training seeds: the estimate without an interval."""
+    shard.check_support()
+    return {name: np.mean([one.values[shard.at] for one in seeds], axis=0) for name, seeds in shard.policies.items()}
+
+
+def _seeds(given: Any) -> tuple[Any, ...]:
+    """One policy, or the policies of several seeds."""
+    several = isinstance(given, list | tuple) and len(given) > 0 and all(getattr(one, "ndim", 0) > 0 for one in given)
+    return tuple(given) if several else (given,)
+
+
+def _doubly_robust(
+    log: Logged, name: str, policy: Any, weight: Float[np.ndarray, " N"], q: Any
+) -> Float[np.ndarray, "N M"]:
+    """Each row's term, whose mean is the doubly robust estimate (Dudík, Langford, Li 2011).
+
+        Σ_a π(a|s) q(s, a) + w (r − q(s, a_logged)).
+
+    Without a cap it is right on average where the propensities or the reward model are; with one, where q is. q must
+    not have been fitted on these rows.
+    """
+    table = np.asarray(policy, dtype=np.float64)
+    if table.ndim != 2 or log.action is None:
+        raise ValueError(f"a doubly robust estimate needs all actions' probabilities [N, K] of {name}, and `action`.")
+    shape = (*table.shape, log.reward.shape[1])
+    model = q if callable(q) else np.asarray(q)
+    if not callable(model) and model.shape != shape:
+        raise ValueError(f"`q` must have shape {list(shape)}, got {list(model.shape)}.")
+    terms = np.empty(log.reward.shape)
+    step = max(1, _BLOCK // (shape[1] * shape[2]))
+    for begin in range(0, len(table), step):
+        rows = np.arange(begin, min(begin + step, len(table)))
+        values = np.asarray(model(rows) if callable(model) else model[rows], dtype=np.float64)
+        if values.shape != (len(rows), *shape[1:]):
+            wanted = [len(rows), *shape[1:]]
+            raise ValueError(f"`q` must give shape {wanted} for {len(rows)} rows, got {list(values.shape)}.")
+        if not np.isfinite(values).all():
+            raise ValueError("`q` must be finite.")
+        logged = values[np.arange(len(rows)), log.action[rows]]
+        expected = (table[rows, None] @ values)[:, 0]
+        terms[rows] = expected + weight[rows, None] * (log.reward[rows] - logged)
+    return terms

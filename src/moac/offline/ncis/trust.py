@@ -1,37 +1,179 @@
-"""Whether to trust an estimate: thresholds, declared here and nowhere else, and a verdict with its reasons."""
+"""Whether to trust an estimate: diagnostics, agreement with random exposure, limits, and a verdict with its reasons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from moac.offline.ncis.diagnostics import MIN_POSITIVES, Diagnostics
-from moac.offline.ncis.estimates import Estimate
-from moac.offline.ncis.exposure import Agreement
-from moac.offline.ncis.sweep import Flip
+from moac.offline.ncis import estimates
+from moac.offline.ncis.estimates import Drawn, Estimate, Flip
+from moac.offline.ncis.sums import Options, Shard, Sums
 
 Level = Literal["trusted", "with care", "not trusted"]
+MIN_POSITIVES = 50
+"""Fewer of them, and a signal counts as not estimable."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """What the weights of one policy leave of a log, under the cap in use.
+
+    Attributes:
+        rows, users: of the log.
+        row_effective_size: (Σ w)² / Σ w² over rows (Kish).
+        row_effective_share: of the rows.
+        user_effective_size: the same over users, with w summed over each user's rows.
+        user_effective_share: of what the log itself has, where every row weighs 1.
+        largest_row_share: max w / Σ w.
+        largest_user_share: the same over users.
+        capped_share: of rows with π/π_b > c.
+        retained_mass: Σ min(c, π/π_b) / Σ π/π_b.
+        mean_weight: Σ (π/π_b) / N without a cap: 1 on average where the propensities are right and π takes no action
+            that the log cannot.
+        mean_weight_interval: [2] over users.
+        events: [M] rows on which a signal is not 0.
+        weighted_positives: [M] Σ w over them.
+        effective_positives: [M] (Σ w)² / Σ w² over them.
+        row_standard_error: [M] were rows independent: √Σ w²(r − V)² / Σ w. They are not: compare it with the interval.
+    """
+
+    rows: int
+    users: int
+    row_effective_size: float
+    row_effective_share: float
+    user_effective_size: float
+    user_effective_share: float
+    largest_row_share: float
+    largest_user_share: float
+    capped_share: float
+    retained_mass: float
+    mean_weight: float
+    mean_weight_interval: Float[np.ndarray, " 2"]
+    events: Float[np.ndarray, " M"]
+    weighted_positives: Float[np.ndarray, " M"]
+    effective_positives: Float[np.ndarray, " M"]
+    row_standard_error: Float[np.ndarray, " M"]
+
+    @property
+    def positives(self) -> Float[np.ndarray, " M"]:
+        """The smaller of both counts of weighted positives: what `MIN_POSITIVES` is asked of."""
+        return np.minimum(self.weighted_positives, self.effective_positives)
+
+
+def diagnose(one: Sums, mean_weight: Float[np.ndarray, " B"], at: int, level: float) -> Diagnostics:
+    """Of the sums of one policy and draws of its mean weight, with the cap at place `at`."""
+    w, n = one.weight[:, at], one.count
+    total, rows = w.sum(), n.sum()
+    events, positive, square = one.positives.sum(axis=0)
+    by_row, by_user = total**2 / one.square.sum(), _kish(w)
+    return Diagnostics(
+        rows=int(rows),
+        users=len(n),
+        row_effective_size=float(by_row),
+        row_effective_share=float(by_row / rows),
+        user_effective_size=by_user,
+        user_effective_share=by_user / _kish(n),
+        largest_row_share=float(one.largest.max() / total),
+        largest_user_share=float(w.max() / total),
+        capped_share=float(one.capped.sum() / rows),
+        retained_mass=float(total / one.raw.sum()),
+        mean_weight=float(one.raw.sum() / rows),
+        mean_weight_interval=estimates.interval(mean_weight, level),
+        events=events,
+        weighted_positives=positive,
+        effective_positives=np.divide(positive**2, square, out=np.zeros_like(square), where=square > 0),
+        row_standard_error=_row_error(one, at),
+    )
+
+
+def _kish(w: Float[np.ndarray, " n"]) -> float:
+    return float(w.sum() ** 2 / (w**2).sum())
+
+
+def _row_error(one: Sums, at: int) -> Float[np.ndarray, " M"]:
+    V, (w2r, w2r2) = one.values[at], one.square_reward.sum(axis=0)
+    squares = w2r2 - 2 * V * w2r + V**2 * one.square.sum()
+    return np.sqrt(np.maximum(squares, 0.0)) / one.weight[:, at].sum()
+
+
+def estimable(seeds: Sequence[Diagnostics]) -> Bool[np.ndarray, " M"]:
+    """Whether every training seed has enough positives."""
+    return np.min([one.positives for one in seeds], axis=0) >= MIN_POSITIVES
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """One policy's estimate on the log beside that on random exposure, whose propensities nobody had to estimate.
+
+    Attributes:
+        estimate: on random exposure, where no cap is used.
+        diagnostics: of it, for the first training seed.
+        difference: [M] on the log minus on random exposure.
+        difference_interval: [M, 2] users of the two logs drawn independently: wide rather than narrow, if they are
+            the same people.
+        holm: [M] p-values of the difference, adjusted for M signals.
+        checked: [M] random exposure has enough positives to say.
+        agrees: [M] `holm` is not below 1 − level, where checked.
+    """
+
+    estimate: Estimate
+    diagnostics: Diagnostics
+    difference: Float[np.ndarray, " M"]
+    difference_interval: Float[np.ndarray, "M 2"]
+    holm: Float[np.ndarray, " M"]
+    checked: Bool[np.ndarray, " M"]
+    agrees: Bool[np.ndarray, " M"]
+
+
+def uncapped(options: Options) -> Options:
+    """For random exposure: propensities are known, and a cap would only add bias."""
+    return replace(options, cap=math.inf, caps=(math.inf,))
+
+
+def agreement(drawn: Mapping[str, Drawn], at: int, random: Shard, options: Options) -> dict[str, Agreement]:
+    """Of each policy that both logs have; `random` was accumulated with `uncapped(options)`."""
+    names = [name for name in drawn if name in random.policies]
+    if not names or random.cap != math.inf:
+        raise ValueError("random exposure must have some of the log's policies, accumulated with `uncapped(options)`.")
+    if any(each.value.shape[1] != len(random.signal_names) for each in drawn.values()):
+        raise ValueError(f"random exposure must have the log's signals, got {', '.join(random.signal_names)}.")
+    random.check_support()
+    there = estimates.draw(random, replace(uncapped(options), seed=options.seed + 1))
+    return {name: _compared(drawn[name], at, there[name], random.policies[name][0], options.level) for name in names}
+
+
+def _compared(drawn: Drawn, at: int, random: Drawn, random_sums: Sums, level: float) -> Agreement:
+    draws = drawn.draws[:, at] - random.draws[:, -1]
+    adjusted = estimates.holm(estimates.p_value(draws))
+    diagnostics = diagnose(random_sums, random.mean_weight[0], -1, level)
+    checked = estimable([diagnostics])
+    return Agreement(
+        estimate=random.estimate(-1, level),
+        diagnostics=diagnostics,
+        difference=drawn.value[at] - random.value[-1],
+        difference_interval=estimates.interval(draws, level),
+        holm=adjusted,
+        checked=checked,
+        agrees=~checked | (adjusted >= 1 - level),
+    )
 
 
 @final
 @dataclass(frozen=True)
 class Limit:
-    """A number of `Diagnostics`, where it asks for care, and where it forbids trust: at or beyond either.
+    """A number of `Diagnostics`, where it asks for care, and where it forbids trust: at or beyond either."""
 
-    Attributes:
-        measure: its name there.
-        text: what it is.
-        care, stop: the two limits; it is low numbers that are bad where `stop` is below `care`.
-    """
-
-    measure: str
+    measure: str  # its name there
     text: str
     care: float
-    stop: float
+    stop: float  # low numbers are bad where it is below `care`
 
 
 LIMITS = (
@@ -76,93 +218,68 @@ class Verdict:
     reasons: tuple[Reason, ...]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """All that a verdict on one policy looks at.
+def verdict(
+    signals: tuple[str, ...],
+    diagnostics: Sequence[Diagnostics],
+    estimate: Estimate,
+    opinions: Mapping[str, Estimate],
+    flips: Sequence[Flip] = (),
+    agreement: Agreement | None = None,
+) -> Verdict:
+    """The verdict on one policy, with the gravest reasons first.
 
-    Attributes:
+    Args:
         signals: names.
         diagnostics: of each training seed; the worst one counts.
         estimate: by NCIS.
-        opinions: by name, SNIPS and doubly robust.
-        flips: of this policy.
+        opinions: second opinions by name, SNIPS and doubly robust.
+        flips: orders that depend on the cap; those of pairs that some cap tells apart count.
         agreement: with random exposure, if there is any.
     """
-
-    signals: tuple[str, ...]
-    diagnostics: tuple[Diagnostics, ...]
-    estimate: Estimate
-    opinions: dict[str, Estimate]
-    flips: tuple[Flip, ...]
-    agreement: Agreement | None
-
-    @property
-    def positives(self) -> Float[np.ndarray, " M"]:
-        """Weighted, of the worst seed."""
-        return np.min([one.positives for one in self.diagnostics], axis=0)
-
-    @property
-    def estimable(self) -> Bool[np.ndarray, " M"]:
-        """Enough of them."""
-        return self.positives >= MIN_POSITIVES
+    reasons = [*_of_weights(diagnostics), *_of_support(estimate), *_of_positives(signals, diagnostics)]
+    reasons += _of_opinions(signals, estimate, opinions)
+    reasons += [Reason("cap_sweep", "with care", str(flip)) for flip in flips if flip.separated]
+    reasons += [] if agreement is None else _of_exposure(signals, agreement)
+    reasons.sort(key=lambda reason: reason.level == "with care")
+    return Verdict(reasons[0].level if reasons else "trusted", tuple(reasons))
 
 
-def verdict(evidence: Evidence) -> Verdict:
-    """The reasons, the gravest first."""
-    found = [*_weights(evidence.diagnostics), *_mean_weight(evidence.diagnostics), *_support(evidence.estimate)]
-    found += [*_positives(evidence), *_opinions(evidence), *_flips(evidence), *_exposure(evidence)]
-    found.sort(key=lambda reason: reason.level == "with care")
-    return Verdict(found[0].level if found else "trusted", tuple(found))
-
-
-def _weights(diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
+def _of_weights(diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
     for limit in LIMITS:
         numbers = [getattr(one, limit.measure) for one in diagnostics]
         yield from _against(limit, min(numbers) if limit.stop < limit.care else max(numbers))
-
-
-def _mean_weight(diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
     off = [one for one in diagnostics if not one.mean_weight_interval[0] <= 1 <= one.mean_weight_interval[1]]
     if off:
         yield from _against(MEAN_WEIGHT, max(abs(one.mean_weight - 1) for one in off))
 
 
-def _support(estimate: Estimate) -> Iterator[Reason]:
+def _of_support(estimate: Estimate) -> Iterator[Reason]:
     if np.isnan(estimate.interval).any():
         yield Reason("support", "not trusted", "some draws of users take none of the policy's actions: no interval")
 
 
-def _positives(evidence: Evidence) -> Iterator[Reason]:
-    fewest, few = evidence.positives, np.flatnonzero(~evidence.estimable)
+def _of_positives(signals: tuple[str, ...], diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
+    fewest, few = np.min([one.positives for one in diagnostics], axis=0), np.flatnonzero(~estimable(diagnostics))
+    level: Level = "not trusted" if len(few) == len(fewest) else "with care"
     for k in few:
-        level: Level = "not trusted" if len(few) == len(fewest) else "with care"
-        text = f"{evidence.signals[k]} is not estimable: {fewest[k]:.1f} weighted positives, below {MIN_POSITIVES}"
+        text = f"{signals[k]} is not estimable: {fewest[k]:.1f} weighted positives, below {MIN_POSITIVES}"
         yield Reason("weighted_positives", level, text, float(fewest[k]), MIN_POSITIVES)
 
 
-def _opinions(evidence: Evidence) -> Iterator[Reason]:
-    low, high = evidence.estimate.interval.T
-    for name, other in evidence.opinions.items():
+def _of_opinions(signals: tuple[str, ...], estimate: Estimate, opinions: Mapping[str, Estimate]) -> Iterator[Reason]:
+    low, high = estimate.interval.T
+    for name, other in opinions.items():
         for k in np.flatnonzero((other.value < low) | (other.value > high)):
-            text = f"{evidence.signals[k]}: {name} gives {other.value[k]:.4g}, outside [{low[k]:.4g}, {high[k]:.4g}]"
+            text = f"{signals[k]}: {name} gives {other.value[k]:.4g}, outside [{low[k]:.4g}, {high[k]:.4g}]"
             yield Reason(name, "with care", text, float(other.value[k]))
 
 
-def _flips(evidence: Evidence) -> Iterator[Reason]:
-    for flip in evidence.flips:
-        if flip.separated:
-            yield Reason("cap_sweep", "with care", str(flip))
-
-
-def _exposure(evidence: Evidence) -> Iterator[Reason]:
-    found = evidence.agreement
-    if found is None:
-        return
-    for k in np.flatnonzero(~found.agrees):
-        text = f"{evidence.signals[k]}: off random exposure's value by {found.difference[k]:.4g}, which is not chance"
-        yield Reason("random_exposure", "not trusted", text, float(found.difference[k]))
-    if not found.checked.any():
+def _of_exposure(signals: tuple[str, ...], agreement: Agreement) -> Iterator[Reason]:
+    for k in np.flatnonzero(~agreement.agrees):
+        difference = float(agreement.difference[k])
+        text = f"{signals[k]}: off random exposure's value by {difference:.4g}, which is not chance"
+        yield Reason("random_exposure", "not trusted", text, difference)
+    if not agreement.checked.any():
         yield Reason("random_exposure", "with care", "random exposure has too few positives to check any signal")
 
 

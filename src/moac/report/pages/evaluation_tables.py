@@ -9,7 +9,7 @@ import numpy as np
 from moac.offline.access_log import Book
 from moac.offline.evaluation import Judged, lines
 from moac.offline.ncis import Diagnostics, Estimate
-from moac.offline.ncis.diagnostics import MIN_POSITIVES
+from moac.offline.ncis.trust import MIN_POSITIVES
 from moac.report.evaluations import between, signed
 from moac.report.numbers import UNKNOWN, number, with_interval
 from moac.report.page import Table
