@@ -21,6 +21,7 @@ import moac
 from moac import api, envs, momdp
 from moac.cli import report
 from moac.envs.quiet import quiet
+from moac.runs import runner
 from moac.runs.directory import RunDirectory, load
 from moac.training import result
 
@@ -47,7 +48,7 @@ def one_run(problem, config, trials, folder):
     """Train with checkpoints, write everything, open it again, remove it."""
     run = result.prepare(problem, config, trials, 0)
     directory = RunDirectory.create(folder, run)
-    outcome = result.Result.of(run, directory.complete(run, every=0.1))
+    outcome = result.Result.of(run, runner.train(directory, run, every=0.1))
     directory.finish(outcome, api.training_figures(outcome))
     report.write(folder)
     load(folder)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from moac import training
 from moac.config import Config
 from moac.runs import directory as run_directory
+from moac.runs import runner
 from moac.search import archive
 from moac.training import result
 from moac.training.result import Result
@@ -73,7 +74,7 @@ def resume(
     if opened.finished:
         return with_outputs(opened.outcome(run, result.given(own)))
     with opened.held():
-        outcome = Result.of(run, opened.complete(run, opened.checkpoints().newest(run)), own)
+        outcome = Result.of(run, runner.train(opened, run, opened.checkpoints().newest(run)), own)
         opened.finish(outcome, training_figures(outcome))
     return with_outputs(outcome)
 

@@ -41,6 +41,19 @@ class DamagedError(ValueError):
         super().__init__(f"{path} is damaged: {why.removesuffix('.')}.")
 
 
+@contextlib.contextmanager
+def interpreting(path: Path) -> Generator[None]:
+    """While entered, a missing or wrong entry of the data that `path` holds is a `DamagedError` of that file."""
+    try:
+        yield
+    except DamagedError:
+        raise
+    except KeyError as error:
+        raise DamagedError(path, f"{error} is missing") from None
+    except (TypeError, ValueError, IndexError) as error:
+        raise DamagedError(path, str(error)) from None
+
+
 def check_folder(name: str, path: Path) -> None:
     """Refuse a folder that cannot be made, or be written into, before any work is done for it."""
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())

@@ -36,10 +36,11 @@ def build(settings: Settings, spec: Spec, seed: int) -> Parts:
 def _build(settings: Settings, spec: Spec, seed: int) -> Parts:
     phi = features.by_name(settings.features, spec, run_key(seed))
     rule = weighting.by_name(settings.weighting, settings.weights, settings.momentum)
-    return Parts(_policy(settings, spec, phi), _critic(settings, spec, phi), rule)
+    return Parts(policy(settings, spec, phi), _critic(settings, spec, phi), rule)
 
 
-def _policy(settings: Settings, spec: Spec, phi: Features | Basis) -> Policy:
+def policy(settings: Settings, spec: Spec, phi: Features | Basis) -> Policy:
+    """The policy that the settings name, on features φ where it is linear."""
     if settings.policy == "mlp":
         return SoftmaxMLP(_inputs(spec), settings.hidden, spec.num_actions)
     if settings.policy == "gaussian":

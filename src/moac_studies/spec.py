@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any, final
 
 from moac.config import Config
-from moac.runs.tasks import Task
+from moac.runs.runner import Task
 
 _KEYS = ("title", "env", "trials", "seed", "main", "summary", "why", "config", "methods", "sensitivity", "quick")
 _STUDY_KEYS = ("title", "study", "seed", "summary", "why", "parameters", "quick")

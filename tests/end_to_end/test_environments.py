@@ -15,6 +15,7 @@ import moac as package
 from moac import envs
 from moac.cli.main import main
 from moac.momdp import library
+from moac.runs import runner
 from moac.runs.directory import RunDirectory
 from moac.training.result import prepare
 from moac.types import SourceError
@@ -208,7 +209,7 @@ def test_a_step_that_does_not_return_ends_its_worker_and_the_run_is_resumed(tmp_
     with contextlib.closing(make()) as environment:
         run = prepare(environment, config, trials=1, seed=0)
         with pytest.raises(SourceError, match=r"worker process \d took longer than 1 s"):
-            RunDirectory.create(folder, run).complete(run, every=1e6)
+            runner.train(RunDirectory.create(folder, run), run, every=1e6)
     assert mark.exists()
     assert RunDirectory(folder).checkpoints().newest(run).iteration == 4
     with contextlib.closing(make()) as environment:

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from moac.cli import main as cli
-from moac.runs import executors, run_files
+from moac.runs import directory, executors
 from tests.helpers import sweeps
 
 SPEC = """
@@ -82,7 +82,7 @@ def test_the_table_says_what_the_runs_say(serial):
     rows = [row for row in csv.DictReader((serial[0] / "results.csv").read_text().splitlines()) if not row["error"]]
     told = json.loads((serial[0] / "results.json").read_text())["tasks"]
     for row, also in zip(rows, told[:2], strict=True):
-        run = run_files.read(serial[0] / "tasks" / row["task"])
+        run = directory.read(serial[0] / "tasks" / row["task"])
         assert run.description["seed"] == int(row["seed"]) == also["seed"]
         for i, name in enumerate(run.objectives):
             mean = run.history.returns[:, -1, i].mean()

@@ -20,14 +20,14 @@ from moac.cli.progress import Display
 import moac_studies
 from moac_studies import comparison, reproduce, spec
 from moac_studies.comparison import judging, training
-from moac.runs.directory import RunDirectory
+from moac.runs import runner
 from moac.logs import building, ingest
 
 ingest._BYTES_PER_BUCKET = 1 << 18  # several buckets of little data
 whole = spec.load
 
 def always():  # a checkpoint with every chunk, where no option says so
-    RunDirectory.complete = functools.partialmethod(RunDirectory.complete, every=0)
+    runner.train = functools.partial(runner.train, every=0)
 
 def part(name, quick):  # of the comparison: two methods, two settings of each
     study = whole(name, quick)

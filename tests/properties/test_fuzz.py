@@ -17,7 +17,7 @@ from moac.cli.main import main
 from moac.config import Config
 from moac.kuairand import lines, schema
 from moac.logs import building, description, folder, records
-from moac.runs import run_files
+from moac.runs import directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
@@ -111,7 +111,7 @@ def fuzz_checkpoints(count, tmp_path, dataset):
     paths = [directory.path / "config.json", *(directory.path / "checkpoint").iterdir()]
 
     def opened(path):
-        Config.from_json(directory.description()["config"])
+        Config.from_json(directory.description["config"])
         if path.name != "config.json" or path.read_bytes() != config:
             directory.checkpoints().newest(run)
 
@@ -122,7 +122,7 @@ def fuzz_checkpoints(count, tmp_path, dataset):
 def fuzz_finished_runs(count, tmp_path, dataset):
     path = invented(tmp_path / "run")
     paths = [path / name for name in ("config.json", "provenance.json", "history.safetensors", "policy.safetensors")]
-    fuzz_files(path, paths, lambda _: run_files.read(path), count, 3)
+    fuzz_files(path, paths, lambda _: directory.read(path), count, 3)
 
 
 def fuzz_csvs(count, tmp_path, dataset):

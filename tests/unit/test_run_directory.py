@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from moac import Config, api, momdp, training, weighting
-from moac.runs import checkpoints, policies, provenance
+from moac.runs import checkpoints, description, runner, saved
 from moac.runs import directory as run_directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
@@ -129,7 +129,7 @@ def test_a_checkpoint_with_other_shapes(directory):
 
 def test_a_checkpoint_of_another_configuration(directory):
     directory.checkpoints().write(snapshot_of(run_of(), 4))
-    described = directory.description()
+    described = directory.description
     described["config"]["setting"]["discount"] = 0.5
     other = checkpoints.Checkpoints(directory.path / "checkpoint", described)
     with pytest.raises(ValueError, match=r"edited after the run began: `config.setting.discount` is 0.5, was 0.9."):
@@ -146,7 +146,7 @@ def test_interrupted_training_leaves_a_checkpoint(directory, monkeypatch):
     monkeypatch.setattr(training, "iterate", interrupted)
     shown = []
     with pytest.raises(KeyboardInterrupt):
-        directory.complete(run, every=1e9, show=shown.append)
+        runner.train(directory, run, every=1e9, show=shown.append)
     assert [snapshot.iteration for snapshot in shown] == [3]
     assert directory.checkpoints().newest(run).iteration == 3
 
@@ -155,7 +155,7 @@ def test_chains_that_started_anew_are_noted_once(directory, monkeypatch):
     first = replace(snapshot_of(run_of(), 5), restarted_after=3)
     monkeypatch.setattr(training, "iterate", lambda run, snapshot: iter([first, snapshot_of(run, 9)]))
     for _ in range(2):
-        directory.complete(run_of(), every=1e9)
+        runner.train(directory, run_of(), every=1e9)
     assert json.loads((directory.path / "provenance.json").read_text())["chains_restarted_after"] == [3]
 
 
@@ -167,7 +167,7 @@ def test_a_snapshot_that_its_source_has_left_is_not_written(directory, monkeypat
 
     monkeypatch.setattr(training, "iterate", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        directory.complete(run_of(), every=0)
+        runner.train(directory, run_of(), every=0)
     assert directory.checkpoints().newest(run_of()).iteration == 3
 
 
@@ -178,7 +178,7 @@ def test_after_a_failure_of_the_source_its_past_is_left_behind(directory, monkey
 
     monkeypatch.setattr(training, "iterate", failing)
     with pytest.raises(SourceError):
-        directory.complete(run_of(), every=0)
+        runner.train(directory, run_of(), every=0)
     assert directory.checkpoints().newest(run_of()).past() == {}
 
 
@@ -193,7 +193,7 @@ def test_a_folder_in_which_a_run_was_killed_as_it_began(tmp_path):
         folder.mkdir()
         for name in left:
             (folder / name).mkdir() if name == "checkpoint" else (folder / name).write_text("half")
-        assert RunDirectory.create(folder, run_of()).description()["seed"] == 4
+        assert RunDirectory.create(folder, run_of()).description["seed"] == 4
 
 
 def test_numbers_are_there_while_it_trains(directory, monkeypatch):
@@ -201,14 +201,16 @@ def test_numbers_are_there_while_it_trains(directory, monkeypatch):
     monkeypatch.setattr(
         training, "iterate", lambda run, snapshot: iter([snapshot_of(run, 3, 1), snapshot_of(run, 9, 2)])
     )
-    directory.complete(run_of(), show=lambda _: seen.append((directory.path / "metrics.jsonl").read_text().count("\n")))
+    runner.train(
+        directory, run_of(), show=lambda _: seen.append((directory.path / "metrics.jsonl").read_text().count("\n"))
+    )
     assert seen == [1, 2]
 
 
 def test_a_run_that_has_all_its_iterations_is_not_written_again(directory, monkeypatch):
     monkeypatch.setattr(training, "iterate", lambda run, snapshot: iter(()))
     final = snapshot_of(run_of(), 9)
-    assert directory.complete(run_of(), final) is final
+    assert runner.train(directory, run_of(), final) is final
     assert directory.checkpoints().newest(run_of()) is None
 
 
@@ -223,7 +225,7 @@ def test_creating_leaves_nothing_when_it_fails(tmp_path, monkeypatch):
 
 
 def test_an_empty_folder_may_be_used(tmp_path):
-    assert RunDirectory.create(tmp_path, run_of()).description()["trials"] == K
+    assert RunDirectory.create(tmp_path, run_of()).description["trials"] == K
 
 
 def test_save_load_and_resume(tmp_path):
@@ -324,13 +326,13 @@ def test_resuming_on_another_problem(directory):
 def test_parameters_in_several_leaves():
     theta = {"bias": np.arange(6.0).reshape(2, 3), "table": np.ones((2, S, 3))}
     stored = {"theta.0": theta["bias"], "theta.1": theta["table"]}
-    assert same(policies.tree(stored, "theta", OwnPolicy()), theta)
+    assert same(saved.parameters(stored, "theta", OwnPolicy()), theta)
 
 
 def test_commit_is_of_these_sources_only(monkeypatch, tmp_path):
-    assert provenance.of_this_process(3)["seed"] == 3
-    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "a/b/c/d.py"))
-    assert provenance.of_this_process(3)["commit"] is None
+    assert description.provenance(3)["seed"] == 3
+    monkeypatch.setattr(description, "__file__", str(tmp_path / "a/b/c/d.py"))
+    assert description.provenance(3)["commit"] is None
 
 
 def test_what_a_run_on_a_log_left_as_it_began_is_no_obstacle(tmp_path):

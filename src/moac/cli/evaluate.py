@@ -46,7 +46,7 @@ class Order:
 
 def run(order: Order) -> int:
     """Evaluate every run, compare them, and say what was found."""
-    logged = ["log" in RunDirectory(path).description()["problem"] for path in order.runs]
+    logged = ["log" in RunDirectory(path).description["problem"] for path in order.runs]
     if any(logged):
         from moac.cli import evaluate_log
 
@@ -82,8 +82,8 @@ def _compared(archive: dict[str, Any], count: int) -> str:
 def _one(path: Path, order: Order) -> dict[str, Any]:
     from moac.search import episodes as judging
 
-    description = RunDirectory(path).description()
-    problem, setting = description["problem"], RunDirectory(path).config().setting
+    description = RunDirectory(path).description
+    problem, setting = description["problem"], RunDirectory(path).config.setting
     environment: Any = environment_of_run(path, problem, order.trust)
     trained = load(path, order.trial or 0)
     trials = (order.trial,) if order.trial is not None else tuple(range(min(trained.num_trials, _MOST_TRIALS)))

@@ -10,7 +10,7 @@ from moac import files
 from moac.report import html
 from moac.report.page import Page
 from moac.report.pages import run as run_page
-from moac.runs import unfinished
+from moac.runs import description
 
 
 def run(path: Path, as_json: bool) -> int:
@@ -43,5 +43,5 @@ def _page(path: Path) -> Page:
         return run_page.of_run(path)
     raise ValueError(
         f"{path} is neither a run nor an experiment: it has no config.json and no experiment.json."
-        f"{unfinished.hint(path)}"
+        f"{description.unfinished(path)}"
     )

@@ -14,7 +14,7 @@ from moac.cli import interrupts, report
 from moac.cli.progress import Display
 from moac.cli.studies import studies
 from moac.report.pages.experiment import of_experiment
-from moac.runs.tasks import Task
+from moac.runs.runner import Task
 
 
 @final

@@ -22,7 +22,7 @@ from moac.cli.problems import problem_of, problem_of_run
 from moac.cli.progress import Display
 from moac.config import Average, Config
 from moac.envs.quiet import quiet
-from moac.runs import sinks
+from moac.runs import runner, sinks
 from moac.runs.directory import RunDirectory, reopen
 from moac.training import result
 from moac.types import SourceError
@@ -96,7 +96,7 @@ def resume(path: Path, output: Output, trust: bool = False) -> int:
 
 
 def _resume(path: Path, output: Output, trust: bool) -> int:
-    problem = problem_of_run(path, RunDirectory(path).description()["problem"], trust)
+    problem = problem_of_run(path, RunDirectory(path).description["problem"], trust)
     if not problem.compiled:
         devices.for_hosted()
     directory, prepared = reopen(path, problem)
@@ -164,7 +164,7 @@ def _trained(
             display.show(latest)
             asked.check()
 
-        return directory.complete(prepared, snapshot, output.checkpoint_every, seen, output.sinks)
+        return runner.train(directory, prepared, snapshot, output.checkpoint_every, seen, output.sinks)
 
 
 def _stop(directory: RunDirectory, error: KeyboardInterrupt) -> int:
@@ -191,7 +191,7 @@ def summary(directory: RunDirectory, outcome: result.Result, spent: Spent) -> di
     steps = spent.iterations * outcome.run.env_steps_per_iteration
     history, mean = outcome.history, training.mean_over_trials
     return {
-        "env": directory.description()["problem"]["env"],
+        "env": directory.description["problem"]["env"],
         "setting": "average" if isinstance(outcome.config.setting, Average) else "discounted",
         "objectives": list(outcome.run.source.spec.objective_names),
         "trials": outcome.run.num_trials,

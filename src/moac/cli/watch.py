@@ -40,7 +40,7 @@ class Order:
 
 def run(order: Order) -> int:
     """Play, draw, write."""
-    problem = RunDirectory(order.run).description()["problem"]
+    problem = RunDirectory(order.run).description["problem"]
     out = order.out or files.below(order.run, "figures") / f"episodes-trial{order.trial}.gif"
     files.check_folder("out", out.parent)
     trained = load(order.run, order.trial)

@@ -8,7 +8,7 @@ from typing import Any, final
 from moac import training
 from moac.cli.interrupts import Interrupts
 from moac.cli.progress import Display
-from moac.runs.tasks import Task
+from moac.runs.runner import Task
 
 
 @final

@@ -17,7 +17,7 @@ from moac.offline.access_log import Book
 from moac.offline.evaluation import Judged, Method
 from moac.report import html
 from moac.report.pages import evaluation as page
-from moac.runs import log_files, run_files
+from moac.runs import directory, log_files
 from moac.runs.directory import load
 
 
@@ -62,7 +62,7 @@ class Evaluated:
 
 def evaluate(order: Order) -> Evaluated:
     """Judge a run's policies beside Behavior-Clone; a look at test users is noted before any number is computed."""
-    run = run_files.read(order.run)
+    run = directory.read(order.run)
     methods = {_name(run.config): _method(order)}
     dataset = log_files.dataset_of(order.run, order.data)
     files.check_folder("RUN", order.run)

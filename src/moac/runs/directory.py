@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
-from moac import files, locks, training
+import numpy as np
+from jaxtyping import Int
+
+from moac import files, locks, parts, training
 from moac.config import Config
-from moac.policies.encoding import ActionBox, Encoder
-from moac.runs import (
-    CHECKPOINT_SECONDS,
-    descriptions,
-    history_files,
-    policies,
-    provenance,
-    sinks,
-)
+from moac.files import Arrays
+from moac.policies import features
+from moac.runs import description as descriptions
+from moac.runs import saved, sinks
 from moac.runs.checkpoints import Checkpoints, check_same_run
+from moac.settings import Settings
 from moac.training import result
-from moac.types import Policy, Source, SourceError
+from moac.training.history import History
+from moac.training.trained import TrainedPolicy
+from moac.types import Policy, Source, Spec
 
 LOG_FILES = ("behaviour.safetensors", "catalogue.safetensors")
-"""What a run on a log keeps beside it: see `log_files`."""
+"""Files of a run on a log: see `log_files`."""
+_NEEDED = ("num_critic_steps", "critic_batch_size", "actor_batch_size")
+"""Fields of a configuration that a report shows."""
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RunDirectory:
-    """A run on disk.
+    """A run on disk; config.json is read once.
 
     Attributes:
         path: the folder.
@@ -47,7 +49,7 @@ class RunDirectory:
         if not _vacant(path):
             instead = f", or continue that run with moac resume {path}" if (path / "config.json").exists() else ""
             raise ValueError(f"{path} exists already: choose a new folder{instead}.")
-        origin, description = provenance.of_this_process(run.seed), descriptions.of(run, env, own)
+        origin, description = descriptions.provenance(run.seed), descriptions.of(run, env, own)
         try:
             files.subfolder(path, "checkpoint")
         except OSError as error:
@@ -63,30 +65,27 @@ class RunDirectory:
             raise
         return cls(path)
 
+    @cached_property
     def description(self) -> dict[str, Any]:
         """config.json, checked."""
         return descriptions.read(self.path)
 
+    @cached_property
     def config(self) -> Config:
         """The configuration in config.json."""
         try:
-            return Config.from_json(self.description()["config"])
+            return Config.from_json(self.description["config"])
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.path / 'config.json'} is wrong: {error}") from None
 
-    def encoder(self) -> Encoder | None:
-        """Of what the environment shows; None for a model."""
-        data = self.description()["problem"].get("encoder")
-        return None if data is None else Encoder.from_json(data)
-
-    def box(self) -> ActionBox | None:
-        """Of continuous actions; None where they are indices."""
-        data = self.description()["problem"].get("actions")
-        return None if data is None else ActionBox.from_json(data)
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended; the policies are written last."""
+        return (self.path / "policy.safetensors").exists()
 
     def checkpoints(self) -> Checkpoints:
         """Where the run can be continued from."""
-        return Checkpoints(self.path / "checkpoint", self.description())
+        return Checkpoints(self.path / "checkpoint", self.description)
 
     def held(self) -> AbstractContextManager[None]:
         """While entered, no other process trains or resumes this run; ValueError where one does."""
@@ -101,101 +100,189 @@ class RunDirectory:
             raise files.DamagedError(path, "`chains_restarted_after` is not a list of iterations")
         files.write_json(path, origin | {"chains_restarted_after": sorted({*before, iteration})})
 
-    def complete(
-        self,
-        run: training.Run,
-        snapshot: training.Snapshot | None = None,
-        every: float = CHECKPOINT_SECONDS,
-        show: Callable[[training.Snapshot], None] | None = None,
-        more: Sequence[str] = (),
-    ) -> training.Snapshot:
-        """Iterate to the end; a checkpoint every so many seconds, and one when interrupted.
-
-        Args:
-            run: the run.
-            snapshot: where it stands.
-            every: seconds between checkpoints.
-            show: is shown the snapshots as they come.
-            more: sinks beside `metrics.jsonl`, by name.
-        """
-        with self.held():
-            files.remove_unfinished(self.path)
-            files.subfolder(self.path, "checkpoint")
-            with closing(self._feed(snapshot, more)) as feed:
-                latest = self._iterated(run, snapshot, every, (feed.show, *(() if show is None else (show,))))
-        if latest is None:
-            raise ValueError(f"{self.path} has nothing to train.")
-        return latest
-
-    def _feed(self, snapshot: training.Snapshot | None, more: Sequence[str]) -> sinks.Feed:
-        done = 0 if snapshot is None else snapshot.iteration
-        history = None if snapshot is None else snapshot.history
-        return sinks.feed(sinks.Place(self.path, self.description(), done), more, history)
-
-    def _iterated(
-        self, run: training.Run, snapshot: training.Snapshot | None, every: float, shown: Sequence[Callable[..., None]]
-    ) -> training.Snapshot | None:
-        checkpoints, saved, latest = self.checkpoints(), time.monotonic(), snapshot
-        stored = None if snapshot is None else snapshot.iteration
-        try:
-            for latest in training.iterate(run, snapshot):
-                if latest.restarted_after is not None:
-                    self.note_restart(latest.restarted_after)
-                for show in shown:
-                    show(latest)
-                if time.monotonic() - saved >= every:
-                    checkpoints.write(latest)
-                    saved, stored = time.monotonic(), latest.iteration
-        except SourceError:
-            if latest is not None:  # without its past: the source would fail again where it failed
-                checkpoints.write(replace(latest, past=dict[str, Any]))
-                stored = latest.iteration
-            raise
-        finally:
-            if latest is not None and latest.iteration != stored:
-                checkpoints.write(latest)
-        return latest
-
     def finish(self, outcome: result.Result, figures: Mapping[str, bytes] | None = None) -> None:
-        """Write history, metrics, the figures (contents by file name) and the policies."""
+        """Write the history, the figures (contents by file name) and, last, the policies."""
         about = {"format": descriptions.FORMAT, "kind": outcome.history.kind}
         files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
-        files.write_bytes(self.path / "metrics.jsonl", sinks.lines(outcome.history))
+        if not (self.path / "metrics.jsonl").exists():  # training writes it line by line
+            files.write_bytes(self.path / "metrics.jsonl", sinks.lines(outcome.history))
         for name, content in (figures or {}).items():
             files.write_bytes(files.subfolder(self.path, "figures") / name, content)
-        about = {"format": descriptions.FORMAT, "iteration": outcome.iteration, "run": self.description()}
-        files.write_arrays(self.path / "policy.safetensors", policies.arrays(outcome), about)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run has ended; the policies are written last."""
-        return (self.path / "policy.safetensors").exists()
+        about = {"format": descriptions.FORMAT, "iteration": outcome.iteration, "run": self.description}
+        files.write_arrays(self.path / "policy.safetensors", saved.policy_arrays(outcome), about)
 
     def outcome(self, run: training.Run, own: tuple[str, ...] = ()) -> result.Result:
         """The result of a run that has finished."""
-        spec = run.source.spec
-        history = history_files.read(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
-        path = self.path / "policy.safetensors"
-        arrays, about = files.read_arrays(path)
-        check_same_run(self.path / "config.json", self.description(), about)
-        try:
-            last, random = (policies.tree(arrays, name, run.parts.policy) for name in ("theta", "theta_random"))
-            spaces = (spec.observations, spec.encoder, spec.action_box, result.catalogue(run.source))
-            kept = partial(_trained, spaces, run.config.setting, arrays)
+        spec, policy, setting = run.source.spec, run.parts.policy, run.config.setting
+        history = saved.history(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
+        catalogue = result.catalogue(run.source)
+        arrays, about = self.policy_arrays()
+        with files.interpreting(self.path / "policy.safetensors"):
             return result.Result(
                 run,
                 int(about["iteration"]),
                 history,
-                kept(run.parts.policy, last),
-                kept(run.parts.policy, random),
-                policies.of_each_trial(arrays, "random_iteration", run.num_trials),
-                policies.of_each_trial(arrays, "stopped", run.num_trials),
+                _trained(arrays, "theta", policy, spec, setting, catalogue),
+                _trained(arrays, "theta_random", policy, spec, setting, catalogue),
+                saved.per_trial(arrays, "random_iteration", run.num_trials),
+                saved.per_trial(arrays, "stopped", run.num_trials),
                 own,
             )
-        except KeyError as error:
-            raise files.DamagedError(path, f"{error} is missing") from None
-        except (TypeError, ValueError) as error:
-            raise files.DamagedError(path, str(error)) from None
+
+    def policy_arrays(self) -> tuple[Arrays, dict[str, Any]]:
+        """What policy.safetensors holds; it is refused where config.json was edited since."""
+        arrays, about = files.read_arrays(self.path / "policy.safetensors")
+        check_same_run(self.path / "config.json", self.description, about)
+        return arrays, about
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FinishedRun:
+    """All that a report needs of a run that has ended.
+
+    Attributes:
+        description: config.json.
+        origin: provenance.json.
+        config: resolved.
+        objectives: their names.
+        history: what was logged, K trials at L ≥ 1 iterations.
+        stopped: [K] 0, or the iteration at which the trial stopped; None where the policies are not there.
+    """
+
+    description: dict[str, Any]
+    origin: dict[str, Any]
+    config: Config
+    objectives: tuple[str, ...]
+    history: History
+    stopped: Int[np.ndarray, " K"] | None
+
+    @property
+    def name(self) -> str:
+        """What the problem is called."""
+        return str(self.description["problem"]["name"])
+
+    @property
+    def trials(self) -> int:
+        """K."""
+        return self.description["trials"]
+
+    @property
+    def first(self) -> int:
+        """The first logged iteration."""
+        return int(self.history.iteration[0])
+
+    @property
+    def last(self) -> int:
+        """The last logged iteration."""
+        return int(self.history.iteration[-1])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the packages, by name."""
+        return {str(name): str(version) for name, version in self.origin["versions"].items()}
+
+
+def read(path: Path) -> FinishedRun:
+    """What a finished run has left; what is missing or damaged is a ValueError that names the file."""
+    directory = RunDirectory(path)
+    description, config = directory.description, directory.config
+    objectives, trials = tuple(description["problem"]["objectives"]), description["trials"]
+    for name in _NEEDED:
+        if getattr(config, name) is None:
+            raise files.DamagedError(path / "config.json", f"`config.{name}` is missing")
+    if not (path / "history.safetensors").exists():
+        raise ValueError(f"{path} has not finished: continue it with moac resume {path}.")
+    history = saved.history(path / "history.safetensors", (trials, len(objectives)))
+    stopped = None
+    if directory.finished:  # a run without its policies can still be shown
+        arrays = files.read_arrays(path / "policy.safetensors")[0]
+        with files.interpreting(path / "policy.safetensors"):
+            stopped = saved.per_trial(arrays, "stopped", trials) if "stopped" in arrays else None
+    return FinishedRun(description, _origin(path / "provenance.json"), config, objectives, history, stopped)
+
+
+def _origin(path: Path) -> dict[str, Any]:
+    try:
+        origin = files.read_json(path)
+    except OSError:
+        raise ValueError(f"{path} is missing.") from None
+    if not isinstance(origin, dict) or not isinstance(origin.get("versions"), dict):
+        raise files.DamagedError(path, "`versions` is missing or not of type dict")
+    return origin
+
+
+def save(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None = None) -> Path:
+    """Write the run directory of a result, with figures by file name."""
+    RunDirectory.create(path, outcome.run, own=outcome.own).finish(outcome, figures)
+    return path
+
+
+def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> TrainedPolicy:
+    """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
+
+    Args:
+        directory: of a run that has finished.
+        trial: which of its trials.
+        policy: the object that was trained, where `train` was given one.
+    """
+    opened = RunDirectory(Path(directory))
+    problem, own = opened.description["problem"], opened.description["own"]
+    if not opened.finished:
+        raise ValueError(f"{directory} has not finished: continue it with moac resume {directory}.")
+    if ("policy" in own) != (policy is not None):
+        raise ValueError(_parts_wanted(directory, ["policy"] if "policy" in own else []))
+    arrays, _ = opened.policy_arrays()
+    settings = _settings(opened)
+    catalogue = _log_files().catalogue_of(opened.path, problem["fingerprint"]) if "log" in problem else None
+    spec = descriptions.spec_of(problem, arrays.get("observations"), 0 if catalogue is None else catalogue.size)
+    with files.interpreting(opened.path / "policy.safetensors"):
+        kind = _policy(arrays, settings, spec) if policy is None else policy
+        trained = _trained(arrays, "theta", kind, spec, settings.setting, catalogue)
+    return trained.of_trial(trial)
+
+
+def _settings(directory: RunDirectory) -> Settings:
+    try:
+        return Settings.of(directory.config)
+    except ValueError as error:
+        raise ValueError(f"{directory.path / 'config.json'} is wrong: {error}") from None
+
+
+def _policy(arrays: Arrays, settings: Settings, spec: Spec) -> Policy:
+    """The policy that the settings name; features that were drawn at random are those that the run keeps."""
+    if "features" in arrays:
+        table = arrays["features"]
+        if table.ndim != 2 or table.dtype.kind != "f":
+            raise ValueError(f"`features` has shape {table.shape} and type {table.dtype}")
+        return parts.policy(settings, spec, features.Table(table))
+    return parts.policy(settings, spec, features.by_name(settings.features, spec, parts.run_key(0)))
+
+
+def _trained(arrays: Arrays, name: str, policy: Policy, spec: Spec, setting: Any, catalogue: Any) -> TrainedPolicy:
+    theta, scales = saved.parameters(arrays, name, policy), saved.scales(arrays)
+    return TrainedPolicy(policy, theta, spec.observations, 0, spec.encoder, scales, setting, spec.action_box, catalogue)
+
+
+def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[RunDirectory, training.Run]:
+    """A run directory and its run, checked against the problem and the parts that replace the configuration's."""
+    directory = RunDirectory(path)
+    data = directory.description
+    if data["problem"]["fingerprint"] != problem.spec.fingerprint:
+        raise ValueError(f"{path} was trained on another problem than {problem.spec.name}: the fingerprints differ.")
+    if set(data["own"]) != set(result.given(own)):
+        raise ValueError(_parts_wanted(path, data["own"]))
+    config = directory.config
+    try:
+        return directory, result.prepare(problem, config, data["trials"], data["seed"], own)
+    except ValueError as error:
+        raise ValueError(f"{path / 'config.json'} is wrong: {error}") from None
+
+
+def _parts_wanted(path: str | Path, own: list[str]) -> str:
+    if not own:
+        return f"{path} was trained without parts of its own: give no policy, critic or rule."
+    return f"{path} was trained with a {' and a '.join(own)} of its own: give the same, as {'=, '.join(own)}=."
 
 
 def _vacant(path: Path) -> bool:
@@ -206,78 +293,6 @@ def _vacant(path: Path) -> bool:
     return all(p.name in begun or p.suffix == ".tmp" for p in path.iterdir()) and not any(
         (path / "checkpoint").glob("*")
     )
-
-
-def _trained(
-    spaces: tuple[Any, Encoder | None, ActionBox | None, Any],
-    setting: Any,
-    arrays: files.Arrays,
-    policy: Policy,
-    theta: Any,
-) -> result.TrainedPolicy:
-    """The policy between what the environment shows (observations, encoder or catalogue) and what it takes."""
-    observations, encoder, box, catalogue = spaces
-    scales = policies.scales(arrays)
-    return result.TrainedPolicy(policy, theta, observations, 0, encoder, scales, setting, box, catalogue)
-
-
-def save(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None = None) -> Path:
-    """Write the run directory of a result, with figures by file name."""
-    directory = RunDirectory.create(path, outcome.run, own=outcome.own)
-    directory.finish(outcome, figures)
-    return path
-
-
-def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> result.TrainedPolicy:
-    """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
-
-    Args:
-        directory: of a run that has finished.
-        trial: which of its trials.
-        policy: the object that was trained, where `train` was given one.
-    """
-    own = RunDirectory(Path(directory))
-    description = own.description()
-    if not own.finished:
-        raise ValueError(f"{directory} has not finished: continue it with moac resume {directory}.")
-    if ("policy" in description["own"]) != (policy is not None):
-        raise ValueError(_wanted(directory, ["policy"] if "policy" in description["own"] else []))
-    path = own.path / "policy.safetensors"
-    arrays, about = files.read_arrays(path)
-    check_same_run(own.path / "config.json", description, about)
-    config = own.config()
-    try:
-        kind = policies.named(arrays, config) if policy is None else policy
-        theta = policies.tree(arrays, "theta", kind)
-    except KeyError as error:
-        raise files.DamagedError(path, f"{error} is missing") from None
-    except ValueError as error:
-        raise files.DamagedError(path, str(error)) from None
-    problem = description["problem"]
-    catalogue = _log_files().catalogue_of(own.path, problem["fingerprint"]) if "log" in problem else None
-    spaces = (arrays.get("observations"), own.encoder(), own.box(), catalogue)
-    return _trained(spaces, config.setting, arrays, kind, theta).of_trial(trial)
-
-
-def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[RunDirectory, training.Run]:
-    """A run directory and its run, checked against the problem and the parts that replace the configuration's."""
-    directory = RunDirectory(path)
-    data = directory.description()
-    if data["problem"]["fingerprint"] != problem.spec.fingerprint:
-        raise ValueError(f"{path} was trained on another problem than {problem.spec.name}: the fingerprints differ.")
-    if set(data["own"]) != set(result.given(own)):
-        raise ValueError(_wanted(path, data["own"]))
-    config = directory.config()
-    try:
-        return directory, result.prepare(problem, config, data["trials"], data["seed"], own)
-    except ValueError as error:
-        raise ValueError(f"{path / 'config.json'} is wrong: {error}") from None
-
-
-def _wanted(path: str | Path, own: list[str]) -> str:
-    if not own:
-        return f"{path} was trained without parts of its own: give no policy, critic or rule."
-    return f"{path} was trained with a {' and a '.join(own)} of its own: give the same, as {'=, '.join(own)}=."
 
 
 def _log_files() -> Any:

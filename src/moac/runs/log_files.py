@@ -130,7 +130,7 @@ def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
         folder: of the run.
         data: where the dataset is; None is where it was.
     """
-    problem = RunDirectory(folder).description()["problem"]
+    problem = RunDirectory(folder).description["problem"]
     where, wanted = _place(folder, problem, data), str(problem["fingerprint"])
     dataset = LoggedDataset.from_parquet(where)
     plain, marked, _ = wanted.partition(_OF_MODEL)

@@ -1,4 +1,4 @@
-"""Run the tasks of an experiment; what has finished is kept, what was interrupted goes on where it stopped."""
+"""Training into run directories: checkpoints and metrics while a run goes on; the tasks of an experiment, kept."""
 
 from __future__ import annotations
 
@@ -6,18 +6,96 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol, final
 
 from moac import files, training
+from moac.config import Config
+from moac.runs import CHECKPOINT_SECONDS, sinks
 from moac.runs.directory import RunDirectory, reopen
-from moac.runs.tasks import Task
 from moac.training import result
-from moac.types import Source
+from moac.types import Source, SourceError
 
-Show = Callable[[Task, training.Run, int], Any]
-"""Called as a task starts, with the iteration it starts from; what it returns is entered and shown the snapshots."""
+_NO_RESULT = ("workers", "step_timeout")
+"""How an environment is stepped, where that changes no result."""
+
+
+def train(
+    directory: RunDirectory,
+    run: training.Run,
+    snapshot: training.Snapshot | None = None,
+    every: float = CHECKPOINT_SECONDS,
+    show: Callable[[training.Snapshot], None] | None = None,
+    more: Sequence[str] = (),
+) -> training.Snapshot:
+    """Iterate a run to its end; a checkpoint every so many seconds, and one when interrupted. The caller holds it.
+
+    Args:
+        directory: of the run.
+        run: the run.
+        snapshot: where it stands.
+        every: seconds between checkpoints.
+        show: is shown the snapshots as they come.
+        more: sinks beside `metrics.jsonl`, by name.
+    """
+    files.remove_unfinished(directory.path)
+    files.subfolder(directory.path, "checkpoint")
+    done, history = (0, None) if snapshot is None else (snapshot.iteration, snapshot.history)
+    with closing(sinks.feed(sinks.Place(directory.path, directory.description, done), more, history)) as feed:
+        latest = _iterated(directory, run, snapshot, every, (feed.show, *(() if show is None else (show,))))
+    if latest is None:
+        raise ValueError(f"{directory.path} has nothing to train.")
+    return latest
+
+
+def _iterated(
+    directory: RunDirectory,
+    run: training.Run,
+    snapshot: training.Snapshot | None,
+    every: float,
+    shown: Sequence[Callable[[training.Snapshot], None]],
+) -> training.Snapshot | None:
+    checkpoints, saved, latest = directory.checkpoints(), time.monotonic(), snapshot
+    stored = None if snapshot is None else snapshot.iteration
+    try:
+        for latest in training.iterate(run, snapshot):
+            if latest.restarted_after is not None:
+                directory.note_restart(latest.restarted_after)
+            for show in shown:
+                show(latest)
+            if time.monotonic() - saved >= every:
+                checkpoints.write(latest)
+                saved, stored = time.monotonic(), latest.iteration
+    except SourceError:
+        if latest is not None:  # without its past: the source would fail again where it failed
+            checkpoints.write(replace(latest, past=dict[str, Any]))
+            stored = latest.iteration
+        raise
+    finally:
+        if latest is not None and latest.iteration != stored:
+            checkpoints.write(latest)
+    return latest
+
+
+@final
+@dataclass(frozen=True)
+class Task:
+    """One training run among several.
+
+    Attributes:
+        label: the method's name, or the settings of a cell of the sensitivity grid.
+        config: what differs from the defaults.
+        trials: K.
+    """
+
+    label: str
+    config: Config
+    trials: int
 
 
 class Place(Protocol):
@@ -32,6 +110,15 @@ class Place(Protocol):
     def seed(self) -> int:
         """Of all randomness."""
         ...
+
+
+Show = Callable[[Task, training.Run, int], AbstractContextManager[Any]]
+"""Called as a task starts, with the iteration it starts from; what it returns is entered and shown the snapshots."""
+
+
+def unseen(*_: Any) -> AbstractContextManager[Any]:
+    """A `Show` that shows nothing."""
+    return contextlib.nullcontext(SimpleNamespace(show=lambda snapshot: None))
 
 
 def complete(
@@ -56,29 +143,10 @@ def complete(
         if snapshot is None and start is not None:
             snapshot = start()
         with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
-            final = directory.complete(run, snapshot, show=display.show)
+            final = train(directory, run, snapshot, show=display.show)
         outcome = result.Result.of(run, final)
         directory.finish(outcome)  # without figures: the experiment's own show it
     return outcome
-
-
-_NO_RESULT = ("workers", "step_timeout")
-"""How an environment is stepped, where that changes no result."""
-
-
-@final
-class _Unseen:
-    """Nobody watches."""
-
-    def show(self, snapshot: training.Snapshot) -> None:
-        """Nothing."""
-
-
-@contextlib.contextmanager
-def unseen(task: Task, run: training.Run, iteration: int) -> Generator[_Unseen]:
-    """A `Show` that shows nothing."""
-    del task, run, iteration
-    yield _Unseen()
 
 
 def key(task: Task, experiment: Place, problem: Source) -> str:

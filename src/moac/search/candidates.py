@@ -15,7 +15,7 @@ from moac.offline import behaviour, choosing
 from moac.offline.choosing import Choice, Floor
 from moac.offline.evaluation import Judged, judge
 from moac.runs import log_files, runner
-from moac.runs.tasks import Task
+from moac.runs.runner import Task
 from moac.training import result
 
 PULLS = (1.0, 0.3, 0.1, 0.03)

@@ -14,7 +14,7 @@ from moac.report.evaluations import between, signed
 from moac.report.numbers import number
 from moac.report.page import Figure, Named, Page
 from moac.report.pages import evaluation_tables as tables
-from moac.runs.run_files import RunFiles
+from moac.runs.directory import FinishedRun
 
 _OUTCOMES = {
     "better": "significantly better on",
@@ -24,7 +24,7 @@ _OUTCOMES = {
 }
 
 
-def of_judged(judged: Judged, card: dict[str, Any], run: RunFiles | None = None, book: Book | None = None) -> Page:
+def of_judged(judged: Judged, card: dict[str, Any], run: FinishedRun | None = None, book: Book | None = None) -> Page:
     """The page of what was judged; `run` adds how it was trained, `book` the looks at test users."""
     trained = () if run is None or run.history.kind != "ncis" else (_training(run),)
     return Page(
@@ -138,7 +138,7 @@ def _weights(judged: Judged) -> Figure:
     return _drawn("Weights", evaluations.weights, judged, caption, f"Histogram of weights; effective shares: {told}.")
 
 
-def _training(run: RunFiles) -> Figure:
+def _training(run: FinishedRun) -> Figure:
     caption = (
         "The weights λ of the steps, and the NCIS value of each signal on validation users while training: mean over "
         "trials with its 95 % band over trials. A cost is negative here."

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from moac import files
 from moac.report import style
 from moac.report.page import Claim, Figure, Page, Table
-from moac.runs import provenance
+from moac.runs import description
 
 FORMAT = 2
 
@@ -95,7 +95,7 @@ def write(
         "quick": experiment.quick,
         "seconds": seconds,
         "config": about[1],
-        "provenance": provenance.of_this_process(experiment.seed),
+        "provenance": description.provenance(experiment.seed),
         "claims": [vars(claim) for claim in found.claims],
         "tables": [vars(table) for table in found.tables],
         "figures": [

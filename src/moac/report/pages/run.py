@@ -13,7 +13,7 @@ from moac.config import Config, Discounted
 from moac.report import figures, style
 from moac.report.numbers import UNKNOWN, number, plus_minus
 from moac.report.page import Figure, Named, Page, Table
-from moac.runs.run_files import RunFiles, read
+from moac.runs.directory import FinishedRun, read
 from moac.training import mean_over_trials
 
 _ROUNDING = 1e-6
@@ -39,7 +39,7 @@ def of_run(directory: Path) -> Page:
     )
 
 
-def _what_was_run(run: RunFiles) -> str:
+def _what_was_run(run: FinishedRun) -> str:
     policies = "a policy" if run.trials == 1 else f"{number(run.trials)} independent policies"
     rule = f"MOAC with momentum η = {run.config.momentum}"
     if run.config.weighting != "min-norm":
@@ -47,7 +47,7 @@ def _what_was_run(run: RunFiles) -> str:
     return f"{rule} trained {policies} for {number(run.last)} iterations, {_setting(run.config)}."
 
 
-def _what_came_out(run: RunFiles) -> str:
+def _what_came_out(run: FinishedRun) -> str:
     """Which objectives gained, by the mean over trials of the change from the first evaluation to the last."""
     change = mean_over_trials(run.history.returns[:, -1] - run.history.returns[:, 0])
     gained = [name for name, value in zip(run.objectives, change, strict=True) if value > 0]
@@ -60,7 +60,7 @@ def _what_came_out(run: RunFiles) -> str:
     return f"The mean return of {' and '.join(gained)} rose {between}{others}."
 
 
-def _facts(run: RunFiles) -> Named:
+def _facts(run: FinishedRun) -> Named:
     steps = settings.Settings.of(run.config).samples_per_iteration
     packages = [f"{name} {run.versions[name]}" for name in ("moac", "jax", "python") if name in run.versions]
     return (
@@ -79,7 +79,7 @@ def _facts(run: RunFiles) -> Named:
     )
 
 
-def _notice(run: RunFiles) -> str | None:
+def _notice(run: FinishedRun) -> str | None:
     stopped = np.zeros(0) if run.stopped is None else run.stopped[run.stopped > 0]
     if not len(stopped):
         return None
@@ -87,7 +87,7 @@ def _notice(run: RunFiles) -> str | None:
     return f"{_stopped(run)} trials stopped, {when}: an update was not finite. Smaller step sizes help."
 
 
-def _figure(run: RunFiles, path: Path) -> Figure:
+def _figure(run: FinishedRun, path: Path) -> Figure:
     """The figure of the folder; drawn from the history where that is missing or damaged."""
     mean = mean_over_trials(run.history.returns[:, -1])
     ends = ", ".join(f"{name} {number(float(mean[i]))}" for i, name in enumerate(run.objectives))
@@ -108,11 +108,11 @@ def _figure(run: RunFiles, path: Path) -> Figure:
         return Figure("Training", _drawn(run), caption, alt)
 
 
-def _drawn(run: RunFiles) -> str:
+def _drawn(run: FinishedRun) -> str:
     return style.rendered(figures.training(run.history, run.objectives, run.name), "svg").decode()
 
 
-def _returns(run: RunFiles) -> Table:
+def _returns(run: FinishedRun) -> Table:
     history, rows = run.history, []
     for i, name in enumerate(run.objectives):
         first, last = history.returns[:, 0, i], history.returns[:, -1, i]
@@ -122,7 +122,7 @@ def _returns(run: RunFiles) -> Table:
     return Table("Returns", f"{_interval(run)} Change is taken trial by trial.", header, tuple(rows))
 
 
-def _signals(run: RunFiles) -> Table:
+def _signals(run: FinishedRun) -> Table:
     history = run.history
     named = {
         "Stationarity gap, true gradient": history.gap,
@@ -137,7 +137,7 @@ def _signals(run: RunFiles) -> Table:
     return Table("Signals of training", caption, ("Signal", *_first_and_last(run)), rows)
 
 
-def _details(run: RunFiles) -> Named:
+def _details(run: FinishedRun) -> Named:
     problem, own = run.description["problem"], run.description["own"]
     named: dict[str, Any] = run.config.to_json() | {"setting": _setting(run.config)}
     named |= {"given as objects": ", ".join(map(str, own))} if own else {}
@@ -153,7 +153,7 @@ def _setting(config: Config) -> str:
     return f"discounted, γ = {', '.join(f'{value:g}' for value in gamma)}"
 
 
-def _hurting(run: RunFiles) -> str:
+def _hurting(run: FinishedRun) -> str:
     """How many of the logged steps go against the gradient of some objective, beyond rounding."""
     alignment, norm = run.history.smallest_alignment, run.history.gradient_norm_squared
     logged = int(np.isfinite(alignment).sum())
@@ -163,7 +163,7 @@ def _hurting(run: RunFiles) -> str:
     return f"{number(100 * count / logged, 3)} % ({number(count)} of {number(logged)} logged)"
 
 
-def _stopped(run: RunFiles) -> str:
+def _stopped(run: FinishedRun) -> str:
     return UNKNOWN if run.stopped is None else f"{number(int((run.stopped > 0).sum()))} of {number(run.trials)}"
 
 
@@ -173,11 +173,11 @@ def _mean(values: Float[np.ndarray, " K"]) -> str:
     return plus_minus(mean.value, (mean.high - mean.low) / 2)
 
 
-def _first_and_last(run: RunFiles) -> tuple[str, str]:
+def _first_and_last(run: FinishedRun) -> tuple[str, str]:
     return f"Iteration {number(run.first)}", f"Iteration {number(run.last)}"
 
 
-def _interval(run: RunFiles) -> str:
+def _interval(run: FinishedRun) -> str:
     if run.trials == 1:
         return "One trial, so no interval."
     return f"Means over {number(run.trials)} trials; ± is half the width of the 95 % interval of the mean."

@@ -16,7 +16,7 @@ from moac.choices import takes_preferences
 from moac.config import Config
 from moac.runs import runner
 from moac.runs.directory import RunDirectory
-from moac.runs.tasks import Task
+from moac.runs.runner import Task
 from moac.search.explore import preferences
 from moac.settings import Settings
 from moac.training import result

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files
-from moac.runs import run_files
+from moac.runs import directory
 from moac.search.sweep.running import Job
 from moac.search.sweep.spec import Cell, Sweep
 from moac.statistics import Mean, mean
@@ -94,7 +94,7 @@ def _row(cell: Cell, job: Job) -> Row:
     if not job.finished:
         return Row(cell, job.key, None, _reason(job))
     try:
-        return Row(cell, job.key, _ended(run_files.read(job.folder)), None)
+        return Row(cell, job.key, _ended(directory.read(job.folder)), None)
     except ValueError as error:
         return Row(cell, job.key, None, str(error))
 
@@ -107,7 +107,7 @@ def _reason(job: Job) -> str:
         return "it has not been run."
 
 
-def _ended(run: run_files.RunFiles) -> Ended:
+def _ended(run: directory.FinishedRun) -> Ended:
     history, M = run.history, range(len(run.objectives))
     return Ended(
         run.objectives,

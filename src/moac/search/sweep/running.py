@@ -13,7 +13,7 @@ from moac.envs.quiet import quiet
 from moac.runs import runner
 from moac.runs.directory import RunDirectory
 from moac.runs.executors import Executor, Failure
-from moac.runs.tasks import Task
+from moac.runs.runner import Task
 from moac.search.sweep.spec import Cell, Sweep
 from moac.types import Source
 
