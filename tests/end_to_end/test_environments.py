@@ -245,10 +245,10 @@ def test_model_and_environment_learn_alike():
     model = library.resource_gathering()
     ours = package.train(model, config, trials=64).returns
     environment = envs.make("resource-gathering-v0", num_envs=1, time_limit=False, evaluation_episodes=1)
-    from moac.search import episodes as judging
+    from moac.search import values
 
     result = package.train(environment, config, trials=8)
-    theirs = judging.exact(model, [result.policy.of_trial(k) for k in range(8)], setting)
+    theirs = values.exact(model, [result.policy.of_trial(k) for k in range(8)], setting)
     assert theirs.shape == (8, 3)
     spread = 4 * np.sqrt(ours.var(axis=0) / 8 + 1e-6)
     assert (np.abs(theirs.mean(axis=0) - ours.mean(axis=0)) < spread).all()

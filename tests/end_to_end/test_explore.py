@@ -13,7 +13,8 @@ from moac.cli import main as cli
 from moac.logs.building import Options, build
 from moac.report import html
 from moac.report.pages import exploration as page
-from moac.search.explore import selection
+from moac.search import archive as archives
+from moac.search import explore
 from tests.helpers.kuairand import generated
 
 TINY = [
@@ -57,6 +58,16 @@ def test_the_archive_comes_back_with_policies_worth_what_it_says(explored):
         assert best == np.argmax(archive.points[:, i])
         key = jax.random.key(i)
         assert archive.policy(best).act(shown, key) == moac.load(out, trial=best).act(shown, key)
+
+
+def test_an_exploration_in_memory_is_that_of_a_folder_bit_for_bit(explored):
+    archive = moac.load(explored[0]).archive
+    sizes = {"num_critic_steps": 1, "critic_batch_size": 8, "actor_batch_size": 32, "num_evaluations": 4}
+    config = moac.Config(setting=moac.Discounted(0.9), num_iterations=400, actor_step_size=20.0, **sizes)
+    options = explore.Options(config, preferences=5, rules=("fixed",), entropies=(0.01, 1e-6))
+    ours = explore.explore(momdp.library.fishwood(), options)
+    assert ours.rules == archive.rules and (np.asarray(ours.policies) == np.asarray(archive.policies)).all()
+    assert all((array == archive.arrays()[name]).all() for name, array in ours.arrays().items())
 
 
 def test_greedy_policies_are_archived_for_what_their_likeliest_actions_earn(explored):
@@ -155,7 +166,7 @@ def test_an_environment_is_explored_by_episodes_with_intervals(tmp_path, capsys)
     archive = moac.load(tmp_path / "out").archive
     assert told["returns_kind"] == archive.kind == "episodes" and told["by_rule"].keys() == {"fixed", "preferred"}
     assert (archive.low < archive.high).any() and (archive.low <= archive.points).all()
-    assert not selection.surely_dominated(archive.low, archive.high).any()
+    assert not archives.surely_dominated(archive.low, archive.high).any()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from moac import envs
 from moac.envs.evaluation import play, seeds_of
 from moac.momdp import library
 from moac.policies import SoftmaxTable
-from moac.search import episodes as judging
+from moac.search import values
 from moac.training.trained import TrainedPolicy
 
 RECORD = json.loads((Path(__file__).parents[1] / "data" / "policy_evaluation_mo.json").read_text())
@@ -40,7 +40,7 @@ def test_our_episodes_agree_with_the_recorded_judgement(environment, policy):
 
 def test_our_episodes_agree_with_the_exact_values(environment, policy):
     ours = play(environment, policy, seeds_of(8, 3000), (0.9,) * 3)
-    exact = judging.exact(library.resource_gathering(), [policy], SETTING)[0]
+    exact = values.exact(library.resource_gathering(), [policy], SETTING)[0]
     error = np.sqrt(ours.discounted.var(axis=0) / len(ours.discounted))
     assert (np.abs(ours.discounted.mean(axis=0) - exact) <= 3.5 * error).all()
 

@@ -5,12 +5,12 @@ import pytest
 
 from moac.config import Discounted
 from moac.momdp import indicators, library
-from moac.search.explore import exact
+from moac.search.measures import Exact
 from moac_studies import spec
 from moac_studies.fronts import judging, measure, peers
 
 TABLE = {"env": "deep-sea-treasure-v0", "discount": 0.99, "preferences": 10, "iterations": 10}
-KNOWN = exact.of(library.deep_sea_treasure(), Discounted(0.99))
+KNOWN = Exact.of(library.deep_sea_treasure(), Discounted(0.99))
 
 
 def explored(points):

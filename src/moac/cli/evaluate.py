@@ -80,7 +80,7 @@ def _compared(archive: dict[str, Any], count: int) -> str:
 
 
 def _one(path: Path, order: Order) -> dict[str, Any]:
-    from moac.search import episodes as judging
+    from moac.search import values
 
     description = RunDirectory(path).description
     problem, setting = description["problem"], RunDirectory(path).config.setting
@@ -89,7 +89,7 @@ def _one(path: Path, order: Order) -> dict[str, Any]:
     trials = (order.trial,) if order.trial is not None else tuple(range(min(trained.num_trials, _MOST_TRIALS)))
     if len(trials) < trained.num_trials and order.trial is None:
         sys.stderr.write(f"{path}: the first {len(trials)} of {trained.num_trials} trials; --trial picks another.\n")
-    found = judging.judge(environment, trained, trials, order.episodes, library.for_environment(problem["env"]))
+    found = values.by_episodes(environment, trained, trials, order.episodes, library.for_environment(problem["env"]))
     return {
         "run": str(path),
         "env": problem["env"],

@@ -6,14 +6,14 @@ import json
 import re
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 from rich.table import Table
 
-from moac import files, locks, settings
+from moac import files, locks
 from moac.cli import devices, explore_tables, interrupts, report
 from moac.cli.config_options import Stepping
 from moac.cli.console import plain
@@ -23,15 +23,9 @@ from moac.cli.stages import Stages
 from moac.cli.watched import Watched
 from moac.config import Config
 from moac.envs.quiet import quiet
-from moac.momdp import FiniteMOMDP, library
 from moac.report.pages import exploration as page
-from moac.search.explore import candidates, exact, finding, folder, preferences, results, running
-from moac.search.explore.results import Results
-from moac.search.explore.running import Order
+from moac.search import explore
 from moac.types import Source
-
-_MANY, _FEW = 128, 16
-_ITERATIONS = 6_000
 
 
 @final
@@ -55,39 +49,35 @@ def run(wanted: Wanted) -> int:
     """Train, select, measure and tell; Ctrl-C leaves a folder that the same command continues."""
     began, out = time.monotonic(), _out(wanted)
     if wanted.rules is not None:
-        running.check_rules(wanted.rules)
-    folder.check(out)
+        explore.check_rules(wanted.rules)
+    explore.check_folder(out)
     with quiet():
         problem = _problem(wanted)
-        order = _order(wanted, problem)  # a mistake shows before anything is fitted or trained
+        plan = _plan(wanted, problem)  # a mistake shows before anything is fitted or trained
         try:
             with locks.folder(out):
                 if problem.spec.logged:
                     problem = _with_behaviour(problem, out, wanted.config.hidden)
-                    order = _order(wanted, problem)
+                    plan = _plan(wanted, problem)
                 with Interrupts() as asked:
-                    found = _explored(wanted, order, problem, out, asked)
+                    found = _explored(plan, problem, out, asked)
                     path = report.write(out)
         except KeyboardInterrupt as error:
             sys.stderr.write(f"moac: stopped; the same command continues {out}\n")
             return interrupts.code(error)
     if wanted.json:
-        told = results.record(found) | {"seconds": time.monotonic() - began, "run_dir": str(out), "report": str(path)}
+        told = found.record() | {"seconds": time.monotonic() - began, "run_dir": str(out), "report": str(path)}
         sys.stdout.write(json.dumps(files.finite(told)) + "\n")
     else:
         _tell(found, out, time.monotonic() - began)
     return 0
 
 
-def _explored(wanted: Wanted, order: Order, problem: Source, out: Path, asked: Interrupts) -> Results:
-    outcomes = running.run(order, problem, out, partial(Watched, asked))
-    valued = candidates.of(outcomes)
+def _explored(plan: explore.Plan, problem: Source, out: Path, asked: Interrupts) -> explore.Explored:
     with Stages() as stages:
-        judged = finding.found(valued, order, stages.show)
+        found = explore.run(plan, problem, out, partial(Watched, asked), stages.show)
     asked.check()
-    yardstick = exact.of(_model(order.env, problem), settings.Settings.of(order.config).setting)
-    found = results.of(order, outcomes, judged, yardstick, wanted.reference)
-    folder.write(out, finding.merged(valued, found.archive), found.archive, order.env, results.record(found))
+    found.write(out)
     page.write(found, out)
     return found
 
@@ -110,37 +100,18 @@ def _with_behaviour(dataset: Any, out: Path, hidden: tuple[int, ...] | None) -> 
     return offline_train.with_behaviour(dataset, out, hidden)
 
 
-def _order(wanted: Wanted, problem: Source) -> Order:
-    simple = problem.compiled and not problem.spec.logged
-    config = wanted.config if not problem.spec.logged else replace(wanted.config, gae=0.0)  # rows are drawn one by one
-    if simple and config.num_iterations is None:
-        config = replace(config, num_iterations=_ITERATIONS)
-    rules = running.default_rules(problem) if wanted.rules is None else wanted.rules
-    p = _preferences(wanted, problem.spec.num_objectives, _MANY if simple else _FEW)
-    entropies = running.default_entropies(problem) if wanted.entropies is None else wanted.entropies
-    env = problem.spec.name if problem.spec.logged else wanted.env
-    if wanted.reference is not None and len(wanted.reference) != problem.spec.num_objectives:
-        right = f"one number per objective ({problem.spec.num_objectives})"
-        raise ValueError(f"`reference` must hold {right}, got {len(wanted.reference)}.")
-    order = Order(env, wanted.seed, settings.complete(config, problem.spec), rules, entropies, p)
-    for rule in order.rules:
-        running.stages(order, rule)  # which checks
-    return order
-
-
-def _preferences(wanted: Wanted, num_objectives: int, usual: int) -> Any:
+def _plan(wanted: Wanted, problem: Source) -> explore.Plan:
     how, count, given = wanted.draw
-    if given is not None:
-        return preferences.given(given, num_objectives)
-    number = usual if count is None else count
-    if how == "grid":
-        return preferences.grid(number, num_objectives)
-    return preferences.random(number, num_objectives, wanted.seed)
-
-
-def _model(env: str, problem: Source) -> FiniteMOMDP | None:
-    """The exact model, also where the real environment was stepped."""
-    return problem if isinstance(problem, FiniteMOMDP) else library.for_environment(env)
+    options = explore.Options(
+        wanted.config,
+        count if given is None else given,
+        "grid" if how == "grid" else "random",
+        wanted.rules,
+        wanted.entropies,
+        wanted.reference,
+        wanted.seed,
+    )
+    return explore.Plan.of(options, problem, wanted.env)
 
 
 def _out(wanted: Wanted) -> Path:
@@ -150,7 +121,7 @@ def _out(wanted: Wanted) -> Path:
     return Path("runs") / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}-explore"
 
 
-def _tell(found: Results, out: Path, seconds: float) -> None:
+def _tell(found: explore.Explored, out: Path, seconds: float) -> None:
     console = plain(110)
     for title, header, rows in (explore_tables.archive(found), explore_tables.rules(found)):
         table = Table(title=title, title_justify="left")

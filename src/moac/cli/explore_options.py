@@ -12,9 +12,10 @@ from moac.choices import CHOICES
 from moac.cli.config_options import Discounts, Stepping, options_of, setting_of
 from moac.cli.mistakes import did_you_mean
 from moac.config import Config, check_trials, is_choice
+from moac.search import EXPLORING
 
 _LEFT_OUT = ("weighting", "weights", "entropy")
-ExploreConfig = options_of("ExploreConfig", _LEFT_OUT, gae=0.95, num_evaluations=25)
+ExploreConfig = options_of("ExploreConfig", _LEFT_OUT, **EXPLORING)
 """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 Place = Annotated[
     str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0, or a dataset's folder.")

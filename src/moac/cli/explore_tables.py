@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from moac.search.explore.results import Results
+from moac.search.explore import Explored
 
 _LISTED, _NARROW = 25, 4
 """So many rows are printed, and vectors of so many numbers; the report has all."""
@@ -14,11 +14,11 @@ Shown = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 """Title, header and rows."""
 
 
-def archive(found: Results) -> Shown:
+def archive(found: Explored) -> Shown:
     """A row for each archived policy, up to a few."""
     own, exact = found.archive, found.archive.kind == "exact"
     count = "1 policy" if len(own) == 1 else f"{len(own)} policies"
-    title = f"{found.order.env}: {count} that none dominates, of {len(found.found)}; values: {own.kind}"
+    title = f"{found.plan.env}: {count} that none dominates, of {len(found.candidates)}; values: {own.kind}"
     vectors = {"p": own.preferences, "λ": own.weights} if len(found.objectives) <= _NARROW else {}
     header = ("trial", *found.objectives, *vectors, "rule")
     rows: list[tuple[str, ...]] = []
@@ -32,7 +32,7 @@ def archive(found: Results) -> Shown:
     return title, header, rows
 
 
-def rules(found: Results) -> Shown:
+def rules(found: Explored) -> Shown:
     """A row for each rule, and one for all."""
     header = (
         "",
@@ -46,11 +46,11 @@ def rules(found: Results) -> Shown:
         "trapped",
     )
     rows = [_row(name, own) for name, own in found.by_rule.items()]
-    total = found.numbers | {"policies": len(found.found), "archived": len(found.archive), "trapped": None}
+    total = found.numbers | {"policies": len(found.candidates), "archived": len(found.archive), "trapped": None}
     return "What each rule finds", header, [*rows, _row("all", total)] if len(rows) > 1 else rows
 
 
-def sentences(found: Results, seconds: float) -> list[str]:
+def sentences(found: Explored, seconds: float) -> list[str]:
     """The yardstick, what was missed, the traps, and the time."""
     numbers, lines = found.numbers, list[str]()
     if "hull_points" in numbers:

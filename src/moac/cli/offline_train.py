@@ -24,7 +24,7 @@ from moac.offline import choosing
 from moac.offline.choosing import Choice
 from moac.offline.evaluation import Judged, lines
 from moac.search import candidates as menu
-from moac.search.explore import preferences
+from moac.search import preferences
 
 _NOTHING_CHOSEN = 1
 

@@ -25,7 +25,6 @@ class Stages:
         self._stage, self._task, self._last = "", None, 0.0
 
     def __enter__(self) -> Stages:
-        self._bar.start()
         return self
 
     def __exit__(
@@ -38,6 +37,7 @@ class Stages:
         if self._bar.disable:
             self._plain(stage, done, total)
         elif stage != self._stage or self._task is None:
+            self._bar.start()  # only now: another display may have been shown since this one was entered
             self._task = self._bar.add_task(stage, total=total, completed=done)
         else:
             self._bar.update(self._task, completed=done, total=total)

@@ -1,1 +1,6 @@
 """Many runs, one answer: explorations, sweeps, candidates for a log."""
+
+from typing import Any
+
+EXPLORING: dict[str, Any] = {"gae": 0.95, "num_evaluations": 25}
+"""What an exploration changes in a configuration's defaults; with GAE fewer trials end where nothing is earned."""

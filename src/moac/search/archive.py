@@ -1,20 +1,37 @@
-"""A Pareto archive: policies side by side, what each is worth, for whom it was trained, and its file."""
+"""A Pareto archive: policies that no other dominates, what each is worth, its file, and how they are selected.
+
+Exact values. A point is dropped if another is at least as good in every objective and better in one. Going by their
+sums, each objective in units of its range, a point is also dropped if one with a larger sum is closer than `SAME` of
+the range in every objective, or at least as good up to `SLIGHT`: it would gain next to nothing.
+
+Estimated values, each with a 95 % interval. A point is dropped only if another is at least as good in every objective,
+and better in one, with its worse ends against the other's better ends: what the intervals leave open is kept. Points
+whose intervals overlap in every objective cannot be told apart: they are merged to the one with the largest sum of
+lower ends, in the same units, which is the one that the data support best. More episodes, or users, separate more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from moac import files
+from moac.momdp import indicators
 from moac.training.trained import TrainedPolicy
 
 FILE = "archive.safetensors"
 """Beside `policy.safetensors` of a run directory whose trials are the archived policies."""
 _FORMAT = 1
+SAME = 5e-3
+"""Exact points closer than this share of the range, in every objective, are one."""
+SLIGHT = 1e-3
+"""A gain of less than this share of the range, in no objective more, is none."""
+Points = Float[np.ndarray, "N M"]
 
 
 @final
@@ -60,6 +77,15 @@ class Archive:
             raise ValueError(f"`preference` must hold one number per objective ({self.points.shape[1]}), got {p.size}.")
         return int(np.argmax(self.points @ p))
 
+    def hypervolume(self, reference: Any) -> float:
+        """The volume that the points dominate above a reference [M]."""
+        return indicators.hypervolume(self.points, reference)
+
+    @property
+    def trained_by(self) -> tuple[str, ...]:
+        """The weighting rule of each, without stage and form."""
+        return tuple(name.partition(", ")[0] for name in self.rules)
+
     def picked(self, index: Any) -> Archive:
         """Some of the points, without their policies."""
         chosen = np.asarray(index, dtype=np.int64)
@@ -76,6 +102,14 @@ class Archive:
         files.write_arrays(
             folder / FILE, self.arrays(), {"format": _FORMAT, "kind": self.kind, "rules": list(self.rules)}
         )
+
+
+def joined(archives: Sequence[Archive]) -> Archive:
+    """All points of several archives, one after the other."""
+    arrays: dict[str, Any] = {
+        name: np.concatenate([each.arrays()[name] for each in archives]) for name in archives[0].arrays()
+    }
+    return Archive(**arrays, rules=tuple(rule for each in archives for rule in each.rules), kind=archives[0].kind)
 
 
 def read(folder: Path, policies: TrainedPolicy) -> Archive | None:
@@ -95,3 +129,46 @@ def read(folder: Path, policies: TrainedPolicy) -> Archive | None:
         if array.shape != (expected if name != "trials" else expected[:1]) or len(archive.rules) != expected[0]:
             raise files.DamagedError(path, f"`{name}` has shape {array.shape}, the run has {expected[0]} policies")
     return archive
+
+
+def select(candidates: Archive) -> Int[np.ndarray, " A"]:
+    """Indices of the points that make the archive, in lexicographic order of their values, best first."""
+    known = np.flatnonzero(np.isfinite(candidates.points).all(axis=1))
+    if not len(known):
+        raise ValueError("no policy has a finite value in every objective: nothing to archive. Try smaller step sizes.")
+    points, low, high = (array[known] for array in (candidates.points, candidates.low, candidates.high))
+    unit = span(points)
+    if candidates.kind == "exact":
+        gain = points[:, None] - points[None]
+        alike = np.asarray((np.abs(gain) <= SAME * unit).all(axis=2) | (gain <= SLIGHT * unit).all(axis=2))
+        kept = _merged(np.flatnonzero(indicators.non_dominated(points)), points / unit, alike)
+    else:
+        kept = _merged(np.flatnonzero(~surely_dominated(low, high)), low / unit, overlapping(low, high))
+    order = np.lexsort(-points[kept].T[::-1])
+    return known[np.array(kept)[order]]
+
+
+def surely_dominated(low: Points, high: Points) -> Bool[np.ndarray, " N"]:
+    """Where another point's lower ends are at least the upper ends, and above in one objective."""
+    better = (low[:, None] >= high[None]).all(axis=2) & (low[:, None] > high[None]).any(axis=2)
+    return np.asarray(better.any(axis=0))
+
+
+def overlapping(low: Points, high: Points) -> Bool[np.ndarray, "N N"]:
+    """Pairs whose intervals meet in every objective."""
+    return np.asarray(((low[:, None] <= high[None]) & (low[None] <= high[:, None])).all(axis=2))
+
+
+def span(points: Points) -> Float[np.ndarray, " M"]:
+    """The range of each objective; where that is nothing, the size of its values, or 1."""
+    width, size = np.ptp(points, axis=0), np.abs(points).max(axis=0)
+    return np.where(width > 0, width, np.where(size > 0, size, 1.0))
+
+
+def _merged(indices: Any, scaled: Points, alike: Bool[np.ndarray, "N N"]) -> list[int]:
+    """Indices in falling order of their sums, without those that are like one kept before: `alike[k, kept]`."""
+    kept: list[int] = []
+    for k in indices[np.argsort(-scaled[indices].sum(axis=1), kind="stable")]:
+        if not alike[k, kept].any():
+            kept.append(int(k))
+    return kept

@@ -10,7 +10,7 @@ from moac import api, momdp
 from moac.config import Config
 from moac.files import Arrays
 from moac.momdp import library
-from moac.search import episodes as judging
+from moac.search import values
 from moac.settings import Settings
 from moac_studies import playing
 from moac_studies.playing import Table
@@ -64,5 +64,5 @@ def _config(table: Table) -> Config:
 
 
 def _exact(model: Any, policies: list[Any], config: Config) -> Any:
-    found = judging.exact(model, policies, Settings.of(config).setting)
+    found = values.exact(model, policies, Settings.of(config).setting)
     return np.full((len(policies), model.num_objectives), np.nan) if found is None else found

@@ -14,8 +14,7 @@ from moac.files import Arrays
 from moac.momdp import indicators
 from moac.report.numbers import Value
 from moac.report.page import Claim, Table
-from moac.search.explore.exact import REACH, Exact
-from moac.search.explore.measures import BELOW
+from moac.search.measures import BELOW, REACH, Exact
 from moac_studies import compare
 from moac_studies.fronts import figures, peers
 from moac_studies.fronts.measure import Explored

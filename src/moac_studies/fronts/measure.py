@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, final
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
-from moac import envs, settings
+from moac import envs
 from moac.config import Config, Discounted
 from moac.files import Arrays
 from moac.momdp import library
-from moac.runs import runner
-from moac.search.explore import candidates, exact, finding, preferences, running, selection
-from moac.search.explore.exact import Exact
+from moac.search import EXPLORING, archive, explore, values
+from moac.search.measures import Exact
 from moac.training import result
 from moac.types import Source
 from moac_studies.studies import Workspace
 
-GAE = 0.95
-"""As `moac explore` has it."""
 Table = Mapping[str, Any]
 
 
@@ -55,7 +50,7 @@ def explored(table: Table, seeds: Sequence[int], work: Workspace) -> Explored:
     model = library.for_environment(table["env"])
     label = f"{table['env']}-{table['discount']:g}"
     runs = [work.arrays(f"{label}-{s}", {**table, "seed": s}, lambda s=s: _measured(problem, table, s)) for s in seeds]
-    return Explored(exact.of(model, Discounted(table["discount"])), tuple(runs))
+    return Explored(Exact.of(model, Discounted(table["discount"])), tuple(runs))
 
 
 def _problem(table: Table) -> Source:
@@ -65,37 +60,32 @@ def _problem(table: Table) -> Source:
 
 def _measured(problem: Source, table: Table, seed: int) -> Arrays:
     """Compile by a run of one iteration per stage, then explore."""
-    order = _order(problem, table, seed)
-    stages = len(order.entropies)
-    first = replace(order, config=replace(order.config, num_iterations=stages, num_evaluations=stages))
-    compiling, _ = _timed(lambda folder: running.run(first, problem, folder, runner.unseen))
-    (cpu, wall), outcomes = _timed(lambda folder: running.run(order, problem, folder, runner.unseen))
+    plan = _plan(problem, table, seed)
+    stages = len(plan.entropies)
+    first = replace(plan, config=replace(plan.config, num_iterations=stages, num_evaluations=stages))
+    compiling, _ = _timed(lambda: explore.train(first, problem))
+    (cpu, wall), outcomes = _timed(lambda: explore.train(plan, problem))
     steps = np.cumsum([sum(done[k].env_steps for done in outcomes.values()) for k in range(stages)])
-    returns = [_kept({rule: done[: k + 1] for rule, done in outcomes.items()}, order) for k in range(stages)]
+    returns = [_kept({rule: done[: k + 1] for rule, done in outcomes.items()}, plan) for k in range(stages)]
     return {f"returns_{k}": own for k, own in enumerate(returns)} | {
         "steps": steps, "cpu": cpu * steps / steps[-1], "wall": np.array([wall]), "compiling": np.array(compiling),
     }  # fmt: skip
 
 
-def _kept(outcomes: Mapping[str, Sequence[result.Result]], order: running.Order) -> Float[np.ndarray, "N M"]:
+def _kept(stages: Mapping[str, Sequence[result.Result]], plan: explore.Plan) -> Float[np.ndarray, "N M"]:
     """Values of the policies that would be archived if the exploration ended with these stages."""
-    found = finding.found(candidates.of(outcomes), order, lambda what, done, total: None)
-    return found.points[selection.select(found)]
+    valued = values.evaluate(values.candidates(stages), plan.preferences, lambda what, done, total: None)
+    return valued.points[archive.select(valued)]
 
 
-def _order(problem: Source, table: Table, seed: int) -> running.Order:
-    config = Config(
-        setting=Discounted(table["discount"]), num_iterations=table["iterations"], gae=GAE, num_evaluations=1
-    )
-    p = preferences.random(table["preferences"], problem.spec.num_objectives, seed)
-    full = settings.complete(config, problem.spec)
-    rules, entropies = running.default_rules(problem), running.default_entropies(problem)
-    return running.Order(table["env"], seed, full, rules, entropies, p)
+def _plan(problem: Source, table: Table, seed: int) -> explore.Plan:
+    fields: dict[str, Any] = {**EXPLORING, "num_iterations": table["iterations"], "num_evaluations": 1}
+    config = Config(setting=Discounted(table["discount"]), **fields)
+    return explore.Plan.of(explore.Options(config, table["preferences"], seed=seed), problem, table["env"])
 
 
-def _timed(explore: Callable[[Path], Any]) -> tuple[tuple[float, float], Any]:
-    """CPU and wall seconds of an exploration in a folder of its own, and what it gives."""
-    with tempfile.TemporaryDirectory() as folder:
-        began, began_cpu = time.perf_counter(), time.process_time()
-        found = jax.block_until_ready(explore(Path(folder)))
-        return (time.process_time() - began_cpu, time.perf_counter() - began), found
+def _timed(train: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
+    """CPU and wall seconds of an exploration, and what it gives."""
+    began, began_cpu = time.perf_counter(), time.process_time()
+    trained = jax.block_until_ready(train())
+    return (time.process_time() - began_cpu, time.perf_counter() - began), trained

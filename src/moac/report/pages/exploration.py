@@ -11,9 +11,7 @@ from moac import files
 from moac.report import choice, exploring, style
 from moac.report.numbers import number
 from moac.report.page import Figure, Page, Table
-from moac.search.explore.candidates import rule_of
-from moac.search.explore.folder import FORMAT, RECORD
-from moac.search.explore.results import Results
+from moac.search.explore import FORMAT, RECORD, Explored
 
 _KINDS = {
     "exact": "evaluated exactly on the model",
@@ -23,14 +21,14 @@ _KINDS = {
 _FILES = {"fronts": "What was found", "over-steps": "Over environment steps"}
 
 
-def write(found: Results, out: Path) -> None:
+def write(found: Explored, out: Path) -> None:
     """The figures; `of_folder` makes the page of them and of explore.json."""
     exact, archive = found.yardstick.exact, found.archive
-    known = np.asarray(np.isfinite(found.found.points).all(axis=1))
+    known = np.asarray(np.isfinite(found.candidates.points).all(axis=1))
     picture = exploring.Picture(
         found.objectives,
-        found.found.points[known],
-        tuple(rule_of(name) for name, own in zip(found.found.rules, known, strict=True) if own),
+        found.candidates.points[known],
+        tuple(rule for rule, own in zip(found.candidates.trained_by, known, strict=True) if own),
         archive.points,
         archive.low,
         archive.high,

@@ -1,0 +1,245 @@
+"""How good an exploration is: against what can be reached at all, over steps, by preferences served, and traps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from moac import momdp
+from moac.config import Setting
+from moac.momdp import FiniteMOMDP, indicators
+from moac.momdp.support import Support
+from moac.search.archive import Archive, Points, span
+from moac.training.result import Result
+
+REACH = 0.01
+"""Within this share of the front's range, in every objective, a point of the hull is found."""
+BELOW = 0.1
+"""The reference lies this share of the range below the worst, so that the ends of a front count too."""
+_FEW = 4
+"""With more objectives the support takes minutes."""
+_DIGITS = 3
+"""Points that agree to so many digits, in units of the range, count as one."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The exact front and its hull.
+
+    Attributes:
+        front: [F, M] values of deterministic policies that none dominates; the hull alone where they are not known.
+        hull: [H, M] those that no mixture dominates.
+        support: the largest pᵀJ for every p; None with too many objectives.
+    """
+
+    front: Float[np.ndarray, "F M"]
+    hull: Float[np.ndarray, "H M"]
+    support: Support | None
+
+    @classmethod
+    def of(cls, model: FiniteMOMDP | None, setting: Setting) -> Exact | None:
+        """What is known exactly of a model; None where there is none, or where it is too large."""
+        if model is None:
+            return None
+        support = front = None
+        if model.num_objectives <= _FEW:
+            with contextlib.suppress(ValueError):
+                support = momdp.support_of(model, setting)
+        with contextlib.suppress(ValueError):
+            front = momdp.pareto_front(model, setting)
+        if front is not None:
+            return cls(front.points, front.points[front.hull], support)
+        if support is None:
+            return None
+        corners = np.unique(support.points.round(9), axis=0)
+        hull = corners[indicators.non_dominated(corners)]
+        return cls(hull, hull, support)
+
+    @property
+    def unit(self) -> Float[np.ndarray, " M"]:
+        """The front's range in each objective."""
+        return span(self.front)
+
+    def best(self, preferences: Any) -> Float[np.ndarray, " N"]:
+        """max_π pᵀJ(π) of each p."""
+        points = self.hull if self.support is None else self.support.points
+        return (preferences @ points.T).max(axis=1)
+
+    def shortfalls(self, points: Any) -> Float[np.ndarray, " H"]:
+        """Of each point of the hull: the least, over `points`, of the largest |Jⁱ − hⁱ| in units of the range."""
+        distance = np.abs(np.asarray(points)[:, None] - self.hull) / self.unit
+        return distance.max(axis=2).min(axis=0)
+
+    def below_hull(self, points: Any) -> Float[np.ndarray, " N"]:
+        """How far each point is below the hull, min over λ of h(λ) − λᵀJ; NaN where the support is not known."""
+        return np.full(len(points), np.nan) if self.support is None else self.support.regret(points)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Yardstick:
+    """What points are measured by.
+
+    Attributes:
+        reference: of the hypervolume.
+        about: where it comes from.
+        front: the target of IGD+: the exact front, or the final archive.
+        exact: what is known exactly; None where nothing is.
+    """
+
+    reference: Float[np.ndarray, " M"]
+    about: str
+    front: Points
+    exact: Exact | None
+
+    @classmethod
+    def of(cls, archive: Archive, exact: Exact | None, reference: Any = None) -> Yardstick:
+        """By the exact front where it is known, else by the archive; a given reference is taken as it is."""
+        front = archive.points if exact is None else exact.front
+        if reference is not None:
+            return cls(np.asarray(reference, dtype=np.float64), "as given", front, exact)
+        of_what = "the archive found" if exact is None else "the exact front"
+        below = front.min(axis=0) - BELOW * span(front)
+        return cls(below, f"a tenth of the range below the worst of {of_what}", front, exact)
+
+    @property
+    def unit(self) -> Float[np.ndarray, " M"]:
+        """The front's range in each objective."""
+        return span(self.front)
+
+    def volume(self, points: Any) -> float:
+        """Hypervolume."""
+        return indicators.hypervolume(points, self.reference)
+
+    def distance(self, points: Any) -> float:
+        """IGD+, each objective in units of its range."""
+        return indicators.igd_plus(points / self.unit, self.front / self.unit)
+
+
+def over_steps(rules: Sequence[Sequence[Result]], yardstick: Yardstick) -> dict[str, Float[np.ndarray, " L"]]:
+    """Hypervolume and IGD+, over environment steps, of all that the stages of some rules had found by then."""
+    each = [_joined_history(stages) for stages in rules]
+    steps: Any = sum(steps for steps, _ in each)
+    returns = np.concatenate([returns for _, returns in each])
+    return {"steps": steps} | over_evaluations(returns, yardstick)
+
+
+def _joined_history(stages: Sequence[Result]) -> tuple[Any, Any]:
+    """Environment steps [L] and returns [K, L, M] over all stages of a rule."""
+    steps: list[Any] = []
+    before = 0
+    for stage in stages:
+        steps.append(before + stage.history.iteration * stage.run.env_steps_per_iteration)
+        before += stage.env_steps
+    return np.concatenate(steps), np.concatenate([stage.history.returns for stage in stages], axis=1)
+
+
+def over_evaluations(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) -> dict[str, Float[np.ndarray, " L"]]:
+    """Hypervolume and IGD+ of all that K trials had found by each of L evaluations."""
+    known = np.zeros((0, returns.shape[2]))
+    volume, distance = np.full(returns.shape[1], np.nan), np.full(returns.shape[1], np.nan)
+    for k in range(returns.shape[1]):
+        known = np.concatenate([known, finite(returns[:, k])])
+        known = known[np.unique((known / yardstick.unit).round(_DIGITS), axis=0, return_index=True)[1]]
+        known = known[indicators.non_dominated(known)]
+        if len(known):
+            volume[k], distance[k] = yardstick.volume(known), yardstick.distance(known)
+    return {"hypervolume": volume, "igd_plus": distance}
+
+
+def of_rule(
+    rule: str, stages: Sequence[Result], candidates: Archive, archive: Archive, yardstick: Yardstick
+) -> dict[str, Any]:
+    """What one rule found, and how many of its trials earned nothing after each stage."""
+    own = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
+    traps = [
+        {"entropy": stage.config.entropy, "share": float(trapped(finite(stage.returns), yardstick).mean())}
+        for stage in stages
+    ]
+    return indicators_of(own.points, own, archive, yardstick) | {
+        "trials": stages[-1].run.num_trials,
+        "policies": len(own),
+        "archived": archive.trained_by.count(rule),
+        "env_steps": sum(stage.env_steps for stage in stages),
+        "trapped": traps[-1]["share"],
+        "trapped_after": traps,
+        "stopped_trials": int((stages[-1].stopped > 0).sum()),
+    }
+
+
+def indicators_of(points: Points, candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, Any]:
+    """Hypervolume, IGD+, preferences served and, where the exact hull is known, how much of it is found.
+
+    Args:
+        points: what is measured.
+        candidates: the policies whose own preferences are counted.
+        archive: whose best serves a preference too.
+        yardstick: what all is measured by.
+    """
+    known, exact = finite(points), yardstick.exact
+    numbers: dict[str, Any] = {
+        "hypervolume": yardstick.volume(known),
+        "igd_plus": yardstick.distance(known) if len(known) else float("nan"),
+        "preferences_served": served(candidates, archive, yardstick),
+    }
+    if exact is not None and len(known):
+        short, below = exact.shortfalls(known), exact.below_hull(known)
+        numbers |= {"hull_points": len(exact.hull), "hull_found": int((short <= REACH).sum())}
+        numbers |= {"hull_missed": exact.hull[short > REACH], "farthest_hull_point": float(short.max())}
+        numbers |= {"mean_below_hull": float(np.mean(below)), "most_below_hull": float(np.max(below))}
+    return numbers
+
+
+def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
+    """Where every objective earns nothing, up to 1 % of the range: 0, or the worst of the exact front or less.
+
+    A point of the exact front is no trap, whatever it earns.
+    """
+    front, unit = yardstick.front, yardstick.unit
+    nothing = np.abs(points) <= REACH * np.maximum(unit, np.abs(front).max(axis=0))
+    if yardstick.exact is None:
+        return np.asarray(nothing.all(axis=1))
+    away = (np.abs(points[:, None] - front) / unit).max(axis=2).min(axis=1) > REACH
+    return away & (nothing | (points <= front.min(axis=0) + REACH * unit)).all(axis=1)
+
+
+def served(candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, float]:
+    """The share of preferences p within 1 % of the range of the best: by an own policy, and by the archive's best.
+
+    Linear: pᵀJ against max_π pᵀJ(π), exact where it is known, else the archive's best. Chebyshev: max_i pᵢ(zⁱ − Jⁱ) in
+    units of the range, z the best of each objective, against the archive's least.
+    """
+    usable = np.isfinite(candidates.preferences).all(axis=1) & np.isfinite(candidates.points).all(axis=1)
+    if not usable.any():
+        return dict.fromkeys(("own", "archive", "chebyshev"), float("nan"))
+    preferences, points = candidates.preferences[usable], candidates.points[usable]
+    p, which = np.unique(preferences, axis=0, return_inverse=True)
+    allowed, best_archived = REACH * (p @ yardstick.unit), (p @ archive.points.T).max(axis=1)
+    best = best_archived if yardstick.exact is None else yardstick.exact.best(p)
+    top = yardstick.front.max(axis=0)
+    far = (preferences * (top - points) / yardstick.unit).max(axis=1)
+    least = (p[:, None] * ((top - archive.points) / yardstick.unit)).max(axis=2).min(axis=1)
+    short = _least_of(-(preferences * points).sum(axis=1), which)
+    return {
+        "own": float(np.mean(best + short <= allowed)),
+        "archive": float(np.mean(best - best_archived <= allowed)),
+        "chebyshev": float(np.mean(_least_of(far, which) - least <= REACH)),
+    }
+
+
+def finite(points: Points) -> Points:
+    """The points whose values are all known."""
+    return points[np.isfinite(points).all(axis=1)]
+
+
+def _least_of(values: Float[np.ndarray, " N"], which: Any) -> Float[np.ndarray, " P"]:
+    """The least over the policies of each preference."""
+    least = np.full(which.max() + 1, np.inf)
+    np.minimum.at(least, which.ravel(), values)
+    return least

@@ -1,0 +1,251 @@
+"""Policies that may be archived, and what they are worth: exactly, by whole episodes, or by the users of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from moac import files, momdp, statistics
+from moac.choices import takes_preferences
+from moac.config import Average, Setting
+from moac.envs import Environment
+from moac.envs.evaluation import Episodes, play, seeds_of
+from moac.momdp import FiniteMOMDP, oracle
+from moac.momdp.source import action_probabilities
+from moac.policies import Sharpening
+from moac.search.archive import Archive, joined
+from moac.search.preferences import as_tuples
+from moac.statistics import Mean
+from moac.training import Run
+from moac.training.result import Result
+from moac.training.trained import TrainedPolicy
+
+EPISODES = 100
+"""Of each policy of an exploration, beside those of the evaluations while training."""
+_STREAM = 1_000_000
+"""Sets these seeds apart from those of the evaluations while training."""
+Table = Float[np.ndarray, "K M"]
+Bounds = tuple[Table, Table, Table]
+"""Values, and the lower and the upper ends of their intervals."""
+Progress = Callable[[str, int, int], None]
+"""Told what is evaluated, how many are done, and of how many."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """The policies of a rule after one of its stages, which may be archived.
+
+    Attributes:
+        rule: how they were trained.
+        stage: from 1; None is the last.
+        greedy: whether their likeliest actions alone are meant.
+        outcome: the policies; of greedy ones the last returns are their own, and their gaps are not known.
+    """
+
+    rule: str
+    stage: int | None
+    greedy: bool
+    outcome: Result
+
+    @property
+    def name(self) -> str:
+        """`RULE`, `RULE, stage 1`, `RULE, greedy` or `RULE, stage 1, greedy`."""
+        stage = "" if self.stage is None else f", stage {self.stage}"
+        return f"{self.rule}{stage}{', greedy' if self.greedy else ''}"
+
+
+def candidates(stages: Mapping[str, Sequence[Result]]) -> list[Candidate]:
+    """What each rule ends with.
+
+    A model values a policy in no time. So the ends of the earlier stages, which choose more at random, are candidates
+    there too, and so are all of them with their likeliest actions alone.
+    """
+    found: list[Candidate] = []
+    for rule, (*earlier, last) in stages.items():
+        own = [Candidate(rule, None, False, last)]
+        model, policy = last.run.source, last.run.parts.policy
+        if isinstance(model, FiniteMOMDP):
+            own += [Candidate(rule, k, False, stage) for k, stage in enumerate(earlier, start=1)]
+            if isinstance(policy, Sharpening):
+                own += [replace(each, greedy=True, outcome=_greedy(each.outcome, model, policy)) for each in own]
+        found += own
+    return found
+
+
+def _greedy(outcome: Result, model: FiniteMOMDP, policy: Sharpening) -> Result:
+    """Replace the last logged returns by those of the likeliest actions; gaps become NaN."""
+    theta, setting = policy.sharpened(outcome.policy.theta), outcome.run.settings.setting
+    try:
+        returns = oracle.of_policy(model, action_probabilities(model, policy, theta), setting).returns
+    except ValueError:  # one of them has no average reward, say: each for itself
+        returns = model.evaluate(policy, theta, setting).returns
+    logged: files.Arrays = {}
+    for name in ("returns", "gap", "direction_gap", "regret"):
+        logged[name] = getattr(outcome.history, name).copy()
+        logged[name][:, -1] = returns if name == "returns" else np.nan
+    history = replace(outcome.history, **logged)
+    return replace(outcome, history=history, policy=replace(outcome.policy, theta=theta))
+
+
+def evaluate(candidates: list[Candidate], preferences: Float[np.ndarray, "K M"], progress: Progress) -> Archive:
+    """All policies of all candidates with their values, one after the other."""
+    return joined([_valued(candidate, preferences, progress) for candidate in candidates])
+
+
+def _valued(candidate: Candidate, preferences: Float[np.ndarray, "K M"], progress: Progress) -> Archive:
+    outcome, source = candidate.outcome, candidate.outcome.run.source
+    if isinstance(source, Environment):
+        told = partial(progress, f"{candidate.name}: episodes")
+        points, low, high = _of_each_trial(source, outcome, told)
+    elif source.spec.logged:
+        points, low, high = _by_users(source, outcome.policy)
+    else:
+        points = low = high = outcome.returns
+    p = preferences if takes_preferences(outcome.config.weighting) else np.full(points.shape, np.nan)
+    count, lam = len(points), outcome.history.weights[:, -1]
+    return Archive(points, low, high, p, lam, (candidate.name,) * count, np.arange(count), outcome.history.kind)
+
+
+def merged(candidates: list[Candidate], archive: Archive) -> Result:
+    """The archived policies as the trials of one run, described as one of the first rule; of each what it ends with."""
+    outcomes, first = {each.name: each.outcome for each in candidates}, candidates[0].outcome
+    where = [(outcomes[name], int(k)) for name, k in zip(archive.rules, archive.trials, strict=True)]
+
+    def gathered(pick: Callable[[Result], Any]) -> Any:
+        rows = [jax.tree.map(lambda leaf, k=k: np.asarray(leaf)[k], pick(own)) for own, k in where]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+
+    def trained(name: str) -> TrainedPolicy:
+        theta = gathered(lambda own: getattr(own, name).theta)
+        return replace(getattr(first, name), theta=theta, scales=gathered(lambda own: own.policy.scales))
+
+    p = np.where(np.isnan(archive.preferences), 1 / archive.points.shape[1], archive.preferences)
+    config = replace(first.config, preferences=None if first.config.preferences is None else as_tuples(p))
+    logged = gathered(lambda own: {name: a[:, -1:] for name, a in own.history.arrays().items() if name != "iteration"})
+    return Result(
+        Run(first.run.source, config, first.run.parts, len(archive), first.run.seed),
+        first.iteration,
+        replace(first.history, iteration=first.history.iteration[-1:], **logged),
+        trained("policy"),
+        trained("random_iterate_policy"),
+        gathered(lambda own: own.random_iteration),
+        gathered(lambda own: own.stopped),
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EpisodeValues:
+    """K trials of a run, E episodes each.
+
+    Attributes:
+        trials: which.
+        returns: one mean per objective, over trials, or of a single trial over episodes.
+        discounted: likewise, discounted; None in the average setting.
+        per_step: reward per step; None in the discounted setting.
+        points: [K, M] the objective values of each trial: discounted returns, or rewards per step.
+        exact: [K, M] the same from the exact model, which has no time limit; None where there is none.
+        length: mean number of steps.
+        truncated: share of the episodes that a time limit cut short.
+    """
+
+    trials: tuple[int, ...]
+    returns: tuple[Mean, ...]
+    discounted: tuple[Mean, ...] | None
+    per_step: tuple[Mean, ...] | None
+    points: Table
+    exact: Table | None
+    length: float
+    truncated: float
+
+
+def by_episodes(
+    environment: Environment, trained: TrainedPolicy, trials: tuple[int, ...], episodes: int, model: FiniteMOMDP | None
+) -> EpisodeValues:
+    """Play whole episodes with new seeds, and count; `model` adds exact values."""
+    setting = trained.setting or Average()
+    gamma = setting.discounts(environment.spec.num_objectives)
+    policies = [trained.of_trial(trial) for trial in trials]
+    played = [play(environment, policy, seeds_of(_STREAM + policy.trial, episodes), gamma) for policy in policies]
+    average = isinstance(setting, Average)
+    points = [_per_step(one) if average else one.discounted.mean(axis=0) for one in played]
+    return EpisodeValues(
+        trials,
+        _means([one.returns for one in played]),
+        None if average else _means([one.discounted for one in played]),
+        _ratios(played) if average else None,
+        np.stack(points),
+        None if model is None else exact(model, policies, setting),
+        float(np.mean([one.lengths.mean() for one in played])),
+        float(np.mean([one.truncated.mean() for one in played])),
+    )
+
+
+def exact(model: FiniteMOMDP, policies: list[TrainedPolicy], setting: Setting) -> Table | None:
+    """The exact returns of policies on their environment's model; None where the oracle has none."""
+    try:
+        return np.stack([momdp.evaluate(model, logits_on(model, policy), setting).returns for policy in policies])
+    except ValueError:
+        return None
+
+
+def logits_on(model: FiniteMOMDP, policy: TrainedPolicy) -> Float[np.ndarray, "S A"]:
+    """log π(a|s) in every state of a model, by what the environment shows there."""
+    shown = np.arange(model.num_states) if model.observations is None else model.observations
+    inputs = jnp.asarray(np.stack([policy.see(row) for row in shown]))
+    over_actions = jax.vmap(policy.policy.log_prob, in_axes=(None, None, 0))
+    over_states = jax.vmap(over_actions, in_axes=(None, 0, None))
+    return np.asarray(over_states(policy.own_theta, inputs, jnp.arange(model.num_actions)), dtype=np.float64)
+
+
+def _of_each_trial(environment: Environment, outcome: Result, progress: Callable[[int, int], None]) -> Bounds:
+    """Means over new episodes, with Student's intervals; of rewards per step by the delta method."""
+    rows: list[Any] = []
+    for k in range(outcome.run.num_trials):
+        progress(k, outcome.run.num_trials)
+        values = by_episodes(environment, outcome.policy, (k,), EPISODES, None)
+        rows.append([(mean.value, mean.low, mean.high) for mean in values.discounted or values.per_step or ()])
+    value, low, high = np.moveaxis(np.array(rows), 2, 0)
+    return value, low, high
+
+
+def _by_users(dataset: Any, trained: TrainedPolicy) -> Bounds:
+    """NCIS on validation users with intervals over them; a signal that never fires there is worth 0 to all."""
+    from moac.offline.evaluation import judge  # which models and environments do without
+
+    each = [jax.tree.map(lambda leaf, k=k: leaf[k : k + 1], trained.theta) for k in range(trained.num_trials)]
+    methods = {str(k): (trained.policy, theta) for k, theta in enumerate(each)}
+    report = judge(dataset, methods, "validation").report
+    places = [dataset.signal_names.index(name) for name in report.signal_names]
+    bounds = np.zeros((3, trained.num_trials, len(dataset.signal_names)))
+    for k in range(trained.num_trials):
+        estimate = report.policies[str(k)].ncis
+        bounds[:, k, places] = estimate.value, estimate.interval[:, 0], estimate.interval[:, 1]
+    return bounds[0], bounds[1], bounds[2]
+
+
+def _means(tables: list[Float[np.ndarray, "E M"]]) -> tuple[Mean, ...]:
+    """One per objective: over episodes of a single trial, or over the means of several."""
+    rows = tables[0] if len(tables) == 1 else np.stack([table.mean(axis=0) for table in tables])
+    return tuple(statistics.mean(column) for column in rows.T)
+
+
+def _per_step(episodes: Episodes) -> Float[np.ndarray, " M"]:
+    return episodes.returns.sum(axis=0) / episodes.lengths.sum()
+
+
+def _ratios(played: list[Episodes]) -> tuple[Mean, ...]:
+    """Rewards per step; of a single trial with the interval of a ratio of two means (delta method)."""
+    if len(played) > 1:
+        return tuple(statistics.mean(column) for column in np.stack([_per_step(one) for one in played]).T)
+    (one,), J = played, _per_step(played[0])
+    linear: Any = J + (one.returns - J * one.lengths[:, None]) / one.lengths.mean()
+    return tuple(statistics.mean(column) for column in linear.T)
