@@ -6,7 +6,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Generator
-from contextvars import ContextVar
 from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
@@ -17,30 +16,24 @@ _NAME = ".lock"
 _PATIENCE, _LOOK_EVERY = 0.2, 0.05
 """Seconds: a holder that ends just now removes the file, and whoever has opened it must open the next one."""
 _DIGITS = 20
-_held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 
 class InUseError(ValueError):
-    """Another process, or thread, has the lock."""
+    """The lock is held, by another process or by this one."""
 
 
 @contextlib.contextmanager
 def held(file: Path, what: Path) -> Generator[None]:
-    """Hold the lock `file` of the folder `what`; ValueError where another process, or thread, has it.
+    """Hold the lock `file` of the folder `what`; ValueError where it is held already.
 
-    Who holds it already may take it again. The file is gone afterwards; one that a kill left holds nothing. A link, or
-    a file that is no lock, is refused and stays as it is.
+    The lock file is removed on exit; a stale one is harmless. A link, or a file that is no lock, is refused and stays
+    as it is.
     """
     file = file.absolute()
-    if file in _held.get():
-        yield
-        return
     lock = _taken(file, what)
-    token = _held.set(_held.get() | {file})
     try:
         yield
     finally:
-        _held.reset(token)
         with contextlib.suppress(OSError):  # before it is let go: who waits for the old file sees that it is gone
             file.unlink(missing_ok=True)
         lock.release()

@@ -16,7 +16,7 @@ from moac import logs
 from moac.logs import ingest
 from moac.offline import ncis
 from moac.runs import executors
-from moac.runs.executors import head
+from moac.runs.executors import cluster as ray_cluster
 from tests.end_to_end.conftest import MOAC
 from tests.helpers import sweeps, tasks
 from tests.helpers.kuairand import generated
@@ -243,8 +243,8 @@ def test_ray_on_this_machine_listens_to_it_alone_and_ends_with_its_driver(place,
 
 
 def test_ray_that_starts_too_slowly_or_not_at_all_is_one_line(place, variables, monkeypatch):
-    monkeypatch.setattr(head, "_SECONDS_TO_START", 0.01)
-    slow = head.Head(1)
+    monkeypatch.setattr(ray_cluster, "_SECONDS_TO_START", 0.01)
+    slow = ray_cluster.Head(1)
     with pytest.raises(ValueError, match=r"Ray did not start on this machine: .* 0.01 s"):
         slow.address()
     slow.close()

@@ -25,17 +25,22 @@ def taken(folder):
         return True
 
 
-def test_who_holds_it_may_take_it_again_and_nothing_is_left(tmp_path):
+def raised(function):
+    with pytest.raises(locks.InUseError) as caught:
+        function()
+    return caught.value
+
+
+def test_nothing_is_left(tmp_path):
     with locks.held(tmp_path / ".lock", tmp_path):
-        assert taken(tmp_path)
         assert (tmp_path / ".lock").read_text() == str(os.getpid())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_thread_is_refused(tmp_path):
+def test_this_process_is_refused_in_any_thread(tmp_path):
     with locks.held(tmp_path / ".lock", tmp_path), ThreadPoolExecutor(1) as other:
-        error = other.submit(taken, tmp_path).exception()
-    assert str(error) == f"{tmp_path} is in use by process {os.getpid()}: wait until it ends."
+        for error in (other.submit(taken, tmp_path).exception(), raised(lambda: taken(tmp_path))):
+            assert str(error) == f"{tmp_path} is in use by process {os.getpid()}: wait until it ends."
     assert taken(tmp_path)
 
 
