@@ -1,4 +1,4 @@
-"""Processes of this machine, with one thread and one task each, watched from outside: time, memory, and whether they live.
+"""Processes of this machine with one thread and one task each, watched from outside: their time, memory and end.
 
 Each worker is the only one of a `ProcessPoolExecutor`, so that its end concerns its own task alone. Processes are
 spawned, never forked: JAX's threads do not survive a fork. A call and its answer are bytes, so that the process that
