@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, final
 
-from moac import training
+import jax
+
+from moac import files, training
 from moac.config import Config
 from moac.runs import directory as run_directory
 from moac.runs import runner
@@ -20,6 +22,10 @@ from moac.weighting import Rule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from moac.offline.access_log import AccessLog
+    from moac.offline.evaluation import OfflineEvaluation
+    from moac.offline.ncis import Options
 
 
 def train(  # noqa: PLR0913 - four optional parts beside the four that make a run
@@ -47,6 +53,8 @@ def train(  # noqa: PLR0913 - four optional parts beside the four that make a ru
             its parameters in place of random ones.
     """
     own: result.Own = {"policy": policy, "critic": critic, "rule": rule}
+    if problem.spec.logged:
+        from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
     run = result.prepare(problem, config, trials, seed, own)
     (final,) = deque(training.iterate(run, None if start is None else start.as_start()), maxlen=1)
     return with_outputs(Result.of(run, final, own))
@@ -91,6 +99,68 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     """
     trained = run_directory.load(directory, trial, policy)
     return replace(trained, archive=archive.read(Path(directory), trained))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RunEvaluation:
+    """A run on a log, evaluated.
+
+    Attributes:
+        evaluation: values, changes, verdict.
+        accesses: to test users; None on other users.
+        card: all of it as plain data, as written.
+        card_path, page_path: where card and page are.
+    """
+
+    evaluation: OfflineEvaluation
+    accesses: AccessLog | None
+    card: dict[str, Any]
+    card_path: Path
+    page_path: Path
+
+
+def evaluate_on_log(
+    directory: str | Path,
+    data: str | Path | None = None,
+    split: str = "validation",
+    trial: int | None = None,
+    options: Options | None = None,
+) -> RunEvaluation:
+    """Evaluate a run's policies beside Behavior-Clone; card and page go into the run's folder.
+
+    An evaluation on test users is recorded before any number is computed.
+
+    Args:
+        directory: of the run.
+        data: folder of its data; None is where it was.
+        split: validation or test.
+        trial: which trial alone; None is all of them, as seeds of one method.
+        options: of the estimate.
+    """
+    from moac.offline import access_log, evaluate, evaluation, ncis
+    from moac.report import html
+    from moac.report.pages import evaluation as page
+    from moac.runs import log_files
+
+    path, chosen = Path(directory), options or ncis.Options()
+    run, trained = run_directory.read(path), run_directory.load(path, trial or 0)
+    theta = trained.theta if trial is None else jax.tree.map(lambda leaf: leaf[trial][None], trained.theta)
+    rule = run.config.weighting
+    methods = {"MOAC" if rule == "min-norm" else f"{rule} weights": (trained.policy, theta)}
+    dataset = log_files.dataset_of(path, None if data is None else Path(data))
+    files.check_folder("RUN", path)
+    evaluate.check(dataset, methods, split)
+    accesses = None
+    if split == "test":
+        accesses = access_log.record(path, dataset, split, asdict(chosen) | {"trial": trial}, methods)
+    found = evaluate.evaluate(dataset, methods, split, chosen)
+    card = evaluation.card(found, dataset, access_log.fingerprints(methods), accesses)
+    shown = html.render(page.of_judged(found, card, run, accesses))
+    card_path, page_path = path / f"card-{split}.json", path / f"evaluation-{split}.html"
+    files.write_json(card_path, card)
+    files.write_bytes(page_path, shown.encode())
+    return RunEvaluation(found, accesses, card, card_path, page_path)
 
 
 def with_outputs(outcome: Result) -> Result:

@@ -1,4 +1,4 @@
-"""`moac evaluate` of a run on a log: card, page and book of looks, and what it says when something is wrong."""
+"""`moac evaluate` of a run on a log: card, page and access log, and what it says when something is wrong."""
 
 import contextlib
 import io
@@ -6,13 +6,13 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from moac.cli import main as cli
 from moac.logs import LoggedDataset
-from moac.offline import access_log as looks
-from moac.offline import evaluate_run as evaluate
+from moac.offline import access_log, evaluate
 from tests.helpers.browser import PROGRAM, Browser
 from tests.helpers.judged import modelled, saved
 from tests.helpers.kuairand import generated
@@ -55,9 +55,10 @@ def judged(run, data, tmp_path_factory):
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         assert moac_evaluate(run, "--trial", 1, "--json") == 0
-        assert not (run / looks.NAME).exists()
-        assert not (data / looks.NAME).exists()
-        looks.note(looks.look(Path("other"), "test", {}, "abc", {}), tmp_path_factory.mktemp("other"), data)
+        assert not (run / access_log.NAME).exists()
+        assert not (data / access_log.NAME).exists()
+        other = SimpleNamespace(fingerprint="abc", folder=str(data))
+        access_log.record(tmp_path_factory.mktemp("other"), other, "test", {}, {})
         assert moac_evaluate(run, "--split", "test", "--cap", "5") == 0
     return Evaluated(run, data, said.getvalue())
 
@@ -86,8 +87,8 @@ def test_the_table_says_what_matters(judged):
 
 def test_every_look_at_test_users_is_noted(judged):
     assert "test users were looked at 2 times, 1 of them for this run" in judged.text
-    assert len((judged.data / looks.NAME).read_text().splitlines()) == 2
-    assert len((judged.run / looks.NAME).read_text().splitlines()) == 1
+    assert len((judged.data / access_log.NAME).read_text().splitlines()) == 2
+    assert len((judged.run / access_log.NAME).read_text().splitlines()) == 1
     card = judged.card("test")
     assert (card["test_looks"], card["report"]["options"]["cap"]) == (2, 5)
     (own,) = [one for one in card["looks"] if one["run"] == str(judged.run)]
@@ -120,15 +121,17 @@ def test_a_look_is_noted_before_there_are_numbers(run, tmp_path, monkeypatch):
     def failing(*_):
         raise KeyboardInterrupt
 
-    copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("*test*", looks.NAME))
-    monkeypatch.setattr(evaluate.evaluation, "judge", failing)
+    copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("*test*", access_log.NAME))
+    monkeypatch.setattr(evaluate, "evaluate", failing)
     assert moac_evaluate(copy, "--split", "test") == 130
-    assert len((copy / looks.NAME).read_text().splitlines()) == 1
+    assert len((copy / access_log.NAME).read_text().splitlines()) == 1
     assert not (copy / "card-test.json").exists()
 
 
 def test_mistakes_are_one_line(run, data, tmp_path, capsys):
-    copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("card*", "evaluation*", looks.NAME))
+    copy = shutil.copytree(
+        run, tmp_path / "run", ignore=shutil.ignore_patterns("card*", "evaluation*", access_log.NAME)
+    )
     elsewhere = shutil.copytree(data, tmp_path / "elsewhere")
     rewrite(elsewhere / "manifest.json", {"content": "0" * 64})
     for arguments, message in (
@@ -146,7 +149,7 @@ def test_mistakes_are_one_line(run, data, tmp_path, capsys):
         assert message in said.err
         assert said.err.count("\n") == 1
     assert not list(copy.glob("card-*"))
-    assert not (copy / looks.NAME).exists()
+    assert not (copy / access_log.NAME).exists()
 
 
 def test_options_of_logs_are_refused_for_environments(tmp_path, capsys):

@@ -8,8 +8,7 @@ import numpy as np
 
 import moac
 from moac.kuairand import generate
-from moac.offline.behaviour import BehaviourModel, Member, Options
-from moac.offline.behaviour.model import identity
+from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Network, Plain
 from moac.runs.directory import RunDirectory

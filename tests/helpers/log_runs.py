@@ -10,8 +10,7 @@ import numpy as np
 import moac
 from moac import logs
 from moac.logs.dataset import LoggedDataset
-from moac.offline.behaviour import BehaviourModel, Member, Options
-from moac.offline.behaviour.model import identity
+from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.policies.networks import Network, Plain
 from moac.runs.directory import RunDirectory
 from moac.training import result

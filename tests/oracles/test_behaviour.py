@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -10,8 +10,7 @@ from scipy.special import logsumexp
 
 from moac.kuairand import generate
 from moac.logs import About, LoggedDataset, Rows
-from moac.offline import behaviour, ncis
-from moac.offline.behaviour import fitting, scoring
+from moac.offline import behaviour, calibration, ncis
 
 MODEL = generate.UserModel.of(seed=0, num_videos=12)
 QUICK = behaviour.Options(hidden=(4,), max_rounds=2, batch_size=128)
@@ -52,7 +51,7 @@ def one_user_each(actions, users=40, **about):
 def test_fitted_propensities_approach_the_true_ones(log, dataset, fitted, split):
     rows = dataset.rows(split)
     true = -np.log(log.dataset().propensity[rows].astype(np.float64)).mean()
-    found = behaviour.scores(fitted, dataset, split)
+    found = calibration.measure(fitted, dataset, split)
     assert found.log_loss < true + 0.05  # popularity is 0.1 above it
     assert found.log_loss < found.popularity - 0.04
     assert found.log_loss < found.popularity_by_context - 0.03
@@ -66,7 +65,7 @@ def test_a_temperature_is_positive_and_keeps_or_improves_the_log_loss(dataset, f
         before, after = member.log_loss
         assert member.temperature > 0
         assert after <= before
-    assert behaviour.scores(fitted, dataset).log_loss == pytest.approx(fitted.members[0].log_loss[1], abs=1e-12)
+    assert calibration.measure(fitted, dataset).log_loss == pytest.approx(fitted.members[0].log_loss[1], abs=1e-12)
 
 
 def test_a_temperature_undoes_a_factor_of_the_logits():
@@ -78,13 +77,13 @@ def test_a_temperature_undoes_a_factor_of_the_logits():
         def at(T):
             return (logsumexp(factor * logits / T, axis=1) - factor * logits[np.arange(2_000), action] / T).mean()
 
-        return fitting.temperature(at, at(1.0))
+        return behaviour.temperature(at, at(1.0))
 
     (plain, loss), (sharp, same), (flat, also) = (log_loss(factor) for factor in (1, 4, 0.25))
     assert plain == pytest.approx(1, abs=0.1)
     np.testing.assert_allclose([sharp, flat], [4 * plain, plain / 4], rtol=0.01)
     np.testing.assert_allclose([same, also], loss, atol=1e-5)
-    assert fitting.temperature(lambda T: abs(T - 1), 0.0) == (1.0, 0.0)
+    assert behaviour.temperature(lambda T: abs(T - 1), 0.0) == (1.0, 0.0)
 
 
 def test_probabilities_sum_to_one_and_hold_the_propensities(small, quick):
@@ -141,7 +140,7 @@ def test_the_mean_weight_of_the_true_policy_is_closer_to_one_than_with_popularit
     train, rows = dataset.rows("train"), dataset.rows("validation")
     policy = MODEL.logging_policy()[log.kind[rows], log.tab[rows]]
     uniform = np.full(len(rows), 1 / 12)
-    found = behaviour.scores(fitted, dataset, policies={"true": policy, "uniform": uniform})
+    found = calibration.measure(fitted, dataset, policies={"true": policy, "uniform": uniform})
     share = np.bincount(dataset.action[train], minlength=12) / len(train)
     with_popularity = (log.propensity[rows] / share[dataset.action[rows]]).mean()
     assert 1 < found.mean_weight["true"] < 1.1 < with_popularity
@@ -149,12 +148,12 @@ def test_the_mean_weight_of_the_true_policy_is_closer_to_one_than_with_popularit
     assert found.uniform == pytest.approx(math.log(12))
     assert found.perplexity == pytest.approx(math.exp(found.log_loss))
     assert found.smallest_propensity == fitted.propensities(dataset)[rows].min()
-    assert json.loads(json.dumps(found.as_dict()))["rows"] == len(rows)
+    assert json.loads(json.dumps(asdict(found)))["rows"] == len(rows)
 
 
 def test_popularity_by_hand(small, quick):
     train, rows = small.rows("train"), small.rows("validation")
-    found = behaviour.scores(quick, small)
+    found = calibration.measure(quick, small)
     losses, by_tab = [], []
     for row in rows:
         same = train[small.context[train, 0] == small.context[row, 0]]
@@ -162,12 +161,12 @@ def test_popularity_by_hand(small, quick):
             into.append(-math.log(((small.action[shown] == small.action[row]).sum() + 1) / (len(shown) + 12)))
     assert found.popularity == pytest.approx(np.mean(losses))
     assert found.popularity_by_context == pytest.approx(np.mean(by_tab))
-    assert behaviour.scores(quick, small, cells=np.zeros(1_500, int)).popularity_by_context == found.popularity
+    assert calibration.measure(quick, small, cells=np.zeros(1_500, int)).popularity_by_context == found.popularity
 
 
 def test_calibration_error_by_hand():
     confidence, hit = np.array([0.5, 0.5, 0.9, 1.0]), np.array([1, 0, 1, 0])
-    assert scoring.calibration_error(confidence, hit) == pytest.approx((0 + 0.1 + 1.0) / 4)
+    assert calibration.calibration_error(confidence, hit) == pytest.approx((0 + 0.1 + 1.0) / 4)
 
 
 def test_with_behaviour_fills_in_what_is_not_known(small, quick):
@@ -219,16 +218,16 @@ def test_more_folds_than_users_are_refused():
 
 def test_another_log_is_refused(quick):
     other = one_user_each(3)
-    for use in (quick.propensities, lambda it: behaviour.scores(quick, it)):
+    for use in (quick.propensities, lambda it: calibration.measure(quick, it)):
         with pytest.raises(ValueError, match="other users, actions or tables"):
             use(other)
 
 
-def test_scores_need_rows_and_cells_of_all_rows(small, quick):
-    with pytest.raises(ValueError, match="nothing to score"):
-        behaviour.scores(quick, small.subset("train"))
+def test_calibration_needs_rows_and_cells_of_all_rows(small, quick):
+    with pytest.raises(ValueError, match="nothing to measure"):
+        calibration.measure(quick, small.subset("train"))
     with pytest.raises(ValueError, match="`cells` must hold codes of all 1500 rows"):
-        behaviour.scores(quick, small, cells=np.zeros(3, int))
+        calibration.measure(quick, small, cells=np.zeros(3, int))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Trained policies judged on logs whose truth is known, and against the estimator on plain arrays."""
+"""Trained policies evaluated on logs whose truth is known, and against the estimator on plain arrays."""
 
 import json
 import math
@@ -9,8 +9,7 @@ import pytest
 
 from moac.kuairand import generate
 from moac.logs import About, LoggedDataset, Rows
-from moac.offline import evaluation, ncis, reward_model
-from moac.offline.evaluation import weighing
+from moac.offline import evaluate, ncis
 from tests.helpers.judged import MODEL, modelled, moved, tabulated, without
 from tests.helpers.logs import tilted
 
@@ -29,7 +28,7 @@ def dataset(log):
 
 @pytest.fixture(scope="module")
 def judged(dataset):
-    return evaluation.judge(dataset, {"flat": tabulated(dataset, FLAT), "both": tabulated(dataset, FLAT, SHARP)})
+    return evaluate.evaluate(dataset, {"flat": tabulated(dataset, FLAT), "both": tabulated(dataset, FLAT, SHARP)})
 
 
 @pytest.fixture(scope="module")
@@ -82,32 +81,32 @@ def test_behavior_clone_weighs_every_row_by_one(dataset, judged):
     assert own.diagnostics[0].mean_weight == 1.0
     assert judged.weights.shares["Behavior-Clone"].max() == 1.0
     assert (judged.rows, judged.users) == (len(rows), len(np.unique(dataset.user[rows])))
-    assert judged.scores is None  # the log says how it chose
+    assert judged.calibration is None  # the log says how it chose
     assert judged.reward_model is None
 
 
 def test_blocks_add_up_to_one_pass(dataset, judged, monkeypatch):
-    monkeypatch.setattr(weighing, "_NUMBERS", 1)
-    again = evaluation.judge(dataset, {"flat": tabulated(dataset, FLAT)})
+    monkeypatch.setattr(evaluate, "_NUMBERS", 1)
+    again = evaluate.evaluate(dataset, {"flat": tabulated(dataset, FLAT)})
     one, other = (found.report.policies["flat"] for found in (judged, again))
     np.testing.assert_allclose(other.ncis.interval, one.ncis.interval, rtol=1e-9)
     np.testing.assert_array_equal(again.weights.shares["flat"], judged.weights.shares["flat"])
 
 
 def test_the_model_as_a_policy_changes_nothing(filled):
-    found = evaluation.judge(filled, {"clone": moved(filled, 0.0)})
+    found = evaluate.evaluate(filled, {"clone": moved(filled, 0.0)})
     own, base = found.report.policies["clone"], found.report.policies["Behavior-Clone"]
     assert base.diagnostics[0].mean_weight == 1.0
     np.testing.assert_allclose(own.ncis.value, base.ncis.value, rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(own.doubly_robust.value, base.doubly_robust.value, rtol=1e-4, atol=1e-6)
-    assert found.scores.mean_weight == pytest.approx({"Behavior-Clone": 1.0, "clone": 1.0}, abs=1e-5)
-    assert [line.outcome for line in evaluation.lines(found, "clone")] == ["no significant change"] * 2
+    assert found.calibration.mean_weight == pytest.approx({"Behavior-Clone": 1.0, "clone": 1.0}, abs=1e-5)
+    assert [line.outcome for line in found.lines("clone")] == ["no significant change"] * 2
     json.dumps(found.as_dict(), allow_nan=False)
 
 
 def test_a_signal_that_never_fires_is_left_out_and_the_others_stay(dataset, judged):
     silent = without(dataset, "Like")
-    found = evaluation.judge(silent, {"flat": tabulated(silent, FLAT)})
+    found = evaluate.evaluate(silent, {"flat": tabulated(silent, FLAT)})
     assert "Like" in found.left_out
     assert "Like" not in found.report.signal_names
     k = found.report.signal_names.index("Click")
@@ -119,7 +118,7 @@ def test_random_exposure_that_is_the_log_itself_agrees_without_a_difference():
     uniform = np.full_like(MODEL.logging_policy(), 1 / 12)
     dataset = generate.log(3_000, 3, model=MODEL, policy=uniform).dataset()
     with_random = replace(dataset, random=dataset)
-    found = evaluation.judge(with_random, {"flat": tabulated(dataset, FLAT)}, options=ncis.Options(cap=math.inf))
+    found = evaluate.evaluate(with_random, {"flat": tabulated(dataset, FLAT)}, options=ncis.Options(cap=math.inf))
     agreement = found.report.policies["flat"].agreement
     assert found.random_rows == len(dataset.rows("validation"))
     np.testing.assert_allclose(agreement.difference, 0, atol=1e-12)
@@ -128,8 +127,8 @@ def test_random_exposure_that_is_the_log_itself_agrees_without_a_difference():
 
 def test_a_cost_is_told_in_its_own_units(dataset):
     costly = replace(dataset, reward=-dataset.reward, signs=tuple(-sign for sign in dataset.signs))
-    found = evaluation.judge(costly, {"flat": tabulated(dataset, FLAT)})
-    line = evaluation.lines(found, "flat")[0]
+    found = evaluate.evaluate(costly, {"flat": tabulated(dataset, FLAT)})
+    line = found.lines("flat")[0]
     assert line.label == "Click (cost)"
     assert line.value == -found.report.policies["flat"].ncis.value[0] > 0
     assert line.outcome == ("better" if line.difference < 0 else "worse")
@@ -149,8 +148,8 @@ def test_a_reward_model_finds_linear_rewards():
         Rows(user, action, np.column_stack([reward, noise]), propensity=np.full(n, 0.2)),
         About(users=people, window=0, signal_names=("linear", "noise")),
     )
-    model = reward_model.fit(dataset, ["linear", "noise"])
-    x = weighing.features(dataset, np.arange(n))
+    model = evaluate.fit_rewards(dataset, ["linear", "noise"])
+    x = evaluate.features(dataset, np.arange(n))
     own = model.values(x)[np.arange(n), dataset.action]
     np.testing.assert_allclose(own[:, 0], dataset.reward[:, 0], atol=0.05)
     assert model.explained[0] > 0.999
@@ -170,14 +169,14 @@ def test_a_reward_model_finds_linear_rewards():
         (lambda d: {"action_ids": np.arange(13)}, "policy 'flat' has 12 actions, generated has 13"),
     ],
 )
-def test_what_cannot_be_judged_is_one_line(dataset, change, message):
+def test_what_cannot_be_evaluated_is_one_line(dataset, change, message):
     method = tabulated(dataset, FLAT)
     with pytest.raises(ValueError, match=message) as error:
-        evaluation.judge(replace(dataset, **change(dataset)), {"flat": method})
+        evaluate.evaluate(replace(dataset, **change(dataset)), {"flat": method})
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("names", [[], ["Behavior-Clone"]])
 def test_methods_need_names_of_their_own(dataset, names):
     with pytest.raises(ValueError, match="`methods` must name"):
-        evaluation.judge(dataset, dict.fromkeys(names, tabulated(dataset, FLAT)))
+        evaluate.evaluate(dataset, dict.fromkeys(names, tabulated(dataset, FLAT)))

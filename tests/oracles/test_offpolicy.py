@@ -13,7 +13,7 @@ import moac
 from moac import algorithm, beyond, settings, simplex, training
 from moac import parts as components
 from moac.logs.dataset import About, LoggedDataset, Rows
-from moac.offline import behaviour, judging
+from moac.offline import behaviour, evaluate
 from moac.policies import SoftmaxTable
 from moac.training import result
 from moac.types import Batch
@@ -125,7 +125,7 @@ def test_a_start_from_the_behaviour_model_is_behavior_clone(small):
     rows = small.rows("validation")
     policy = components.build(settings.resolve(CONFIG, small.spec), small.spec, 0).policy
     clone = jax.tree.map(lambda leaf: leaf[None], small.initial())
-    np.testing.assert_allclose(judging.probabilities(small, policy, clone, rows)[0], small.propensity[rows], rtol=1e-5)
+    np.testing.assert_allclose(evaluate.probabilities(small, policy, clone, rows)[0], small.propensity[rows], rtol=1e-5)
     value = small.evaluate(policy, clone, None)
     np.testing.assert_allclose(value.returns[0], small.reward[rows].mean(axis=0), rtol=1e-5)
     assert value.kind == "ncis"

@@ -11,13 +11,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from moac import files
+from moac import api, files
 from moac.cli.console import plain
 from moac.cli.options import Evaluate
 from moac.envs.quiet import quiet
 from moac.offline import ncis
-from moac.offline.evaluate_run import Evaluated, Order, evaluate
-from moac.offline.evaluation import Judged, Line, lines
+from moac.offline.evaluation import Line, OfflineEvaluation
 from moac.report.evaluations import between, signed
 from moac.report.numbers import number, with_interval
 
@@ -36,20 +35,20 @@ def run(asked: Asked) -> int:
         raise ValueError(f"`--episodes` and `--reference` are for runs on environments; {folder} is on a log.")
     options = ncis.Options(cap=asked.cap)
     with quiet():
-        found = evaluate(Order(folder, asked.data, asked.split, asked.trial, options))
+        found = api.evaluate_on_log(folder, asked.data, asked.split, asked.trial, options)
     if asked.json:
         where = {"run": str(folder), "card": str(found.card_path), "page": str(found.page_path)}
         sys.stdout.write(json.dumps(files.finite(where | found.card)) + "\n")
         return 0
     console = plain(140)
-    for part in shown(found.judged):
+    for part in shown(found.evaluation):
         console.print(part, highlight=False)
     for line in _last(found):
         console.print(Text(line), highlight=False, soft_wrap=True)
     return 0
 
 
-def shown(judged: Judged) -> list[RenderableType]:
+def shown(judged: OfflineEvaluation) -> list[RenderableType]:
     """A table for each method, each with its verdict and the reasons below."""
     found: list[RenderableType] = []
     for name in judged.methods:
@@ -60,7 +59,7 @@ def shown(judged: Judged) -> list[RenderableType]:
     return found
 
 
-def _table(judged: Judged, name: str) -> Table:
+def _table(judged: OfflineEvaluation, name: str) -> Table:
     base, seeds = str(judged.report.baseline), judged.seeds[name]
     over = f"{judged.rows} rows of {judged.users} {judged.split} users, cap {judged.report.options.cap:g}"
     policies = "" if seeds == 1 else f" ({seeds} seeds)"
@@ -68,7 +67,7 @@ def _table(judged: Judged, name: str) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for head in ("", base, name, "change", "absolute", "p (Holm)", ""):
         table.add_column(Text(head), justify="right" if head else "left")
-    for line in lines(judged, name):
+    for line in judged.lines(name):
         table.add_row(*_cells(line))
     return table
 
@@ -86,7 +85,7 @@ def _cells(line: Line) -> tuple[RenderableType, ...]:
     )
 
 
-def _verdict(judged: Judged, name: str) -> list[RenderableType]:
+def _verdict(judged: OfflineEvaluation, name: str) -> list[RenderableType]:
     own = judged.report.policies[name]
     effective = min(one.row_effective_share for one in own.diagnostics)
     said = Text.assemble(
@@ -97,10 +96,10 @@ def _verdict(judged: Judged, name: str) -> list[RenderableType]:
     return [said, *(Text(f"  - {reason.text}") for reason in own.verdict.reasons)]
 
 
-def _last(found: Evaluated) -> list[str]:
+def _last(found: api.RunEvaluation) -> list[str]:
     """Looks, and where everything is."""
     said = []
-    if found.book is not None:
-        said.append(str(found.book))
-        said += [] if found.book.missing is None else [f"not noted beside the data: {found.book.missing}"]
+    if found.accesses is not None:
+        said.append(str(found.accesses))
+        said += [] if found.accesses.missing is None else [f"not noted beside the data: {found.accesses.missing}"]
     return [*said, f"card: {found.card_path}", f"page: {found.page_path}"]

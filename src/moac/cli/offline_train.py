@@ -20,9 +20,8 @@ from moac.cli.watched import Watched
 from moac.config import Config
 from moac.envs.quiet import quiet
 from moac.logs.dataset import LoggedDataset
-from moac.offline import choosing
-from moac.offline.choosing import Choice
-from moac.offline.evaluation import Judged, lines
+from moac.offline.choose import Choice, floors
+from moac.offline.evaluation import OfflineEvaluation
 from moac.search import candidates as menu
 from moac.search import preferences
 
@@ -49,7 +48,7 @@ def run(order: Order) -> int:
     """Fit how the log chose, train the menu, choose on validation users, and say how it went."""
     began = time.monotonic()
     dataset = LoggedDataset.from_parquet(order.data)
-    kept = choosing.floors(order.protect, dataset.signal_names)
+    kept = floors(order.protect, dataset.signal_names)
     menu.check_folder(order.out)
     settings.complete(replace(order.config, start="random"), dataset.spec)  # a mistake shows before anything is fitted
     pulls, p = order.pulls or menu.PULLS, _preferences(order, dataset.num_signals)
@@ -86,9 +85,9 @@ def with_behaviour(dataset: LoggedDataset, out: Path, hidden: tuple[int, ...] | 
     return menu.with_behaviour(dataset, out, hidden)
 
 
-def _summary(judged: Judged, choice: Choice, order: Order, seconds: float) -> dict[str, Any]:
+def _summary(judged: OfflineEvaluation, choice: Choice, order: Order, seconds: float) -> dict[str, Any]:
     candidates = {each.name: {"gain": each.gain, "against": list(each.against)} for each in choice.candidates}
-    signals = [] if choice.chosen is None else [vars(line) for line in lines(judged, choice.chosen)]
+    signals = [] if choice.chosen is None else [vars(line) for line in judged.lines(choice.chosen)]
     return {
         "data": str(order.data),
         "chosen": choice.chosen,
@@ -101,7 +100,7 @@ def _summary(judged: Judged, choice: Choice, order: Order, seconds: float) -> di
     }
 
 
-def _tell(judged: Judged, choice: Choice, order: Order) -> None:
+def _tell(judged: OfflineEvaluation, choice: Choice, order: Order) -> None:
     console = plain(110)
     console.print(_menu(judged, choice))
     for each in choice.candidates:
@@ -116,15 +115,15 @@ def _tell(judged: Judged, choice: Choice, order: Order) -> None:
     console.print(f"next: moac evaluate {order.out} --data {order.data}", highlight=False, soft_wrap=True)
 
 
-def _menu(judged: Judged, choice: Choice) -> Table:
+def _menu(judged: OfflineEvaluation, choice: Choice) -> Table:
     """A row for each signal, a column for each policy; changes to Behavior-Clone with 95 % intervals."""
     names = [each.name for each in choice.candidates]
     title = f"{judged.data}: change to Behavior-Clone on {judged.users:,} validation users"
     table = Table(title=title, title_justify="left")
     for head in ("", *(f"{name} *" if name == choice.chosen else name for name in names)):
         table.add_column(head, justify="right")
-    columns = [[_cell(line) for line in lines(judged, name)] for name in names]
-    for i, line in enumerate(lines(judged, names[0])):
+    columns = [[_cell(line) for line in judged.lines(name)] for name in names]
+    for i, line in enumerate(judged.lines(names[0])):
         table.add_row(line.label, *(column[i] for column in columns))
     table.add_section()
     shares = [min(d.row_effective_share for d in judged.report.policies[name].diagnostics) for name in names]

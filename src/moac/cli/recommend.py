@@ -11,7 +11,7 @@ from typing import Any
 from moac import files
 from moac.cli.offline_options import Recommend, Score
 from moac.cli.stages import Stages
-from moac.offline import scoring
+from moac.offline import recommend
 from moac.runs import log_files, scores
 from moac.runs.directory import load
 
@@ -24,10 +24,12 @@ def score(command: Score) -> int:
     files.check_folder("out", out.parent)
     began = time.monotonic()
     dataset = log_files.dataset_of(command.run, command.data)
-    blocks = scoring.score(load(command.run, command.trial), dataset, command.k, exclude_seen=command.exclude_seen)
+    blocks = recommend.all_users(
+        load(command.run, command.trial), dataset, command.k, exclude_seen=command.exclude_seen
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     with Stages() as stages:
-        users, lines = scores.write_csv(out, _shown(blocks, stages, len(scoring.last_rows(dataset))))
+        users, lines = scores.write_csv(out, _shown(blocks, stages, len(recommend.last_rows(dataset))))
     absent = dataset.num_users - users
     summary = {"run": str(command.run), "out": str(out), "users": users, "users_without_rows": absent, "lines": lines}
     if command.json:

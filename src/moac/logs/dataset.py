@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, ClassVar, Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +70,7 @@ class LoggedDataset:
         random: the rows of uniformly random exposure, with the same users, actions and tables; None if there are none.
         behaviour: the model that `with_behaviour` took the propensities from.
         folder: where `from_parquet` read it.
+        estimator: of what policies are worth on it; `moac.offline.evaluate` hands it down when it is imported.
     """
 
     name: str
@@ -95,6 +96,7 @@ class LoggedDataset:
     random: LoggedDataset | None = None
     behaviour: Behaviour | None = None
     folder: str | None = None
+    estimator: ClassVar[Callable[[LoggedDataset, Policy, Params], Evaluation] | None] = None
 
     @staticmethod
     def from_parquet(path: str | Path) -> LoggedDataset:
@@ -240,12 +242,12 @@ class LoggedDataset:
         return chain, critic, actor
 
     def evaluate(self, policy: Policy, theta: Params, setting: Any) -> Evaluation:
-        """What the policies `theta` are worth on validation users, by NCIS: `moac.offline.judging`."""
-        from moac.offline import judging
-
+        """What the policies `theta` are worth on validation users, by the estimator."""
         del setting  # an estimate is of the immediate reward, whatever the discount
         self._check_known()
-        return judging.evaluation(self, policy, theta)
+        if LoggedDataset.estimator is None:
+            raise ValueError("a log needs an estimator to evaluate policies: import moac.offline.evaluate.")
+        return LoggedDataset.estimator(self, policy, theta)
 
     def _check_known(self) -> None:
         if self.propensity is None:

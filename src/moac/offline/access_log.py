@@ -1,7 +1,7 @@
-"""The book of looks: every time that numbers of test users were computed, noted before they were.
+"""The access log of test users: every evaluation on them is recorded before its numbers are computed.
 
-One line of JSON for each look, appended and never rewritten; in the run's folder, and beside the data, where the looks
-of all runs come together.
+One line of JSON for each, appended and never rewritten; in the run's folder, and beside the data, where those of all
+runs come together.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -21,90 +21,79 @@ import jax
 import numpy as np
 
 from moac import files
-from moac.files import checked, no_follow
-from moac.offline.evaluation import Method
+from moac.logs.dataset import LoggedDataset
+from moac.types import Params
 
+Methods = Mapping[str, tuple[Any, Params]]
 NAME = "looks.jsonl"
 
 
 @final
 @dataclass(frozen=True)
-class Look:
-    """One look at a split's users.
+class AccessLog:
+    """All accesses to test users that are known.
 
     Attributes:
-        id: tells it from others, wherever it is noted.
-        time: in UTC.
-        moac: version.
-        run: whose policies.
-        split: whose users.
-        options: of the estimate and the command.
-        data: fingerprint.
-        policies: fingerprint of each method's parameters.
+        entries: in the order of time, each once: `id`, `time` (UTC), `moac` (version), `run`, `split`, `options`,
+            `data` (fingerprint), `policies` (fingerprint of each). A line that cannot be read is an entry of which
+            nothing else is known.
+        here: how many of them the run's own log has.
+        missing: why the last one is not recorded beside the data; None where it is.
     """
 
-    id: str
-    time: str
-    moac: str
-    run: str
-    split: str
-    options: dict[str, Any]
-    data: str
-    policies: dict[str, str]
-
-
-@final
-@dataclass(frozen=True)
-class Book:
-    """All looks that are known.
-
-    Attributes:
-        looks: in the order of time, each once; a line that cannot be read is a look of which nothing else is known.
-        here: how many of them the run's own book has.
-        missing: why the look is not noted beside the data; None where it is.
-    """
-
-    looks: tuple[dict[str, Any], ...]
+    entries: tuple[dict[str, Any], ...]
     here: int
     missing: str | None = None
 
     def __str__(self) -> str:
-        times = "once" if len(self.looks) == 1 else f"{len(self.looks)} times"
-        others = "" if self.here == len(self.looks) else f", {self.here} of them for this run"
+        times = "once" if len(self.entries) == 1 else f"{len(self.entries)} times"
+        others = "" if self.here == len(self.entries) else f", {self.here} of them for this run"
         return f"test users were looked at {times}{others}"
 
 
-def look(run: Path, split: str, options: dict[str, Any], data: str, methods: Mapping[str, Method]) -> Look:
-    """A look that is about to be taken."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    version = metadata.version("moac")
-    return Look(uuid4().hex, now, version, str(run), split, files.finite(options), data, fingerprints(methods))
+def record(run: Path, dataset: LoggedDataset, split: str, options: Mapping[str, Any], methods: Methods) -> AccessLog:
+    """Append an entry to the run's log, which must succeed, and to the one beside the data, if that can be written.
 
-
-def note(own: Look, run: Path, data: Path | None) -> Book:
-    """Append a look to the run's book, which must succeed, and to the one beside the data, if that can be written."""
-    line = json.dumps(asdict(own)).encode() + b"\n"
+    Args:
+        run: folder of the run whose policies are evaluated.
+        dataset: on which.
+        split: whose users.
+        options: of the estimate and the command.
+        methods: policies by name.
+    """
+    entry = {
+        "id": uuid4().hex,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "moac": metadata.version("moac"),
+        "run": str(run),
+        "split": split,
+        "options": files.finite(options),
+        "data": dataset.fingerprint,
+        "policies": fingerprints(methods),
+    }
+    line = json.dumps(entry).encode() + b"\n"
     try:
         _append(run / NAME, line)
     except OSError as error:
         raise ValueError(f"{run / NAME} cannot be written, and no look goes unnoted: {error.strerror}.") from None
-    missing = "the data has no folder" if data is None else None
-    if data is not None:
-        try:
-            _append(data / NAME, line)
-        except OSError as error:
-            missing = f"{data / NAME} cannot be written: {error.strerror}"
-    return read(run, data, missing)
+    if dataset.folder is None:
+        return read(run, None, "the data has no folder")
+    data = Path(dataset.folder)
+    try:
+        _append(data / NAME, line)
+    except OSError as error:
+        return read(run, data, f"{data / NAME} cannot be written: {error.strerror}")
+    return read(run, data)
 
 
-def read(run: Path, data: Path | None, missing: str | None = None) -> Book:
-    """All looks that the run's book or the data's know of."""
-    books = [_lines(folder / NAME) for folder in (run, data) if folder is not None]
-    every = {one["id"]: one for book in books for one in book}
-    return Book(tuple(sorted(every.values(), key=lambda one: str(one.get("time", "")))), len(books[0]), missing)
+def read(run: Path, data: Path | None, missing: str | None = None) -> AccessLog:
+    """All entries of the run's log and the data's."""
+    logs = [_entries(folder / NAME) for folder in (run, data) if folder is not None]
+    every = {entry["id"]: entry for log in logs for entry in log}
+    return AccessLog(tuple(sorted(every.values(), key=lambda entry: str(entry.get("time", "")))), len(logs[0]), missing)
 
 
-def fingerprints(methods: Mapping[str, Method]) -> dict[str, str]:
+def fingerprints(methods: Methods) -> dict[str, str]:
     """Of each method's parameters."""
     return {name: _digest(jax.tree.leaves(theta)) for name, (_, theta) in methods.items()}
 
@@ -117,31 +106,27 @@ def _digest(leaves: Sequence[Any]) -> str:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """In one write at the end of the file, on disk before anything else happens; what is there stays."""
-    handle = no_follow(str(path), os.O_RDWR | os.O_APPEND | os.O_CREAT)
-    try:
-        size = os.fstat(handle).st_size
-        torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-        if os.write(handle, b"\n" * torn + line) != torn + len(line):
+    """In one write at the end of the file, on disk before anything else happens; after a torn line a new one begins."""
+    with open(path, "a+b", buffering=0, opener=files.no_follow) as file:
+        size = file.seek(0, os.SEEK_END)
+        torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
+        if file.write(b"\n" * torn + line) != torn + len(line):
             raise OSError(28, "no space left", str(path))
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        os.fsync(file.fileno())
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _entries(path: Path) -> list[dict[str, Any]]:
+    """Of a log; a damaged line still counts."""
     if not path.is_file():
         return []
-    found = path.read_bytes().decode("utf-8", "replace").splitlines()
-    return [_parsed(line) for line in found if line.strip()]
+    return [_parsed(line) for line in path.read_bytes().decode("utf-8", "replace").splitlines() if line.strip()]
 
 
 def _parsed(line: str) -> dict[str, Any]:
-    """A look; one whose line is damaged still counts."""
     try:
-        read = checked(json.loads(line))
+        entry = files.checked(json.loads(line))
     except (ValueError, RecursionError):
-        read = None
-    if isinstance(read, dict) and isinstance(read.get("id"), str):
-        return read
+        entry = None
+    if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+        return entry
     return {"id": hashlib.sha256(line.encode()).hexdigest(), "damaged": True}

@@ -12,7 +12,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from moac.offline.evaluation import Judged, Line, lines
+from moac.offline.evaluation import Line, OfflineEvaluation
 from moac.report import style
 from moac.report.figures import band
 from moac.training.history import History
@@ -22,9 +22,9 @@ _COLUMNS = 4
 
 
 @style.styled
-def forest(judged: Judged) -> Figure:
+def forest(judged: OfflineEvaluation) -> Figure:
     """The relative change of each signal to Behavior-Clone, with its interval; hollow where it is not significant."""
-    methods = {name: lines(judged, name) for name in judged.methods}
+    methods = {name: judged.lines(name) for name in judged.methods}
     signals, step = len(judged.report.signal_names), 0.8 / len(methods)
     figure, (ax,) = style.grid(1, 1, (9.2, 1.1 + signals * max(0.42, 0.3 * len(methods))))
     low, high = _reach([line for own in methods.values() for line in own])
@@ -46,7 +46,7 @@ def forest(judged: Judged) -> Figure:
 
 
 @style.styled
-def sweep(judged: Judged) -> Figure:
+def sweep(judged: OfflineEvaluation) -> Figure:
     """The change of each signal under each cap, one panel each, with bands over users."""
     found, names = judged.report.sweep, judged.report.signal_names
     figure, axes = _panels(len(names))
@@ -68,7 +68,7 @@ def sweep(judged: Judged) -> Figure:
 
 
 @style.styled
-def weights(judged: Judged) -> Figure:
+def weights(judged: OfflineEvaluation) -> Figure:
     """How the uncapped weights are spread over rows, and what they leave of rows and users."""
     figure, axes = style.grid(1, 2, (10.4, 3.4))
     _histogram(axes[0], judged)
@@ -130,7 +130,7 @@ def _reach(found: Sequence[Line]) -> tuple[float, float]:
     return low - 0.12 * width, high + 0.12 * width
 
 
-def _histogram(ax: Axes, judged: Judged) -> None:
+def _histogram(ax: Axes, judged: OfflineEvaluation) -> None:
     found = judged.weights
     edges = found.edges[1:-1]
     step = edges[1] / edges[0]
@@ -155,7 +155,7 @@ def _histogram(ax: Axes, judged: Judged) -> None:
     ax.legend(fontsize=9)
 
 
-def _sizes(ax: Axes, judged: Judged) -> None:
+def _sizes(ax: Axes, judged: OfflineEvaluation) -> None:
     """Effective shares, of the worst seed; 100 % is the log itself."""
     bars = [
         (f"{name}: {label}", min(getattr(one, measure) for one in judged.report.policies[name].diagnostics), index)
@@ -193,12 +193,12 @@ def _in_per_cent(axis: Axis, limits: tuple[float, float]) -> None:
     axis.set_major_formatter(FuncFormatter(lambda x, _: signed(x, digits) if abs(x) > 1e-9 else "0 %"))
 
 
-def _estimable(judged: Judged, k: int) -> bool:
+def _estimable(judged: OfflineEvaluation, k: int) -> bool:
     """Of all methods, and of Behavior-Clone."""
     return all(own.estimable[k] for own in judged.report.policies.values())
 
 
-def _ink(judged: Judged, k: int) -> str:
+def _ink(judged: OfflineEvaluation, k: int) -> str:
     return "#222222" if _estimable(judged, k) else _GREY
 
 

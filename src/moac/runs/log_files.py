@@ -12,8 +12,8 @@ import numpy as np
 from moac import files
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
-from moac.offline.behaviour import BehaviourModel, Member, Options
-from moac.offline.behaviour.model import identity
+from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
+from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.policies.networks import Network, Plain
 from moac.runs.directory import LOG_FILES, RunDirectory
 

@@ -12,7 +12,7 @@ HEADER = "user_id,rank,video_id,probability\n"
 
 
 def write_csv(path: Path, blocks: Iterable[Any]) -> tuple[int, int]:
-    """Write blocks of `moac.offline.scoring.score` wholly or not at all; how many users, and how many lines.
+    """Write blocks of `moac.offline.recommend.all_users` wholly or not at all; how many users, and how many lines.
 
     A line for each recommendation; rank 1 is the most probable. Nothing but the block at hand is in memory.
     """

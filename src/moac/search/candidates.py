@@ -11,9 +11,11 @@ from typing import final
 from moac import files, locks
 from moac.config import Config
 from moac.logs.dataset import LoggedDataset
-from moac.offline import behaviour, choosing
-from moac.offline.choosing import Choice, Floor
-from moac.offline.evaluation import Judged, judge
+from moac.offline import behaviour
+from moac.offline import choose as choosing
+from moac.offline.choose import Choice, Floor
+from moac.offline.evaluate import evaluate
+from moac.offline.evaluation import OfflineEvaluation
 from moac.runs import log_files, runner
 from moac.runs.runner import Task
 from moac.training import result
@@ -88,15 +90,15 @@ def _tasks(order: Order) -> list[Task]:
 
 def choose(
     dataset: LoggedDataset, outcomes: Mapping[str, result.Result], kept: Sequence[Floor]
-) -> tuple[Judged, Choice]:
+) -> tuple[OfflineEvaluation, Choice]:
     """The menu judged on validation users, and what is chosen there."""
     methods = {name: (own.policy.policy, own.policy.theta) for name, own in outcomes.items()}
-    judged = judge(dataset, methods, "validation")
+    judged = evaluate(dataset, methods, "validation")
     signs = dict(zip(dataset.signal_names, dataset.signs, strict=True))
     return judged, choosing.choose(judged.report, signs, kept)
 
 
-def keep(choice: Choice, judged: Judged, order: Order, out: Path, runs: Mapping[str, Path]) -> None:
+def keep(choice: Choice, judged: OfflineEvaluation, order: Order, out: Path, runs: Mapping[str, Path]) -> None:
     """Make `out` the run directory of the chosen policy, and write how it was chosen.
 
     Args:

@@ -219,11 +219,11 @@ def _of_each_trial(environment: Environment, outcome: Result, progress: Callable
 
 def _by_users(dataset: Any, trained: TrainedPolicy) -> Bounds:
     """NCIS on validation users with intervals over them; a signal that never fires there is worth 0 to all."""
-    from moac.offline.evaluation import judge  # which models and environments do without
+    from moac.offline.evaluate import evaluate  # which models and environments do without
 
     each = [jax.tree.map(lambda leaf, k=k: leaf[k : k + 1], trained.theta) for k in range(trained.num_trials)]
     methods = {str(k): (trained.policy, theta) for k, theta in enumerate(each)}
-    report = judge(dataset, methods, "validation").report
+    report = evaluate(dataset, methods, "validation").report
     places = [dataset.signal_names.index(name) for name in report.signal_names]
     bounds = np.zeros((3, trained.num_trials, len(dataset.signal_names)))
     for k in range(trained.num_trials):

@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from moac.logs.dataset import LoggedDataset
-from moac.offline import choosing
-from moac.offline.evaluation import Judged, Line, Method, Outcome, judge, lines
+from moac.offline.choose import Candidate, choose
+from moac.offline.evaluate import evaluate
+from moac.offline.evaluation import Line, Method, OfflineEvaluation, Outcome
 from moac.offline.ncis import Options, estimates
 
 
@@ -27,7 +28,7 @@ class Judgement:
         share: effective share of rows, of the worst seed.
         verdict: trusted, with care or not trusted.
         against: reasons not to choose it; only where there was a choice.
-        gain: see `choosing.Candidate`.
+        gain: see `moac.offline.choose.Candidate`.
         draws: relative change of each signal in each draw of users [B]; kept in memory alone.
     """
 
@@ -58,19 +59,19 @@ class Judgement:
 
 def of_split(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> dict[str, Judgement]:
     """All methods on a split's users, beside Behavior-Clone; on validation users with what speaks against each."""
-    judged = judge(dataset, methods, split)
+    judged = evaluate(dataset, methods, split)
     signs = dict(zip(dataset.signal_names, dataset.signs, strict=True))
-    candidates = {each.name: each for each in choosing.choose(judged.report, signs).candidates}
+    candidates = {each.name: each for each in choose(judged.report, signs).candidates}
     return {name: _judgement(judged, name, candidates[name]) for name in methods}
 
 
-def _judgement(judged: Judged, name: str, candidate: choosing.Candidate) -> Judgement:
+def _judgement(judged: OfflineEvaluation, name: str, candidate: Candidate) -> Judgement:
     own = judged.report.policies[name]
     share = min(each.row_effective_share for each in own.diagnostics)
     draws = (
         {} if own.change is None else dict(zip(judged.report.signal_names, own.change.relative_draws.T, strict=True))
     )
-    return Judgement(name, lines(judged, name), share, own.verdict.level, candidate.against, candidate.gain, draws)
+    return Judgement(name, judged.lines(name), share, own.verdict.level, candidate.against, candidate.gain, draws)
 
 
 def best(found: Sequence[Judgement]) -> Judgement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from moac.offline import choosing
+from moac.offline.choose import LEAST_SHARE
 from moac.offline.evaluation import Line
 from moac.report.numbers import Value
 from moac.report.page import Claim, Table, Verdict, verdict_of
@@ -96,7 +96,7 @@ def _aims(own: Judgement, signals: Sequence[str], users: str, evidence: str) -> 
         Claim(
             f"On {users} the effective share of rows is at least one half",
             f"{own.share:.2f}, of the worst seed; verdict {own.verdict}",
-            verdict_of([own.share >= choosing.LEAST_SHARE]),
+            verdict_of([own.share >= LEAST_SHARE]),
             evidence,
         ),
     ]

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from moac.logs.dataset import LoggedDataset
 from moac.logs.sampling import Data
-from moac.offline import judging
+from moac.offline import evaluate
 from moac.offline.baselines.options import Common, whole
 from moac.offline.baselines.problem import Problem
 from moac.policies import SoftmaxMLP
@@ -62,7 +62,7 @@ class Learned:
     """Policies of K trials; every array has leading axis K.
 
     Attributes:
-        policy: the network, for `judging.probabilities(dataset, policy, theta, rows)`.
+        policy: the network, for `evaluate.probabilities(dataset, policy, theta, rows)`.
         theta: its weights.
         steps: [L] of the last phase, after which validation users were asked; the last is after all.
         weights_history: [K, L, M] of the signals.
@@ -138,4 +138,4 @@ def _values(dataset: LoggedDataset, policy: SoftmaxMLP, theta: Weights) -> Float
     """NCIS on validation users."""
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(theta)):
         raise ValueError("training diverged: `step_size` or `critic_step_size` must be smaller.")
-    return judging.evaluation(dataset, policy, theta).returns
+    return evaluate.estimate(dataset, policy, theta).returns

@@ -7,8 +7,8 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from moac.offline.access_log import Book
-from moac.offline.evaluation import Judged, lines
+from moac.offline.access_log import AccessLog
+from moac.offline.evaluation import OfflineEvaluation
 from moac.report import evaluations, style
 from moac.report.evaluations import between, signed
 from moac.report.numbers import number
@@ -24,14 +24,16 @@ _OUTCOMES = {
 }
 
 
-def of_judged(judged: Judged, card: dict[str, Any], run: FinishedRun | None = None, book: Book | None = None) -> Page:
-    """The page of what was judged; `run` adds how it was trained, `book` the looks at test users."""
+def of_judged(
+    judged: OfflineEvaluation, card: dict[str, Any], run: FinishedRun | None = None, accesses: AccessLog | None = None
+) -> Page:
+    """The page of what was judged; `run` adds how it was trained, `accesses` the looks at test users."""
     trained = () if run is None or run.history.kind != "ncis" else (_training(run),)
     return Page(
         title=f"{' and '.join(judged.methods)} on {judged.data}: {judged.split} users",
         summary=_summary(judged),
-        facts=_facts(judged, card, book),
-        notice=_notice(judged, book),
+        facts=_facts(judged, card, accesses),
+        notice=_notice(judged, accesses),
         results=(*(tables.changes(judged, name) for name in judged.methods), tables.reasons(judged)),
         figures=(_forest(judged), _sweep(judged), _weights(judged), *trained),
         tables=(
@@ -39,14 +41,14 @@ def of_judged(judged: Judged, card: dict[str, Any], run: FinishedRun | None = No
             tables.diagnostics(judged),
             *tables.behaviour(judged),
             tables.caveats(judged),
-            *(() if book is None else (tables.looks(book),)),
+            *(() if accesses is None else (tables.looks(accesses),)),
         ),
         details=_details(judged, card),
         command=f"moac evaluate RUN --split {judged.split}",
     )
 
 
-def _summary(judged: Judged) -> str:
+def _summary(judged: OfflineEvaluation) -> str:
     where = f"{number(judged.rows)} rows of {number(judged.users)} {judged.split} users"
     parts = [f"Estimated by normalised capped importance sampling on {where}, beside {judged.report.baseline}."]
     parts += [_outcome(judged, name) for name in judged.methods]
@@ -55,16 +57,16 @@ def _summary(judged: Judged) -> str:
     return " ".join(parts)
 
 
-def _outcome(judged: Judged, name: str) -> str:
+def _outcome(judged: OfflineEvaluation, name: str) -> str:
     found: dict[str, list[str]] = {}
-    for line in lines(judged, name):
+    for line in judged.lines(name):
         told = f"{line.signal} ({signed(line.relative)} {between(line.relative_interval)})"
         found.setdefault(line.outcome, []).append(told if line.outcome in ("better", "worse") else line.signal)
     said = [f"{words} {_listed(found[outcome])}" for outcome, words in _OUTCOMES.items() if outcome in found]
     return f"{name}: {'; '.join(said)}. Trust: {judged.report.policies[name].verdict.level}."
 
 
-def _notice(judged: Judged, book: Book | None) -> str | None:
+def _notice(judged: OfflineEvaluation, accesses: AccessLog | None) -> str | None:
     parts = []
     for name in judged.methods:
         found = judged.report.policies[name].verdict
@@ -72,22 +74,22 @@ def _notice(judged: Judged, book: Book | None) -> str | None:
             more = len(found.reasons) - 1
             rest = f"; {more} more below" if more else ""
             parts.append(f"{name} is {_TRUST[found.level]}: {found.reasons[0].text}{rest}.")
-    if book is not None and len(book.looks) > 1:
+    if accesses is not None and len(accesses.entries) > 1:
         spoiled = "whatever was chosen after the first makes these numbers look better than they are"
-        parts.append(f"{str(book).capitalize()}: {spoiled}.")
+        parts.append(f"{str(accesses).capitalize()}: {spoiled}.")
     return " ".join(parts) or None
 
 
 _TRUST = {"with care": "to be read with care", "not trusted": "not to be trusted"}
 
 
-def _facts(judged: Judged, card: dict[str, Any], book: Book | None) -> Named:
+def _facts(judged: OfflineEvaluation, card: dict[str, Any], accesses: AccessLog | None) -> Named:
     trust = {name: judged.report.policies[name].verdict.level for name in judged.methods}
     effective = {
         name: min(one.row_effective_share for one in judged.report.policies[name].diagnostics)
         for name in judged.methods
     }
-    noted: Named = () if book is None else (("Looks at test users", len(book.looks)),)
+    noted: Named = () if accesses is None else (("Looks at test users", len(accesses.entries)),)
     return (
         ("Trust", _each(trust, str)),
         ("Effective share of rows", _each(effective, lambda share: f"{100 * share:.0f} %")),
@@ -101,7 +103,7 @@ def _facts(judged: Judged, card: dict[str, Any], book: Book | None) -> Named:
     )
 
 
-def _forest(judged: Judged) -> Figure:
+def _forest(judged: OfflineEvaluation) -> Figure:
     caption = (
         f"Points are estimates, bars {_level(judged)} intervals over users, paired with {judged.report.baseline} on "
         "the same draws. A filled point is a change that is significant after Holm’s adjustment over the signals; a "
@@ -110,12 +112,12 @@ def _forest(judged: Judged) -> Figure:
     told = "; ".join(
         f"{name} {line.signal} {signed(line.relative)} {between(line.relative_interval)}, {line.outcome}"
         for name in judged.methods
-        for line in lines(judged, name)
+        for line in judged.lines(name)
     )
     return _drawn("Change of each signal", evaluations.forest, judged, caption, f"Forest plot: {told}.")
 
 
-def _sweep(judged: Judged) -> Figure:
+def _sweep(judged: OfflineEvaluation) -> Figure:
     caption = (
         f"The change to {judged.report.baseline} under each cap, with bands of {_level(judged)} intervals over users; "
         "dotted is the cap in use, ∞ is SNIPS. A curve that moves with the cap hangs on few rows of large weight; "
@@ -125,7 +127,7 @@ def _sweep(judged: Judged) -> Figure:
     return _drawn("Cap sweep", evaluations.sweep, judged, caption, alt)
 
 
-def _weights(judged: Judged) -> Figure:
+def _weights(judged: OfflineEvaluation) -> Figure:
     caption = (
         "Left: how often the policy takes the logged action, relative to the log; 1 is as often. Right: (Σw)²/Σw² of "
         "rows and of users under the cap, as a share of the log’s own, of the worst seed. The smaller it is, the fewer "
@@ -148,11 +150,13 @@ def _training(run: FinishedRun) -> Figure:
     return Figure("Training", style.rendered(drawing, "svg").decode(), caption, alt)
 
 
-def _drawn(name: str, draw: Callable[[Judged], Drawing], judged: Judged, caption: str, alt: str) -> Figure:
+def _drawn(
+    name: str, draw: Callable[[OfflineEvaluation], Drawing], judged: OfflineEvaluation, caption: str, alt: str
+) -> Figure:
     return Figure(name, style.rendered(draw(judged), "svg").decode(), caption, alt)
 
 
-def _details(judged: Judged, card: dict[str, Any]) -> Named:
+def _details(judged: OfflineEvaluation, card: dict[str, Any]) -> Named:
     options = {name: value for name, value in card["report"]["options"].items() if name != "caps"}
     named: dict[str, Any] = {
         **options,
@@ -173,7 +177,7 @@ def _each(found: dict[str, Any], show: Callable[[Any], str]) -> str:
     return ", ".join(f"{name}: {show(value)}" for name, value in found.items())
 
 
-def _level(judged: Judged) -> str:
+def _level(judged: OfflineEvaluation) -> str:
     return f"{100 * judged.report.options.level:g} %"
 
 

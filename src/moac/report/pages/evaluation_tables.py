@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from moac.offline.access_log import Book
-from moac.offline.evaluation import Judged, lines
+from moac.offline.access_log import AccessLog
+from moac.offline.evaluation import OfflineEvaluation
 from moac.offline.ncis import Diagnostics, Estimate
 from moac.offline.ncis.trust import MIN_POSITIVES
 from moac.report.evaluations import between, signed
@@ -27,7 +27,7 @@ _MEASURES: tuple[tuple[str, Any], ...] = (
 )
 
 
-def changes(judged: Judged, method: str) -> Table:
+def changes(judged: OfflineEvaluation, method: str) -> Table:
     """Values, and changes to Behavior-Clone."""
     rows = [
         (
@@ -39,7 +39,7 @@ def changes(judged: Judged, method: str) -> Table:
             UNKNOWN if line.outcome == "not estimable" else number(line.p, 2),
             line.outcome,
         )
-        for line in lines(judged, method)
+        for line in judged.lines(method)
     ]
     rows += [(name, *[UNKNOWN] * 5, "never fires") for name in judged.left_out]
     base, level = str(judged.report.baseline), f"{100 * judged.report.options.level:g} %"
@@ -52,7 +52,7 @@ def changes(judged: Judged, method: str) -> Table:
     return Table(f"{method} beside {base}", caption, header, tuple(rows))
 
 
-def reasons(judged: Judged) -> Table:
+def reasons(judged: OfflineEvaluation) -> Table:
     """The verdict on each policy, and why."""
     rows: list[tuple[str, str, str]] = []
     for name in (*judged.methods, str(judged.report.baseline)):
@@ -63,7 +63,7 @@ def reasons(judged: Judged) -> Table:
     return Table("Trust and its reasons", caption, ("Policy", "Verdict", "Reason"), tuple(rows))
 
 
-def opinions(judged: Judged) -> Table:
+def opinions(judged: OfflineEvaluation) -> Table:
     """Estimates side by side: those that there are."""
     robust, random = judged.reward_model is not None, judged.random_rows > 0
     header = ("Policy and signal", "NCIS", "SNIPS", *(["Doubly robust"] * robust), *(["Random exposure"] * random))
@@ -77,20 +77,20 @@ def opinions(judged: Judged) -> Table:
     return Table("Second opinions", _about_opinions(judged), header, tuple(rows))
 
 
-def _about_opinions(judged: Judged) -> str:
+def _about_opinions(judged: OfflineEvaluation) -> str:
     parts = ["With intervals over users. NCIS has the cap in use, SNIPS none."]
     if judged.reward_model is not None:
-        share, signal = max(zip(judged.reward_model.explained, judged.reward_model.signal_names, strict=True))
+        share, signal = max((own["explained"], name) for name, own in judged.reward_model.items())
         parts.append(
             "Doubly robust adds a linear model of rewards, fitted on train users, which explains at most "
-            f"{percent(float(share))} of a signal’s variance ({signal})."
+            f"{percent(share)} of a signal’s variance ({signal})."
         )
     if judged.random_rows:
         parts.append(f"Random exposure: {number(judged.random_rows)} rows whose propensities are known, without a cap.")
     return " ".join(parts)
 
 
-def diagnostics(judged: Judged) -> Table:
+def diagnostics(judged: OfflineEvaluation) -> Table:
     """What the weights leave of the log; of each policy the seed with the smallest effective number of rows."""
     found = {
         name: min(own.diagnostics, key=lambda one: one.row_effective_size)
@@ -107,9 +107,9 @@ def diagnostics(judged: Judged) -> Table:
     return Table("How much of the log stands behind it", caption, ("Measure", *found), tuple(rows))
 
 
-def behaviour(judged: Judged) -> tuple[Table, ...]:
+def behaviour(judged: OfflineEvaluation) -> tuple[Table, ...]:
     """How well the behaviour model knows how the log chose; nothing where the log says it."""
-    found = judged.scores
+    found = judged.calibration
     if found is None:
         return ()
     losses = (
@@ -128,11 +128,11 @@ def behaviour(judged: Judged) -> tuple[Table, ...]:
     return (Table("Behaviour model", caption, ("How actions are predicted", "Log-loss", "Perplexity"), rows),)
 
 
-def caveats(judged: Judged) -> Table:
+def caveats(judged: OfflineEvaluation) -> Table:
     """What no number on the page says."""
     propensities = (
         "The log says how it chose."
-        if judged.scores is None
+        if judged.calibration is None
         else "How the log chose is a model’s estimate; its error is in no interval. A mean weight off 1 is a sign; "
         "if something that the model does not know decided what was shown, no number here is one."
     )
@@ -155,7 +155,7 @@ def caveats(judged: Judged) -> Table:
     return Table("To bear in mind", "In plain words; docs/offline.md has the whole story.", ("About", "Caveat"), rows)
 
 
-def looks(book: Book) -> Table:
+def looks(accesses: AccessLog) -> Table:
     """Every look at test users."""
     rows = tuple(
         (
@@ -164,13 +164,13 @@ def looks(book: Book) -> Table:
             _policies(one.get("policies")),
             str(one.get("data", UNKNOWN)),
         )
-        for one in book.looks
+        for one in accesses.entries
     )
-    beside = "" if book.missing is None else f" Not noted beside the data: {book.missing}."
+    beside = "" if accesses.missing is None else f" Not noted beside the data: {accesses.missing}."
     caption = (
-        f"{str(book).capitalize()}. Each look is noted before its numbers are computed, and never removed.{beside}"
+        f"{str(accesses).capitalize()}. Each look is noted before its numbers are computed, and never removed.{beside}"
     )
-    return Table("Book of looks", caption, ("Time (UTC)", "Run", "Policies", "Data"), rows)
+    return Table("Access log of test users", caption, ("Time (UTC)", "Run", "Policies", "Data"), rows)
 
 
 def percent(share: float) -> str:

@@ -1,4 +1,4 @@
-"""What a policy recommends to all users of a log, a block of users at a time."""
+"""The k most probable actions for every user of a log, a block of users at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = 512
 
 @final
 @dataclass(frozen=True, eq=False)
-class Scored:
+class Recommendations:
     """Recommendations to n users, the most probable first.
 
     Attributes:
@@ -36,9 +36,9 @@ class Scored:
     counts: Int[np.ndarray, " n"]
 
 
-def score(
+def all_users(
     trained: TrainedPolicy, dataset: LoggedDataset, k: int = 10, *, exclude_seen: bool = False
-) -> Iterator[Scored]:
+) -> Iterator[Recommendations]:
     """The k most probable actions for each user with rows, at the state after its last row, in blocks.
 
     That state is `dataset.next_observation` of the row: the history includes it, the context is its own.
@@ -53,18 +53,18 @@ def score(
     if not isinstance(trained.catalogue, Catalogue) or not catalogue.same(trained.catalogue):
         raise ValueError(f"the policy was trained on other users, items or actions than those of {dataset.name}.")
     check_count(k, dataset.num_actions)
-    return _scored(trained, dataset, k, exclude_seen)
+    return _blocks(trained, dataset, k, exclude_seen)
 
 
-def _scored(trained: TrainedPolicy, dataset: LoggedDataset, k: int, exclude_seen: bool) -> Iterator[Scored]:
+def _blocks(trained: TrainedPolicy, dataset: LoggedDataset, k: int, exclude_seen: bool) -> Iterator[Recommendations]:
     catalogue, last = Catalogue.of(dataset), last_rows(dataset)
     for begin in range(0, len(last), BLOCK):
         rows = last[begin : begin + BLOCK]
         user, end = dataset.user[rows], dataset.end[rows] + 1
         x = catalogue.vectors(user, dataset.context[rows], _recent(dataset, user, end))
-        found = ranked(trained.logits(x), k, _viewed(dataset, user, end) if exclude_seen else None)
-        names = dataset.action_ids[found.places]
-        yield Scored(np.asarray(dataset.user_ids[user]), names, found.probabilities, found.counts)
+        best = ranked(trained.logits(x), k, _viewed(dataset, user, end) if exclude_seen else None)
+        names = dataset.action_ids[best.places]
+        yield Recommendations(np.asarray(dataset.user_ids[user]), names, best.probabilities, best.counts)
 
 
 def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " n"]:
@@ -89,6 +89,6 @@ def _viewed(dataset: LoggedDataset, user: Any, end: Any) -> Bool[np.ndarray, "n 
     length = end - first
     row = np.repeat(np.arange(len(user)), length)
     seen = action[tables.history[np.arange(len(row)) + np.repeat(first - np.cumsum(length) + length, length)]]
-    found = np.zeros((len(user), dataset.num_actions), dtype=bool)
-    found[row[seen >= 0], seen[seen >= 0]] = True
-    return found
+    viewed = np.zeros((len(user), dataset.num_actions), dtype=bool)
+    viewed[row[seen >= 0], seen[seen >= 0]] = True
+    return viewed

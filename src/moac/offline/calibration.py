@@ -1,18 +1,17 @@
-"""How good a behaviour model is on users it has not seen."""
+"""How good a behaviour model is on users it has not seen: log-loss beside simpler models', and calibration error."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from moac.logs.dataset import LoggedDataset
-from moac.offline.behaviour import kernels
-from moac.offline.behaviour.model import BehaviourModel
-from moac.offline.ncis.rows import Logged
+from moac.offline.behaviour import BehaviourModel, log_prob_of_taken
+from moac.offline.ncis import Logged
 
 BINS = 15
 """Of the calibration error."""
@@ -20,7 +19,7 @@ BINS = 15
 
 @final
 @dataclass(frozen=True)
-class Scores:
+class Calibration:
     """Of one split's rows; log-losses are means of −log b(a|s), in nats.
 
     Attributes:
@@ -50,35 +49,32 @@ class Scores:
     smallest_propensity: float
     mean_weight: dict[str, float]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return asdict(self)
 
-
-def scores(
+def measure(
     model: BehaviourModel,
     dataset: LoggedDataset,
     split: str = "validation",
     *,
     policies: Mapping[str, Any] | None = None,
     cells: Int[np.ndarray, "N c"] | None = None,
-) -> Scores:
-    """The model's scores beside those of simpler ones.
+) -> Calibration:
+    """The model's log-loss and calibration beside those of simpler ones.
 
     Args:
         model: fitted on the dataset's train users.
         dataset: the log.
-        split: whose rows to score; a choice made by test users' scores spoils them.
+        split: whose rows; a choice made by test users' numbers spoils them.
         policies: by name, probabilities of the split's logged actions [n], or of all actions [n, K].
         cells: codes of each of the dataset's rows, within which popularity is counted; None is the first and the last
             column of the context: for KuaiRand tab and day of the week.
     """
     rows, train = dataset.rows(split), dataset.rows("train")
     if not len(rows) or not len(train):
-        raise ValueError(f"{dataset.name} must have rows of train and of {split} users: there is nothing to score.")
-    judged = _judged(model, dataset, rows)
-    log_loss = -float(judged[:, 0].mean())
-    return Scores(
+        raise ValueError(f"{dataset.name} must have rows of train and of {split} users: there is nothing to measure.")
+    taken, likeliest, hit = _log_probs(model, dataset, rows).T
+    log_loss = -float(taken.mean())
+    logged = Logged.of(dataset.user[rows], dataset.reward[rows], np.exp(taken), dataset.action[rows])
+    return Calibration(
         split,
         len(rows),
         log_loss,
@@ -86,10 +82,10 @@ def scores(
         _popularity(dataset, np.zeros(dataset.num_rows, int), train, rows),
         _popularity(dataset, _codes(dataset, cells), train, rows),
         float(np.exp(log_loss)),
-        calibration_error(np.exp(judged[:, 1]), judged[:, 2]),
+        calibration_error(np.exp(likeliest), hit),
         model.temperature,
-        float(np.exp(judged[:, 0].min())),
-        _mean_weights(dataset, rows, np.exp(judged[:, 0]), policies or {}),
+        float(np.exp(taken.min())),
+        {name: float(logged.importance_ratio(name, policy).mean()) for name, policy in (policies or {}).items()},
     )
 
 
@@ -99,14 +95,14 @@ def calibration_error(confidence: Float[np.ndarray, " n"], hit: Any) -> float:
     return float(np.abs(np.bincount(place, hit - confidence, minlength=BINS)).sum() / len(confidence))
 
 
-def _judged(model: BehaviourModel, dataset: LoggedDataset, rows: Any) -> Float[np.ndarray, "n 3"]:
+def _log_probs(model: BehaviourModel, dataset: LoggedDataset, rows: Any) -> Float[np.ndarray, "n 3"]:
     """Log-probability of the logged action and of the likeliest, and whether they are the same."""
-    found = np.empty((len(rows), 3))
+    numbers = np.empty((len(rows), 3))
     for place, log_p in model.blocks(dataset, rows):
         action = dataset.action[rows[place]]
         hit = log_p.argmax(axis=1) == action
-        found[place] = np.column_stack([kernels.taken(log_p, action), log_p.max(axis=1), hit])
-    return found
+        numbers[place] = np.column_stack([log_prob_of_taken(log_p, action), log_p.max(axis=1), hit])
+    return numbers
 
 
 def _popularity(dataset: LoggedDataset, cell: Any, train: Any, rows: Any) -> float:
@@ -128,8 +124,3 @@ def _codes(dataset: LoggedDataset, cells: Any) -> Int[np.ndarray, " N"]:
     if not given.shape[1]:
         return np.zeros(dataset.num_rows, int)
     return np.unique(given, axis=0, return_inverse=True)[1].ravel()
-
-
-def _mean_weights(dataset: LoggedDataset, rows: Any, own: Any, policies: Mapping[str, Any]) -> dict[str, float]:
-    logged = Logged.of(dataset.user[rows], dataset.reward[rows], own, dataset.action[rows], dataset.signal_names)
-    return {name: float(logged.importance_ratio(name, policy).mean()) for name, policy in policies.items()}

@@ -17,7 +17,7 @@ from moac.cli.main import main
 from moac.cli.offline_options import SYNTAX
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import About, LoggedDataset, Rows
-from moac.offline import scoring
+from moac.offline import recommend
 from moac.runs import log_files, scores
 from moac.training import recommendation
 from moac.training.trained import TrainedPolicy
@@ -184,19 +184,19 @@ def test_wrong_vectors_and_policies_of_no_log_are_refused(trained, made):
     with pytest.raises(ValueError, match="not trained on a log"):
         other.recommend(1, None, [])
     with pytest.raises(ValueError, match=r"other users, items or actions than those of kuairand-pure\."):
-        scoring.score(other, made.dataset)
+        recommend.all_users(other, made.dataset)
     with pytest.raises(ValueError, match=r"than those of own\."):
-        scoring.score(trained, own_log())
+        recommend.all_users(trained, own_log())
     with pytest.raises(ValueError, match="`k` must be"):
-        scoring.score(trained, made.dataset, k=99)  # before anything is iterated
+        recommend.all_users(trained, made.dataset, k=99)  # before anything is iterated
 
 
 @pytest.mark.parametrize("exclude_seen", [False, True])
 def test_all_users_are_scored_as_one_by_one(made, trained, monkeypatch, exclude_seen):
-    monkeypatch.setattr(scoring, "BLOCK", 7)
+    monkeypatch.setattr(recommend, "BLOCK", 7)
     dataset = made.dataset
     last = [np.flatnonzero(dataset.user == user)[-1] for user in np.unique(dataset.user)]
-    blocks = list(scoring.score(trained, dataset, 12, exclude_seen=exclude_seen))
+    blocks = list(recommend.all_users(trained, dataset, 12, exclude_seen=exclude_seen))
     assert [len(block.user_ids) for block in blocks[:-1]] == [7] * (len(blocks) - 1)
     found = [
         (user, ids[:count], p[:count])
@@ -218,7 +218,7 @@ def test_a_file_of_scores_that_fails_leaves_the_old_one(made, trained, tmp_path)
     path.write_text("before\n")
 
     def failing():
-        yield next(scoring.score(trained, made.dataset, 2))
+        yield next(recommend.all_users(trained, made.dataset, 2))
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
@@ -362,7 +362,7 @@ def test_scores_of_all_users_from_the_command_line(made, trained, tmp_path, caps
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["user_id", "rank", "video_id", "probability"]
-    expected = next(scoring.score(trained, made.dataset, 3))
+    expected = next(recommend.all_users(trained, made.dataset, 3))
     assert [int(row["video_id"]) for row in rows[:6]] == expected.ids[:2].ravel().tolist()
     assert [int(row["rank"]) for row in rows[:6]] == [1, 2, 3, 1, 2, 3]
     assert [float(row["probability"]) for row in rows[:6]] == pytest.approx(

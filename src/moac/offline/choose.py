@@ -1,14 +1,13 @@
-"""One policy out of several, by what validation users say: what must not be lost, and what is gained at least."""
+"""Choose one policy out of several on validation users: protected signals are kept, the least gain is largest."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
-from jaxtyping import Float
 
 from moac.offline.ncis import PolicyReport, Report
 
@@ -66,20 +65,20 @@ class Choice:
 
 def floors(texts: Sequence[str], signals: Sequence[str]) -> tuple[Floor, ...]:
     """From `Like=-1%` and the like; the signals are those of the log."""
-    found: list[Floor] = []
+    parsed: list[Floor] = []
     for text in texts:
         match = _FLOOR.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"`protect` must be a signal and a change in per cent, such as Like=-1%, got {text!r}.")
         if match["signal"] not in signals:
             raise ValueError(f"`protect` must name one of {', '.join(signals)}, got {match['signal']!r}.")
-        if match["signal"] in (floor.signal for floor in found):
+        if match["signal"] in (floor.signal for floor in parsed):
             raise ValueError(f"`protect` must name a signal once, got {match['signal']!r} twice.")
-        found.append(Floor(match["signal"], float(match["change"]) / 100))
-    return tuple(found)
+        parsed.append(Floor(match["signal"], float(match["change"]) / 100))
+    return tuple(parsed)
 
 
-def choose(report: Report, signs: Mapping[str, int], kept: Sequence[Floor] = ()) -> Choice:
+def choose(report: Report, signs: Mapping[str, int], protected: Sequence[Floor] = ()) -> Choice:
     """Among the report's policies but its baseline, the admissible one whose gain is largest.
 
     Admissible is what is not distrusted, leaves half of the rows' effective number, makes no signal significantly worse
@@ -88,44 +87,41 @@ def choose(report: Report, signs: Mapping[str, int], kept: Sequence[Floor] = ())
     Args:
         report: on validation users, with a baseline.
         signs: −1 for a signal that is a cost.
-        kept: floors.
+        protected: floors under signals.
     """
     names = [name for name in report.policies if name != report.baseline]
-    candidates = tuple(_candidate(report, name, signs, kept) for name in names)
+    candidates = tuple(_candidate(report, name, signs, protected) for name in names)
     admissible = [each for each in candidates if not each.against]
     best = max(admissible, key=lambda each: each.gain) if admissible else None
     return Choice(None if best is None else best.name, candidates)
 
 
-def _candidate(report: Report, name: str, signs: Mapping[str, int], kept: Sequence[Floor]) -> Candidate:
-    own, signals = report.policies[name], report.signal_names
-    if own.change is None:
+def _candidate(report: Report, name: str, signs: Mapping[str, int], protected: Sequence[Floor]) -> Candidate:
+    policy, signals = report.policies[name], report.signal_names
+    if policy.change is None:
         raise ValueError("`report` must have a baseline: changes are counted from it.")
-    sign = np.array([signs[signal] for signal in signals])
-    least = _least_changes(own.change.relative_interval, sign)
-    worse = own.change.significant & (own.change.difference < 0)
-    against = [*_distrust(own), *(f"{signals[i]} is significantly worse" for i in np.flatnonzero(worse))]
-    against += [text for floor in kept for text in _below(floor, signals, own, (least, sign))]
-    gain = float(least[own.estimable].mean()) if own.estimable.any() else -np.inf
+    sign = {signal: signs[signal] for signal in signals}
+    low, high = policy.change.relative_interval.T
+    least = np.where(np.array([*sign.values()]) > 0, low, -high)  # the worse ends, as changes for the better
+    worse = policy.change.significant & (policy.change.difference < 0)
+    against = [*_distrust(policy), *(f"{signals[i]} is significantly worse" for i in np.flatnonzero(worse))]
+    estimable = {signals[i]: float(least[i]) for i in np.flatnonzero(policy.estimable)}
+    against += [text for floor in protected for text in _below(floor, estimable, sign)]
+    gain = float(least[policy.estimable].mean()) if estimable else -np.inf
     return Candidate(name, tuple(against), gain)
 
 
-def _least_changes(interval: Float[np.ndarray, "M 2"], sign: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
-    """The worse end of each interval, as a change for the better."""
-    return np.where(sign > 0, interval[:, 0], -interval[:, 1])
+def _distrust(policy: PolicyReport) -> list[str]:
+    share = min(each.row_effective_share for each in policy.diagnostics)
+    low = [] if share >= LEAST_SHARE else [f"an effective share of rows of {share:.2f}, below {LEAST_SHARE}"]
+    return low + ([reason.text for reason in policy.verdict.reasons] if policy.verdict.level == "not trusted" else [])
 
 
-def _distrust(own: PolicyReport) -> list[str]:
-    share = min(each.row_effective_share for each in own.diagnostics)
-    found = [] if share >= LEAST_SHARE else [f"an effective share of rows of {share:.2f}, below {LEAST_SHARE}"]
-    return found + ([reason.text for reason in own.verdict.reasons] if own.verdict.level == "not trusted" else [])
-
-
-def _below(floor: Floor, signals: Sequence[str], own: PolicyReport, ends: tuple[Any, Any]) -> list[str]:
-    """Whether a floor is not kept; `ends` are the least changes for the better, and the signs of the signals."""
-    if floor.signal not in signals or not own.estimable[signals.index(floor.signal)]:
+def _below(floor: Floor, estimable: Mapping[str, float], signs: Mapping[str, int]) -> list[str]:
+    """Whether a floor is not kept; `estimable` are the least changes for the better of signals that have one."""
+    if floor.signal not in estimable:
         return [f"{floor.signal} is not estimable on these users, so {floor} cannot be shown"]
-    least, sign = (values[signals.index(floor.signal)] for values in ends)
+    least, sign = estimable[floor.signal], signs[floor.signal]
     if least >= sign * floor.change:
         return []
     return [f"{floor.signal} may change by {100 * sign * least:+.1f}%, beyond {floor}"]

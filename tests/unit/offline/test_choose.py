@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from moac.offline import choosing, ncis
+from moac.offline import choose, ncis
 
 SIGNALS = ("Click", "Hate")
 SIGNS = {"Click": 1, "Hate": -1}
@@ -29,7 +29,7 @@ def reasons(choice):
 
 
 def test_what_makes_a_signal_significantly_worse_is_not_chosen():
-    choice = choosing.choose(report(), SIGNS)
+    choice = choose.choose(report(), SIGNS)
     assert "Hate is significantly worse" in reasons(choice)["0.7"]
     assert "Click is significantly worse" in reasons(choice)["0.05"]
     assert choice.chosen is None
@@ -37,16 +37,16 @@ def test_what_makes_a_signal_significantly_worse_is_not_chosen():
 
 def test_floors_are_kept_at_the_worse_end_of_the_interval():
     found = report()
-    loose = choosing.choose(found, SIGNS, choosing.floors(["Click=-30%", "Hate=+60%"], SIGNALS))
+    loose = choose.choose(found, SIGNS, choose.floors(["Click=-30%", "Hate=+60%"], SIGNALS))
     assert "beyond" not in reasons(loose)["0.7"]
-    tight = choosing.choose(found, SIGNS, choosing.floors(["Hate=+1%", "Click=+5%"], SIGNALS))
+    tight = choose.choose(found, SIGNS, choose.floors(["Hate=+1%", "Click=+5%"], SIGNALS))
     assert "Hate may change by" in reasons(tight)["0.7"]
     assert "beyond Hate=+1%" in reasons(tight)["0.7"]
     assert "beyond Click=+5%" in reasons(tight)["0.05"]
     low, high = found.policies["0.7"].change.relative_interval[1]
-    just = choosing.choose(found, SIGNS, [choosing.Floor("Hate", high + 1e-9)])
+    just = choose.choose(found, SIGNS, [choose.Floor("Hate", high + 1e-9)])
     assert "Hate may" not in reasons(just)["0.7"]
-    assert "Hate may" in reasons(choosing.choose(found, SIGNS, [choosing.Floor("Hate", low)]))["0.7"]
+    assert "Hate may" in reasons(choose.choose(found, SIGNS, [choose.Floor("Hate", low)]))["0.7"]
 
 
 def test_the_largest_gain_among_the_admissible_wins():
@@ -56,7 +56,7 @@ def test_the_largest_gain_among_the_admissible_wins():
     log = ncis.Logged.of(rng.integers(0, 2_000, n), reward, np.full(n, 0.5), action, ("Click",))
     policies = {str(share): np.where(action == 1, share, 1 - share) for share in (0.6, 0.8, 0.999)}
     found = ncis.evaluate(log, {"clone": np.full(n, 0.5), **policies}, baseline="clone")
-    choice = choosing.choose(found, {"Click": 1}, choosing.floors(["Click=-1%"], ("Click",)))
+    choice = choose.choose(found, {"Click": 1}, choose.floors(["Click=-1%"], ("Click",)))
     assert choice.chosen == "0.999"
     assert [each.gain for each in choice.candidates] == sorted(each.gain for each in choice.candidates)
 
@@ -68,7 +68,7 @@ def test_too_little_of_the_log_is_a_reason_and_so_is_a_signal_that_is_not_estima
     log = ncis.Logged.of(rng.integers(0, 300, n), rare, np.full(n, 0.1), action, ("Like",))
     policies = {"clone": np.full(n, 0.1), "sharp": np.where(action == 0, 0.91, 0.01)}
     found = ncis.evaluate(log, policies, baseline="clone")
-    choice = choosing.choose(found, {"Like": 1}, choosing.floors(["Like=-1%"], ("Like",)))
+    choice = choose.choose(found, {"Like": 1}, choose.floors(["Like=-1%"], ("Like",)))
     assert "an effective share of rows of 0.1" in reasons(choice)["sharp"]
     assert "Like is not estimable on these users, so Like=-1% cannot be shown" in reasons(choice)["sharp"]
 
@@ -83,9 +83,9 @@ def test_too_little_of_the_log_is_a_reason_and_so_is_a_signal_that_is_not_estima
 )
 def test_refused(text, message):
     with pytest.raises(ValueError, match=message):
-        choosing.floors([text], SIGNALS)
+        choose.floors([text], SIGNALS)
     with pytest.raises(ValueError, match="a signal once, got 'Click' twice"):
-        choosing.floors(["Click=-1%", "Click=-2%"], SIGNALS)
+        choose.floors(["Click=-1%", "Click=-2%"], SIGNALS)
 
 
 @cache
@@ -108,7 +108,7 @@ def made(share=0.9, level="trusted", estimable=(True, True), **change):
 
 
 def only(*given, **named):
-    (found,) = choosing.choose(made(*given, **named), SIGNS).candidates
+    (found,) = choose.choose(made(*given, **named), SIGNS).candidates
     return found
 
 
@@ -136,7 +136,7 @@ def test_a_gain_is_the_mean_of_the_worse_ends_also_of_a_cost():
 def test_what_speaks_against_a_policy(named, against):
     found = only(**named)
     assert found.against == against
-    assert choosing.choose(made(**named), SIGNS).chosen == (None if against else "p")
+    assert choose.choose(made(**named), SIGNS).chosen == (None if against else "p")
 
 
 @pytest.mark.parametrize(
@@ -144,5 +144,5 @@ def test_what_speaks_against_a_policy(named, against):
     [("Click", 0.1, True), ("Click", 0.101, False), ("Hate", -0.1, True), ("Hate", -0.101, False), ("Hate", 0.0, True)],
 )
 def test_a_floor_is_kept_up_to_the_worse_end(signal, change, kept):
-    (found,) = choosing.choose(made(), SIGNS, [choosing.Floor(signal, change)]).candidates
+    (found,) = choose.choose(made(), SIGNS, [choose.Floor(signal, change)]).candidates
     assert (not found.against) == kept

@@ -1,0 +1,295 @@
+"""Evaluate trained policies on a log beside Behavior-Clone: importance weights, second opinions and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from moac.logs import sampling, splits, states
+from moac.logs.dataset import LoggedDataset
+from moac.logs.sampling import Data
+from moac.offline import calibration, ncis
+from moac.offline.behaviour import BehaviourModel
+from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation, WeightHistogram
+from moac.offline.ncis import Logged, Shard
+from moac.policies import SoftmaxMLP
+from moac.types import Evaluation, Params, Policy
+
+_BLOCK = 2048
+"""Rows whose features and probabilities are computed at a time."""
+_NUMBERS = 1 << 24
+"""Probabilities that are in memory at once."""
+_MAX_ROWS = 50_000
+"""So many train rows are enough for the few hundred coefficients of a reward model; of more, as many are drawn."""
+_PENALTIES = tuple(10.0**k for k in range(6))
+_FOLDS, _SEED = 2, 0
+
+
+def evaluate(
+    dataset: LoggedDataset,
+    methods: Mapping[str, Method],
+    split: str = "validation",
+    options: ncis.Options | None = None,
+) -> OfflineEvaluation:
+    """What the methods are worth on a split's users, beside Behavior-Clone, and how far to trust it.
+
+    Values by normalised capped importance sampling; SNIPS, and doubly robust where a behaviour model gives all
+    actions' probabilities, as second opinions; a check against random exposure where the dataset has such rows of the
+    split. A signal that never fires in the split is left out.
+
+    Args:
+        dataset: with propensities, known or from `with_behaviour`.
+        methods: by name, a policy and its parameters θ; θ's leading axis are the training seeds of one method.
+        split: whose users. A choice made by test users' numbers spoils them.
+        options: of the estimate.
+    """
+    check(dataset, methods, split)
+    rows, chosen = dataset.rows(split), options or ncis.Options()
+    fires = (dataset.reward[rows] != 0).any(axis=0)
+    kept = [name for name, ever in zip(dataset.signal_names, fires, strict=True) if ever]
+    model = None if dataset.behaviour is None else fit_rewards(dataset, kept)
+    policies = _Policies(dataset, methods, kept)
+    shard, ratios = policies.accumulate(dataset, rows, model, chosen)
+    random = _random_exposure(policies, split, chosen)
+    return OfflineEvaluation(
+        data=dataset.name,
+        fingerprint=dataset.fingerprint,
+        split=split,
+        rows=len(rows),
+        users=len(np.unique(dataset.user[rows])),
+        num_actions=dataset.num_actions,
+        seeds={name: _num_seeds(theta) for name, (_, theta) in methods.items()},
+        costs=tuple(name for name, sign in zip(dataset.signal_names, dataset.signs, strict=True) if sign < 0),
+        report=ncis.analyse(shard, baseline=BASELINE, random=random, options=chosen),
+        left_out=tuple(name for name in dataset.signal_names if name not in kept),
+        calibration=_calibration(dataset, split, ratios),
+        reward_model=None if model is None else model.as_dict(),
+        random_rows=0 if random is None else int(random.first.count.sum()),
+        weights=WeightHistogram.of(ratios),
+    )
+
+
+def check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> None:
+    """Refuse what cannot be evaluated, without looking at what any policy is worth."""
+    rows = dataset.rows(split)
+    if not len(rows):
+        raise ValueError(f"{dataset.name} has no rows of {split} users: nothing can be evaluated on them.")
+    users = len(np.unique(dataset.user[rows]))
+    if users < 2:
+        raise ValueError(f"{dataset.name} has 1 {split} user: an interval over users needs at least two.")
+    if not methods or BASELINE in methods:
+        raise ValueError(f"`methods` must name at least one policy, and none {BASELINE}, got {list(methods)}.")
+    K = dataset.num_actions
+    outside = np.flatnonzero((dataset.action < 0) | (dataset.action >= K))
+    if len(outside):
+        first = f"{dataset.action[outside[0]]} in row {outside[0]}"
+        raise ValueError(f"`action` of {dataset.name} must be in [0, {K}), one of its actions, got {first}.")
+    for name, (policy, _) in methods.items():
+        actions: Any = getattr(policy, "num_actions", K)
+        if actions != K:
+            raise ValueError(
+                f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it was trained on other data."
+            )
+    if not Logged.of_rows(dataset, rows).reward.any():
+        raise ValueError(f"no signal of {dataset.name} ever fires among {split} users: nothing can be evaluated.")
+
+
+def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str = "validation") -> Evaluation:
+    """NCIS of the policies `theta` (leading axis K) on a split's users: values without intervals, as training logs."""
+    rows = dataset.rows(split)
+    if not len(rows):
+        raise ValueError(f"{dataset.name} has no rows of {split} users: a policy's worth is estimated on them.")
+    taken = {str(k): one for k, one in enumerate(probabilities(dataset, policy, theta, rows))}
+    shard = ncis.accumulate(Logged.of_rows(dataset, rows), taken, options=ncis.Options(caps=()))
+    returns = np.stack(list(ncis.values(shard).values()))
+    unknown = np.full(len(returns), np.nan)
+    return Evaluation(returns, unknown, unknown, unknown, "ncis")
+
+
+def probabilities(dataset: LoggedDataset, policy: Policy, theta: Params, rows: Any) -> Float[np.ndarray, "K n"]:
+    """π(a|s) of the logged actions of some rows, for each of K policies."""
+    of_seeds = []
+    for own in _seeds(theta):
+        blocks = [rows[begin : begin + _BLOCK] for begin in range(0, len(rows), _BLOCK)]
+        padded = [np.resize(block, _BLOCK).astype(np.int32) for block in blocks]
+        log_p = [np.asarray(_log_probs(policy, own, dataset.data, block)) for block in padded]
+        of_seeds.append(np.exp(np.concatenate(log_p)[: len(rows)].astype(np.float64)))
+    return np.stack(of_seeds)
+
+
+@partial(jax.jit, static_argnames="policy")
+def _log_probs(policy: Policy, theta: Params, data: Data, rows: Any) -> Any:
+    x = states.features(data.tables, sampling.observation(data, rows))
+    return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, x, data.action[rows])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Policies:
+    """Methods and Behavior-Clone on rows of a log, block by block: no table of all actions is whole in memory."""
+
+    dataset: LoggedDataset  # whose behaviour model is Behavior-Clone
+    methods: Mapping[str, Method]
+    signals: Sequence[str]  # those that fire
+
+    def accumulate(
+        self, source: LoggedDataset, rows: Any, model: RewardModel | None, options: ncis.Options
+    ) -> tuple[Shard, dict[str, Float[np.ndarray, "K n"]]]:
+        """Sums over rows of the log or of its random exposure, and each policy's importance ratio π/π_b on them."""
+        seeds = 1 + sum(_num_seeds(theta) for _, theta in self.methods.values())
+        size = max(_BLOCK, _NUMBERS // (self.dataset.num_actions * seeds))
+        blocks = [self._block(source, rows[k : k + size], model, options) for k in range(0, len(rows), size)]
+        ratios = {name: np.concatenate([block[1][name] for block in blocks], axis=1) for name in blocks[0][1]}
+        shards = [shard for shard, _ in blocks]
+        while len(shards) > 1:  # neighbours first: each user's sums are copied few times
+            shards = [a + b for a, b in zip(shards[::2], shards[1::2], strict=False)] + shards[len(shards) & ~1 :]
+        return shards[0], ratios
+
+    def _block(self, source: LoggedDataset, rows: Any, model: Any, options: ncis.Options) -> tuple[Shard, Any]:
+        log = Logged.of_rows(source, rows).signals(self.signals)
+        x = features(source, rows)
+        policies = self._baseline(source, log, x)
+        policies |= {name: _tables(method, x, self.dataset.num_actions) for name, method in self.methods.items()}
+        q = None if model is None else lambda chosen: model.values(x[chosen])
+        ratios = {name: np.stack([log.importance_ratio(name, p) for p in seeds]) for name, seeds in policies.items()}
+        return ncis.accumulate(log, policies, q, options), ratios
+
+    def _baseline(self, source: LoggedDataset, log: Logged, x: Any) -> dict[str, list[Any]]:
+        """Behavior-Clone; on the log's own rows its probabilities of what was logged are the propensities."""
+        model = self.dataset.behaviour
+        if model is None:  # on random exposure it is known as a model only
+            return {BASELINE: [log.propensity]} if source is self.dataset else {}
+        policy = SoftmaxMLP(model.network.inputs, model.network.hidden, model.network.outputs)
+        (table,) = _tables((policy, tuple(W[None] for W in model.clone)), x, model.network.outputs)
+        if source is self.dataset:
+            table[np.arange(len(table)), log.action] = log.propensity
+        return {BASELINE: [table]}
+
+
+def _random_exposure(policies: _Policies, split: str, options: ncis.Options) -> Shard | None:
+    """Sums over rows of random exposure of at least two of the split's users."""
+    source = policies.dataset.random
+    if source is None or source.propensity is None or len(np.unique(source.user[source.rows(split)])) < 2:
+        return None
+    return policies.accumulate(source, source.rows(split), None, ncis.uncapped(options))[0]
+
+
+def _calibration(dataset: LoggedDataset, split: str, ratios: Mapping[str, Any]) -> calibration.Calibration | None:
+    """Of the behaviour model, with the mean uncapped weight of each policy."""
+    model = dataset.behaviour
+    if not isinstance(model, BehaviourModel):
+        return None
+    propensity = np.asarray(dataset.propensity)[dataset.rows(split)].astype(np.float64)
+    policies = {name: np.minimum(propensity * each.mean(axis=0), 1.0) for name, each in ratios.items()}
+    return calibration.measure(model, dataset, split, policies=policies)
+
+
+def features(source: LoggedDataset, rows: Any) -> Float[np.ndarray, "n F"]:
+    """What policies see of the rows."""
+    blocks = [rows[begin : begin + _BLOCK] for begin in range(0, len(rows), _BLOCK)]
+    vectors = [np.asarray(source.features(source.observation(np.resize(block, _BLOCK)))) for block in blocks]
+    return np.concatenate(vectors)[: len(rows)]
+
+
+def _tables(method: Method, x: Float[np.ndarray, "n F"], num_actions: int) -> list[Float[np.ndarray, "n K"]]:
+    """π(·|s) of each training seed."""
+    policy, theta = method
+    padded = np.concatenate([x, np.zeros((-len(x) % _BLOCK, x.shape[1]), x.dtype)])
+    tables = []
+    for own in _seeds(theta):
+        blocks = [_table(policy, own, padded[b : b + _BLOCK], num_actions) for b in range(0, len(x), _BLOCK)]
+        tables.append(np.concatenate([np.asarray(block) for block in blocks])[: len(x)].astype(np.float64))
+    return tables
+
+
+@partial(jax.jit, static_argnames=("policy", "num_actions"))
+def _table(policy: Policy, theta: Params, x: Any, num_actions: int) -> Any:
+    of_row = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
+    return jnp.exp(jax.vmap(of_row, in_axes=(None, 0, None))(theta, x, jnp.arange(num_actions)))
+
+
+def _seeds(theta: Params) -> list[Params]:
+    """θ of each training seed."""
+    return [jax.tree.map(lambda leaf, k=k: jnp.asarray(leaf[k]), theta) for k in range(_num_seeds(theta))]
+
+
+def _num_seeds(theta: Params) -> int:
+    return len(jax.tree.leaves(theta)[0])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RewardModel:
+    """q_i(s, a) = m_i + x(s)ᵀ β_i + γ_{a,i}: what a row is expected to earn, for the doubly robust second opinion."""
+
+    signal_names: tuple[str, ...]
+    mean: Float[np.ndarray, " M"]  # m, of train rows
+    state: Float[np.ndarray, "F M"]  # β
+    action: Float[np.ndarray, "K M"]  # γ
+    penalty: Float[np.ndarray, " M"]  # chosen on users that the fit had not seen
+    explained: Float[np.ndarray, " M"]  # share of the variance explained on such users; below 0 is worse than the mean
+
+    def values(self, x: Any) -> Float[np.ndarray, "n K M"]:
+        """q of all actions, for features x [n, F]."""
+        return (self.mean + np.asarray(x, np.float64) @ self.state)[:, None] + self.action
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a card says of it."""
+        numbers = zip(self.signal_names, self.penalty.tolist(), self.explained.tolist(), strict=True)
+        return {name: {"penalty": penalty, "explained": explained} for name, penalty, explained in numbers}
+
+
+def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
+    """Ridge regression on train users' rows alone; the penalty of each signal by two folds of these users.
+
+    β, γ = argmin Σ (r − m − xᵀβ − γ_a)² + penalty (‖β‖² + ‖γ‖²),  from sums over rows, in one pass.
+    """
+    columns = [dataset.signal_names.index(name) for name in signals]
+    rows = dataset.rows("train")
+    if len(rows) > _MAX_ROWS:
+        rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MAX_ROWS, replace=False))
+    fold = splits.folds(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]
+    reward = np.asarray(dataset.reward[rows][:, columns], np.float64)
+    mean = reward.mean(axis=0)
+    parts = [_moments(dataset, rows[fold == k], reward[fold == k] - mean) for k in range(_FOLDS)]
+    losses = np.sum([_held_out(parts[1 - k], parts[k]) for k in range(_FOLDS)], axis=0)
+    penalty = np.array(_PENALTIES)[losses.argmin(axis=0)]
+    gram, moment, square = (np.sum(column, axis=0) for column in zip(*parts, strict=True))
+    coefficients = np.stack([_ridge(gram, moment[:, [i]], c)[:, 0] for i, c in enumerate(penalty)], axis=1)
+    explained = 1 - losses.min(axis=0) / np.maximum(square, np.finfo(float).tiny)
+    state, action = np.split(coefficients, [dataset.num_features])
+    return RewardModel(tuple(signals), mean, state, action, penalty, explained)
+
+
+def _moments(dataset: LoggedDataset, rows: Any, reward: Any) -> tuple[Any, Any, Any]:
+    """Σ z zᵀ, Σ z r and Σ r² over rows, z = (x(s), one-hot a)."""
+    size = dataset.num_features + dataset.num_actions
+    gram, moment = np.zeros((size, size)), np.zeros((size, reward.shape[1]))
+    for begin in range(0, len(rows), _BLOCK):
+        block = rows[begin : begin + _BLOCK]
+        one_hot = np.eye(dataset.num_actions, dtype=np.float32)[dataset.action[block]]
+        z = np.concatenate([features(dataset, block), one_hot], axis=1)
+        gram += np.asarray(jnp.asarray(z).T @ jnp.asarray(z), np.float64)
+        moment += z.T.astype(np.float64) @ reward[begin : begin + _BLOCK]
+    return gram, moment, (reward**2).sum(axis=0)
+
+
+def _held_out(fitted: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> Float[np.ndarray, "P M"]:
+    """Squared error on the other fold under each penalty: Σ r² − 2 βᵀ Σ z r + βᵀ (Σ z zᵀ) β."""
+    gram, moment, square = other
+    betas = [_ridge(fitted[0], fitted[1], penalty) for penalty in _PENALTIES]
+    return np.stack([square - 2 * (b * moment).sum(axis=0) + (b * (gram @ b)).sum(axis=0) for b in betas])
+
+
+def _ridge(gram: Any, moment: Any, penalty: float) -> Any:
+    return np.linalg.solve(gram + penalty * np.eye(len(gram)), moment)
+
+
+LoggedDataset.estimator = staticmethod(estimate)
