@@ -4,7 +4,8 @@ from moac.cli import report
 from moac.cli.problems import problem_stepped
 from moac.report.pages import sweep as page
 from moac.runs import executors
-from moac.search.sweep import results, running, spec
+from moac.search import sweep as running
+from moac.search import sweep_spec as spec
 
 FILES = ("results.csv", "results.json", "report.html")
 
@@ -16,10 +17,10 @@ def run(path, out, executor=None):
 
     def ended(job, failure):
         if failure is not None:
-            failed[job.label] = failure
+            failed[job.cell.label] = failure
 
     running.run(jobs, executor or executors.Serial(), ended)
-    found = results.rows(sweep, jobs)
+    found = running.rows(jobs)
     page.write(sweep, found, out)
     report.write(out)
     return failed

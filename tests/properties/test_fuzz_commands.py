@@ -18,7 +18,7 @@ import pytest
 
 from moac import files
 from moac.cli.main import main
-from moac.search.sweep import spec
+from moac.search import sweep_spec as spec
 from tests.helpers.limits import limited
 from tests.properties.test_fuzz import mutated, survives
 

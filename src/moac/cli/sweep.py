@@ -19,16 +19,16 @@ from moac.cli.sweep_options import Sweep
 from moac.machine import size
 from moac.report.pages import sweep as page
 from moac.runs import executors
-from moac.search.sweep import results, running, spec
-from moac.search.sweep.results import Row
-from moac.search.sweep.running import Job
+from moac.search import sweep as sweeping
+from moac.search import sweep_spec
+from moac.search.sweep import Job, Row
 
 _FAILED, _LISTED = 1, 20
 
 
 def run(command: Sweep) -> int:
     """Exit code 0 where all tasks have finished, 1 where some failed."""
-    began, sweep = time.monotonic(), spec.load(command.spec)
+    began, sweep = time.monotonic(), sweep_spec.load(command.spec)
     memory = None if command.memory is None else size("memory", command.memory)
     limits = executors.Limits(command.timeout, memory, command.retries)
     opened = executors.opened(command.executor, workers=command.workers, address=command.address, limits=limits)
@@ -36,14 +36,14 @@ def run(command: Sweep) -> int:
     files.check_folder("out", out)
     try:
         with opened as executor:
-            jobs = running.jobs(sweep, out, problem_stepped)
+            jobs = sweeping.jobs(sweep, out, problem_stepped)
             kept = sum(job.finished for job in {job.key: job for job in jobs}.values())
             with _Watch(jobs, kept) as watch:
-                running.run(jobs, executor, watch.ended)
+                sweeping.run(jobs, executor, watch.ended)
     except KeyboardInterrupt as error:
         sys.stderr.write(f"moac: stopped; the same command continues {out}\n")
         return interrupts.code(error)
-    found = results.rows(sweep, jobs)
+    found = sweeping.rows(jobs)
     page.write(sweep, found, out)
     told = _told(command, found, (out, report.write(out)), kept) | {"seconds": time.monotonic() - began}
     if command.json:
@@ -75,12 +75,12 @@ class _Watch:
         """One more."""
         self._done += 1
         if failure is not None:
-            self._stages.say(f"failed: {job.label}: {failure.message}")
+            self._stages.say(f"failed: {job.cell.label}: {failure.message}")
         self._stages.show("tasks", self._done, self._total)
 
 
 def _told(command: Sweep, found: list[Row], where: tuple[Path, Path], kept: int) -> dict[str, Any]:
-    failed = [row for row in found if row.ended is None]
+    failed = [row for row in found if row.end is None]
     out, page_path = where
     return {
         "sweep": command.spec.stem,
@@ -96,13 +96,13 @@ def _told(command: Sweep, found: list[Row], where: tuple[Path, Path], kept: int)
     }
 
 
-def _print(sweep: spec.Sweep, found: list[Row], out: Path) -> None:
+def _print(sweep: sweep_spec.Sweep, found: list[Row], out: Path) -> None:
     console = plain(110)
     for env in dict.fromkeys(row.cell.env for row in found):
         table = page.ends([row for row in found if row.cell.env == env], env, sweep, short=True)
         if table is not None:
             console.print(_shown(table.title, table.header, table.rows))
-    failed = sum(row.ended is None for row in found)
+    failed = sum(row.end is None for row in found)
     if failed:
         console.print(f"{failed} of {len(found)} tasks failed; the same command tries them again", highlight=False)
     for name in ("results.csv", "report.html"):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -47,19 +45,6 @@ def number(value: float | None, digits: int = 4) -> str:
     if value == 0.0 or int(power) in _PLAIN:
         return _signed(f"{value:.{digits}g}")
     return _signed(mantissa) + times_power(int(power))
-
-
-def plain(value: Any) -> str:
-    """A setting as a person reads it: numbers to four digits, what has parts by its parts.
-
-    >>> plain(0.123456), plain((64, 64)), plain({"name": "discounted", "discount": 0.9})
-    ('0.1235', '[64, 64]', 'discounted 0.9')
-    """
-    if isinstance(value, Mapping):
-        return " ".join(map(plain, value.values()))
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(plain, value))}]"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def plus_minus(mean: float, half: float) -> str:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from moac.report import style
-from moac.report.numbers import plain
+from moac.search.sweep_spec import is_number, readable
 
 _NAMED = 8
 """Up to so many values of a setting are named one by one; more are drawn along an axis of numbers."""
@@ -26,7 +26,7 @@ def effects(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Float[np.
     for k, ax in enumerate(axes):
         (setting, given), (name, y) = list(values.items())[k // len(columns)], list(columns.items())[k % len(columns)]
         colour = style.line(k % len(columns))["color"]
-        numbers = len({plain(value) for value in given}) > _NAMED and all(map(_is_number, given))
+        numbers = len({readable(value) for value in given}) > _NAMED and all(map(is_number, given))
         (_along if numbers else _by_value)(ax, given, y, colour)
         if name == "exact gap" and y.min() > 0:
             ax.set_yscale("log")
@@ -63,20 +63,20 @@ def ends(
 
 def _groups(count: int, colours: tuple[str, Sequence[Any]] | None) -> dict[str, list[int]]:
     """Tasks by the value of a setting, where there are not too many for colours to tell apart."""
-    if colours is None or len({plain(value) for value in colours[1]}) > len(style.COLOURS):
+    if colours is None or len({readable(value) for value in colours[1]}) > len(style.COLOURS):
         return {"a task": list(range(count))}
     groups: dict[str, list[int]] = {}
     for k, value in enumerate(colours[1]):
-        groups.setdefault(f"{colours[0]} = {plain(value)}", []).append(k)
+        groups.setdefault(f"{colours[0]} = {readable(value)}", []).append(k)
     return groups
 
 
 def _by_value(ax: Axes, given: Sequence[Any], y: Any, colour: str) -> None:
     """Values side by side, in the order in which they were given; numbers ascending."""
-    numbers = all(map(_is_number, given))
+    numbers = all(map(is_number, given))
     ordered = sorted(given) if numbers else given
-    names = list(dict.fromkeys(map(plain, ordered)))
-    at = np.array([names.index(plain(value)) for value in given])
+    names = list(dict.fromkeys(map(readable, ordered)))
+    at = np.array([names.index(readable(value)) for value in given])
     spread = np.array([0.08 * ((int(np.sum(at[:k] == place)) % 5) - 2) for k, place in enumerate(at)])
     ax.scatter(at + spread, y, s=18, alpha=0.5, color=colour, linewidths=0)
     ax.plot(range(len(names)), [y[at == k].mean() for k in range(len(names))], "-o" if numbers else "o", color=colour)
@@ -88,7 +88,3 @@ def _along(ax: Axes, given: Sequence[float], y: Any, colour: str) -> None:
     if min(given) > 0 and max(given) > _WIDE * min(given):
         ax.set_xscale("log")
     ax.scatter(given, y, s=18, alpha=0.7, color=colour, linewidths=0)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -13,13 +13,13 @@ import numpy as np
 from moac import files
 from moac.report import sweeps as drawing
 from moac.report.figures import ROUNDING
-from moac.report.numbers import number, plain, plus_minus
+from moac.report.numbers import number, plus_minus
 from moac.report.page import Table
 from moac.report.pages import experiment
 from moac.report.pages.experiment import Findings, Shown
-from moac.search.sweep import results
-from moac.search.sweep.results import Ended, Row
-from moac.search.sweep.spec import METHOD, Sweep
+from moac.search import sweep as results
+from moac.search.sweep import End, Row
+from moac.search.sweep_spec import METHOD, Sweep, readable
 from moac.statistics import Mean
 
 _APART = ("env", "seed")
@@ -43,7 +43,7 @@ def write(sweep: Sweep, found: list[Row], out: Path) -> None:
     """results.csv, results.json, the figures, and experiment.json, from which the report is made."""
     files.write_bytes(out / "results.csv", results.as_csv(sweep, found))
     files.write_json(out / "results.json", results.as_json(sweep, found))
-    failed = sum(row.ended is None for row in found)
+    failed = sum(row.end is None for row in found)
     environments = list(dict.fromkeys(row.cell.env for row in found))
     facts = {"environment": ", ".join(environments), "tasks": len(found), "finished": len(found) - failed}
     facts |= {"failed": failed, "trials per task": sweep.trials}
@@ -58,9 +58,9 @@ def write(sweep: Sweep, found: list[Row], out: Path) -> None:
 def _about(sweep: Sweep, found: list[Row]) -> _About:
     varied = []
     for name in sweep.axes:
-        values = list(dict.fromkeys(plain(row.cell.values[name]) for row in found))
+        values = list(dict.fromkeys(readable(row.cell.values[name]) for row in found))
         varied.append(f"{name} ({', '.join(values) if len(values) <= 6 else f'{len(values)} values'})")
-    failed = sum(row.ended is None for row in found)
+    failed = sum(row.end is None for row in found)
     how = "All finished." if not failed else f"{failed} of {len(found)} failed; the others are not touched by that."
     summary = f"{len(found)} tasks, which differ in {'; '.join(varied)}. {how}"
     why = "As the sweep's file says; what it leaves out was resolved for each environment: tasks/*/config.json has all."
@@ -69,7 +69,7 @@ def _about(sweep: Sweep, found: list[Row]) -> _About:
 
 def ends(found: list[Row], env: str, sweep: Sweep, short: bool = False) -> Table | None:
     """Where the tasks of an environment ended; None where none did. A short table has no intervals."""
-    done = [(row, row.ended) for row in found if row.ended is not None]
+    done = [(row, row.end) for row in found if row.end is not None]
     if not done:
         return None
     axes = [name for name in sweep.axes if name != "env"] or ["seed"]
@@ -88,7 +88,7 @@ def ends(found: list[Row], env: str, sweep: Sweep, short: bool = False) -> Table
 
 
 def _named(row: Row, axes: Sequence[str]) -> list[str]:
-    return [plain(row.cell.values.get(name, getattr(row.cell, name, ""))) for name in axes]
+    return [readable(row.cell.values.get(name, getattr(row.cell, name, ""))) for name in axes]
 
 
 def _shown(one: Mean, short: bool) -> str:
@@ -96,14 +96,14 @@ def _shown(one: Mean, short: bool) -> str:
 
 
 def _failures(found: list[Row]) -> Table | None:
-    failed = tuple((row.cell.label, row.error) for row in found if row.ended is None)
+    failed = tuple((row.cell.label, row.error) for row in found if row.end is None)
     if not failed:
         return None
     return Table("Failures", "The same command tries them again. errors/ has the traces.", ("task", "error"), failed)
 
 
 def _figures(found: list[Row], env: str, sweep: Sweep) -> list[Shown]:
-    done = [(row, row.ended) for row in found if row.ended is not None]
+    done = [(row, row.end) for row in found if row.end is not None]
     if len(done) < 2:
         return []
     objectives, name = done[0][1].objectives, re.sub(r"[^a-z0-9]+", "-", env.lower()).strip("-")
@@ -118,10 +118,10 @@ def _figures(found: list[Row], env: str, sweep: Sweep) -> list[Shown]:
 
 
 def _key(row: Row, axis: str) -> str:
-    return plain(row.cell.values[axis])
+    return readable(row.cell.values[axis])
 
 
-def _effects(values: dict[str, tuple[Any, ...]], done: list[Ended], objectives: tuple[str, ...], env: Any) -> Shown:
+def _effects(values: dict[str, tuple[Any, ...]], done: list[End], objectives: tuple[str, ...], env: Any) -> Shown:
     """Each setting's effect on each objective, and on the gap where that is known and not 0 but for rounding."""
     columns = {name: np.array([ended.returns[i].value for ended in done]) for i, name in enumerate(objectives)}
     gap = np.array([ended.gap.value for ended in done])
@@ -138,7 +138,7 @@ def _effects(values: dict[str, tuple[Any, ...]], done: list[Ended], objectives: 
 def _places(values: dict[str, tuple[Any, ...]], rows: list[Row], objectives: tuple[str, ...], env: Any) -> Shown:
     """Where tasks end, coloured by the method or the first axis."""
     axis = METHOD if METHOD in values else next(iter(values), None)
-    points = np.stack([row.point() for row in rows])
+    points = np.stack([row.end.point for row in rows if row.end is not None])
     best = np.array([not row.dominated for row in rows])
     return Shown(
         f"Where the tasks end, {env[0]}",

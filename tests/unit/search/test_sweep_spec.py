@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moac.config import Discounted
-from moac.search.sweep import draws, spec
+from moac.search import sweep_spec as spec
 
 GRID = """
 env = "fishwood-v0"
@@ -87,9 +87,9 @@ def test_every_draw_meets_every_cell_of_the_grid():
 
 
 def test_ranges_end_where_they_say():
-    whole, log = draws.Range(1, 3, False, True), draws.Range(1e-3, 10.0, True, False)
-    assert [whole.at(share) for share in (0.0, 0.34, 0.999999)] == [1, 2, 3]
-    assert [log.at(share) for share in (0.0, 0.5)] == pytest.approx([1e-3, 0.1])
+    _, axes = spec._random({"count": 1, "num_critic_steps": [1, 3], "gae": {"low": 1e-3, "high": 10.0, "log": True}})
+    assert [axes["num_critic_steps"](share) for share in (0.0, 0.34, 0.999999)] == [1, 2, 3]
+    assert [axes["gae"](share) for share in (0.0, 0.5)] == pytest.approx([1e-3, 0.1])
 
 
 BASE = 'env = "a-v0"\n'
@@ -148,7 +148,7 @@ def test_a_mistake_is_one_line_that_names_the_file(text, message, tmp_path):
     assert str(caught.value).startswith(f"{path}: ")
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_files_of_the_documentation_and_the_examples_parse():

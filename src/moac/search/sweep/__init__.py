@@ -1,1 +1,0 @@
-"""Sweeps: many runs over settings, methods, environments and seeds, on any executor."""
