@@ -10,7 +10,7 @@ import moac
 from moac.cli.main import main
 from moac.logs import LoggedDataset
 from moac.logs.building import Options, build
-from moac.search import candidates as menu
+from moac.search import candidates
 from tests.helpers.kuairand import generated
 
 SMALL = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32")
@@ -34,7 +34,7 @@ def said(capsys):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-def test_the_menu_is_trained_and_one_of_it_is_chosen_or_none(trained, data, capsys):
+def test_candidates_are_trained_and_one_of_them_is_chosen_or_none(trained, data, capsys):
     order, out = trained
     code = main([*order, "--json"])
     first = said(capsys)
@@ -58,12 +58,12 @@ def test_the_menu_is_trained_and_one_of_it_is_chosen_or_none(trained, data, caps
     assert len(policy.recommend(int(user), (1, 12, 3), [], k=3).ids) == 3
 
 
-def test_preferences_add_policies_to_the_menu(trained, data, tmp_path, capsys):
+def test_preferences_add_candidates(trained, data, tmp_path, capsys):
     _, out = trained
-    filled = menu.with_behaviour(LoggedDataset.from_parquet(data), out, None)
+    filled = candidates.with_behaviour(LoggedDataset.from_parquet(data), out, None)
     p = tuple(1 / filled.num_signals for _ in filled.signal_names)
-    wanted = menu.Order(filled.name, 0, 2, moac.Config(), (1.0,), (), (p,))
-    assert list(menu.directories(filled, wanted, out)) == ["pull 1", "preference 1"]
+    wanted = candidates.Plan(filled.name, 0, 2, moac.Config(), (1.0,), (), (p,))
+    assert list(candidates.directories(filled, wanted, out)) == ["pull 1", "preference 1"]
     assert main(["offline", "train", str(data), "--preferences", "-1", "--out", str(tmp_path / "other")]) == 2
     assert "`preferences` must be at least 0, got -1." in capsys.readouterr().err
 
@@ -72,13 +72,13 @@ def test_what_is_chosen_becomes_the_run(trained, data, capsys):
     order, out = trained
     main([*order, "--json"])
     capsys.readouterr()
-    filled = menu.with_behaviour(LoggedDataset.from_parquet(data), out, None)
+    filled = candidates.with_behaviour(LoggedDataset.from_parquet(data), out, None)
     small = moac.Config(num_iterations=4, num_evaluations=2, critic_batch_size=32, actor_batch_size=32)
-    wanted = menu.Order(filled.name, 0, 2, small, (1.0, 0.1))
-    outcomes = menu.train(filled, wanted, out, lambda *task: pytest.fail("trained again"))
-    judged, choice = menu.choose(filled, outcomes, ())
-    runs = menu.directories(filled, wanted, out)
-    menu.keep(replace(choice, chosen="pull 0.1"), judged, wanted, out, runs)
+    wanted = candidates.Plan(filled.name, 0, 2, small, (1.0, 0.1))
+    outcomes = candidates.train(filled, wanted, out, lambda *task: pytest.fail("trained again"))
+    judged, choice = candidates.choose(filled, outcomes, ())
+    runs = candidates.directories(filled, wanted, out)
+    candidates.keep(replace(choice, chosen="pull 0.1"), judged, wanted, out, runs)
     assert json.loads((out / "choice.json").read_text())["chosen"] == "pull 0.1"
     assert (out / "policy.safetensors").read_bytes() == (runs["pull 0.1"] / "policy.safetensors").read_bytes()
     for ours, theirs in zip(moac.load(out).theta, outcomes["pull 0.1"].policy.theta, strict=True):
@@ -91,7 +91,7 @@ def test_a_floor_that_nothing_keeps_leaves_behavior_clone(trained, capsys):
     assert main([*order, "--protect", "Click=+900%"]) == 1
     told = capsys.readouterr().out
     assert "beyond Click=+900%" in " ".join(told.split())
-    assert "no policy of the menu can be chosen with Click=+900%: Behavior-Clone stays" in " ".join(told.split())
+    assert "no candidate can be chosen with Click=+900%: Behavior-Clone stays" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,6 @@ def test_mistakes_are_one_line_and_leave_nothing(data, tmp_path, capsys, more, m
 def test_a_folder_with_something_else_is_refused(data, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     assert main(["offline", "train", str(data), "--out", str(tmp_path)]) == 2
-    assert "exists already, and is no menu of policies" in capsys.readouterr().err
+    assert "exists already, and is no set of candidates" in capsys.readouterr().err
     assert main(["offline", "train", str(data)]) == 2
     assert "`--out` must be given" in capsys.readouterr().err

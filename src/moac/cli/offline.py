@@ -26,7 +26,7 @@ def _train(command: Train) -> int:
     if command.out is None:
         raise ValueError("`--out` must be given, with a folder.")
     if command.pulls and config.behaviour_pull is not None:
-        raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: a menu, or one policy.")
+        raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: several policies, or one.")
     if len(set(command.pulls)) < len(command.pulls) or any(not pull >= 0 for pull in command.pulls):
         raise ValueError(f"`pulls` must be different numbers of at least 0, got {list(command.pulls)}.")
     from moac.cli import devices

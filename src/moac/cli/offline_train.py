@@ -1,4 +1,4 @@
-"""`moac offline train`: a menu of policies from a log, and the one that validation users choose."""
+"""`moac offline train`: candidate policies from a log, and the one that validation users choose."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from moac.envs.quiet import quiet
 from moac.logs.dataset import LoggedDataset
 from moac.offline.choose import Choice, floors
 from moac.offline.evaluation import OfflineEvaluation
-from moac.search import candidates as menu
-from moac.search import preferences
+from moac.search import candidates, preferences
 
 _NOTHING_CHOSEN = 1
 
@@ -31,7 +30,7 @@ _NOTHING_CHOSEN = 1
 @final
 @dataclass(frozen=True)
 class Order:
-    """What `moac offline train` was asked to do; no pulls are those of the menu."""
+    """What `moac offline train` was asked to do; no pulls are the default ones."""
 
     data: Path
     config: Config
@@ -45,21 +44,21 @@ class Order:
 
 
 def run(order: Order) -> int:
-    """Fit how the log chose, train the menu, choose on validation users, and say how it went."""
+    """Fit how the log chose, train the candidates, choose on validation users, and say how it went."""
     began = time.monotonic()
     dataset = LoggedDataset.from_parquet(order.data)
     kept = floors(order.protect, dataset.signal_names)
-    menu.check_folder(order.out)
+    candidates.check_folder(order.out)
     settings.complete(replace(order.config, start="random"), dataset.spec)  # a mistake shows before anything is fitted
-    pulls, p = order.pulls or menu.PULLS, _preferences(order, dataset.num_signals)
-    wanted = menu.Order(dataset.name, order.seed, order.trials, order.config, pulls, kept, p)
+    pulls, p = order.pulls or candidates.KL_COEFFICIENTS, _preferences(order, dataset.num_signals)
+    wanted = candidates.Plan(dataset.name, order.seed, order.trials, order.config, pulls, kept, p)
     try:
         with locks.folder(order.out):
             filled = with_behaviour(dataset, order.out, order.config.hidden)
             with quiet(), Interrupts() as asked:
-                outcomes = menu.train(filled, wanted, order.out, partial(Watched, asked))
-                judged, choice = menu.choose(filled, outcomes, kept)
-                menu.keep(choice, judged, wanted, order.out, menu.directories(filled, wanted, order.out))
+                outcomes = candidates.train(filled, wanted, order.out, partial(Watched, asked))
+                judged, choice = candidates.choose(filled, outcomes, kept)
+                candidates.keep(choice, judged, wanted, order.out, candidates.directories(filled, wanted, order.out))
                 if choice.chosen is not None:
                     report.write(order.out)
     except KeyboardInterrupt as error:
@@ -82,17 +81,17 @@ def with_behaviour(dataset: LoggedDataset, out: Path, hidden: tuple[int, ...] | 
     """The log with how it chose, from `out` or fitted now."""
     if dataset.propensity is None:
         sys.stderr.write(f"{dataset.name} does not say how it chose: a behaviour model is fitted on train users\n")
-    return menu.with_behaviour(dataset, out, hidden)
+    return candidates.with_behaviour(dataset, out, hidden)
 
 
 def _summary(judged: OfflineEvaluation, choice: Choice, order: Order, seconds: float) -> dict[str, Any]:
-    candidates = {each.name: {"gain": each.gain, "against": list(each.against)} for each in choice.candidates}
+    listed = {each.name: {"gain": each.gain, "against": list(each.against)} for each in choice.candidates}
     signals = [] if choice.chosen is None else [vars(line) for line in judged.lines(choice.chosen)]
     return {
         "data": str(order.data),
         "chosen": choice.chosen,
         "protected": list(order.protect),
-        "candidates": candidates,
+        "candidates": listed,
         "signals": signals,
         "split": judged.split,
         "seconds": seconds,
@@ -102,20 +101,20 @@ def _summary(judged: OfflineEvaluation, choice: Choice, order: Order, seconds: f
 
 def _tell(judged: OfflineEvaluation, choice: Choice, order: Order) -> None:
     console = plain(110)
-    console.print(_menu(judged, choice))
+    console.print(_table(judged, choice))
     for each in choice.candidates:
         for reason in each.against:
             console.print(f"{each.name}: not chosen, {reason}", highlight=False)
     if choice.chosen is None:
         wanted = f" with {', '.join(order.protect)}" if order.protect else ""
-        console.print(f"no policy of the menu can be chosen{wanted}: Behavior-Clone stays", highlight=False)
+        console.print(f"no candidate can be chosen{wanted}: Behavior-Clone stays", highlight=False)
         return
     console.print(f"chosen on validation users: {choice.chosen}; their numbers are a little too good", highlight=False)
     console.print(f"report: {order.out / 'report.html'}", highlight=False, soft_wrap=True)
     console.print(f"next: moac evaluate {order.out} --data {order.data}", highlight=False, soft_wrap=True)
 
 
-def _menu(judged: OfflineEvaluation, choice: Choice) -> Table:
+def _table(judged: OfflineEvaluation, choice: Choice) -> Table:
     """A row for each signal, a column for each policy; changes to Behavior-Clone with 95 % intervals."""
     names = [each.name for each in choice.candidates]
     title = f"{judged.data}: change to Behavior-Clone on {judged.users:,} validation users"

@@ -1,4 +1,4 @@
-"""A menu of policies from one log, from close to its behaviour to far from it, and the choice among them."""
+"""Train several offline policies with decreasing KL regularisation, and pick one on validation users."""
 
 from __future__ import annotations
 
@@ -18,42 +18,52 @@ from moac.offline.evaluate import evaluate
 from moac.offline.evaluation import OfflineEvaluation
 from moac.runs import log_files, runner
 from moac.runs.runner import Task
-from moac.training import result
+from moac.training.result import Result
 
-PULLS = (1.0, 0.3, 0.1, 0.03)
-"""Coefficients of the pull to the behaviour: each about a third of the one before."""
+KL_COEFFICIENTS = (1.0, 0.3, 0.1, 0.03)
+"""Of KL regularisation towards the behaviour (`Config.behaviour_pull`): each about a third of the one before."""
 CHOICE = "choice.json"
+_FOLDER = "menu"
+"""Holds the runs of all candidates; a folder that was begun by an older version goes on, so that the name stays."""
 
 
 @final
 @dataclass(frozen=True)
-class Order:
-    """What is to be trained.
+class Plan:
+    """The candidates that are trained on a log.
 
     Attributes:
         env: name of the data.
         seed: of every policy.
         trials: training seeds of each.
         config: what differs from the defaults.
-        pulls: one policy for each.
-        kept: floors under protected signals.
-        preferences: one more policy for each p over the signals, by the rule `preferred` and the configuration's pull.
+        kl_coefficients: one policy for each.
+        floors: under protected signals.
+        preferences: one more policy for each p over the signals, by the rule `preferred` with the configuration's own
+            KL coefficient.
     """
 
     env: str
     seed: int
     trials: int
     config: Config
-    pulls: tuple[float, ...] = PULLS
-    kept: tuple[Floor, ...] = ()
+    kl_coefficients: tuple[float, ...] = KL_COEFFICIENTS
+    floors: tuple[Floor, ...] = ()
     preferences: tuple[tuple[float, ...], ...] = ()
+
+    def tasks(self) -> list[Task]:
+        """One run for each candidate."""
+        configs = {f"pull {each:g}": replace(self.config, behaviour_pull=each) for each in self.kl_coefficients}
+        for k, p in enumerate(self.preferences, start=1):
+            configs[f"preference {k}"] = replace(self.config, weighting="preferred", preferences=(p,))
+        return [Task(label, config, self.trials) for label, config in configs.items()]
 
 
 def check_folder(out: Path) -> None:
     """Refuse a folder that holds something else; one that an interrupted call has begun is fine."""
-    begun = out.is_dir() and (locks.is_empty(out) or (out / "menu").is_dir() or (out / log_files.BEHAVIOUR).exists())
+    begun = out.is_dir() and (locks.is_empty(out) or (out / _FOLDER).is_dir() or (out / log_files.BEHAVIOUR).exists())
     if out.exists() and (not begun or ((out / "config.json").exists() and not (out / CHOICE).exists())):
-        raise ValueError(f"{out} exists already, and is no menu of policies: choose a new folder.")
+        raise ValueError(f"{out} exists already, and is no set of candidates: choose a new folder.")
     files.check_folder("out", out.parent)
 
 
@@ -71,51 +81,44 @@ def with_behaviour(dataset: LoggedDataset, out: Path, hidden: Sequence[int] | No
     return filled
 
 
-def train(dataset: LoggedDataset, order: Order, out: Path, show: runner.Show) -> dict[str, result.Result]:
-    """One run for each pull and preference, in folders under `out`; what has finished is kept, the rest goes on."""
-    return {task.label: runner.complete(task, order, dataset, out / "menu", show) for task in _tasks(order)}
+def train(dataset: LoggedDataset, plan: Plan, out: Path, show: runner.Show) -> dict[str, Result]:
+    """The result of each candidate, in folders under `out`; what has finished is kept, the rest goes on."""
+    return {task.label: runner.complete(task, plan, dataset, out / _FOLDER, show) for task in plan.tasks()}
 
 
-def directories(dataset: LoggedDataset, order: Order, out: Path) -> dict[str, Path]:
-    """Where `train` keeps the run of each policy."""
-    return {task.label: out / "menu" / runner.key(task, order, dataset) for task in _tasks(order)}
-
-
-def _tasks(order: Order) -> list[Task]:
-    configs = {f"pull {pull:g}": replace(order.config, behaviour_pull=pull) for pull in order.pulls}
-    for k, p in enumerate(order.preferences, start=1):
-        configs[f"preference {k}"] = replace(order.config, weighting="preferred", preferences=(p,))
-    return [Task(label, config, order.trials) for label, config in configs.items()]
+def directories(dataset: LoggedDataset, plan: Plan, out: Path) -> dict[str, Path]:
+    """The run directory of each candidate."""
+    return {task.label: out / _FOLDER / runner.key(task, plan, dataset) for task in plan.tasks()}
 
 
 def choose(
-    dataset: LoggedDataset, outcomes: Mapping[str, result.Result], kept: Sequence[Floor]
+    dataset: LoggedDataset, outcomes: Mapping[str, Result], floors: Sequence[Floor]
 ) -> tuple[OfflineEvaluation, Choice]:
-    """The menu judged on validation users, and what is chosen there."""
-    methods = {name: (own.policy.policy, own.policy.theta) for name, own in outcomes.items()}
-    judged = evaluate(dataset, methods, "validation")
+    """The candidates evaluated on validation users, and what is chosen there."""
+    methods = {name: (outcome.policy.policy, outcome.policy.theta) for name, outcome in outcomes.items()}
+    evaluation = evaluate(dataset, methods, "validation")
     signs = dict(zip(dataset.signal_names, dataset.signs, strict=True))
-    return judged, choosing.choose(judged.report, signs, kept)
+    return evaluation, choosing.choose(evaluation.report, signs, floors)
 
 
-def keep(choice: Choice, judged: OfflineEvaluation, order: Order, out: Path, runs: Mapping[str, Path]) -> None:
+def keep(choice: Choice, evaluation: OfflineEvaluation, plan: Plan, out: Path, runs: Mapping[str, Path]) -> None:
     """Make `out` the run directory of the chosen policy, and write how it was chosen.
 
     Args:
         choice: what was chosen.
-        judged: on validation users.
-        order: what was asked for.
+        evaluation: on validation users.
+        plan: what was trained.
         out: where.
-        runs: directories of the policies of the menu, by name.
+        runs: directories of the candidates, by name.
     """
     record = {
         "format": 1,
         "chosen": choice.chosen,
-        "protected": [str(floor) for floor in order.kept],
+        "protected": [str(floor) for floor in plan.floors],
         "candidates": [asdict(each) | {"run": str(runs[each.name].relative_to(out))} for each in choice.candidates],
-        "validation": judged.as_dict(),
+        "validation": evaluation.as_dict(),
     }
-    files.write_json(out / CHOICE, files.finite(record))
+    files.write_json(out / CHOICE, record)
     if choice.chosen is not None:
         _copy(runs[choice.chosen], out)
 
@@ -123,9 +126,8 @@ def keep(choice: Choice, judged: OfflineEvaluation, order: Order, out: Path, run
 def _copy(run: Path, out: Path) -> None:
     """All files of a run, those that make it a finished run last; each appears whole or not at all."""
     last = ("config.json", "policy.safetensors")
-    found = sorted((path for path in run.rglob("*") if path.is_file() and path.parent.name != "checkpoint"),
-                   key=lambda path: path.name in last)  # fmt: skip
-    for path in found:
+    copied = [path for path in run.rglob("*") if path.is_file() and path.parent.name != "checkpoint"]
+    for path in sorted(copied, key=lambda path: path.name in last):
         target = files.subfolder(out, *path.relative_to(run).parent.parts) / path.name
         with path.open("rb") as content, files.replacing(target) as copy:
             shutil.copyfileobj(content, copy)

@@ -35,10 +35,10 @@ def compare(dataset: LoggedDataset, parameters: Mapping[str, Any], seed: int, wo
         real: whether the rows are KuaiRand's, so that the paper's table may stand beside them.
     """
     with quiet():
-        from moac.search import candidates as menu
+        from moac.search import candidates
         from moac_studies.comparison import judging, testing, training
 
-        filled = menu.with_behaviour(dataset, work.folder, None)
+        filled = candidates.with_behaviour(dataset, work.folder, None)
         found = training.search(filled, parameters, seed, work)
         chosen = training.chosen(found)
         tested = testing.once(filled, chosen, work) if parameters["judging"]["test"] else None
