@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from moac.config import Average, Discounted
-from moac.momdp import _stationary, _value_sets, front, library
+from moac.momdp import front, library, value_sets
 from moac.momdp.front import on_hull, pareto_front
 from moac.momdp.indicators import hypervolume
 from moac.momdp.model import FiniteMOMDP
@@ -80,13 +80,13 @@ def test_equals_brute_force(block):
 
 @pytest.mark.parametrize("seed", range(13, 33))
 def test_search_equals_brute_force(seed, monkeypatch):
-    monkeypatch.setattr(_stationary, "MAX_SOLVED", 0)
+    monkeypatch.setattr(front, "MAX_SOLVED", 0)
     check(*small_random_model(seed))
 
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_search_with_crude_bounds_equals_brute_force(limit, monkeypatch):
-    monkeypatch.setattr(_stationary, "MAX_SOLVED", 0)
+    monkeypatch.setattr(front, "MAX_SOLVED", 0)
     monkeypatch.setattr(front, "BOUND_SIZE", limit)
     for seed in range(100, 106):
         check(*small_random_model(seed))
@@ -102,7 +102,7 @@ def detour():
 
 @pytest.mark.parametrize("solved", [0, 1_000_000])
 def test_finds_a_stationary_point_that_only_memory_dominates(solved, monkeypatch):
-    monkeypatch.setattr(_stationary, "MAX_SOLVED", solved)
+    monkeypatch.setattr(front, "MAX_SOLVED", solved)
     found = pareto_front(detour(), Discounted(0.9))
     np.testing.assert_allclose(found.points, [[0, 4], [1, 3], [2 / 0.19, 0]], atol=1e-12)
     np.testing.assert_array_equal(found.policies[:, 0], [0, 1, 2])
@@ -176,7 +176,7 @@ def test_fishwood_has_three_stationary_values_and_no_end_with_memory():
 
 
 def test_sums_over_outcomes_are_refused_before_they_are_made(monkeypatch):
-    monkeypatch.setattr(_value_sets, "MAX_SUMS", 50)
+    monkeypatch.setattr(value_sets, "MAX_SUMS", 50)
     model = library.random_ergodic(0, num_states=4, num_actions=2, num_objectives=2)
     with pytest.raises(ValueError, match="sums over random outcomes, the limit is 50"):
         pareto_front(model, Discounted(0.9), memory=True)
@@ -188,11 +188,11 @@ def test_sums_over_outcomes_are_refused_before_they_are_made(monkeypatch):
         (front, "MAX_STATES", "at most 2 states for an exact front, got 4"),
         (front, "MAX_LOTTERIES", "at most 2 pairs of a state and an action for an exact front, got 8"),
         (front, "MAX_TABLE", "at most 2 rewards in its table"),
-        (_stationary, "MAX_NODES", "within 2 nodes"),
+        (front, "MAX_NODES", "within 2 nodes"),
     ],
 )
 def test_limits(module, limit, message, monkeypatch):
-    monkeypatch.setattr(_stationary, "MAX_SOLVED", 0)
+    monkeypatch.setattr(front, "MAX_SOLVED", 0)
     monkeypatch.setattr(module, limit, 2)
     model = library.random_ergodic(0, num_states=4, num_actions=2, num_objectives=2)
     with pytest.raises(ValueError, match=message):
@@ -263,6 +263,6 @@ def test_hull_of_points_that_almost_coincide():
 def test_coarse_sets_dominate(M):
     points = np.random.default_rng(M).normal(size=(500, M))
     for limit in (1, 10, 100):
-        rough = _value_sets.coarse(points, limit)
+        rough = value_sets.coarse(points, limit)
         assert len(rough) <= limit
-        assert _value_sets.excess(points, rough).max() <= 0
+        assert value_sets.excess(points, rough).max() <= 0

@@ -78,8 +78,8 @@ def of(model: FiniteMOMDP, setting: Setting) -> Support:
     while True:
         corners, below = _corners(points)
         fresh = np.array([lam for lam in corners if _key(lam) not in known]).reshape(-1, M)
-        found = _best_responses(model, fresh, setting) / unit
-        known |= {_key(lam): value for lam, value in zip(fresh, found, strict=True)}
+        responses = _best_responses(model, fresh, setting) / unit
+        known |= {_key(lam): value for lam, value in zip(fresh, responses, strict=True)}
         values = np.stack([known[_key(lam)] for lam in corners])
         heights = np.maximum(np.sum(corners * values, axis=1), below)
         gain = heights - below
@@ -98,13 +98,13 @@ def best_response(model: FiniteMOMDP, lam: Any, setting: Setting) -> Float[np.nd
 def _best_responses(model: FiniteMOMDP, lams: Float[np.ndarray, "L M"], setting: Setting) -> Float[np.ndarray, "L M"]:
     gammas = np.array(setting.discounts(model.num_objectives))
     if isinstance(setting, Average):
-        found = [_best_average(model, lam) for lam in lams]
+        values = [_best_average(model, lam) for lam in lams]
     elif np.ptp(gammas) == 0:
-        found = [model.start_distribution @ _best_stationary(model, lam, gammas) for lam in lams]
+        values = [model.start_distribution @ _best_stationary(model, lam, gammas) for lam in lams]
     else:
         blocks = [lams[k : k + _TOGETHER] for k in range(0, len(lams), _TOGETHER)]
-        found = [value for block in blocks for value in _best_in_time(model, block, gammas)]
-    return np.array(found).reshape(lams.shape)
+        values = [value for block in blocks for value in _best_in_time(model, block, gammas)]
+    return np.array(values).reshape(lams.shape)
 
 
 def _best_stationary(
@@ -198,9 +198,11 @@ def _corners(points: Float[np.ndarray, "V M"]) -> tuple[Float[np.ndarray, "C M"]
     top = float(np.abs(points).max()) + 2.0
     lid = np.array([[*np.zeros(M - 1), 1.0, -top]])
     inside = np.array([*np.full(M - 1, 1 / M), top - 0.5])
-    found = HalfspaceIntersection(np.vstack([pieces, positive, total, lid]), inside).intersections
-    found = np.unique(found[:, :-1].round(12), axis=0)  # the lid's own are over those of the simplex, which are there
-    lam = np.clip(np.column_stack([found, 1 - found.sum(axis=1)]), 0, 1)
+    corners = HalfspaceIntersection(np.vstack([pieces, positive, total, lid]), inside).intersections
+    corners = np.unique(
+        corners[:, :-1].round(12), axis=0
+    )  # the lid's own are over those of the simplex, which are there
+    lam = np.clip(np.column_stack([corners, 1 - corners.sum(axis=1)]), 0, 1)
     lam = lam / lam.sum(axis=1, keepdims=True)
     return lam, np.max(lam @ points.T, axis=1)
 
