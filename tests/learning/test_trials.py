@@ -103,8 +103,8 @@ def test_stopping_between_any_two_iterations_changes_nothing(many):
 def test_a_run_starts_in_memory_where_another_ended(many):
     half = replace(CONFIG, num_iterations=T // 2)
     shared = result.prepare(MODEL, CONFIG, 64, 11).parts._asdict()
-    first = result.train(MODEL, half, trials=64, seed=11, **shared)
-    second = result.train(MODEL, half, trials=64, seed=11, start=first.snapshot, **shared)
+    first = api.train(MODEL, half, trials=64, seed=11, **shared)
+    second = api.train(MODEL, half, trials=64, seed=11, start=first.snapshot, **shared)
     np.testing.assert_array_equal(second.policy.theta, many[0][:64])
     assert second.iteration == T // 2 == second.history.iteration[-1]
     assert second.random_iteration.max() == T // 2
