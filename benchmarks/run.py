@@ -13,7 +13,7 @@ from importlib.metadata import version
 import jax
 from _timing import machine
 
-from moac.cli import devices
+from moac.cli import process
 
 SECTIONS = (
     "simplex", "startup", "training", "networks", "environments", "kuairand", "offline", "offpolicy", "sweeps",
@@ -27,7 +27,7 @@ def main(names: list[str]) -> None:
         sys.exit(f"unknown section {', '.join(sorted(unknown))}; there are: {', '.join(SECTIONS)}")
     jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))  # as the command line does
     if names == ["environments"]:
-        devices.for_hosted()  # likewise
+        process.dispatch_synchronously()  # likewise
     versions = ", ".join(f"{name} {version(name)}" for name in ("moac", "jax", "numpy", "scipy", "duckdb"))
     print(f"{machine()}\n{versions}")
     for name in names or SECTIONS:

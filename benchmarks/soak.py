@@ -19,8 +19,8 @@ import numpy as np
 
 import moac
 from moac import api, envs, momdp
-from moac.cli import report
 from moac.envs.quiet import quiet
+from moac.report import pages
 from moac.runs import runner
 from moac.runs.directory import RunDirectory, load
 from moac.training import result
@@ -33,8 +33,8 @@ WARM_UP = 0.2
 
 def resident():
     """MB of memory that the process has now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    count = int(Path("/proc/self/statm").read_text().split()[1])
+    return count * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def problems():
@@ -50,7 +50,7 @@ def one_run(problem, config, trials, folder):
     directory = RunDirectory.create(folder, run)
     outcome = result.Result.of(run, runner.train(directory, run, every=0.1))
     directory.finish(outcome, api.training_figures(outcome))
-    report.write(folder)
+    pages.write(folder)
     load(folder)
     shutil.rmtree(folder)
 

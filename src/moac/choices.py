@@ -5,8 +5,9 @@ Imports neither JAX nor NumPy, so that the command line starts at once.
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -136,3 +137,10 @@ def _checked_schedule(schedule: Schedule) -> Schedule:
         if not (math.isfinite(value) and 0.0 <= value <= 1.0):
             raise ValueError(f"`momentum` must be in [0, 1], got {value:g} at t = {t:g}.")
     return schedule
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint at the known word that is nearest, or nothing."""
+    bare = {name.lstrip("-"): name for name in known}
+    near = difflib.get_close_matches(word.lstrip("-"), list(bare), n=1)
+    return f" Did you mean {bare[near[0]]}?" if near else ""

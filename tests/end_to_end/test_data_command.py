@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 
-from moac.cli import data_options
 from moac.cli import main as cli
 from tests.end_to_end.conftest import MOAC
 from tests.helpers.kuairand import REAL_PURE, generated, real_rows
@@ -338,7 +337,7 @@ def test_every_group_has_help(capsys):
     for line in (
         "data --help",
         "data kuairand --help",
-        *(f"data kuairand {name} --help" for name in data_options.SYNTAX),
+        *(f"data kuairand {name} --help" for name in ("download", "build", "describe", "generate")),
     ):
         with pytest.raises(SystemExit) as end:
             cli.main(line.split())

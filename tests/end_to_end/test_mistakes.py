@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from moac import files
+from moac.cli.main import COMMANDS as NAMES
 from moac.cli.main import main
-from moac.cli.options import SYNTAX
 from tests.end_to_end.conftest import MOAC
 from tests.helpers.log_runs import built_run
 
 ENV = "resource-gathering-v0"
-COMMANDS = f"the command must be one of {', '.join(SYNTAX)}, got"
+COMMANDS = f"the command must be one of {', '.join(dict.fromkeys(name.split()[0] for name in NAMES))}, got"
 
 TYPED = {
     "": f"{COMMANDS} nothing. See moac --help.",
@@ -22,11 +22,11 @@ TYPED = {
     "--trials 3": f"{COMMANDS} '--trials'. See moac --help.",
     "train": "`ENV` must be given: moac train ENV. See moac train --help.",
     "train --json": "`ENV` must be given: moac train ENV. See moac train --help.",
-    f"train {ENV} fishwood-v0": f"`ENV` must be one argument, got 2: {ENV} fishwood-v0.",
+    f"train {ENV} fishwood-v0": "'fishwood-v0' is one argument too many for moac train. See moac train --help.",
     f"train {ENV} --iteratons 3": "`--iteratons` is not an option of moac train. Did you mean --iterations?",
     f"train {ENV} --gpu": "`--gpu` is not an option of moac train. See moac train --help.",
     f"train {ENV} -x 3": "`-x` is not an option of moac train. See moac train --help.",
-    f"train {ENV} --trials": "`--trials` must be followed by a whole number, got nothing.",
+    f"train {ENV} --trials": "`--trials` must be followed by a value.",
     f"train {ENV} --trials many": "`--trials` must be a whole number, got 'many'.",
     f"train {ENV} --iterations 1.5": "`--iterations` must be a whole number, got '1.5'.",
     f"train {ENV} --num_iterations=1e3": "`--num_iterations` must be a whole number, got '1e3'.",
@@ -34,7 +34,7 @@ TYPED = {
     f"train {ENV} --discount .9 high": "`--discount` must be numbers, got 'high'.",
     f"train {ENV} --setting averaged": "`--setting` must be one of discounted, average, got 'averaged'.",
     f"train {ENV} --json=yes": "`--json` must be given without a value, got 'yes'.",
-    f"train {ENV} --out": "`--out` must be followed by a value, got nothing.",
+    f"train {ENV} --out": "`--out` must be followed by a value.",
     "resume": "`RUN` must be given: moac resume RUN. See moac resume --help.",
 }
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from moac.cli import report
-from moac.report import html
+from moac.report import html, pages
 from moac.report.page import VERDICTS, Claim, Figure, Page, Table
 from tests.helpers.browser import PROGRAM, Browser
 from tests.helpers.run_folders import SVG, invented, make_hostile, trained
@@ -34,14 +33,14 @@ def browser():
 @pytest.fixture(scope="module")
 def run_report(tmp_path_factory):
     """The report of a real run, its figure as `moac train` draws it."""
-    return report.write(trained(tmp_path_factory.mktemp("runs") / "run"))
+    return pages.write(trained(tmp_path_factory.mktemp("runs") / "run"))
 
 
 @pytest.fixture(scope="module")
 def hostile_report(tmp_path_factory):
     folder = invented(tmp_path_factory.mktemp("hostile") / "run")
     make_hostile(folder)
-    return report.write(folder)
+    return pages.write(folder)
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from pathlib import Path
 import jax, matplotlib.figure, duckdb
 from moac import envs
 from moac.cli import main as cli
-from moac.cli import data, devices, offline_compare, offline_train, report, train
-from moac.cli.problems import model_of
-from moac.cli.progress import Display
+from moac.api import model_of
+from moac.cli import console, data, offline, offline_train, process, running, train
+from moac.report.pages import run as run_page
 import moac_studies
 from moac_studies import comparison, reproduce, spec
 from moac_studies.comparison import judging, training
@@ -43,9 +43,9 @@ def offline(arguments):
 def reproduced(arguments):
     text, out = arguments
     always()
-    devices.set_up()
+    process.use_all_cores()
     experiment = spec.parse("fishwood-discounted", Path(text).read_text(), quick=True)
-    reproduce.run(experiment, model_of(experiment.env), Path(out), lambda task, run, at: Display(run, at))
+    reproduce.run(experiment, model_of(experiment.env), Path(out), console.labelled_progress())
     return 0
 
 for line in sys.stdin:

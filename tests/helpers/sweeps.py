@@ -1,7 +1,7 @@
 """A small sweep, run here by the serial executor: what the others must equal byte for byte."""
 
-from moac.cli import report
-from moac.cli.problems import problem_stepped
+from moac.api import problem_of_task
+from moac.report import pages
 from moac.report.pages import sweep as page
 from moac.runs import executors
 from moac.search import sweep as running
@@ -13,7 +13,7 @@ FILES = ("results.csv", "results.json", "report.html")
 def run(path, out, executor=None):
     """All of `moac sweep` but its command line; the failures by label."""
     sweep, failed = spec.load(path), {}
-    jobs = running.jobs(sweep, out, problem_stepped)
+    jobs = running.jobs(sweep, out, problem_of_task)
 
     def ended(job, failure):
         if failure is not None:
@@ -22,7 +22,7 @@ def run(path, out, executor=None):
     running.run(jobs, executor or executors.Serial(), ended)
     found = running.rows(jobs)
     page.write(sweep, found, out)
-    report.write(out)
+    pages.write(out)
     return failed
 
 

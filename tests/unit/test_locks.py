@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from moac import locks
-from moac.cli import interrupts
+from moac.cli import process
 
 HOLD = """
 import sys, time
@@ -125,7 +125,7 @@ def test_the_number_of_a_killed_holder_is_written_over(tmp_path):
 
 def test_elsewhere_sigterm_ends_a_command_in_order():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(interrupts.Terminated), interrupts.terminable():
+    with pytest.raises(process.Terminated), process.terminable():
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
 

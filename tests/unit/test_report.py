@@ -10,8 +10,8 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from moac.cli import report
-from moac.report import html, numbers
+from moac.cli.report import Report
+from moac.report import html, numbers, pages
 from moac.report.page import VERDICTS, Claim, Figure, Page, Table
 from moac.report.pages import experiment
 from moac.report.pages import run as run_page
@@ -114,7 +114,7 @@ def test_the_drawing_is_carried_as_an_image(folder):
 def test_halves_of_surrogate_pairs_can_be_written(folder):
     content = (folder / "config.json").read_text().replace('"name": "model"', '"name": "a\\ud800b"')
     (folder / "config.json").write_text(content)
-    report.write(folder)
+    pages.write(folder)
     assert "<h1>a?b</h1>" in (folder / "report.html").read_text()
 
 
@@ -288,23 +288,23 @@ def damaged(name, content):
 def test_what_is_missing_or_damaged_is_named_in_one_line(folder, damage, message):
     damage(folder)
     with pytest.raises(ValueError, match=message) as caught:
-        report.run(folder, as_json=False)
+        Report(path=folder, json=False).run()
     assert "\n" not in str(caught.value)
     assert not (folder / "report.html").exists()
 
 
 def test_a_path_that_is_no_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is not a folder"):
-        report.run(tmp_path / "nowhere", as_json=False)
+        Report(path=tmp_path / "nowhere", json=False).run()
 
 
 def test_the_command_writes_the_page_again_and_says_where(folder, capsys):
     (folder / "report.html").write_text("old")
-    assert report.run(folder, as_json=True) == 0
+    assert Report(path=folder, json=True).run() == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"report": str(folder / "report.html")}
     content = (folder / "report.html").read_text()
     assert content.startswith("<!doctype html>")
-    assert report.run(folder, as_json=False) == 0
+    assert Report(path=folder, json=False).run() == 0
     assert capsys.readouterr().out == f"report: {folder / 'report.html'}\n"
     assert (folder / "report.html").read_text() == content
     assert not list(folder.glob(".*"))
@@ -314,7 +314,7 @@ def test_an_experiment_has_a_page_of_its_own(tmp_path):
     about = types.SimpleNamespace(name="e", title="Three <models>", seed=3, summary="S", why="W", quick=False)
     findings = experiment.Findings((Claim("it falls", "by half", "holds"),), (), ())
     experiment.write(about, findings, ({"trials": 5}, {"beta": 0.5}), 1.0, tmp_path)
-    report.run(tmp_path, as_json=False)
+    Report(path=tmp_path, json=False).run()
     page = (tmp_path / "report.html").read_text()
     assert "<h1>Three &lt;models&gt;</h1>" in page
     assert "it falls" in page

@@ -1,16 +1,13 @@
-"""What training returns, with arrays made by hand, and the words and numbers that tell of it."""
+"""What training returns, with arrays made by hand,."""
 
 from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
-from scipy.stats import t as student
 
-from moac import Average, Config, Discounted, api, momdp
-from moac.cli import train as command
+from moac import Config, Discounted, api, momdp
 from moac.policies import SoftmaxTable
-from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
 
@@ -93,36 +90,6 @@ def test_bands_on_a_log_axis_stay_positive():
     axis = outcome.plot().axes[2]
     assert axis.get_yscale() == "log"
     assert min(path.vertices[:, 1].min() for c in axis.collections for path in c.get_paths()) > 0
-
-
-def test_interval_is_students():
-    values = np.random.default_rng(0).normal(size=(20, M))
-    (low, high), *_ = command.interval(values)
-    expected = student.interval(0.95, 19, values[:, 0].mean(), values[:, 0].std(ddof=1) / np.sqrt(20))
-    np.testing.assert_allclose((low, high), expected)
-    assert command.interval(values[:1]) is None
-
-
-def test_summary_counts_stopped_trials(tmp_path, capsys):
-    outcome = outcome_of(stopped=[0, 7, 0, 3], config=Config(num_iterations=9))
-    outcome.history.returns[1] = np.nan
-    directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
-    summary = command.summary(directory, outcome, command.Spent(2.0, 5))
-    assert summary["stopped_trials"] == 2
-    assert summary["returns"] == pytest.approx([0.1] * M)
-    assert summary["env_steps"] == 9 * outcome.run.env_steps_per_iteration
-    assert summary["env_steps_per_second"] == 2.5 * outcome.run.env_steps_per_iteration
-    command._report(directory, outcome, command.Spent(2.0, 5), command.Output(json=False, checkpoint_every=1))
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "2 of 4 trials stopped, the first at iteration 3: an update was not finite. Try smaller step sizes." in shown
-
-
-def test_report_without_any_finite_number(tmp_path, capsys):
-    outcome = outcome_of(value=np.nan, trials=1, config=Config(setting=Average()))
-    directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
-    for as_json in (True, False):
-        command._report(directory, outcome, command.Spent(0.0, 0), command.Output(as_json, 1))
-    assert '"returns": [null, null, null]' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("trials", "seed"), [(0, 0), (1, -1), (1.5, 0), (1, 2**32)])

@@ -2,80 +2,234 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, final
 
-from moac import files
-from moac.cli.data_options import Build, Describe, Download, Generate
-from moac.cli.stages import Stages
-from moac.runs import executors
+import tyro
 
+from moac.cli.options import Address, Command, DataPath, ExecutorName, RequiredFolder, Workers, option, required
 
-def run(command: Download | Build | Describe | Generate) -> int:
-    """Do it, and say what came out."""
-    if isinstance(command, Describe):
-        from moac.cli import description
+if TYPE_CHECKING:
+    from moac.logs.description import Description
 
-        return description.run(command.data, command.out, command.json)
-    if command.out is None:
-        raise ValueError("`--out` must be given, with a folder.")
-    began = time.monotonic()
-    work = _download if isinstance(command, Download) else _build if isinstance(command, Build) else _generate
-    summary = work(command, command.out) | {"seconds": time.monotonic() - began}
-    if command.json:
-        sys.stdout.write(json.dumps(files.finite(summary)) + "\n")
-    return 0
+Variant = Annotated[str, tyro.conf.arg(metavar="VARIANT", help="pure (47 MB), 1k (1.1 GB) or 27k (9.9 GB).")]
+Source = Annotated[Path, tyro.conf.arg(metavar="SRC", help="A folder with KuaiRand's files, by their official names.")]
 
 
-def _download(command: Any, out: Path) -> dict[str, Any]:
-    from moac.kuairand import download
+@dataclass(frozen=True, kw_only=True)
+class _Writing(Command):
+    """A command that writes a folder."""
 
-    with Stages() as stages:
-        folder = download.fetch(command.variant, out, progress=lambda done, total: stages.show("download", done, total))
-    sys.stderr.write(f"unpacked: {folder}\n")
-    return {"variant": command.variant, "folder": str(folder)}
+    out: RequiredFolder = None
+    """Folder to write into."""
+
+    def run(self) -> int:
+        """Write, and say what came out."""
+        from moac.cli.console import Progress, print_json
+
+        out, began = required("out", self.out, "with a folder"), time.monotonic()
+        with Progress() as progress:
+            summary = self.write(out, progress.show)
+        if self.json:
+            print_json(summary | {"seconds": time.monotonic() - began})
+        return 0
+
+    def write(self, out: Path, show: Any) -> dict[str, Any]:
+        """Write into the folder and return the JSON object; `show(stage, done, total)` is told how far it is."""
+        raise NotImplementedError
 
 
-def _generate(command: Any, out: Path) -> dict[str, Any]:
-    from moac.kuairand import generate
+@final
+@dataclass(frozen=True, kw_only=True)
+class Download(_Writing):
+    """Fetch KuaiRand from Zenodo, check and unpack it; a second call continues where the first stopped."""
 
-    order = generate.Order(command.rows, command.variant, command.seed, command.random_rows)
-    with Stages() as stages:
-        folder = generate.write(order, out, lambda done, total: stages.show("rows", done, total))
-    sys.stderr.write(f"written: {folder}\n")
-    return {"variant": command.variant, "rows": command.rows, "seed": command.seed, "folder": str(folder)}
+    variant: tyro.conf.Positional[Variant]
+
+    def write(self, out: Path, show: Any) -> dict[str, Any]:
+        """Fetch and unpack."""
+        from moac.kuairand import download
+
+        folder = download.fetch(self.variant, out, progress=lambda done, total: show("download", done, total))
+        sys.stderr.write(f"unpacked: {folder}\n")
+        return {"variant": self.variant, "folder": str(folder)}
 
 
-def _build(command: Any, out: Path) -> dict[str, Any]:
-    from moac.logs.building import Options, build
+@final
+@dataclass(frozen=True, kw_only=True)
+class Build(_Writing):
+    """Turn KuaiRand's files into a dataset: split by users, ordered, indexed, with a manifest."""
 
-    names = ("actions", "split_seed", "shares", "random_log", "video_statistics", "memory_limit", "threads")
-    files.check_folder("out", out.parent)
-    chosen: dict[str, Any] = {name: getattr(command, name) for name in names}
-    opened = executors.opened(command.executor, workers=command.workers, address=command.address)
-    try:
-        with opened as executor, Stages() as stages:
-            about = build(command.source, out, Options(**chosen, executor=executor), stages.show)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"what has finished is kept: the same command continues {out}\n")
-        raise
-    for name in about["absent"]:
-        sys.stderr.write(f"absent: {name}\n")
-    for warning in about["warnings"]:
-        sys.stderr.write(f"warning: {warning}\n")
-    rows, logs = about["parts"]["rows"], about["logs"]
-    if not command.json:
-        for name, log in logs.items():
-            sys.stdout.write(f"{name} log: {log['rows_read']:,} rows, {log['rows']:,} without exact duplicates\n")
-        sys.stdout.write(
-            f"{rows['rows']:,} rows of {rows['users']:,} users on {command.actions} videos: {out}\n"
-            f"see moac data kuairand describe {out}\n"
-        )
-    counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
-    return {
-        "data": str(out), "name": about["name"], "content": about["content"], "logs": counts, "rows": rows["rows"],
-        "users": rows["users"], "actions": command.actions, "absent": about["absent"], "warnings": about["warnings"],
-    }  # fmt: skip
+    source: tyro.conf.Positional[Source]
+    actions: int = 150
+    """K, the videos that train users viewed most."""
+    split_seed: int = 0
+    """Of the hash that splits users."""
+    shares: Annotated[tuple[float, float, float], tyro.conf.arg(metavar="FLOAT FLOAT FLOAT")] = (0.8, 0.1, 0.1)
+    """Of users in train, validation and test."""
+    random_log: Annotated[Path | None, option("FILE", "default: the one in SRC, if any")] = None
+    """A log of uniformly random exposure."""
+    video_statistics: bool = False
+    """Add month averages to the features of videos. They know the test period."""
+    memory_limit: Annotated[str, tyro.conf.arg(metavar="SIZE")] = "2GB"
+    """The most memory to use, in each process; what does not fit is spilled beside the dataset."""
+    threads: Workers = None
+    """Threads of DuckDB."""
+    executor: ExecutorName = "serial"
+    """Where buckets of users are worked on: here, in processes of this machine, or on Ray."""
+    workers: Workers = None
+    """Buckets at a time, one core each."""
+    address: Address = None
+    """Of a running Ray cluster, or auto."""
+
+    def write(self, out: Path, show: Any) -> dict[str, Any]:
+        """Build a dataset that does not exist yet."""
+        from moac import files
+        from moac.logs.building import Options, build
+        from moac.runs import executors
+
+        names = ("actions", "split_seed", "shares", "random_log", "video_statistics", "memory_limit", "threads")
+        files.check_folder("out", out.parent)
+        chosen: dict[str, Any] = {name: getattr(self, name) for name in names}
+        try:
+            with executors.opened(self.executor, workers=self.workers, address=self.address) as executor:
+                about = build(self.source, out, Options(**chosen, executor=executor), show)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"what has finished is kept: the same command continues {out}\n")
+            raise
+        return self._told(about, out)
+
+    def _told(self, about: dict[str, Any], out: Path) -> dict[str, Any]:
+        """Say what the manifest says of the build, and return it."""
+        for name in about["absent"]:
+            sys.stderr.write(f"absent: {name}\n")
+        for warning in about["warnings"]:
+            sys.stderr.write(f"warning: {warning}\n")
+        rows, logs = about["parts"]["rows"], about["logs"]
+        if not self.json:
+            for name, log in logs.items():
+                sys.stdout.write(f"{name} log: {log['rows_read']:,} rows, {log['rows']:,} without exact duplicates\n")
+            sys.stdout.write(
+                f"{rows['rows']:,} rows of {rows['users']:,} users on {self.actions} videos: {out}\n"
+                f"see moac data kuairand describe {out}\n"
+            )
+        counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
+        return {
+            "data": str(out), "name": about["name"], "content": about["content"], "logs": counts, "rows": rows["rows"],
+            "users": rows["users"], "actions": self.actions, "absent": about["absent"], "warnings": about["warnings"],
+        }  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Generate(_Writing):
+    """Write rows in KuaiRand's layout from a seeded model of users whose true policy values are known."""
+
+    rows: int = 100_000
+    """Of the standard logs."""
+    variant: Annotated[str, tyro.conf.arg(metavar="{pure,1k,27k}")] = "pure"
+    """Whose files."""
+    seed: int = 0
+    """Of the users and of everything they do."""
+    random_rows: Annotated[int | None, option("INT", "default: a twentieth of rows")] = None
+    """Of the log of random exposure."""
+
+    def write(self, out: Path, show: Any) -> dict[str, Any]:
+        """Write the variant's folder."""
+        from moac.kuairand import generate
+
+        order = generate.Order(self.rows, self.variant, self.seed, self.random_rows)
+        folder = generate.write(order, out, lambda done, total: show("rows", done, total))
+        sys.stderr.write(f"written: {folder}\n")
+        return {"variant": self.variant, "rows": self.rows, "seed": self.seed, "folder": str(folder)}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Describe(Command):
+    """Show what a dataset holds: signals, splits, rows per user, days; with a figure."""
+
+    data: tyro.conf.Positional[DataPath]
+    out: Annotated[Path | None, option("DIR", "default: DATA/figures")] = None
+    """Folder for the figure."""
+
+    def run(self) -> int:
+        """Compute, draw and print; a manifest that says nonsense is refused."""
+        from moac.cli.console import print_json, print_lines
+        from moac.logs import manifest
+        from moac.logs.description import describe
+
+        try:
+            description = describe(self.data)
+            figure = self._drawn(description)
+            if not self.json:
+                _print(description)
+                print_lines(f"• {line}" for line in _notes(description))
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"{self.data / manifest.NAME} is damaged: {error} is missing or wrong.") from None
+        if figure is not None:
+            sys.stderr.write(f"figure: {figure}\n")
+        if self.json:
+            print_json(description.summary() | {"figure": None if figure is None else str(figure)})
+        return 0
+
+    def _drawn(self, description: Description) -> Path | None:
+        """The figure, beside the data; where that cannot be written, none unless a folder is given."""
+        from moac import files
+        from moac.report import logs, style
+
+        if self.out is None and not os.access(self.data, os.W_OK):
+            sys.stderr.write(f"no figure: {self.data} cannot be written. Give --out.\n")
+            return None
+        folder = files.below(self.data, "figures") if self.out is None else self.out
+        files.check_folder("out", folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        figure = logs.description(description)
+        for kind in ("svg", "png"):
+            files.write_bytes(folder / f"description.{kind}", style.rendered(figure, kind))
+        return folder / "description.png"
+
+
+def _print(description: Description) -> None:
+    """Amount and share of each signal, as in the paper, and what a row has of it on average; users and rows."""
+    from moac.cli.console import print_table
+    from moac.logs.splits import SPLITS
+
+    amounts = {name: [description.splits[split]["signals"][name]["amount"] for split in SPLITS]
+               for name in description.signals}  # fmt: skip
+    print_table(
+        f"{description.name}: signals of the rows trained on",
+        ("signal", "amount", "share of amounts", "mean per row", *(f"amount, {split}" for split in SPLITS)),
+        [
+            (name, signal["amount"], f"{signal['share']:.3%}", signal["mean"], *amounts[name])
+            for name, signal in description.signals.items()
+        ],
+        left="signal",
+    )
+    splits = (*description.splits.items(), ("all", description.manifest["parts"]["rows"]))
+    rows = [(name, part["users"], part["rows"], part["rows"] / max(part["users"], 1)) for name, part in splits]
+    print_table("Splits, by hash of users", ("", "users", "rows", "rows per user"), rows)
+
+
+def _notes(description: Description) -> list[str]:
+    about, spread = description.manifest, description.manifest["parts"]["rows"]["rows_per_user"]
+    notes = [
+        f"{description.num_rows:,} states (one a row), {description.num_actions} actions, "
+        f"{len(description.signals)} signals",
+        f"rows per user: median {spread['median']:.0f}, 90 % up to {spread['p90']:.0f}, largest {spread['max']:.0f}",
+    ]
+    for name, log in about["logs"].items():
+        first, *_, last = (*log["days"], *log["days"])
+        rows = f"{log['rows_read']:,} rows, {log['rows']:,} without exact duplicates"
+        notes.append(f"{name} log: {rows}; {first} to {last}")
+    random = about["parts"].get("random")
+    if random is not None:
+        notes.append(f"random exposure on these actions: {random['rows']:,} rows of {random['users']:,} users")
+    rare = [name for name, signal in description.splits["test"]["signals"].items() if signal["amount"] < 30]
+    if rare:
+        notes.append(f"fewer than 30 test rows have {', '.join(rare)}: held-out averages of these are noise")
+    return [*notes, *(f"absent: {name}" for name in about["absent"]), *(f"warning: {w}" for w in about["warnings"])]

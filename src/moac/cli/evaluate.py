@@ -1,126 +1,148 @@
-"""`moac evaluate`: what trained policies earn in the real environment, and which of several runs are worth keeping.
-
-Runs on logs are judged by `moac.cli.evaluate_log`.
-"""
+"""`moac evaluate`: what trained policies earn in episodes, or on a log's users, and which runs are worth keeping."""
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
-import numpy as np
-from rich.table import Table
+import tyro
 
-from moac import files, momdp
-from moac.cli.console import plain
-from moac.cli.options import Evaluate
-from moac.cli.problems import environment_of_run
+from moac.cli.options import Command, check_episodes, option
 from moac.config import Average, Config
-from moac.envs.quiet import quiet
-from moac.momdp import indicators, library
-from moac.runs.directory import RunDirectory, load
-from moac.statistics import Mean
+
+if TYPE_CHECKING:
+    from moac.offline.evaluation import OfflineEvaluation
 
 _MOST_TRIALS = 16
 """Trials of a run that are evaluated unless one is picked."""
+RunPaths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.")]
 
 
 @final
-@dataclass(frozen=True)
-class Order:
-    """What `moac evaluate` was asked to do."""
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(Command):
+    """Say what trained policies are worth: episodes of the real environment, or, of a run on a log, an estimate."""
 
-    runs: tuple[Path, ...]
-    episodes: int
-    trial: int | None
-    reference: tuple[float, ...] | None
-    data: Path | None
-    split: str
-    cap: float
-    trust: bool
-    json: bool
+    runs: tyro.conf.Positional[RunPaths]
+    episodes: int = 200
+    """Episodes per trial, each with a seed of its own."""
+    trial: Annotated[int | None, option("INT", "default: all; up to 16 of them")] = None
+    """Which trial of each run."""
+    reference: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: below all points")] = None
+    """Reference point of the hypervolume, one number per objective."""
+    data: Annotated[Path | None, option("DATA", "default: where it was")] = None
+    """Folder of the data of a run on a log."""
+    split: Literal["validation", "test"] = "validation"
+    """Whose users judge a run on a log; every look at test users is noted."""
+    cap: float = 10.0
+    """Cap of the importance weights on a log; inf is none."""
+    trust: bool = False
+    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
 
+    def run(self) -> int:
+        """Evaluate every run, compare them, and print."""
+        check_episodes(self.episodes)
+        if not self.runs:
+            raise ValueError("`RUN` must be given: moac evaluate RUN. See moac evaluate --help.")
+        from moac.envs.quiet import quiet
+        from moac.runs.directory import RunDirectory
 
-def run(order: Order) -> int:
-    """Evaluate every run, compare them, and say what was found."""
-    logged = ["log" in RunDirectory(path).description["problem"] for path in order.runs]
-    if any(logged):
-        from moac.cli import evaluate_log
+        logged = ["log" in RunDirectory(path).description["problem"] for path in self.runs]
+        with quiet():
+            return self._on_users() if any(logged) else self._in_episodes()
 
-        return evaluate_log.run(order)
-    if (order.data, order.split, order.cap) != (None, Evaluate.split, Evaluate.cap):
-        raise ValueError(f"`--data`, `--split` and `--cap` are for runs on logs; {order.runs[0]} is on an environment.")
-    with quiet():
-        judged = [_one(path, order) for path in order.runs]
-    for kind in ("env", "setting", "objectives"):
-        if any(one[kind] != judged[0][kind] for one in judged):
-            raise ValueError(f"`RUN` must be runs of one problem, got several with different {kind}.")
-    archive = _archive(judged, order)
-    if order.json:
-        found = judged[0] if len(judged) == 1 else {"runs": judged}
-        sys.stdout.write(json.dumps(files.finite(found | {"archive": archive})) + "\n")
+    def _in_episodes(self) -> int:
+        from moac.cli.console import print_json, print_lines, print_table
+
+        if (self.data, self.split, self.cap) != (None, Evaluate.split, Evaluate.cap):
+            only = "`--data`, `--split` and `--cap` are for runs on logs"
+            raise ValueError(f"{only}; {self.runs[0]} is on an environment.")
+        evaluated = [self._one(path) for path in self.runs]
+        for kind in ("env", "setting", "objectives"):
+            if any(one[kind] != evaluated[0][kind] for one in evaluated):
+                raise ValueError(f"`RUN` must be runs of one problem, got several with different {kind}.")
+        archive = _archive(evaluated, self.reference)
+        if self.json:
+            summary = evaluated[0] if len(evaluated) == 1 else {"runs": evaluated}
+            print_json(summary | {"archive": archive})
+            return 0
+        for one in evaluated:
+            print_table(*_table(one))
+        lines = [f"archive: {len(archive['points'])} of {sum(len(one['points']) for one in evaluated)} policies are "
+                 "not dominated"]  # fmt: skip
+        if archive["hypervolume"] is not None:
+            lines.append(f"hypervolume {archive['hypervolume']:.4g} above {archive['reference']}")
+        if archive["igd_plus"] is not None:
+            lines.append(f"IGD+ {archive['igd_plus']:.4g} to the exact front")
+        print_lines(["; ".join(lines)])
         return 0
-    console = plain(100)
-    for one in judged:
-        console.print(_table(one))
-    console.print(_compared(archive, sum(len(one["points"]) for one in judged)), highlight=False)
-    return 0
+
+    def _one(self, path: Path) -> dict[str, Any]:
+        """The JSON object of one run."""
+        from moac import api
+        from moac.cli.console import say
+        from moac.momdp import library
+        from moac.runs.directory import RunDirectory
+        from moac.search import values
+
+        description = RunDirectory(path).description
+        problem, config = description["problem"], RunDirectory(path).config
+        environment: Any = api.environment_of_run(path, self.trust)
+        trained = api.load(path, self.trial or 0)
+        trials = (self.trial,) if self.trial is not None else tuple(range(min(trained.num_trials, _MOST_TRIALS)))
+        if len(trials) < trained.num_trials and self.trial is None:
+            say(f"{path}: the first {len(trials)} of {trained.num_trials} trials; --trial picks another.")
+        model = library.for_environment(problem["env"])
+        judged = values.by_episodes(environment, trained, trials, self.episodes, model)
+        means = {"returns": judged.returns, "discounted_returns": judged.discounted, "reward_per_step": judged.per_step}
+        means_only = {name: each and [mean.value for mean in each] for name, each in means.items()}
+        intervals = {f"{name}_interval": each and [[m.low, m.high] for m in each] for name, each in means.items()}
+        return {
+            "run": str(path), "env": problem["env"], "setting": description["config"]["setting"],
+            "objectives": problem["objectives"], "trials": list(trials), "episodes": self.episodes, **means_only,
+            **intervals, "points": judged.points, "exact": judged.exact, "length": judged.length,
+            "truncated": judged.truncated, "average": isinstance(config.setting, Average),
+        }  # fmt: skip
+
+    def _on_users(self) -> int:
+        """Evaluate the run on a split's users, write card and page, and print."""
+        from moac import api
+        from moac.cli.console import print_json, print_lines, print_paths
+        from moac.offline import ncis
+
+        (folder, *others) = self.runs
+        if others:
+            raise ValueError(f"`RUN` must be one run where it is on a log, got {len(self.runs)}.")
+        if self.episodes != Evaluate.episodes or self.reference is not None:
+            raise ValueError(f"`--episodes` and `--reference` are for runs on environments; {folder} is on a log.")
+        evaluated = api.evaluate_on_log(folder, self.data, self.split, self.trial, ncis.Options(cap=self.cap))
+        if self.json:
+            paths = {"run": str(folder), "card": str(evaluated.card_path), "page": str(evaluated.page_path)}
+            print_json(paths | evaluated.card)
+            return 0
+        _print_changes(evaluated.evaluation)
+        if evaluated.accesses is not None:
+            missing = evaluated.accesses.missing
+            print_lines(
+                [str(evaluated.accesses), *([] if missing is None else [f"not noted beside the data: {missing}"])]
+            )
+        print_paths(card=evaluated.card_path, page=evaluated.page_path)
+        return 0
 
 
-def _compared(archive: dict[str, Any], count: int) -> str:
-    parts = [f"archive: {len(archive['points'])} of {count} policies are not dominated"]
-    if archive["hypervolume"] is not None:
-        parts.append(f"hypervolume {archive['hypervolume']:.4g} above {archive['reference']}")
-    if archive["igd_plus"] is not None:
-        parts.append(f"IGD+ {archive['igd_plus']:.4g} to the exact front")
-    return "; ".join(parts)
-
-
-def _one(path: Path, order: Order) -> dict[str, Any]:
-    from moac.search import values
-
-    description = RunDirectory(path).description
-    problem, setting = description["problem"], RunDirectory(path).config.setting
-    environment: Any = environment_of_run(path, problem, order.trust)
-    trained = load(path, order.trial or 0)
-    trials = (order.trial,) if order.trial is not None else tuple(range(min(trained.num_trials, _MOST_TRIALS)))
-    if len(trials) < trained.num_trials and order.trial is None:
-        sys.stderr.write(f"{path}: the first {len(trials)} of {trained.num_trials} trials; --trial picks another.\n")
-    found = values.by_episodes(environment, trained, trials, order.episodes, library.for_environment(problem["env"]))
-    return {
-        "run": str(path),
-        "env": problem["env"],
-        "setting": description["config"]["setting"],
-        "objectives": problem["objectives"],
-        "trials": list(trials),
-        "episodes": order.episodes,
-        "returns": _listed(found.returns),
-        "returns_interval": _intervals(found.returns),
-        "discounted_returns": _listed(found.discounted),
-        "discounted_returns_interval": _intervals(found.discounted),
-        "reward_per_step": _listed(found.per_step),
-        "reward_per_step_interval": _intervals(found.per_step),
-        "points": found.points,
-        "exact": found.exact,
-        "length": found.length,
-        "truncated": found.truncated,
-        "average": isinstance(setting, Average),
-    }
-
-
-def _archive(judged: list[dict[str, Any]], order: Order) -> dict[str, Any]:
+def _archive(evaluated: list[dict[str, Any]], given: tuple[float, ...] | None) -> dict[str, Any]:
     """The policies that no other dominates, their hypervolume, and their distance to the exact front if it is known."""
-    points = np.concatenate([one["points"] for one in judged])
+    import numpy as np
+
+    from moac.momdp import indicators
+
+    points = np.concatenate([one["points"] for one in evaluated])
     kept = indicators.non_dominated(points)
-    reference = points.min(axis=0) - 0.1 * np.ptp(points, axis=0) - 1e-9
-    if order.reference is not None:
-        reference = np.array(order.reference)
-        if reference.shape != points.shape[1:]:
-            raise ValueError(f"`reference` must be one number per objective ({points.shape[1]}), got {len(reference)}.")
-    front, several = _exact_front(judged[0]), len(points) > 1 or order.reference is not None
+    reference = points.min(axis=0) - 0.1 * np.ptp(points, axis=0) - 1e-9 if given is None else np.array(given)
+    if reference.shape != points.shape[1:]:
+        raise ValueError(f"`reference` must be one number per objective ({points.shape[1]}), got {len(reference)}.")
+    front, several = _exact_front(evaluated[0]), len(points) > 1 or given is not None
     return {
         "points": points[kept],
         "hypervolume": indicators.hypervolume(points[kept], reference) if several else None,
@@ -130,7 +152,9 @@ def _archive(judged: list[dict[str, Any]], order: Order) -> dict[str, Any]:
 
 
 def _exact_front(one: dict[str, Any]) -> Any:
-    model = library.for_environment(one["env"])
+    from moac import momdp
+
+    model = momdp.library.for_environment(one["env"])
     if model is None or one["average"]:
         return None
     setting: Any = Config.from_json({"setting": one["setting"]}).setting
@@ -140,32 +164,32 @@ def _exact_front(one: dict[str, Any]) -> Any:
         return None
 
 
-def _table(one: dict[str, Any]) -> Table:
+def _table(one: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    """Title, header and rows of one run."""
     many = len(one["trials"]) > 1
     over = f"{len(one['trials'])} trials × {one['episodes']} episodes" if many else f"{one['episodes']} episodes"
     title = f"{one['run']}: {one['env']}, {over}, {one['length']:.1f} steps, {100 * one['truncated']:.1f} % cut short"
-    table = Table(title=title, title_justify="left")
     names = {"return": "returns", "discounted": "discounted_returns", "per step": "reward_per_step"}
-    shown = {head: name for head, name in names.items() if one[name] is not None}
-    for head in ("", *shown, *(("exact",) if one["exact"] is not None else ())):
-        table.add_column(head, justify="right")
+    columns = {head: name for head, name in names.items() if one[name] is not None}
+    rows = list[list[str]]()
     for i, objective in enumerate(one["objectives"]):
-        table.add_row(objective, *(_with_interval(one, name, i) for name in shown.values()), *_exact_cell(one, i))
-    return table
+        cells = [f"{one[name][i]:.4f} [{one[f'{name}_interval'][i][0]:.4f}, {one[f'{name}_interval'][i][1]:.4f}]"
+                 for name in columns.values()]  # fmt: skip
+        rows.append([objective, *cells, *([] if one["exact"] is None else [f"{one['exact'][:, i].mean():.4f}"])])
+    return title, ["", *columns, *([] if one["exact"] is None else ["exact"])], rows
 
 
-def _with_interval(one: dict[str, Any], name: str, i: int) -> str:
-    low, high = one[f"{name}_interval"][i]
-    return f"{one[name][i]:.4f} [{low:.4f}, {high:.4f}]"
+def _print_changes(evaluation: OfflineEvaluation) -> None:
+    """A table for each method, with its verdict and the reasons below."""
+    from moac.cli.console import print_lines, print_table
+    from moac.report.pages import evaluation_tables
 
-
-def _exact_cell(one: dict[str, Any], i: int) -> tuple[str, ...]:
-    return () if one["exact"] is None else (f"{one['exact'][:, i].mean():.4f}",)
-
-
-def _listed(means: tuple[Mean, ...] | None) -> list[float] | None:
-    return None if means is None else [mean.value for mean in means]
-
-
-def _intervals(means: tuple[Mean, ...] | None) -> list[list[float]] | None:
-    return None if means is None else [[mean.low, mean.high] for mean in means]
+    for name in evaluation.methods:
+        table, policy = evaluation_tables.changes(evaluation, name), evaluation.report.policies[name]
+        seeds = "" if evaluation.seeds[name] == 1 else f" ({evaluation.seeds[name]} seeds)"
+        users = f"{evaluation.rows} rows of {evaluation.users} {evaluation.split} users"
+        cap = f"cap {evaluation.report.options.cap:g}"
+        print_table(f"{evaluation.data}: {name}{seeds} on {users}, {cap}", table.header, table.rows)
+        effective = min(one.row_effective_share for one in policy.diagnostics)
+        verdict = f"{name}: {policy.verdict.level}; effective share of rows {100 * effective:.0f} %"
+        print_lines([verdict, *(f"  - {reason.text}" for reason in policy.verdict.reasons)])

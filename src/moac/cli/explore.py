@@ -2,136 +2,167 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
-from rich.table import Table
+import tyro
 
-from moac import files, locks
-from moac.cli import devices, explore_tables, interrupts, report
-from moac.cli.config_options import Stepping
-from moac.cli.console import plain
-from moac.cli.interrupts import Interrupts
-from moac.cli.problems import problem_of
-from moac.cli.stages import Stages
-from moac.cli.watched import Watched
-from moac.config import Config
-from moac.envs.quiet import quiet
-from moac.report.pages import exploration as page
-from moac.search import explore
-from moac.types import Source
+from moac.choices import CHOICES, did_you_mean
+from moac.cli import process
+from moac.cli.options import Command, Discounts, SettingName, Stepping, config_of, option, options_of
+from moac.config import Config, check_trials, is_choice
+from moac.search import EXPLORING
+
+if TYPE_CHECKING:
+    from moac.search.explore import Explored, Plan
+    from moac.types import Source
+
+    class ExploreConfig:
+        """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
+else:
+    ExploreConfig = options_of("ExploreConfig", ("weighting", "weights", "entropy"), **EXPLORING)
+
+_LISTED, _NARROW = 25, 4
+"""So many policies are printed, and vectors of so many numbers; the report has all."""
+Place = Annotated[
+    str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0, or a dataset's folder.")
+]
+Rules = Annotated[
+    tuple[str, ...] | None,
+    option(f"{{{','.join(CHOICES['weighting'])}}} [...]", "default: fixed and preferred on a model, else fixed"),
+]
 
 
 @final
-@dataclass(frozen=True)
-class Wanted:
-    """What `moac explore` was asked to do; what is None is by the problem."""
+@dataclass(frozen=True, kw_only=True)
+class Explore(Command):
+    """Train policies for many preferences at once, and keep those that none dominates: a Pareto archive."""
 
-    env: str
-    config: Config
-    draw: tuple[str, int | None, str | None]
-    rules: tuple[str, ...] | None
-    entropies: tuple[float, ...] | None
-    reference: tuple[float, ...] | None
-    seed: int
-    out: Path | None
-    stepping: Stepping
-    json: bool
+    env: tyro.conf.Positional[Place]
+    config: Annotated[ExploreConfig, tyro.conf.arg(name="")]
+    stepping: Annotated[Stepping, tyro.conf.arg(name="")]
+    preferences: Annotated[int | None, option("INT", "default: 128 on a model, 16 elsewhere")] = None
+    """Preference vectors: a trial of each rule for each."""
+    draw: Literal["random", "grid"] = "random"
+    """At random on the simplex, with its corners and its centre, or all multiples of 1/k."""
+    given: Annotated[str | None, option("FILE|VECTORS", "default: drawn")] = None
+    """Preferences of one's own: a file with a vector on each line, or "0.2,0.8;0.5,0.5"."""
+    rules: Rules = None
+    """How preferences become weights: `fixed` is linear scalarisation; rules without preferences vary the start."""
+    entropy: Annotated[
+        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: falling to 0 on a model, else 0")
+    ] = None
+    """Entropy bonuses, one after the other, each from where the one before it ended; they share the iterations."""
+    setting: SettingName = "discounted"
+    """Discounted return, or reward per step."""
+    discount: Discounts = None
+    """One discount, or one per objective."""
+    reference: Annotated[
+        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: below the worst of the front")
+    ] = None
+    """Reference point of the hypervolume, one number per objective."""
+    seed: int = 0
+    """Of preferences and trials."""
+    out: Annotated[Path | None, option("DIR", "default: runs/ENV-explore")] = None
+    """Folder of the exploration; the same command continues what was interrupted."""
 
+    def run(self) -> int:
+        """Train, select, measure and print; Ctrl-C leaves a folder that the same command continues."""
+        config = self._checked()
+        process.use_all_cores()
+        from moac import locks
+        from moac.cli.console import Progress, labelled_progress, print_json
+        from moac.cli.offline_train import with_behaviour
+        from moac.envs.quiet import quiet
+        from moac.report import pages
+        from moac.report.pages import exploration
+        from moac.search import explore
 
-def run(wanted: Wanted) -> int:
-    """Train, select, measure and tell; Ctrl-C leaves a folder that the same command continues."""
-    began, out = time.monotonic(), _out(wanted)
-    if wanted.rules is not None:
-        explore.check_rules(wanted.rules)
-    explore.check_folder(out)
-    with quiet():
-        problem = _problem(wanted)
-        plan = _plan(wanted, problem)  # a mistake shows before anything is fitted or trained
-        try:
-            with locks.folder(out):
+        began, out = time.monotonic(), self._folder()
+        if self.rules is not None:
+            explore.check_rules(self.rules)
+        explore.check_folder(out)
+        with quiet():
+            problem = self._problem()
+            plan = self._plan(config, problem)  # a mistake shows before anything is fitted or trained
+            with process.continued(f"the same command continues {out}"), locks.folder(out):
                 if problem.spec.logged:
-                    problem = _with_behaviour(problem, out, wanted.config.hidden)
-                    plan = _plan(wanted, problem)
-                with Interrupts() as asked:
-                    found = _explored(plan, problem, out, asked)
-                    path = report.write(out)
-        except KeyboardInterrupt as error:
-            sys.stderr.write(f"moac: stopped; the same command continues {out}\n")
-            return interrupts.code(error)
-    if wanted.json:
-        told = found.record() | {"seconds": time.monotonic() - began, "run_dir": str(out), "report": str(path)}
-        sys.stdout.write(json.dumps(files.finite(told)) + "\n")
-    else:
-        _tell(found, out, time.monotonic() - began)
-    return 0
+                    problem = with_behaviour(problem, out, config.hidden)
+                    plan = self._plan(config, problem)
+                with process.Interrupts() as interrupts, Progress() as progress:
+                    runs = labelled_progress(interrupts.check)
+                    explored = explore.run(plan, problem, out, runs, progress.show)
+                    interrupts.check()
+                    explored.write(out)
+                    exploration.write(explored, out)
+                    report = pages.write(out)
+        if self.json:
+            seconds = time.monotonic() - began
+            print_json(explored.record() | {"seconds": seconds, "run_dir": str(out), "report": str(report)})
+        else:
+            _print(explored, out)
+        return 0
 
+    def _checked(self) -> Config:
+        """The configuration that all rules share, with all that can be checked before JAX is imported."""
+        check_trials(1 if self.preferences is None else self.preferences, self.seed)
+        known = CHOICES["weighting"]
+        for rule in self.rules or ():
+            if not is_choice("weighting", rule):
+                near = did_you_mean(rule, known)
+                raise ValueError(f"`rules` must be some of {', '.join(known)}, got {rule!r}.{near}")
+        if self.given is not None and self.preferences is not None:
+            raise ValueError("`preferences` must be left out with --given: those given are all there are.")
+        for entropy in self.entropy or ():
+            Config(entropy=entropy)
+        return config_of(self.config, self.setting, self.discount)
 
-def _explored(plan: explore.Plan, problem: Source, out: Path, asked: Interrupts) -> explore.Explored:
-    with Stages() as stages:
-        found = explore.run(plan, problem, out, partial(Watched, asked), stages.show)
-    asked.check()
-    found.write(out)
-    page.write(found, out)
-    return found
+    def _folder(self) -> Path:
+        name = Path(self.env).name if Path(self.env).is_dir() else self.env
+        return self.out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}-explore"
 
+    def _problem(self) -> Source:
+        """A model or an environment by its id, or the log of a folder."""
+        from moac import api
+        from moac.logs.dataset import LoggedDataset
 
-def _problem(wanted: Wanted) -> Source:
-    """A model or an environment by its id, or the log of a folder."""
-    if not Path(wanted.env).is_dir():
-        problem = problem_of(wanted.env, wanted.stepping)
+        if Path(self.env).is_dir():
+            return LoggedDataset.from_parquet(Path(self.env))
+        problem = api.problem_of(self.env, **self.stepping.given)
         if not problem.compiled:
-            devices.for_hosted()
+            process.dispatch_synchronously()
         return problem
-    from moac.logs.dataset import LoggedDataset
 
-    return LoggedDataset.from_parquet(Path(wanted.env))
+    def _plan(self, config: Config, problem: Source) -> Plan:
+        from moac.search.explore import Options, Plan
 
-
-def _with_behaviour(dataset: Any, out: Path, hidden: tuple[int, ...] | None) -> Source:
-    from moac.cli import offline_train
-
-    return offline_train.with_behaviour(dataset, out, hidden)
+        p = self.preferences if self.given is None else self.given
+        options = Options(config, p, self.draw, self.rules, self.entropy, self.reference, self.seed)
+        return Plan.of(options, problem, self.env)
 
 
-def _plan(wanted: Wanted, problem: Source) -> explore.Plan:
-    how, count, given = wanted.draw
-    options = explore.Options(
-        wanted.config,
-        count if given is None else given,
-        "grid" if how == "grid" else "random",
-        wanted.rules,
-        wanted.entropies,
-        wanted.reference,
-        wanted.seed,
-    )
-    return explore.Plan.of(options, problem, wanted.env)
+def _print(explored: Explored, out: Path) -> None:
+    """The archive, and the results and facts of the report."""
+    from moac.cli.console import print_lines, print_paths, print_table
+    from moac.report.numbers import text
+    from moac.report.pages import exploration
 
-
-def _out(wanted: Wanted) -> Path:
-    if wanted.out is not None:
-        return wanted.out
-    name = Path(wanted.env).name if Path(wanted.env).is_dir() else wanted.env
-    return Path("runs") / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}-explore"
-
-
-def _tell(found: explore.Explored, out: Path, seconds: float) -> None:
-    console = plain(110)
-    for title, header, rows in (explore_tables.archive(found), explore_tables.rules(found)):
-        table = Table(title=title, title_justify="left")
-        for name in header:
-            table.add_column(name, justify="right")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    for line in explore_tables.sentences(found, seconds):
-        console.print(line, highlight=False)
-    for name in ("report.html", "explore.json"):
-        console.print(f"{name.split('.')[0]}: {out / name}", highlight=False, soft_wrap=True)
-    console.print(f"next: moac.load({str(out)!r}).archive.policy(0)", highlight=False, soft_wrap=True)
+    archive, page = explored.archive, exploration.of_folder(out)
+    vectors = {"p": archive.preferences, "λ": archive.weights} if len(explored.objectives) <= _NARROW else {}
+    rows: list[list[Any]] = []
+    for k in range(min(len(archive), _LISTED)):
+        half = (archive.high[k] - archive.low[k]) / 2
+        values = [
+            f"{v:.4g} ± {h:.2g}" if h > 0 else f"{v + 0.0:.4f}" for v, h in zip(archive.points[k], half, strict=True)
+        ]
+        shown = [f"({', '.join(f'{value + 0.0:.3g}' for value in each[k])})" for each in vectors.values()]
+        rows.append([k, *values, *shown, archive.rules[k]])
+    count = f"{len(archive)} that none dominates, of {len(explored.candidates)}; values: {archive.kind}"
+    print_table(f"{explored.plan.env}: {count}", ["trial", *explored.objectives, *vectors, "rule"], rows)
+    for table in page.results:
+        print_table(table.title, table.header, table.rows)
+    print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])
+    print_paths(report=out / "report.html", explore=out / "explore.json", next=f"moac.load({str(out)!r}, trial=0)")

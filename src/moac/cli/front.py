@@ -2,92 +2,86 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Annotated, final
 
-import numpy as np
-from rich.table import Table
+import tyro
 
-from moac import files, momdp
-from moac.cli.console import plain
-from moac.cli.problems import model_of
+from moac.cli.options import Command, Environment, option
 from moac.config import Discounted
-from moac.report import figures, style
+
+if TYPE_CHECKING:
+    from moac import momdp
 
 
 @final
-@dataclass(frozen=True)
-class Order:
-    """What `moac front` was asked to do."""
+@dataclass(frozen=True, kw_only=True)
+class Front(Command):
+    """Compute the exact Pareto front of an environment's model."""
 
-    env: str
-    setting: Discounted
-    memory: bool
-    out: Path | None
-    json: bool
+    env: tyro.conf.Positional[Environment]
+    discount: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT [FLOAT ...]")] = (0.9,)
+    """One discount, or one per objective."""
+    memory: bool = False
+    """Let policies remember what they have seen."""
+    out: Annotated[Path | None, option("DIR", "default: no figure")] = None
+    """Folder for the figure."""
 
+    def run(self) -> int:
+        """Compute, draw and print."""
+        setting = Discounted(self.discount)
+        import numpy as np
 
-def run(order: Order) -> int:
-    """Compute, print and draw."""
-    if order.out is not None:
-        files.check_folder("out", order.out)
-    model, setting = model_of(order.env), order.setting
-    front = momdp.pareto_front(model, setting, memory=order.memory)
-    uniform = momdp.evaluate(model, np.zeros((model.num_states, model.num_actions)), setting)
-    figure = None if order.out is None else _draw(order.out, order, model, front)
-    if not order.json:
-        _print(model, front, uniform, setting)
-    if figure is not None:
-        sys.stderr.write(f"figure: {figure}\n")
-    if order.json:
-        summary = _summary(order, model, front, uniform) | {"figure": None if figure is None else str(figure)}
-        sys.stdout.write(json.dumps(files.finite(summary)) + "\n")
-    return 0
+        from moac import api, files, momdp
+        from moac.cli.console import print_json, say
 
+        if self.out is not None:
+            files.check_folder("out", self.out)
+        model = api.model_of(self.env)
+        front = momdp.pareto_front(model, setting, memory=self.memory)
+        uniform = momdp.evaluate(model, np.zeros((model.num_states, model.num_actions)), setting)
+        figure = None if self.out is None else str(self._draw(self.out, model, front))
+        if not self.json:
+            self._print(model, front, uniform)
+        if figure is not None:
+            say(f"figure: {figure}")
+        if self.json:
+            print_json({
+                "env": self.env, "objectives": list(model.objective_names), "discount": np.atleast_1d(setting.discount),
+                "memory": self.memory, "num_states": model.num_states, "points": front.points,
+                "hull": [bool(flag) for flag in front.hull],
+                "uniform_policy": {"returns": uniform.returns, "stationarity_gap": float(uniform.gap)},
+                "figure": figure,
+            })  # fmt: skip
+        return 0
 
-def _summary(order: Order, model: momdp.FiniteMOMDP, front: momdp.ParetoFront, uniform: momdp.Exact) -> dict[str, Any]:
-    return {
-        "env": order.env,
-        "objectives": list(model.objective_names),
-        "discount": np.atleast_1d(order.setting.discount),
-        "memory": order.memory,
-        "num_states": model.num_states,
-        "points": front.points,
-        "hull": [bool(flag) for flag in front.hull],
-        "uniform_policy": {"returns": uniform.returns, "stationarity_gap": float(uniform.gap)},
-    }
+    @property
+    def _gamma(self) -> str:
+        return ", ".join(map(str, self.discount))
 
+    def _print(self, model: momdp.FiniteMOMDP, front: momdp.ParetoFront, uniform: momdp.Exact) -> None:
+        from moac.cli.console import print_lines, print_table
 
-def _print(model: momdp.FiniteMOMDP, front: momdp.ParetoFront, uniform: momdp.Exact, setting: Discounted) -> None:
-    kind = "policies with memory" if front.memory else "stationary policies"
-    title = f"{model.name}: exact Pareto front of deterministic {kind}, γ = {_gamma(setting)}"
-    table = Table(title=title, title_justify="left")
-    for name in ("", *model.objective_names, "on the hull"):
-        table.add_column(name, justify="right")
-    for k, (point, on_hull) in enumerate(zip(front.points, front.hull, strict=True), start=1):
-        table.add_row(str(k), *(f"{value + 0.0:.5f}" for value in point), "yes" if on_hull else "no")
-    table.add_section()
-    table.add_row("uniform", *(f"{value:.5f}" for value in uniform.returns), "")
-    console = plain(100)
-    console.print(table)
-    console.print(
-        f"{model.num_states} states. Uniform policy: stationarity gap {uniform.gap:.3e} at λ* = "
-        f"({', '.join(f'{w:.3f}' for w in uniform.weights)})",
-        highlight=False,
-    )
+        kind = "policies with memory" if front.memory else "stationary policies"
+        points = enumerate(zip(front.points, front.hull, strict=True), start=1)
+        rows = [[k, *(f"{value + 0.0:.5f}" for value in point), on_hull] for k, (point, on_hull) in points]
+        print_table(
+            f"{model.name}: exact Pareto front of deterministic {kind}, γ = {self._gamma}",
+            ("", *model.objective_names, "on the hull"),
+            [*rows, None, ["uniform", *(f"{value:.5f}" for value in uniform.returns), ""]],
+        )
+        weights = ", ".join(f"{w:.3f}" for w in uniform.weights)
+        gap = f"stationarity gap {uniform.gap:.3e} at λ* = ({weights})"
+        print_lines([f"{model.num_states} states. Uniform policy: {gap}"])
 
+    def _draw(self, out: Path, model: momdp.FiniteMOMDP, front: momdp.ParetoFront) -> Path:
+        from moac import files
+        from moac.report import figures, style
 
-def _draw(out: Path, order: Order, model: momdp.FiniteMOMDP, front: momdp.ParetoFront) -> Path:
-    out.mkdir(parents=True, exist_ok=True)
-    title = f"{order.env}, γ = {_gamma(order.setting)}: {len(front.points)} points"
-    figure = figures.front(front.points, front.hull, model.objective_names, title)
-    for kind in ("svg", "png"):
-        files.write_bytes(out / f"front.{kind}", style.rendered(figure, kind))
-    return out / "front.png"
-
-
-def _gamma(setting: Discounted) -> str:
-    return str(setting.discount).strip("()")
+        out.mkdir(parents=True, exist_ok=True)
+        title = f"{self.env}, γ = {self._gamma}: {len(front.points)} points"
+        figure = figures.front(front.points, front.hull, model.objective_names, title)
+        for kind in ("svg", "png"):
+            files.write_bytes(out / f"front.{kind}", style.rendered(figure, kind))
+        return out / "front.png"

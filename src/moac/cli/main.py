@@ -1,29 +1,52 @@
-"""The command line: parse and dispatch. Imports no JAX before a command runs."""
+"""The command line: find the command, parse its options, run it, and say in one line what went wrong.
+
+Imports no JAX: a command does so when it runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import math
+import itertools
 import os
 import re
 import sys
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from typing import Any, get_type_hints
 
-import tyro
+from moac.choices import did_you_mean
+from moac.cli import process
 
-from moac.cli import data_options, interrupts, mistakes, offline_options, options
-from moac.cli.explore_options import Explore
-from moac.cli.options import Evaluate, Front, Report, Reproduce, Resume, Theory, Train, Watch
-from moac.cli.sweep_options import Sweep
-from moac.config import Discounted, check_trials
-from moac.machine import one_thread
-
+COMMANDS = {
+    "train": "train:Train",
+    "resume": "train:Resume",
+    "explore": "explore:Explore",
+    "front": "front:Front",
+    "evaluate": "evaluate:Evaluate",
+    "watch": "watch:Watch",
+    "theory": "theory:Theory",
+    "reproduce": "reproduce:Reproduce",
+    "sweep": "sweep:Sweep",
+    "report": "report:Report",
+    "data kuairand download": "data:Download",
+    "data kuairand build": "data:Build",
+    "data kuairand describe": "data:Describe",
+    "data kuairand generate": "data:Generate",
+    "offline train": "offline_train:Train",
+    "offline compare": "offline:Compare",
+    "offline score": "offline:Score",
+    "offline recommend": "offline:Recommend",
+}
+"""Module and class of each command, by what is typed."""
 _MISTAKE = 2
 _LONGEST_WORD, _LONGEST_LINE = 400, 4000
 """Characters of a message; a list of all known environments has about 1500."""
-_UNREAD = 141
-"""As a shell says of a program that a closed pipe has ended."""
+_CLOSED_PIPE = 141
+"""128 + SIGPIPE."""
+_KINDS = {"INT": "a whole number", "FLOAT": "a number", "INT [INT": "whole numbers", "FLOAT [FLOAT": "numbers"}
+"""What an option takes, by how its help begins."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,155 +55,130 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a name that cannot be encoded loses no result
             stream.reconfigure(errors="backslashreplace")
     try:
-        with interrupts.terminable():
-            code = _dispatch(_parse(sys.argv[1:] if arguments is None else arguments))
+        with process.terminable():
+            code = parse(sys.argv[1:] if arguments is None else arguments).run()
             sys.stdout.flush()
             return code
     except ValueError as error:
         return _end(_MISTAKE, str(error))
     except BrokenPipeError:  # who reads has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _UNREAD
+        return _CLOSED_PIPE
     except OSError as error:
         return _end(_MISTAKE, f"{error.filename}: {error.strerror}." if error.filename else str(error))
     except KeyboardInterrupt as error:
-        return _end(interrupts.code(error), "interrupted.")
+        return _end(process.exit_code(error), str(error) or "interrupted.")
 
 
-def _dispatch(command: Any) -> int:
-    """Check what can be checked before JAX is imported, then run."""
-    if isinstance(command, data_options.COMMANDS + offline_options.COMMANDS):
-        return _of_logs(command)
-    if isinstance(command, Evaluate | Watch):
-        return _play(command)
-    if isinstance(command, Reproduce):
-        from moac.cli import devices
+def parse(arguments: list[str]) -> Any:
+    """The command with its options; tyro's box of an error is replaced by one sentence."""
+    name, rest = _split(arguments)
+    import tyro
 
-        devices.set_up()
-        from moac.cli import reproduce
-
-        return reproduce.run(reproduce.Order(command.name, command.quick, command.out, command.json))
-    if isinstance(command, Sweep):
-        return _sweep(command)
-    if isinstance(command, Explore):
-        return _explore(command)
-    if isinstance(command, Report):
-        from moac.cli import report
-
-        return report.run(command.run, command.json)
-    if isinstance(command, Front):
-        setting = Discounted(command.discount)
-        from moac.cli import front
-
-        return front.run(front.Order(command.env, setting, command.memory, command.out, command.json))
-    return _theory(command) if isinstance(command, Theory) else _train(command)
-
-
-def _theory(command: Theory) -> int:
-    config = command.config_of()
-    if not 0 < command.epsilon < math.inf:
-        raise ValueError(f"`epsilon` must be positive and finite, got {command.epsilon}.")
-    from moac.cli import theory
-
-    return theory.run(theory.Order(command.env, command.epsilon, config, command.run, command.json))
-
-
-def _sweep(command: Sweep) -> int:
-    """On one core, here as in every worker: set before NumPy and JAX count theirs."""
-    os.environ.update(one_thread())
-    from moac.cli import devices
-
-    devices.for_tasks()
-    from moac.cli import sweep
-
-    return sweep.run(command)
-
-
-def _explore(command: Explore) -> int:
-    config = command.config_of()
-    from moac.cli import devices
-
-    devices.set_up()
-    from moac.cli import explore
-
-    draw = command.draw, command.preferences, command.given
-    same = {name: getattr(command, name) for name in ("env", "rules", "reference", "seed", "out", "stepping", "json")}
-    return explore.run(explore.Wanted(config=config, draw=draw, entropies=command.entropy, **same))
-
-
-def _of_logs(command: Any) -> int:
-    if isinstance(command, data_options.COMMANDS):
-        from moac.cli import data
-
-        return data.run(command)
-    from moac.cli import offline
-
-    return offline.run(command)
-
-
-def _train(command: Train | Resume) -> int:
-    if not command.checkpoint_every >= 0:
-        raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {command.checkpoint_every}.")
-    if isinstance(command, Train):
-        config = command.config_of()
-        check_trials(command.trials, command.seed)
-        train = _training()
-        order = train.Order(command.env, config, command.trials, command.seed, command.out, command.stepping)
-        return train.run(order, train.Output(command.json, command.checkpoint_every, command.sink))
-    train = _training()
-    return train.resume(command.run, train.Output(command.json, command.checkpoint_every, command.sink), command.trust)
-
-
-def _play(command: Evaluate | Watch) -> int:
-    if command.episodes < 1:
-        raise ValueError(f"`episodes` must be at least 1, got {command.episodes}.")
-    if isinstance(command, Watch):
-        from moac.cli import watch
-
-        return watch.run(watch.Order(**vars(command)))
-    if not command.runs:
-        raise ValueError("`RUN` must be given: moac evaluate RUN. See moac evaluate --help.")
-    from moac.cli import evaluate
-
-    return evaluate.run(evaluate.Order(**vars(command)))
-
-
-def _training() -> Any:
-    """The module of `train` and `resume`, on all cores: JAX counts its devices when it starts."""
-    from moac.cli import devices
-
-    devices.set_up()
-    from moac.cli import train
-
-    return train
-
-
-def _parse(arguments: list[str]) -> Any:
-    """tyro, with its box of an error replaced by one sentence."""
-    if arguments[:1] == ["data"]:
-        data_options.check_group(arguments[1:])
-        given = arguments[2:] if arguments[1] == data_options.GROUP else arguments[1:]
-        return _parsed(given, data_options.Command, "moac data kuairand", data_options.SYNTAX)
-    if arguments[:1] == ["offline"]:
-        return _parsed(arguments[1:], offline_options.Command, "moac offline", offline_options.SYNTAX)
-    return _parsed(arguments, options.Command, "moac", options.SYNTAX)
-
-
-def _parsed(arguments: list[str], commands: Any, program: str, syntax: dict[str, mistakes.Syntax]) -> Any:
-    box = io.StringIO()
+    command, box = _class_of(name), io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return tyro.cli(commands, prog=program, description="Multi-objective actor-critic.", args=arguments)
+            return tyro.cli(command, prog=f"moac {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
     except SystemExit as end:
         if end.code == 0:
             raise
-        raise ValueError(mistakes.explain(arguments, syntax, program) or _unboxed(box.getvalue())) from None
+        text = " ".join(re.sub(r"[─━│┃╭╮╰╯]|-{3,}", " ", box.getvalue()).split())
+        raise ValueError(_explained(text, f"moac {name}", command, rest)) from None
 
 
-def _unboxed(box: str) -> str:
-    """The text inside tyro's box."""
-    words = re.sub(r"[─━│┃╭╮╰╯]", " ", box).split()
-    return " ".join(words) or "the options could not be parsed; see moac --help."
+def _class_of(name: str) -> Any:
+    module, _, attribute = COMMANDS[name].partition(":")
+    return getattr(import_module(f"moac.cli.{module}"), attribute)
+
+
+def _split(arguments: list[str]) -> tuple[str, list[str]]:
+    """The name of the command, which may have several words, and what follows; `--help` in place of it lists them."""
+    typed: list[str] = []
+    for word in (*arguments, ""):
+        group = " ".join(typed)
+        if group in COMMANDS:
+            return group, arguments[len(typed) :]
+        below = [name for name in COMMANDS if name.startswith(f"{group} " if group else "")]
+        if word in ("-h", "--help"):
+            sys.stdout.write(_listed(below, group))
+            raise SystemExit(0)
+        known = list(dict.fromkeys(name.split()[len(typed)] for name in below))
+        if word not in known:
+            program = f"moac {group}".strip()
+            got = repr(word) if len(arguments) > len(typed) else "nothing"
+            near = did_you_mean(word, known) or f" See {program} --help."
+            raise ValueError(f"the command must be one of {', '.join(known)}, got {got}.{near}")
+        typed.append(word)
+    raise AssertionError  # the empty word is no command
+
+
+def _listed(names: list[str], group: str) -> str:
+    """The commands of a group, each with the first line of its help."""
+    import textwrap
+
+    width = max(map(len, names))
+    rows = [f"  moac {name:{width}}  {(_class_of(name).__doc__ or '').splitlines()[0]}" for name in names]
+    wrapped = [textwrap.fill(row, 110, subsequent_indent=" " * (width + 9)) for row in rows]
+    usage = f"usage: moac {group} COMMAND ...".replace("  ", " ")
+    return "\n".join([usage, "", "Multi-objective actor-critic.", "", *wrapped, "", "Options: moac COMMAND --help", ""])
+
+
+def _explained(text: str, program: str, command: type, arguments: list[str]) -> str:
+    """Tyro's words about the first mistake in ours; its own where they are of another kind."""
+    if found := re.search(r"Unrecognized options: (.+?)(?:, | Perhaps | For full |$)", text):
+        return _unrecognised(found[1], program, command, arguments)
+    if found := re.search(r"Missing from .+?: (\S+)", text):
+        return f"`{found[1]}` must be given: {program} {found[1]}. See {program} --help."
+    if found := re.search(r"Missing value for argument '(\S+)'. Expected (\d+) values", text):
+        return f"`{found[1]}` must be followed by {'a value' if found[2] == '1' else f'{found[2]} values'}."
+    if found := re.search(r"invalid choice (.+?) for argument '(\S+)'. Expected one of \((.+?)\)", text):
+        return f"`{found[2]}` must be one of {found[3].replace(chr(39), '')}, got {found[1]}."
+    if found := re.search(
+        r"Error parsing (\S+?):? .*Argument helptext: \S+ (?:-\S+ )*((?:INT|FLOAT)(?: \[\w+)?)", text
+    ):
+        name, values = _typed(found[1].split("/"), arguments)
+        convert = int if found[2].startswith("INT") else float
+        wrong = [value for value in values if not _converts(convert, value)]
+        return f"`{name}` must be {_KINDS[found[2]]}, got {wrong[0]!r}." if wrong else text
+    return text or f"the options could not be parsed; see {program} --help."
+
+
+def _unrecognised(token: str, program: str, command: type, arguments: list[str]) -> str:
+    if token.startswith("-"):
+        near = did_you_mean(token, _option_names(command)) or f" See {program} --help."
+        return f"`{token}` is not an option of {program}.{near}"
+    for argument in arguments:
+        if argument.startswith("-") and argument.endswith(f"={token}"):
+            return f"`{argument.partition('=')[0]}` must be given without a value, got {token!r}."
+    return f"{token!r} is one argument too many for {program}. See {program} --help."
+
+
+def _option_names(command: type) -> Iterable[str]:
+    from moac.cli.options import ALIASES
+
+    hints = get_type_hints(command)
+    for field in fields(command):
+        if is_dataclass(hints[field.name]):
+            yield from _option_names(hints[field.name])
+        else:
+            yield from (f"--{field.name.replace('_', '-')}", *ALIASES.get(field.name, ()))
+
+
+def _typed(names: list[str], arguments: list[str]) -> tuple[str, list[str]]:
+    """An option as it was typed, by one of its names, and the values that follow it."""
+    for k, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name.replace("_", "-") in names:
+            after = itertools.takewhile(lambda word: not word.startswith("--"), arguments[k + 1 :])
+            return name, [value] if equals else list(after)
+    return names[0], []
+
+
+def _converts(convert: Any, text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        convert(text)
+        return True
+    return False
 
 
 def _end(code: int, text: str) -> int:

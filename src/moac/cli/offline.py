@@ -1,55 +1,177 @@
-"""`moac offline`: policies that learn from a log, and what they recommend."""
+"""`moac offline compare | score | recommend`: methods side by side on a log, and what a policy recommends."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, final
 
-from moac.cli.offline_options import Compare, Score, Train
+import tyro
+
+from moac.cli import process
+from moac.cli.options import Command, DataPath, RequiredFolder, RunPath, option, required
 from moac.config import check_trials
 
-
-def run(command: Any) -> int:
-    """Do it, and say what came out."""
-    if isinstance(command, Train):
-        return _train(command)
-    if isinstance(command, Compare):
-        return _compare(command)
-    from moac.cli import recommend
-
-    return recommend.score(command) if isinstance(command, Score) else recommend.show(command)
+_COMPAT_STEPS = 500
+"""Of each learner, where the published ones took 240,000 to 1,000,000."""
+Codes = Annotated[tuple[int, ...], option("INT [INT ...]", "default: none")]
 
 
-def _train(command: Train) -> int:
-    """Check what can be checked before JAX is imported, then train on all cores."""
-    config = command.config_of()
-    check_trials(command.trials, command.seed)
-    if command.out is None:
-        raise ValueError("`--out` must be given, with a folder.")
-    if command.pulls and config.behaviour_pull is not None:
-        raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: several policies, or one.")
-    if len(set(command.pulls)) < len(command.pulls) or any(not pull >= 0 for pull in command.pulls):
-        raise ValueError(f"`pulls` must be different numbers of at least 0, got {list(command.pulls)}.")
-    from moac.cli import devices
+@final
+@dataclass(frozen=True, kw_only=True)
+class Compare(Command):
+    """Train Behavior-Clone, PDPG, TSCAC and MOAC with its ablations on a dataset; a table with intervals and trust."""
 
-    devices.set_up()
-    from moac.cli import offline_train
+    data: tyro.conf.Positional[DataPath]
+    trials: Annotated[int | None, option("INT", "default: 6; quick 2")] = None
+    """Training seeds of each setting of each method."""
+    iterations: Annotated[int | None, option("INT", "default: 1000; quick 50")] = None
+    """Steps of each policy."""
+    protocol: Literal["sound", "tscac-compat"] = "sound"
+    """`tscac-compat` is the published protocol with its faults, each named; only iterations and seed may be set."""
+    test: bool = False
+    """Read test users, once, for the settings that validation users chose; it is noted."""
+    quick: bool = False
+    """A reduced run, for a first look."""
+    seed: int = 0
+    """Of all methods alike."""
+    out: RequiredFolder = None
+    """Folder of the comparison; the same command continues what was interrupted."""
 
-    names = ("data", "preferences", "protect", "trials", "seed", "out", "json")
-    chosen = {name: getattr(command, name) for name in names}
-    pulls = command.pulls or (() if config.behaviour_pull is None else (config.behaviour_pull,))
-    return offline_train.run(offline_train.Order(**chosen, config=config, pulls=pulls))
+    def run(self) -> int:
+        """Compare, and write the report."""
+        check_trials(1 if self.trials is None else self.trials, self.seed)
+        out: Path = required("out", self.out, "with a folder")
+        if self.iterations is not None and self.iterations < 1:
+            raise ValueError(f"`iterations` must be at least 1, got {self.iterations}.")
+        process.use_all_cores()
+        from moac import files, locks
+        from moac.cli.console import print_json, say
+        from moac.cli.reproduce import begin, studies, told
+        from moac.logs.dataset import LoggedDataset
+
+        if self.protocol == "tscac-compat":
+            return self._compat(out)
+        dataset = LoggedDataset.from_parquet(self.data)
+        files.check_folder("out", out)
+        study = studies().comparison_of(dataset, self)
+        with process.continued(f"the same command continues {out}"), locks.folder(out):
+            began = begin(study)
+            studies().compare_methods(dataset, study, out, say)
+            summary = told(study, out, self.json, began)
+        if self.json:
+            print_json(summary | {"data": str(self.data)})
+        return 0
+
+    def _compat(self, out: Path) -> int:
+        """The published protocol on the rows at hand; its table, and every fault of it."""
+        from moac import files
+        from moac.cli.console import print_json
+        from moac.cli.reproduce import studies
+
+        if self.trials is not None or self.test or self.quick:
+            raise ValueError("`--protocol tscac-compat` takes --iterations and --seed only, got another.")
+        files.check_folder("out", out)
+        table = studies().published_protocol(self.data, self.iterations or _COMPAT_STEPS, self.seed)
+        out.mkdir(parents=True, exist_ok=True)
+        files.write_json(out / "tscac-compat.json", files.finite(table.as_dict()))
+        files.write_bytes(out / "tscac-compat.txt", f"{table}\n".encode())
+        if self.json:
+            print_json(table.as_dict())
+        else:
+            sys.stdout.write(f"{table}\n")
+        return 0
 
 
-def _compare(command: Compare) -> int:
-    check_trials(1 if command.trials is None else command.trials, command.seed)
-    if command.out is None:
-        raise ValueError("`--out` must be given, with a folder.")
-    if command.iterations is not None and command.iterations < 1:
-        raise ValueError(f"`iterations` must be at least 1, got {command.iterations}.")
-    from moac.cli import devices
+@final
+@dataclass(frozen=True, kw_only=True)
+class Score(Command):
+    """Write what a policy recommends to every user of a log, at the state after the user's last row, as CSV."""
 
-    devices.set_up()
-    from moac.cli import offline_compare
+    path: tyro.conf.Positional[RunPath]
+    data: Annotated[Path | None, option("DATA", "default: where it was")] = None
+    """The dataset that the run was trained on."""
+    out: Annotated[Path | None, option("FILE", "required")] = None
+    """The CSV file: user_id, rank, video_id, probability."""
+    k: int = 10
+    """Videos for each user."""
+    exclude_seen: bool = False
+    """Leave out videos that the user has viewed."""
+    trial: int = 0
+    """Which trial."""
 
-    given: dict[str, Any] = vars(command) | {"out": command.out}
-    return offline_compare.run(offline_compare.Order(**given))
+    def run(self) -> int:
+        """Write the CSV file, and say how many users are in it."""
+        out: Path = required("out", self.out, "with a file")
+        if out.is_dir():
+            raise ValueError(f"`out` must be a file, got {out}.")
+        from moac import api, files
+        from moac.cli.console import Progress, print_json
+        from moac.offline import recommend
+        from moac.runs import log_files, scores
+
+        files.check_folder("out", out.parent)
+        began = time.monotonic()
+        dataset = log_files.dataset_of(self.path, self.data)
+        blocks = recommend.all_users(api.load(self.path, self.trial), dataset, self.k, exclude_seen=self.exclude_seen)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with Progress() as progress:
+            users, lines = scores.write_csv(out, _shown(blocks, progress, len(recommend.last_rows(dataset))))
+        absent = dataset.num_users - users
+        if self.json:
+            print_json({
+                "run": str(self.path), "out": str(out), "users": users, "users_without_rows": absent, "lines": lines,
+                "k": self.k, "seconds": time.monotonic() - began,
+            })  # fmt: skip
+        else:
+            sys.stdout.write(f"{lines:,} recommendations to {users:,} users ({absent:,} more have no rows): {out}\n")
+        return 0
+
+
+def _shown(blocks: Iterable[Any], progress: Any, total: int) -> Iterator[Any]:
+    done = 0
+    for block in blocks:
+        done += len(block.user_ids)
+        progress.show("scoring", done, total)
+        yield block
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Recommend(Command):
+    """Show what a policy recommends to one user; the run alone is needed, not its data."""
+
+    path: tyro.conf.Positional[RunPath]
+    user: Annotated[int | None, option("ID", "required")] = None
+    """As the log names users."""
+    context: Codes = ()
+    """Codes of the request; for KuaiRand tab, hour and day of the week."""
+    history: Codes = ()
+    """Videos viewed before, by id, oldest first."""
+    k: int = 10
+    """How many videos."""
+    exclude_seen: bool = False
+    """Leave out videos of the history."""
+    trial: int = 0
+    """Which trial."""
+
+    def run(self) -> int:
+        """Print the recommendation to one user."""
+        user: int = required("user", self.user, "as the log names users")
+        from moac import api
+        from moac.cli.console import print_json, say
+
+        trained = api.load(self.path, self.trial)
+        recommended = trained.recommend(user, self.context, self.history, self.k, exclude_seen=self.exclude_seen)
+        for note in recommended.notes:
+            say(f"note: {note}")
+        if self.json:
+            about = {"run": str(self.path), "user": user, "notes": list(recommended.notes)}
+            print_json(about | {"ids": recommended.ids, "probabilities": recommended.probabilities})
+            return 0
+        for rank, (name, p) in enumerate(recommended, start=1):
+            sys.stdout.write(f"{rank:4d}  {name}  {p:.4g}\n")
+        return 0

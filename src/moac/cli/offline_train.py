@@ -1,137 +1,161 @@
-"""`moac offline train`: candidate policies from a log, and the one that validation users choose."""
+"""`moac offline train`: several policies from a log, and the one that validation users choose."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
-from rich.table import Table
+import tyro
 
-from moac import files, locks, settings
-from moac.cli import interrupts, report
-from moac.cli.console import plain
-from moac.cli.interrupts import Interrupts
-from moac.cli.watched import Watched
-from moac.config import Config
-from moac.envs.quiet import quiet
-from moac.logs.dataset import LoggedDataset
-from moac.offline.choose import Choice, floors
-from moac.offline.evaluation import OfflineEvaluation
-from moac.search import candidates, preferences
+from moac.cli import process
+from moac.cli.options import (
+    Command,
+    ConfigOptions,
+    DataPath,
+    Discounts,
+    RequiredFolder,
+    config_of,
+    option,
+    required,
+)  # fmt: skip
+from moac.config import Config, check_trials
+
+if TYPE_CHECKING:
+    from moac.offline.choose import Choice
+    from moac.offline.evaluation import OfflineEvaluation
 
 _NOTHING_CHOSEN = 1
 
 
 @final
-@dataclass(frozen=True)
-class Order:
-    """What `moac offline train` was asked to do; no pulls are the default ones."""
+@dataclass(frozen=True, kw_only=True)
+class Train(Command):
+    """Train policies on a dataset, from close to its behaviour to far from it, and choose one on validation users."""
 
-    data: Path
-    config: Config
-    pulls: tuple[float, ...]
-    preferences: int
-    protect: tuple[str, ...]
-    trials: int
-    seed: int
-    out: Path
-    json: bool
+    data: tyro.conf.Positional[DataPath]
+    config: Annotated[ConfigOptions, tyro.conf.arg(name="")]
+    protect: Annotated[tuple[str, ...], option("SIGNAL=CHANGE% [...]", "default: none")] = ()
+    """Signals that must not change for the worse by more than this, such as Like=-1%; of a cost, Dislike=+1%."""
+    pulls: Annotated[tuple[float, ...], option("FLOAT [FLOAT ...]", "default: 1 0.3 0.1 0.03")] = ()
+    """Pulls to the behaviour, a policy for each; --behaviour-pull is one alone."""
+    preferences: int = 0
+    """Preference vectors over the signals, drawn at random: a policy of the rule `preferred` for each, too."""
+    discount: Discounts = None
+    """One discount, or one per signal."""
+    trials: int = 5
+    """Training seeds of each policy."""
+    seed: int = 0
+    """Trial i depends on (seed, i) alone."""
+    out: RequiredFolder = None
+    """Run directory of the policy that is chosen; the same command continues what was interrupted."""
 
+    def run(self) -> int:
+        """Fit how the log chose, train the candidates, choose on validation users, and say how it went."""
+        config, out = self._checked(), required("out", self.out, "with a folder")
+        process.use_all_cores()
+        from moac import locks, settings
+        from moac.cli.console import labelled_progress, print_json
+        from moac.envs.quiet import quiet
+        from moac.logs.dataset import LoggedDataset
+        from moac.offline import choose
+        from moac.report import pages
+        from moac.search import candidates, preferences
 
-def run(order: Order) -> int:
-    """Fit how the log chose, train the candidates, choose on validation users, and say how it went."""
-    began = time.monotonic()
-    dataset = LoggedDataset.from_parquet(order.data)
-    kept = floors(order.protect, dataset.signal_names)
-    candidates.check_folder(order.out)
-    settings.complete(replace(order.config, start="random"), dataset.spec)  # a mistake shows before anything is fitted
-    pulls, p = order.pulls or candidates.KL_COEFFICIENTS, _preferences(order, dataset.num_signals)
-    wanted = candidates.Plan(dataset.name, order.seed, order.trials, order.config, pulls, kept, p)
-    try:
-        with locks.folder(order.out):
-            filled = with_behaviour(dataset, order.out, order.config.hidden)
-            with quiet(), Interrupts() as asked:
-                outcomes = candidates.train(filled, wanted, order.out, partial(Watched, asked))
-                judged, choice = candidates.choose(filled, outcomes, kept)
-                candidates.keep(choice, judged, wanted, order.out, candidates.directories(filled, wanted, order.out))
+        began, dataset = time.monotonic(), LoggedDataset.from_parquet(self.data)
+        floors = choose.floors(self.protect, dataset.signal_names)
+        candidates.check_folder(out)
+        settings.complete(replace(config, start="random"), dataset.spec)  # a mistake shows before anything is fitted
+        pulls = self.pulls or (
+            candidates.KL_COEFFICIENTS if config.behaviour_pull is None else (config.behaviour_pull,)
+        )
+        p = preferences.as_tuples(preferences.random(self.preferences, dataset.num_signals, self.seed))
+        wanted = candidates.Plan(dataset.name, self.seed, self.trials, config, pulls, floors, p)
+        with process.continued(f"the same command continues {out}"), locks.folder(out):
+            filled = with_behaviour(dataset, out, config.hidden)
+            with quiet(), process.Interrupts() as interrupts:
+                outcomes = candidates.train(filled, wanted, out, labelled_progress(interrupts.check))
+                evaluation, choice = candidates.choose(filled, outcomes, floors)
+                candidates.keep(choice, evaluation, wanted, out, candidates.directories(filled, wanted, out))
                 if choice.chosen is not None:
-                    report.write(order.out)
-    except KeyboardInterrupt as error:
-        sys.stderr.write(f"moac: stopped; the same command continues {order.out}\n")
-        return interrupts.code(error)
-    if order.json:
-        sys.stdout.write(json.dumps(files.finite(_summary(judged, choice, order, time.monotonic() - began))) + "\n")
-    else:
-        _tell(judged, choice, order)
-    return 0 if choice.chosen is not None else _NOTHING_CHOSEN
+                    pages.write(out)
+        if self.json:
+            print_json(self._summary(evaluation, choice) | {"seconds": time.monotonic() - began})
+        else:
+            self._print(evaluation, choice)
+        return 0 if choice.chosen is not None else _NOTHING_CHOSEN
+
+    def _checked(self) -> Config:
+        """The configuration, with all that can be checked before JAX is imported."""
+        config = config_of(self.config, "discounted", self.discount)
+        check_trials(self.trials, self.seed)
+        required("out", self.out, "with a folder")
+        if self.pulls and config.behaviour_pull is not None:
+            raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: several policies, or one.")
+        if len(set(self.pulls)) < len(self.pulls) or any(not pull >= 0 for pull in self.pulls):
+            raise ValueError(f"`pulls` must be different numbers of at least 0, got {list(self.pulls)}.")
+        if self.preferences < 0:
+            raise ValueError(f"`preferences` must be at least 0, got {self.preferences}.")
+        return config
+
+    def _summary(self, evaluation: OfflineEvaluation, choice: Choice) -> dict[str, Any]:
+
+        return {
+            "data": str(self.data),
+            "chosen": choice.chosen,
+            "protected": list(self.protect),
+            "candidates": {c.name: {"gain": c.gain, "against": list(c.against)} for c in choice.candidates},
+            "signals": [] if choice.chosen is None else [vars(line) for line in evaluation.lines(choice.chosen)],
+            "split": evaluation.split,
+            "run_dir": str(self.out) if choice.chosen is not None else None,
+        }
+
+    def _print(self, evaluation: OfflineEvaluation, choice: Choice) -> None:
+        from moac.cli.console import print_lines, print_paths
+
+        _print_changes(evaluation, choice)
+        print_lines(f"{each.name}: not chosen, {why}" for each in choice.candidates for why in each.against)
+        if choice.chosen is None:
+            wanted = f" with {', '.join(self.protect)}" if self.protect else ""
+            print_lines([f"no candidate can be chosen{wanted}: Behavior-Clone stays"])
+            return
+        print_lines([f"chosen on validation users: {choice.chosen}; their numbers are a little too good"])
+        print_paths(report=f"{self.out}/report.html", next=f"moac evaluate {self.out} --data {self.data}")
 
 
-def _preferences(order: Order, num_signals: int) -> tuple[tuple[float, ...], ...]:
-    if order.preferences < 0:
-        raise ValueError(f"`preferences` must be at least 0, got {order.preferences}.")
-    return preferences.as_tuples(preferences.random(order.preferences, num_signals, order.seed))
-
-
-def with_behaviour(dataset: LoggedDataset, out: Path, hidden: tuple[int, ...] | None) -> LoggedDataset:
+def with_behaviour(dataset: Any, out: Path, hidden: tuple[int, ...] | None) -> Any:
     """The log with how it chose, from `out` or fitted now."""
+    from moac.cli.console import say
+    from moac.search import candidates
+
     if dataset.propensity is None:
-        sys.stderr.write(f"{dataset.name} does not say how it chose: a behaviour model is fitted on train users\n")
+        say(f"{dataset.name} does not say how it chose: a behaviour model is fitted on train users")
     return candidates.with_behaviour(dataset, out, hidden)
 
 
-def _summary(judged: OfflineEvaluation, choice: Choice, order: Order, seconds: float) -> dict[str, Any]:
-    listed = {each.name: {"gain": each.gain, "against": list(each.against)} for each in choice.candidates}
-    signals = [] if choice.chosen is None else [vars(line) for line in judged.lines(choice.chosen)]
-    return {
-        "data": str(order.data),
-        "chosen": choice.chosen,
-        "protected": list(order.protect),
-        "candidates": listed,
-        "signals": signals,
-        "split": judged.split,
-        "seconds": seconds,
-        "run_dir": str(order.out) if choice.chosen is not None else None,
-    }
-
-
-def _tell(judged: OfflineEvaluation, choice: Choice, order: Order) -> None:
-    console = plain(110)
-    console.print(_table(judged, choice))
-    for each in choice.candidates:
-        for reason in each.against:
-            console.print(f"{each.name}: not chosen, {reason}", highlight=False)
-    if choice.chosen is None:
-        wanted = f" with {', '.join(order.protect)}" if order.protect else ""
-        console.print(f"no candidate can be chosen{wanted}: Behavior-Clone stays", highlight=False)
-        return
-    console.print(f"chosen on validation users: {choice.chosen}; their numbers are a little too good", highlight=False)
-    console.print(f"report: {order.out / 'report.html'}", highlight=False, soft_wrap=True)
-    console.print(f"next: moac evaluate {order.out} --data {order.data}", highlight=False, soft_wrap=True)
-
-
-def _table(judged: OfflineEvaluation, choice: Choice) -> Table:
+def _print_changes(evaluation: OfflineEvaluation, choice: Choice) -> None:
     """A row for each signal, a column for each policy; changes to Behavior-Clone with 95 % intervals."""
+    from moac.cli.console import print_table
+
     names = [each.name for each in choice.candidates]
-    title = f"{judged.data}: change to Behavior-Clone on {judged.users:,} validation users"
-    table = Table(title=title, title_justify="left")
-    for head in ("", *(f"{name} *" if name == choice.chosen else name for name in names)):
-        table.add_column(head, justify="right")
-    columns = [[_cell(line) for line in judged.lines(name)] for name in names]
-    for i, line in enumerate(judged.lines(names[0])):
-        table.add_row(line.label, *(column[i] for column in columns))
-    table.add_section()
-    shares = [min(d.row_effective_share for d in judged.report.policies[name].diagnostics) for name in names]
-    table.add_row("effective share", *(f"{share:.2f}" for share in shares))
-    table.add_row("verdict", *(judged.report.policies[name].verdict.level for name in names))
-    return table
+    policies = [evaluation.report.policies[name] for name in names]
+    columns = [[_change(line) for line in evaluation.lines(name)] for name in names]
+    labels = [line.label for line in evaluation.lines(names[0])]
+    shares = [f"{min(d.row_effective_share for d in policy.diagnostics):.2f}" for policy in policies]
+    print_table(
+        f"{evaluation.data}: change to Behavior-Clone on {evaluation.users:,} validation users",
+        ["", *(f"{name} *" if name == choice.chosen else name for name in names)],
+        [
+            *([label, *(column[i] for column in columns)] for i, label in enumerate(labels)),
+            None,
+            ["effective share", *shares],
+            ["verdict", *(policy.verdict.level for policy in policies)],
+        ],
+    )
 
 
-def _cell(line: Any) -> str:
+def _change(line: Any) -> str:
     if line.outcome == "not estimable":
         return line.outcome
     low, high = line.relative_interval

@@ -1,242 +1,127 @@
-"""What the commands take: tyro turns these dataclasses into options and help. Imports no JAX."""
+"""Options that several commands share, and the fields of a configuration as options. Imports no JAX."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final, get_type_hints
 
 import tyro
 
 from moac.choices import CHOICES
-from moac.cli import mistakes
-from moac.cli.config_options import ALIASES, ConfigOptions, Discounts, Stepping, setting_of
-from moac.cli.explore_options import Explore
-from moac.cli.studies import installed_names
-from moac.cli.sweep_options import Sweep
-from moac.config import Config
-from moac.runs import CHECKPOINT_SECONDS
+from moac.config import Average, Config, Discounted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(ABC):
+    """A command: its fields are its options, its docstring is its help."""
+
+    json: bool = False
+    """End with one JSON object on stdout."""
+
+    @abstractmethod
+    def run(self) -> int:
+        """Check what can be checked without JAX, call the library, print; the exit code."""
+
+
+def option(metavar: str, default: str) -> Any:
+    """How an option is shown in the help: what it takes, and what happens without it."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"({default})")
+
 
 Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0.")]
-Seconds = Annotated[float, tyro.conf.arg(metavar="SECONDS")]
-ExperimentName = Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{', '.join(installed_names())}, or all.")]
-RunPaths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.")]
-Sinks = Annotated[
-    tyro.conf.UseAppendAction[tuple[str, ...]],
-    tyro.conf.arg(metavar="{tensorboard,wandb}", help_behavior_hint="(default: none; may be repeated)"),
-]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
+DataPath = Annotated[Path, tyro.conf.arg(metavar="DATA", help="A dataset that build made.")]
+RequiredFolder = Annotated[Path | None, option("DIR", "required")]
+Discounts = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: by the problem")]
+SettingName = Literal["discounted", "average"]
+ExecutorName = Literal["serial", "process", "ray"]
+Workers = Annotated[int | None, option("INT", "default: one per core")]
+Address = Annotated[str | None, option("ADDRESS", "default: start Ray here")]
+
+ALIASES = {"num_iterations": ["--iterations"]}
+_ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
+_EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
+_HINTS = get_type_hints(Config)
+_METAVARS = {int: "INT", float: "FLOAT"}
 
 
+def _argument(name: str, default: Any) -> Any:
+    """An option like the field of `Config`: its help, and what it takes."""
+    kind = str(_HINTS[name])
+    word = next((word for part, word in _METAVARS.items() if part.__name__ in kind), None)
+    metavar = f"{word} [{word} ...]" if "tuple" in kind else word
+    metavar = f"{{{','.join(CHOICES[name])}}}" if name in CHOICES else metavar
+    hint = "(default: by the problem)" if default is None and name not in ("weights", "gradient_clip") else None
+    text = " ".join(_EXPLAINED.get(name, "").split())
+    return tyro.conf.arg(help=text, aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint)
+
+
+def options_of(name: str, left_out: Sequence[str] = (), **defaults: Any) -> type:
+    """The fields of `Config` as options, but for those left out; names and help are its own, and so are defaults."""
+    given = {f.name: defaults.get(f.name, f.default) for f in fields(Config)}
+    kept = [key for key in given if key not in ("setting", "preferences", *left_out)]
+    rows = [(key, Annotated[_HINTS[key], _argument(key, given[key])], field(default=given[key])) for key in kept]
+    return make_dataclass(name, rows, frozen=True)
+
+
+if TYPE_CHECKING:
+
+    class ConfigOptions:
+        """All fields of a configuration that a run takes."""
+else:
+    ConfigOptions = options_of("ConfigOptions")
+
+
+def config_of(options: Any, setting: str, discount: tuple[float, ...] | None) -> Config:
+    """The configuration that the options describe."""
+    return Config(setting=setting_of(setting, discount), **vars(options))
+
+
+def setting_of(name: str, discount: tuple[float, ...] | None) -> Average | Discounted | None:
+    """The setting that two options name; None leaves it to the problem."""
+    if name == "average" and discount is not None:
+        raise ValueError(f"`discount` must be left out in the average setting, got {list(discount)}.")
+    return Average() if name == "average" else None if discount is None else Discounted(discount)
+
+
+Count = Annotated[int | None, option("INT", "default: by moac.envs.make")]
+
+
+@final
 @dataclass(frozen=True)
-class Train:
-    """Train MOAC on an environment and save the run."""
+class Stepping:
+    """How the real environment is stepped, where it is."""
 
-    env: tyro.conf.Positional[Environment]
-    config: Annotated[ConfigOptions, tyro.conf.arg(name="")]  # pyright: ignore[reportInvalidTypeForm]
-    stepping: Annotated[Stepping, tyro.conf.arg(name="")]
-    setting: Literal["discounted", "average"] = "discounted"
-    """Discounted return, or reward per step."""
-    discount: Discounts = None
-    """One discount, or one per objective."""
-    trials: int = 1
-    """Independent runs, trained together."""
-    seed: int = 0
-    """Trial i depends on (seed, i) alone."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: a new one under runs/)")] = (
-        None
-    )
-    """Run directory; it must not exist yet."""
-    checkpoint_every: Seconds = CHECKPOINT_SECONDS
-    """Seconds between checkpoints; 0 is as often as possible."""
-    sink: Sinks = ()
-    """Where the numbers go while it trains, besides metrics.jsonl."""
-    json: bool = False
-    """End with one JSON object on stdout."""
+    blackbox: bool = False
+    """Step the real environment, also where its exact model is known."""
+    num_envs: Count = None
+    """Copies of the real environment per trial; it divides the batch sizes."""
+    workers: Count = None
+    """Processes that step them; only slow environments gain."""
+    evaluation_episodes: Count = None
+    """Episodes of the real environment per evaluation while training."""
+    step_timeout: Annotated[float | None, option("SECONDS", "default: none; needs --workers")] = None
+    """End the worker of a step that does not return in time, and with it the run, which can be resumed."""
 
-    def config_of(self) -> Config:
-        """The configuration that the options describe."""
-        options: Any = self.config
-        return Config(setting=setting_of(self.setting, self.discount), **vars(options))
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that were given; the others are left to `moac.envs.make`."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
-class Resume:
-    """Continue a run that was stopped; it ends as if it had not been."""
-
-    run: tyro.conf.Positional[RunPath]
-    checkpoint_every: Seconds = CHECKPOINT_SECONDS
-    """Seconds between checkpoints; 0 is as often as possible."""
-    sink: Sinks = ()
-    """Where the numbers go while it trains, besides metrics.jsonl."""
-    trust: bool = False
-    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
-    json: bool = False
-    """End with one JSON object on stdout."""
+def check_episodes(episodes: int) -> None:
+    """Refuse fewer than one."""
+    if episodes < 1:
+        raise ValueError(f"`episodes` must be at least 1, got {episodes}.")
 
 
-@dataclass(frozen=True)
-class Front:
-    """Compute the exact Pareto front of an environment's model."""
-
-    env: tyro.conf.Positional[Environment]
-    discount: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT [FLOAT ...]")] = (0.9,)
-    """One discount, or one per objective."""
-    memory: bool = False
-    """Let policies remember what they have seen."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: no figure)")] = None
-    """Folder for the figure."""
-    json: bool = False
-    """End with one JSON object on stdout."""
-
-
-@dataclass(frozen=True)
-class Theory:
-    """Check the theorems' assumptions, compute their constants, and plan the samples that guarantee ε."""
-
-    env: tyro.conf.Positional[Environment]
-    epsilon: Annotated[float, tyro.conf.arg(metavar="FLOAT")] = 0.01
-    """Stationarity gap to be guaranteed."""
-    setting: Annotated[
-        Literal["discounted", "average"] | None, tyro.conf.arg(help_behavior_hint="(default: discounted)")
-    ] = None
-    """Discounted return, or reward per step."""
-    discount: Discounts = None
-    """One discount, or one per objective."""
-    features: Annotated[
-        str | None,
-        tyro.conf.arg(metavar=f"{{{','.join(CHOICES['features'])}}}", help_behavior_hint="(default: one-hot)"),
-    ] = None
-    """The critic's features."""
-    momentum: Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="(default: 1/t)")] = None
-    """η_t, a schedule by name."""
-    run: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="(default: none)")] = None
-    """A finished run of ENV: its settings, the worst constants along it, and what it needed in practice."""
-    json: bool = False
-    """End with one JSON object on stdout."""
-
-    def config_of(self) -> Config:
-        """The configuration that the options describe; with a run they must be left out."""
-        named = {"discount": self.discount, "features": self.features, "momentum": self.momentum}
-        given = {name: value for name, value in ({"setting": self.setting} | named).items() if value is not None}
-        if self.run is not None and given:
-            raise ValueError(f"`{next(iter(given))}` must be left out with --run: the run has its own.")
-        chosen: Any = {name: given[name] for name in ("features", "momentum") if name in given}
-        return Config(setting=setting_of(self.setting or "discounted", self.discount), **chosen)
-
-
-@dataclass(frozen=True)
-class Report:
-    """Write the report of a run or an experiment again, from its folder alone."""
-
-    run: tyro.conf.Positional[RunPath]
-    json: bool = False
-    """End with one JSON object on stdout."""
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """Say what trained policies are worth: episodes of the real environment, or, of a run on a log, an estimate."""
-
-    runs: tyro.conf.Positional[RunPaths]
-    episodes: int = 200
-    """Episodes per trial, each with a seed of its own."""
-    trial: Annotated[
-        int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: all; up to 16 of them)")
-    ] = None
-    """Which trial of each run."""
-    reference: Annotated[
-        tuple[float, ...] | None,
-        tyro.conf.arg(metavar="FLOAT [FLOAT ...]", help_behavior_hint="(default: below all points)"),
-    ] = None
-    """Reference point of the hypervolume, one number per objective."""
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DATA", help_behavior_hint="(default: where it was)")] = None
-    """Folder of the data of a run on a log."""
-    split: Literal["validation", "test"] = "validation"
-    """Whose users judge a run on a log; every look at test users is noted."""
-    cap: float = 10.0
-    """Cap of the importance weights on a log; inf is none."""
-    trust: bool = False
-    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
-    json: bool = False
-    """End with one JSON object on stdout."""
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Record episodes of a trained policy as an animated GIF."""
-
-    run: tyro.conf.Positional[RunPath]
-    episodes: int = 3
-    """How many, one after the other."""
-    trial: int = 0
-    """Which trial."""
-    seed: int = 0
-    """Of the first episode."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: in RUN/figures)")] = None
-    """The GIF."""
-    trust: bool = False
-    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
-    json: bool = False
-    """End with one JSON object on stdout."""
-
-
-@dataclass(frozen=True)
-class Reproduce:
-    """Run an experiment of the paper and write its report; a second call continues what was interrupted."""
-
-    name: tyro.conf.Positional[ExperimentName]
-    quick: bool = False
-    """A reduced run, for a first look."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: runs/NAME)")] = None
-    """Folder of the experiment."""
-    json: bool = False
-    """End with one JSON object on stdout."""
-
-
-@dataclass(frozen=True)
-class Data:
-    """Logged data, ready to learn from: moac data kuairand download | build | describe | generate."""
-
-    rest: tyro.conf.Positional[tuple[str, ...]] = ()
-
-
-@dataclass(frozen=True)
-class Offline:
-    """Policies that learn from a log: moac offline score | recommend."""
-
-    rest: tyro.conf.Positional[tuple[str, ...]] = ()
-
-
-Command = Annotated[
-    Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[Resume, tyro.conf.subcommand("resume")]
-    | Annotated[Explore, tyro.conf.subcommand("explore")]
-    | Annotated[Front, tyro.conf.subcommand("front")]
-    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-    | Annotated[Watch, tyro.conf.subcommand("watch")]
-    | Annotated[Theory, tyro.conf.subcommand("theory")]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Data, tyro.conf.subcommand("data")]
-    | Annotated[Offline, tyro.conf.subcommand("offline")],
-    tyro.conf.FlagCreatePairsOff,
-]
-
-
-SYNTAX = {
-    "train": mistakes.syntax_of(Train, "ENV", ALIASES),
-    "resume": mistakes.syntax_of(Resume, "RUN", ALIASES),
-    "explore": mistakes.syntax_of(Explore, "ENV", ALIASES),
-    "front": mistakes.syntax_of(Front, "ENV", ALIASES),
-    "evaluate": mistakes.syntax_of(Evaluate, "RUN", ALIASES, several=True),
-    "watch": mistakes.syntax_of(Watch, "RUN", ALIASES),
-    "theory": mistakes.syntax_of(Theory, "ENV", ALIASES),
-    "reproduce": mistakes.syntax_of(Reproduce, "NAME", ALIASES),
-    "sweep": mistakes.syntax_of(Sweep, "SPEC", ALIASES),
-    "report": mistakes.syntax_of(Report, "RUN", ALIASES),
-    "data": mistakes.Syntax(None, {}),
-    "offline": mistakes.Syntax(None, {}),
-}
-"""What each command takes, for the one sentence about a mistake."""
+def required(name: str, value: Any, what: str) -> Any:
+    """The value of an option that must be given."""
+    if value is None:
+        raise ValueError(f"`--{name}` must be given, {what}.")
+    return value

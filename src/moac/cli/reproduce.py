@@ -2,53 +2,61 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, final
+from typing import Annotated, Any, final
 
-from moac import files, locks, training
-from moac.cli import interrupts, report
-from moac.cli.progress import Display
-from moac.cli.studies import studies
-from moac.report.pages.experiment import of_experiment
-from moac.runs.runner import Task
+import tyro
+
+from moac.cli import process
+from moac.cli.options import Command, option
+
+
+def studies() -> Any:
+    """The package of studies, found by its entry point: the library itself does not import it."""
+    for point in entry_points(group="moac.studies"):
+        return point.load()
+    raise ValueError("the studies are not installed: reinstall moac, whose wheel holds the package moac_studies.")
+
+
+def _installed_names() -> str:
+    """Names of the studies, for the help; none where they are not installed."""
+    return "".join(f"{name}, " for point in entry_points(group="moac.studies") for name in point.load().names())
 
 
 @final
-@dataclass(frozen=True)
-class Order:
-    """What `moac reproduce` was asked to do."""
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(Command):
+    """Run an experiment of the paper and write its report; a second call continues what was interrupted."""
 
-    name: str
-    quick: bool
-    out: Path | None
-    json: bool
+    name: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{_installed_names()}or all.")]]
+    quick: bool = False
+    """A reduced run, for a first look."""
+    out: Annotated[Path | None, option("DIR", "default: runs/NAME")] = None
+    """Folder of the experiment."""
 
+    def run(self) -> int:
+        """Run one experiment, or all of them."""
+        process.use_all_cores()
+        from moac import files, locks
+        from moac.cli.console import labelled_progress, print_json, say
 
-def run(order: Order) -> int:
-    """Run one experiment, or all of them."""
-    installed = studies()
-    chosen = installed.names() if order.name == "all" else (order.name,)
-    experiments = [installed.load(name, order.quick) for name in chosen]
-    root = Path("runs") if order.out is None else order.out
-    done: list[dict[str, Any]] = []
-    for experiment in experiments:
-        folder = root / experiment.name if order.out is None or order.name == "all" else root
-        try:
+        installed = studies()
+        chosen = installed.names() if self.name == "all" else (self.name,)
+        root, done = Path("runs") if self.out is None else self.out, list[dict[str, Any]]()
+        for experiment in [installed.load(name, self.quick) for name in chosen]:
+            folder = root / experiment.name if self.out is None or self.name == "all" else root
             files.check_folder("out", folder)
-            with locks.folder(folder):
+            with process.continued(f"the same command continues {folder}"), locks.folder(folder):
                 began = begin(experiment)
-                installed.run(experiment, folder, _display, say)
-                done.append(summary(experiment, folder, order.json, began))
-        except KeyboardInterrupt as error:
-            sys.stderr.write(f"moac: stopped; the same command continues {folder}\n")
-            return interrupts.code(error)
-    if order.json:
-        sys.stdout.write(json.dumps(files.finite(done[0] if len(done) == 1 else {"experiments": done})) + "\n")
-    return 0
+                installed.run(experiment, folder, labelled_progress(), say)
+                done.append(told(experiment, folder, self.json, began))
+        if self.json:
+            print_json(done[0] if len(done) == 1 else {"experiments": done})
+        return 0
 
 
 def begin(experiment: Any) -> float:
@@ -58,30 +66,20 @@ def begin(experiment: Any) -> float:
     return time.monotonic()
 
 
-def summary(experiment: Any, folder: Path, quiet: bool, began: float) -> dict[str, Any]:
-    """Write the report and print the verdicts; they are also returned."""
-    page = of_experiment(folder)
-    path = report.write(folder)
-    if not quiet:
-        for claim in page.claims:
+def told(experiment: Any, folder: Path, as_json: bool, began: float) -> dict[str, Any]:
+    """Write the report and print the verdicts; they are also returned, for a JSON object."""
+    from moac.report import pages
+    from moac.report.pages.experiment import of_experiment
+
+    claims, report = of_experiment(folder).claims, pages.write(folder)
+    if not as_json:
+        for claim in claims:
             sys.stdout.write(f"[{claim.verdict}] {claim.claim}\n    {claim.measured}\n")
-        sys.stdout.write(f"report: {path}\n")
+        sys.stdout.write(f"report: {report}\n")
     return {
         "experiment": experiment.name,
         "quick": experiment.quick,
         "seconds": time.monotonic() - began,
-        "claims": [
-            {"claim": claim.claim, "verdict": claim.verdict, "measured": claim.measured} for claim in page.claims
-        ],
-        "report": str(path),
+        "claims": [{"claim": c.claim, "verdict": c.verdict, "measured": c.measured} for c in claims],
+        "report": str(report),
     }
-
-
-def say(text: str) -> None:
-    """Write a line to stderr."""
-    sys.stderr.write(f"{text}\n")
-
-
-def _display(task: Task, run: training.Run, iteration: int) -> Display:
-    sys.stderr.write(f"{task.label}\n")
-    return Display(run, iteration)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
-from rich.table import Table
+import tyro
 
-from moac import files, settings
-from moac.cli.console import plain
-from moac.cli.problems import model_of
+from moac.choices import CHOICES
+from moac.cli.options import Command, Discounts, Environment, SettingName, option, setting_of
 from moac.config import Average, Config, Discounted
-from moac.momdp import FiniteMOMDP
-from moac.report.numbers import number
-from moac.runs.directory import reopen
-from moac.theory import Constants, Mixing, guarantees
-from moac.theory.guarantees import Guarantees
-from moac.training import result
+
+if TYPE_CHECKING:
+    from moac.momdp import FiniteMOMDP
+    from moac.theory.guarantees import Guarantees, Practice
+    from moac.training.result import Result
 
 _CONSTANTS = {
     "num_objectives": ("M", "number of objectives, a factor of the derived bound"),
@@ -44,37 +41,70 @@ _CONSTANTS = {
 
 
 @final
-@dataclass(frozen=True)
-class Order:
-    """What `moac theory` was asked to do."""
+@dataclass(frozen=True, kw_only=True)
+class Theory(Command):
+    """Check the theorems' assumptions, compute their constants, and plan the samples that guarantee ε."""
 
-    env: str
-    epsilon: float
-    config: Config
-    run: Path | None
-    json: bool
+    env: tyro.conf.Positional[Environment]
+    epsilon: Annotated[float, tyro.conf.arg(metavar="FLOAT")] = 0.01
+    """Stationarity gap to be guaranteed."""
+    setting: Annotated[SettingName | None, tyro.conf.arg(help_behavior_hint="(default: discounted)")] = None
+    """Discounted return, or reward per step."""
+    discount: Discounts = None
+    """One discount, or one per objective."""
+    features: Annotated[str | None, option(f"{{{','.join(CHOICES['features'])}}}", "default: one-hot")] = None
+    """The critic's features."""
+    momentum: Annotated[str | None, option("STR", "default: 1/t")] = None
+    """η_t, a schedule by name."""
+    finished: Annotated[Path | None, tyro.conf.arg(name="run", metavar="RUN", help_behavior_hint="(default: none)")] = (
+        None
+    )
+    """A finished run of ENV: its settings, the worst constants along it, and what it needed in practice."""
 
+    def run(self) -> int:
+        """Compute and print."""
+        config = self.config()
+        if not 0 < self.epsilon < math.inf:
+            raise ValueError(f"`epsilon` must be positive and finite, got {self.epsilon}.")
+        from moac import api, settings
+        from moac.cli.console import print_json, print_lines, print_table
+        from moac.theory import guarantees
 
-def run(order: Order) -> int:
-    """Compute and print."""
-    model = model_of(order.env)
-    outcome = None if order.run is None else _outcome(order.run, model)
-    config = settings.complete(order.config, model.spec) if outcome is None else outcome.config
-    seed = 0 if outcome is None else outcome.run.seed
-    found = guarantees.of(model, config, order.epsilon, outcome, seed)
-    if order.json:
-        sys.stdout.write(json.dumps(files.finite(_summary(order, config, found))) + "\n")
+        model = api.model_of(self.env)
+        outcome = None if self.finished is None else _outcome(self.finished, model)
+        config = settings.complete(config, model.spec) if outcome is None else outcome.config
+        seed = 0 if outcome is None else outcome.run.seed
+        guaranteed = guarantees.of(model, config, self.epsilon, outcome, seed)
+        if self.json:
+            print_json(_summary(self, config, guaranteed))
+            return 0
+        about = f"{self.env}, {_setting(config)}, features {config.features}"
+        print_table(f"{about}: assumptions", *_assumptions(guaranteed), left="why, and what to change")
+        if guaranteed.start is not None:
+            print_table("Constants", *_constants(guaranteed), left="what it is")
+        if guaranteed.plans:
+            title = f"Sizes for a mean gap ≤ ε = {self.epsilon:g}, by Theorem 2 and Theorem 1"
+            print_table(title, *_plans(guaranteed))
+        print_lines(f"• {note}" for note in guaranteed.notes)
         return 0
-    console = plain(120)
-    for table in (_assumptions(order, config, found), _constants(found), _plans(order, found)):
-        if table is not None:
-            console.print(table)
-    for note in found.notes:
-        console.print(f"• {note}", highlight=False)
-    return 0
+
+    def config(self) -> Config:
+        """The configuration that the options describe; with a run they must be left out."""
+        options = {name: getattr(self, name) for name in ("setting", "discount", "features", "momentum")}
+        given = {name: value for name, value in options.items() if value is not None}
+        if self.finished is not None and given:
+            raise ValueError(f"`{next(iter(given))}` must be left out with --run: the run has its own.")
+        chosen: Any = {name: given[name] for name in ("features", "momentum") if name in given}
+        return Config(setting=setting_of(self.setting or "discounted", self.discount), **chosen)
 
 
-def _outcome(path: Path, model: FiniteMOMDP) -> result.Result:
+Rows = tuple[list[str], list[list[str]]]
+"""Header and rows of a table."""
+
+
+def _outcome(path: Path, model: FiniteMOMDP) -> Result:
+    from moac.runs.directory import reopen
+
     directory, prepared = reopen(path, model)
     if not directory.finished:
         raise ValueError(f"{path} must have finished: continue it with moac resume {path}.")
@@ -89,64 +119,49 @@ def _setting(config: Config) -> str:
             return "average"
 
 
-def _assumptions(order: Order, config: Config, found: Guarantees) -> Table:
-    title = f"{order.env}, {_setting(config)}, features {config.features}: assumptions"
-    table = Table(title=title, title_justify="left")
-    for name in ("assumption", "verdict", "number", "why, and what to change"):
-        table.add_column(name)
-    for checked in found.assumptions:
+def _assumptions(guaranteed: Guarantees) -> Rows:
+    rows: list[list[str]] = []
+    for checked in guaranteed.assumptions:
         verdict, status = checked.assumption, checked.assumption.status
-        status = (
-            f"{status} at {checked.failing} of {found.policies}" if checked.failing and found.policies > 1 else status
-        )
-        shown = "" if verdict.number is None else f"{verdict.measure} {_number(verdict.number)}"
+        if checked.failing and guaranteed.policies > 1:
+            status = f"{status} at {checked.failing} of {guaranteed.policies}"
+        number = "" if verdict.number is None else f"{verdict.measure} {_number(verdict.number)}"
         why = f"{verdict.reason}. To change: {verdict.remedy}" if verdict.remedy else verdict.reason
-        table.add_row(verdict.name, status, shown, why)
-    return table
+        rows.append([verdict.name, status, number, why])
+    return ["assumption", "verdict", "number", "why, and what to change"], rows
 
 
-def _constants(found: Guarantees) -> Table | None:
-    if found.start is None or found.worst is None:
-        return None
-    table = Table(title="Constants", title_justify="left")
-    several = found.policies > 1
-    for name in ("", "at the start", *(("worst along the run",) if several else ()), "what it is"):
-        table.add_column(name, justify="left" if name.startswith("what") else "right")
-    for name, (symbol, meaning) in _CONSTANTS.items():
-        columns = (found.start, found.worst) if several else (found.start,)
-        scope = _scope(found.worst) if name == "L_J_bound" else ""
-        table.add_row(symbol, *(_shown(getattr(c, name)) for c in columns), meaning + scope)
-    return table
+def _constants(guaranteed: Guarantees) -> Rows:
+    """Of the start, and where there are several policies the worst along the run."""
+    columns: dict[str, Any] = {"at the start": guaranteed.start}
+    if guaranteed.policies > 1:
+        columns["worst along the run"] = guaranteed.worst
+    everywhere = guaranteed.worst is not None and guaranteed.worst.L_J_everywhere
+    scope = {"L_J_bound": ", at every policy" if everywhere else ", at these policies"}
+    rows = [
+        [symbol, *(_shown(getattr(constants, name)) for constants in columns.values()), meaning + scope.get(name, "")]
+        for name, (symbol, meaning) in _CONSTANTS.items()
+    ]
+    return ["", *columns, "what it is"], rows
 
 
-def _scope(c: Constants) -> str:
-    return ", at every policy" if c.L_J_everywhere else ", at these policies"
-
-
-def _plans(order: Order, found: Guarantees) -> Table | None:
-    if not found.plans:
-        return None
-    title = f"Sizes for a mean gap ≤ ε = {order.epsilon:g}, by Theorem 2 and Theorem 1"
-    table = Table(title=title, title_justify="left")
-    practice = found.practice
-    headers = ("", "corollaries, printed", "our plan, printed", "our plan, derived")
-    for name in (*headers, *(() if practice is None else ("the run",))):
-        table.add_column(name, justify="right")
-    plans = list(found.plans.values())
-    run: dict[str, Any] = {} if practice is None else _run_column(practice)
+def _plans(guaranteed: Guarantees) -> Rows:
+    practice, plans = guaranteed.practice, list(guaranteed.plans.values())
+    measured: dict[str, str] = {} if practice is None else _run_column(practice)
     rows: dict[str, list[float]] = {
         "T": [p.T for p in plans], "N": [p.N for p in plans], "D": [p.D for p in plans], "B": [p.B for p in plans],
         "α": [p.alpha for p in plans], "β": [p.beta for p in plans], "samples": [p.samples for p in plans],
-        "smallest D of Theorem 1": [found.smallest_batch[p.derivation] for p in plans],
+        "smallest D of Theorem 1": [guaranteed.smallest_batch[p.derivation] for p in plans],
         "bound, ascent": [p.shares[0] for p in plans], "bound, critic": [p.shares[1] for p in plans],
         "bound, noise": [p.shares[2] for p in plans], "bound": [p.bound for p in plans],
     }  # fmt: skip
-    for name, values in rows.items():
-        table.add_row(name, *map(_number, values), *(() if practice is None else (run.get(name, ""),)))
-    return table
+    header = ["", "corollaries, printed", "our plan, printed", "our plan, derived"]
+    if practice is None:
+        return header, [[name, *map(_number, values)] for name, values in rows.items()]
+    return [*header, "the run"], [[n, *map(_number, values), measured.get(n, "")] for n, values in rows.items()]
 
 
-def _run_column(practice: guarantees.Practice) -> dict[str, str]:
+def _run_column(practice: Practice) -> dict[str, str]:
     config = practice.config
     reached = "ε not reached" if practice.iterations is None else f"gap ≤ ε after {practice.iterations}"
     samples = "" if practice.samples is None else f" ({_number(practice.samples)} until then)"
@@ -162,33 +177,34 @@ def _run_column(practice: guarantees.Practice) -> dict[str, str]:
     }
 
 
-def _summary(order: Order, config: Config, found: Guarantees) -> dict[str, Any]:
-    practice = found.practice
+def _summary(command: Theory, config: Config, guaranteed: Guarantees) -> dict[str, Any]:
+    practice, start, worst = guaranteed.practice, guaranteed.start, guaranteed.worst
     return {
-        "env": order.env,
+        "env": command.env,
         "setting": "average" if isinstance(config.setting, Average) else "discounted",
         "features": config.features,
         "momentum": config.momentum,
-        "epsilon": order.epsilon,
-        "policies": found.policies,
-        "assumptions": [{**asdict(c.assumption), "failing": c.failing} for c in found.assumptions],
-        "constants_at_start": None if found.start is None else asdict(found.start),
-        "constants": None if found.worst is None else asdict(found.worst),
-        "plans": {name: {**asdict(plan), "bound": plan.bound} for name, plan in found.plans.items()},
-        "smallest_critic_batch": found.smallest_batch,
-        "practice": None
-        if practice is None
-        else {f.name: getattr(practice, f.name) for f in fields(practice) if f.name != "config"},
-        "notes": list(found.notes),
+        "epsilon": command.epsilon,
+        "policies": guaranteed.policies,
+        "assumptions": [{**asdict(c.assumption), "failing": c.failing} for c in guaranteed.assumptions],
+        "constants_at_start": None if start is None else asdict(start),
+        "constants": None if worst is None else asdict(worst),
+        "plans": {name: {**asdict(plan), "bound": plan.bound} for name, plan in guaranteed.plans.items()},
+        "smallest_critic_batch": guaranteed.smallest_batch,
+        "practice": practice and {f.name: getattr(practice, f.name) for f in fields(practice) if f.name != "config"},
+        "notes": list(guaranteed.notes),
     }
 
 
 def _shown(value: Any) -> str:
-    return f"{_number(value.rho)}, {_number(value.kappa)}" if isinstance(value, Mixing) else _number(value)
+    """A constant; the two of a mixing law side by side."""
+    return f"{_number(value.rho)}, {_number(value.kappa)}" if hasattr(value, "rho") else _number(value)
 
 
 def _number(value: Any) -> str:
     """Whole numbers below a million as they are, the rest with four digits, scientific where they are large."""
+    from moac.report.numbers import number
+
     if value is not None and float(value).is_integer() and abs(value) < 1e6:
         return number(int(value))
     return number(None if value is None else float(value))

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
-import numpy as np
-from PIL import Image
+import tyro
 
-from moac import files
-from moac.cli.problems import environment_of_run
-from moac.envs.quiet import quiet
-from moac.runs.directory import RunDirectory, load
+from moac.cli.options import Command, RunPath, check_episodes, option
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _MOST_FRAMES = 600
 _MILLISECONDS = 120
@@ -25,54 +22,67 @@ _HOLD = 8
 
 
 @final
-@dataclass(frozen=True)
-class Order:
-    """What `moac watch` was asked to do."""
+@dataclass(frozen=True, kw_only=True)
+class Watch(Command):
+    """Record episodes of a trained policy as an animated GIF."""
 
-    run: Path
-    episodes: int
-    trial: int
-    seed: int
-    out: Path | None
-    trust: bool
-    json: bool
+    path: tyro.conf.Positional[RunPath]
+    episodes: int = 3
+    """How many, one after the other."""
+    trial: int = 0
+    """Which trial."""
+    seed: int = 0
+    """Of the first episode."""
+    out: Annotated[Path | None, option("FILE", "default: in RUN/figures")] = None
+    """The GIF."""
+    trust: bool = False
+    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
 
+    def run(self) -> int:
+        """Play, draw, write."""
+        check_episodes(self.episodes)
+        from moac import api, files
+        from moac.cli.console import print_json
+        from moac.envs.quiet import quiet
+        from moac.runs.directory import RunDirectory
 
-def run(order: Order) -> int:
-    """Play, draw, write."""
-    problem = RunDirectory(order.run).description["problem"]
-    out = order.out or files.below(order.run, "figures") / f"episodes-trial{order.trial}.gif"
-    files.check_folder("out", out.parent)
-    trained = load(order.run, order.trial)
-    for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
-        os.environ.setdefault(driver, "dummy")  # pictures only: no screen and no loudspeaker is asked for
-    if sys.platform == "linux" and "DISPLAY" not in os.environ:
-        os.environ.setdefault("MUJOCO_GL", "egl")  # likewise
-    with quiet():
-        environment: Any = environment_of_run(order.run, problem, order.trust)
-        from moac.envs import recording
+        problem = RunDirectory(self.path).description["problem"]
+        out = self.out or files.below(self.path, "figures") / f"episodes-trial{self.trial}.gif"
+        files.check_folder("out", out.parent)
+        trained = api.load(self.path, self.trial)
+        _without_screen()
+        with quiet():
+            environment: Any = api.environment_of_run(self.path, self.trust)
+            from moac.envs import recording
 
-        shown = recording.episodes(environment, trained, order.episodes, order.seed, _MOST_FRAMES)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    files.write_bytes(out, _gif(shown.frames))
-    summary = {
-        "gif": str(out),
-        "frames": sum(map(len, shown.frames)),
-        "returns": shown.returns,
-        "lengths": shown.lengths,
-    }
-    if order.json:
-        sys.stdout.write(json.dumps(files.finite(summary)) + "\n")
+            shown = recording.episodes(environment, trained, self.episodes, self.seed, _MOST_FRAMES)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        files.write_bytes(out, _gif(shown.frames))
+        if self.json:
+            frames = sum(map(len, shown.frames))
+            print_json({"gif": str(out), "frames": frames, "returns": shown.returns, "lengths": shown.lengths})
+            return 0
+        for length, earned in zip(shown.lengths, shown.returns, strict=True):
+            named = zip(problem["objectives"], earned, strict=True)
+            sys.stdout.write(f"{length} steps: {', '.join(f'{name} {value:g}' for name, value in named)}\n")
+        sys.stdout.write(f"animation: {out}\n")
         return 0
-    for length, earned in zip(shown.lengths, shown.returns, strict=True):
-        named = zip(problem["objectives"], earned, strict=True)
-        sys.stdout.write(f"{length} steps: {', '.join(f'{name} {value:g}' for name, value in named)}\n")
-    sys.stdout.write(f"animation: {out}\n")
-    return 0
+
+
+def _without_screen() -> None:
+    """Ask the libraries that draw for pictures only: no screen and no loudspeaker."""
+    for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
+        os.environ.setdefault(driver, "dummy")
+    if sys.platform == "linux" and "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def _gif(episodes: list[list[np.ndarray[Any, Any]]]) -> bytes:
     """All episodes one after the other; the last picture of each stands a little."""
+    from io import BytesIO
+
+    from PIL import Image
+
     pictures = [Image.fromarray(frame) for frames in episodes for frame in (*frames, *frames[-1:] * _HOLD)]
     content = BytesIO()
     pictures[0].save(content, format="GIF", save_all=True, append_images=pictures[1:], duration=_MILLISECONDS, loop=0)

@@ -14,7 +14,6 @@ import pytest
 import moac
 from moac import files
 from moac.cli.main import main
-from moac.cli.offline_options import SYNTAX
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.offline import recommend
@@ -383,8 +382,8 @@ def test_one_user_from_the_command_line(made, trained, capsys):
 
 
 MISTAKES = {
-    "": f"the command must be one of {', '.join(SYNTAX)}, got nothing. See moac offline --help.",
-    "scores": f"the command must be one of {', '.join(SYNTAX)}, got 'scores'. Did you mean score?",
+    "": f"the command must be one of {'train, compare, score, recommend'}, got nothing. See moac offline --help.",
+    "scores": f"the command must be one of {'train, compare, score, recommend'}, got 'scores'. Did you mean score?",
     "score": "`RUN` must be given: moac offline score RUN. See moac offline score --help.",
     "score RUN": "`--out` must be given, with a file.",
     "score RUN --out TMP": "`out` must be a file, got TMP.",

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: the work in hand is finished and kept. A second one does not wait."""
+"""The process of a command: JAX devices and compiled programs, Ctrl-C and SIGTERM. Imports JAX when it is needed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,55 @@ import socket
 import sys
 import threading
 from collections.abc import Generator
+from pathlib import Path
 from types import FrameType, TracebackType
-from typing import final
+from typing import Any, final
+
+from moac.machine import cores, one_thread
+
+
+def use_all_cores() -> None:
+    """One CPU device per core; compilations cached in the user's cache folder unless `MOAC_CACHE=off`."""
+    import jax
+
+    with contextlib.suppress(RuntimeError):  # JAX has started: a caller in Python keeps the devices it has
+        jax.config.update("jax_num_cpu_devices", cores())
+    _keep_programs()
+
+
+def use_one_core() -> None:
+    """This process and those it starts use one core each and share cached compilations.
+
+    It must be called before NumPy and JAX count their threads.
+    """
+    os.environ.update(one_thread())
+    for name, value in _keep_programs().items():
+        os.environ.setdefault(name.upper(), str(value))
+
+
+def dispatch_synchronously() -> None:
+    """Run compiled calls in the thread that makes them: with small ones, handing them over costs as much as they do.
+
+    Only training that samples on the host makes such calls one by one; it has no effect once JAX has started.
+    """
+    import jax
+
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+def _keep_programs() -> dict[str, Any]:
+    """Tell JAX where to keep compiled programs; the settings by name, none where `MOAC_CACHE=off`."""
+    import jax
+
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = os.environ.get("MOAC_CACHE", str(caches / "moac"))
+    if folder == "off":
+        return {}
+    settings = {"jax_compilation_cache_dir": folder, "jax_persistent_cache_min_compile_time_secs": 0.3}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    return settings
+
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END = b"\0"
@@ -24,9 +71,18 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, which is treated like Ctrl-C."""
 
 
-def code(error: KeyboardInterrupt) -> int:
+def exit_code(error: KeyboardInterrupt) -> int:
     """The exit code of a command that was stopped: 128 and the number of the signal."""
     return 128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
+
+
+@contextlib.contextmanager
+def continued(how: str) -> Generator[None]:
+    """While entered, an interruption ends the command with a line that says how to go on from what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise type(error)(f"stopped; {how}") from error
 
 
 @contextlib.contextmanager

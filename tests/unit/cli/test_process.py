@@ -7,18 +7,18 @@ import time
 
 import pytest
 
-from moac.cli import interrupts
+from moac.cli import process
 
 BUSY = """
 import hashlib, sys
-from moac.cli.interrupts import Interrupts
+from moac.cli.process import Interrupts
 with Interrupts() as asked:
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # a quarter of an hour in which Python runs no handler
 """
 IGNORING = """
 import time
-from moac.cli.interrupts import Interrupts
+from moac.cli.process import Interrupts
 with Interrupts() as asked:
     print("ready", flush=True)
     try:
@@ -40,13 +40,13 @@ def started():
         return processes[-1]
 
     yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    for each in processes:
+        each.kill()
+        each.communicate()
 
 
 @pytest.mark.parametrize("program", [BUSY, IGNORING], ids=["busy", "ignoring"])
-@pytest.mark.parametrize("number", interrupts._SIGNALS)
+@pytest.mark.parametrize("number", process._SIGNALS)
 def test_the_first_signal_is_acknowledged_at_once_and_the_second_obeyed(program, number, started):
     process = started(program)
     process.send_signal(number)
@@ -59,23 +59,23 @@ def test_the_first_signal_is_acknowledged_at_once_and_the_second_obeyed(program,
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_is_noted_first_and_raised_the_second_time(number, code, capsys):
-    with interrupts.Interrupts() as asked:
+    with process.Interrupts() as asked:
         asked.check()
         signal.raise_signal(number)
         with pytest.raises(KeyboardInterrupt) as found:
             asked.check()
-        assert interrupts.code(found.value) == code
+        assert process.exit_code(found.value) == code
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
-    time.sleep(2 * interrupts._PATIENCE)  # the process goes on: it was obeyed
+    time.sleep(2 * process._PATIENCE)  # the process goes on: it was obeyed
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_other_handlers_and_their_pipe_are_put_back():
-    before = [signal.getsignal(number) for number in interrupts._SIGNALS]
-    with interrupts.Interrupts():
+    before = [signal.getsignal(number) for number in process._SIGNALS]
+    with process.Interrupts():
         inside = signal.set_wakeup_fd(-1)
         signal.set_wakeup_fd(inside)
         assert inside >= 0
     assert signal.set_wakeup_fd(-1) == -1
-    assert [signal.getsignal(number) for number in interrupts._SIGNALS] == before
+    assert [signal.getsignal(number) for number in process._SIGNALS] == before

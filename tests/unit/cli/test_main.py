@@ -8,10 +8,16 @@ from dataclasses import fields
 import pytest
 from rich.table import Table
 
-from moac.cli import console, mistakes, options
+from moac.choices import did_you_mean
+from moac.cli import console, options, process
 from moac.cli import main as cli
-from moac.cli.interrupts import Interrupts
+from moac.cli.front import Front
 from moac.config import Average, Config, Discounted
+
+
+def config_of(arguments):
+    command = cli.parse(arguments)
+    return options.config_of(command.config, command.setting, command.discount)
 
 
 def test_every_field_of_the_configuration_is_an_option_with_its_help(capsys):
@@ -26,19 +32,19 @@ def test_every_field_of_the_configuration_is_an_option_with_its_help(capsys):
 
 
 def test_defaults_are_those_of_the_configuration():
-    assert cli._parse(["train", "x"]).config_of() == Config()
+    assert config_of(["train", "x"]) == Config()
 
 
 def test_iterations_is_short_for_num_iterations():
     for option in ("--iterations", "--num-iterations", "--num_iterations"):
-        assert cli._parse(["train", "x", option, "7"]).config_of().num_iterations == 7
+        assert config_of(["train", "x", option, "7"]).num_iterations == 7
 
 
 def test_setting_and_discounts():
-    config = cli._parse(["train", "x", "--discount", "0.9", "0.5", "--weights", "1", "0"]).config_of()
+    config = config_of(["train", "x", "--discount", "0.9", "0.5", "--weights", "1", "0"])
     assert config.setting == Discounted((0.9, 0.5))
     assert config.weights == (1.0, 0.0)
-    assert cli._parse(["train", "x", "--setting", "average"]).config_of().setting == Average()
+    assert config_of(["train", "x", "--setting", "average"]).setting == Average()
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "x", "--trials", "0"], ["oops"]])
@@ -52,12 +58,12 @@ def test_answers_without_jax(arguments):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("at", ["_parse", "_dispatch"])
-def test_interrupt_has_no_traceback(at, monkeypatch, capsys):
+@pytest.mark.parametrize(("owner", "at"), [(cli, "parse"), (Front, "run")])
+def test_interrupt_has_no_traceback(owner, at, monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, at, interrupted)
+    monkeypatch.setattr(owner, at, interrupted)
     assert cli.main(["front", "fishwood-v0"]) == 130
     assert capsys.readouterr().err == "moac: interrupted.\n"
 
@@ -74,38 +80,55 @@ def test_errors_are_one_line(error, line, monkeypatch, capsys):
     def fails(_):
         raise error
 
-    monkeypatch.setattr(cli, "_dispatch", fails)
+    monkeypatch.setattr(Front, "run", fails)
     assert cli.main(["front", "fishwood-v0"]) == 2
     assert capsys.readouterr().err == line
 
 
-def test_a_mistake_that_only_tyro_sees_is_unboxed(monkeypatch):
-    monkeypatch.setattr(mistakes, "explain", lambda arguments, commands, program: None)
-    with pytest.raises(ValueError, match=r"--trials") as error:
-        cli._parse(["train", "x", "--trials", "y"])
-    assert not set("│╭╰─") & set(str(error.value))
+def test_a_mistake_of_an_unknown_kind_is_told_in_the_words_of_the_parser():
+    class Command:
+        pass
+
+    assert cli._explained("Odd: --trials and 7.", "moac train", Command, []) == "Odd: --trials and 7."
+    assert cli._explained("", "moac train", Command, []).endswith("see moac train --help.")
 
 
-def test_explain_finds_nothing_wrong_with_what_is_right():
-    for line in (
+@pytest.mark.parametrize(
+    "line",
+    [
         "train x",
         "train x --trials 3 --json --discount 0.9 0.5 -0.5 --weights None",
         "train --json x --out=dir --critic_step_size 1e-3",
         "front --memory x",
         "resume run",
-    ):
-        assert mistakes.explain(line.split(), options.SYNTAX) is None
+        "evaluate run other --trial 2",
+        "theory x --run run",
+        "data kuairand build x --shares 0.5 0.3 0.2",
+        "offline train x --pulls 1 0.1 --protect Like=-1%",
+    ],
+)
+def test_what_is_right_is_parsed(line):
+    assert callable(cli.parse(line.split()).run)
+
+
+def test_help_lists_every_command(capsys):
+    for group in ([], ["data"], ["data", "kuairand"], ["offline"]):
+        with pytest.raises(SystemExit) as end:
+            cli.main([*group, "--help"])
+        assert end.value.code == 0
+        shown = capsys.readouterr().out
+        assert all(f"moac {name} " in shown for name in cli.COMMANDS if name.split()[: len(group)] == group)
 
 
 def test_did_you_mean():
-    assert mistakes.did_you_mean("--iteration", ["--iterations", "--seed"]) == " Did you mean --iterations?"
-    assert mistakes.did_you_mean("--bogus", ["--out", "--json"]) == ""
+    assert did_you_mean("--iteration", ["--iterations", "--seed"]) == " Did you mean --iterations?"
+    assert did_you_mean("--bogus", ["--out", "--json"]) == ""
 
 
 def test_outside_the_main_thread_signals_are_left_alone():
     before = signal.getsignal(signal.SIGINT)
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(lambda: Interrupts().__enter__().__exit__(None, None, None)).result()
+        pool.submit(lambda: process.Interrupts().__enter__().__exit__(None, None, None)).result()
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -137,7 +160,7 @@ def test_what_is_printed_is_no_markup(text, capsys):
     table = Table(title=text, caption=text)
     table.add_column(f"head {text}")
     table.add_row(f"cell {text}")
-    shown = console.plain(60)
+    shown = console.plain()
     shown.print(table)
     shown.print(f"line {text}", highlight=False, soft_wrap=True)
     out = capsys.readouterr().out
@@ -147,7 +170,7 @@ def test_what_is_printed_is_no_markup(text, capsys):
 
 def test_a_name_that_cannot_be_encoded_is_shown_escaped():
     imports = "from moac.cli.main import main; from moac.cli.console import plain"
-    script = f"{imports}; main(['\\udcff']); plain(80).print('\\udcff \\u03bb')"
+    script = f"{imports}; main(['\\udcff']); plain().print('\\udcff \\u03bb')"
     surroundings = os.environ | {"PYTHONIOENCODING": "ascii:strict"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=surroundings)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,53 @@
+"""What `moac train` says of a run, with arrays made by hand."""
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from moac import Average, Config, momdp
+from moac.cli import running
+from moac.runs.directory import RunDirectory
+from moac.training import result
+from moac.training.history import History
+
+K, L, M = 4, 3, 3
+MODEL = momdp.library.resource_gathering()
+
+
+def outcome_of(config=None, trials=K, stopped=None, value=0.1):
+    run = result.prepare(MODEL, config, trials, 0)
+    cube, square = np.full((trials, L, M), value), np.full((trials, L), value)
+    history = History(np.array([1, 5, 9]), cube, cube, cube, *(square,) * 5)
+    policy = result.TrainedPolicy(run.parts.policy, np.zeros((trials, MODEL.num_states, MODEL.num_actions), np.float32))
+    stopped = np.zeros(trials, int) if stopped is None else np.array(stopped)
+    return result.Result(run, 9, history, policy, policy, np.ones(trials, int), stopped)
+
+
+def test_interval_is_students():
+    values = np.random.default_rng(0).normal(size=(20, M))
+    (low, high), *_ = running.interval(values)
+    expected = student.interval(0.95, 19, values[:, 0].mean(), values[:, 0].std(ddof=1) / np.sqrt(20))
+    np.testing.assert_allclose((low, high), expected)
+    assert running.interval(values[:1]) is None
+
+
+def test_summary_counts_stopped_trials(tmp_path, capsys):
+    outcome = outcome_of(stopped=[0, 7, 0, 3], config=Config(num_iterations=9))
+    outcome.history.returns[1] = np.nan
+    directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
+    summary = running.summary(directory, outcome, running.Spent(2.0, 5))
+    assert summary["stopped_trials"] == 2
+    assert summary["returns"] == pytest.approx([0.1] * M)
+    assert summary["env_steps"] == 9 * outcome.run.env_steps_per_iteration
+    assert summary["env_steps_per_second"] == 2.5 * outcome.run.env_steps_per_iteration
+    running.tell(directory, outcome, running.Spent(2.0, 5), as_json=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "2 of 4 trials stopped, the first at iteration 3: an update was not finite. Try smaller step sizes." in shown
+
+
+def test_report_without_any_finite_number(tmp_path, capsys):
+    outcome = outcome_of(value=np.nan, trials=1, config=Config(setting=Average()))
+    directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
+    for as_json in (True, False):
+        running.tell(directory, outcome, running.Spent(0.0, 0), as_json)
+    assert '"returns": [null, null, null]' in capsys.readouterr().out
