@@ -14,7 +14,7 @@ from typing import Any
 from _recording import about, peer_run, write
 from _timing import ROOT
 
-from moac_studies import networks, playing, spec
+from moac_studies import environments, framework, networks
 
 OUTPUT = ROOT / "src" / "moac_studies" / "recorded" / "networks.json"
 SEEDS = range(5)
@@ -23,7 +23,7 @@ KEPT = ("name", "settings", "steps")
 
 def record_seed(table: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """One run on one environment, judged in the episodes of the study's trial of that number."""
-    episodes = playing.episode_seeds(seed, table["episodes"])
+    episodes = environments.episode_seeds(seed, table["episodes"])
     discount = table["config"]["setting"]["discount"]
     return peer_run("network_agent.py", table["env"], table["steps"], seed, discount, episodes)
 
@@ -39,14 +39,14 @@ def extended(found: dict[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Run what is missing, a seed of every environment at a time, and write the file after each."""
-    tables = networks.tables(spec.load("networks"))
-    environments = json.loads(OUTPUT.read_text())["environments"] if OUTPUT.exists() else {}
+    tables = networks.tables(framework.load("networks"))
+    records = json.loads(OUTPUT.read_text())["environments"] if OUTPUT.exists() else {}
     for seed, table in itertools.product(SEEDS, tables.values()):
-        found = environments.get(table["env"], {})
-        if len(found.get("returns", [])) <= seed:
-            environments[table["env"]] = extended(found, record_seed(table, seed))
+        recorded = records.get(table["env"], {})
+        if len(recorded.get("returns", [])) <= seed:
+            records[table["env"]] = extended(recorded, record_seed(table, seed))
             shared = {"episodes": table["episodes"], "discount": table["config"]["setting"]["discount"]}
-            write(OUTPUT, about("python benchmarks/record_network_peers.py") | shared | {"environments": environments})
+            write(OUTPUT, about("python benchmarks/record_network_peers.py") | shared | {"environments": records})
 
 
 if __name__ == "__main__":

@@ -8,55 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from moac_studies.spec import Experiment, Study, load, names
+from moac_studies.framework import Study, load, names, run
 
-__all__ = ["Experiment", "Study", "compare_methods", "comparison_of", "load", "names", "published_protocol", "run"]
-
-
-def run(experiment: Experiment | Study, out: Path, show: Any, say: Any) -> None:
-    """Measure, judge and draw. What an earlier call has finished is kept.
-
-    Args:
-        experiment: from `load`.
-        out: folder of the measurements, figures and verdicts.
-        show: as `moac.runs.runner.Show`.
-        say: called with one line for each measurement.
-    """
-    from moac.momdp import library
-    from moac_studies import reproduce
-
-    if isinstance(experiment, Study):
-        reproduce.run_study(experiment, out, say)
-        return
-    model = library.for_environment(experiment.env)
-    if model is None:
-        raise ValueError(f"`env` must be one of {', '.join(library.known_environments())}, got {experiment.env!r}.")
-    reproduce.run(experiment, model, out, show)
+__all__ = ["Study", "comparison_of", "load", "names", "published_protocol", "run"]
 
 
-def comparison_of(dataset: Any, options: Any) -> Study:
-    """The comparison of all offline methods, for a dataset and its signals.
+def comparison_of(data: Path, options: Any) -> Study:
+    """The comparison of all offline methods on a dataset: see `kuairand_comparison.of_dataset`."""
+    from moac_studies import kuairand_comparison
 
-    Args:
-        dataset: a `LoggedDataset`.
-        options: `trials`, `iterations` (None is the study's), `test`, `quick`, `seed`.
-    """
-    from moac_studies import comparison
-
-    return comparison.of_dataset(dataset, options)
-
-
-def compare_methods(dataset: Any, study: Study, out: Path, say: Any) -> None:
-    """Run the comparison that `comparison_of` gave."""
-    from functools import partial
-
-    from moac_studies import comparison, reproduce
-
-    reproduce.run_study(study, out, say, partial(comparison.compared, dataset))
+    return kuairand_comparison.of_dataset(data, options)
 
 
 def published_protocol(data: Path, steps: int, seed: int) -> Any:
     """The table of the published protocol on a dataset, with every fault of it."""
-    from moac_studies import compat
+    from moac_studies import tscac_compat
 
-    return compat.run(data, steps, seed)
+    return tscac_compat.run(data, steps, seed)

@@ -4,22 +4,28 @@ A claim says that a quantity lies between two bounds. It `holds` where the quant
 between them, `does not hold` where the whole interval lies beyond one of them, and is `not decided` otherwise. Nobody
 has the benefit of the doubt: that a quantity does not grow has to be shown in the same way as that it grows.
 
-`paired` and `apart` estimate differences; the functions that return a `Part` decide. `claim` puts parts together.
+`paired` and `apart` estimate differences, `slope` and `bootstrapped` what a mean curve looks like; the functions that
+return a `Part` decide. `claim` puts parts together.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from scipy.stats import t as student
 
+from moac.report.numbers import number
 from moac.report.page import Claim, Verdict, verdict_of
 from moac.statistics import Mean, mean
 
+NOT_RUN = "Left out of this reduced run."
+TOLERANCE = 0.1
+"""A slope of the actor's study is what is claimed when its whole interval lies within this of it."""
+_RESAMPLES = 1000
 _NEGATED: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
 
 
@@ -64,6 +70,51 @@ def apart(a: Any, b: Any) -> Mean:
     freedom = sum(parts) ** 2 / sum(part**2 / (len(x) - 1) for part, x in zip(parts, samples, strict=True))
     half = float(student.ppf(0.975, freedom)) * math.sqrt(sum(parts))
     return Mean(difference, difference - half, difference + half, count)
+
+
+def bootstrapped(values: Any, statistic: Callable[[Any], Any], seed: int = 0) -> Mean:
+    """A statistic of the mean over trials, with its 95 % bootstrap interval.
+
+    Args:
+        values: [K, ...]; trials are resampled as a whole.
+        statistic: of means [R, ...], a number for each of R.
+        seed: of the resampling.
+    """
+    table = np.asarray(values, dtype=np.float64)
+    picked = np.random.default_rng(seed).integers(0, len(table), (_RESAMPLES, len(table)))
+    low, high = np.quantile(statistic(table[picked].mean(axis=1)), (0.025, 0.975))
+    return Mean(float(statistic(table.mean(axis=0)[None])[0]), float(low), float(high), len(table))
+
+
+def slope(x: Any, values: Any, seed: int = 0) -> Mean:
+    """The slope of log mean(values) against log x, for x [L] and values [K, L] that are positive on average."""
+    return bootstrapped(values, lambda means: _slopes(np.log(x), logarithm(means)), seed)
+
+
+def slope_difference(x: Any, a: Any, b: Any) -> Mean:
+    """The slope of a [K, L] minus that of b [K, L], whose trials share their problems and seeds."""
+
+    def statistic(means: Any) -> Any:
+        return _slopes(np.log(x), logarithm(means[:, 0])) - _slopes(np.log(x), logarithm(means[:, 1]))
+
+    return bootstrapped(np.stack([a, b], axis=1), statistic)
+
+
+def logarithm(means: Any) -> Any:
+    """Of means over resampled trials, some of which need not be positive."""
+    return np.log(np.maximum(means, np.finfo(float).tiny))
+
+
+def straightness(x: Any, y: Any) -> Any:
+    """R² of the line through each row of y."""
+    residual = y - y.mean(axis=1, keepdims=True) - np.outer(_slopes(x, y), x - x.mean())
+    return 1 - (residual**2).sum(axis=1) / ((y - y.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+
+
+def _slopes(x: Any, y: Any) -> Any:
+    """Least squares of each row of y on x."""
+    centred = x - x.mean()
+    return (y - y.mean(axis=1, keepdims=True)) @ centred / (centred @ centred)
 
 
 def inside(interval: Mean, low: float = -math.inf, high: float = math.inf) -> Part:
@@ -135,6 +186,17 @@ def would_take(trials: float) -> str:
         return "Not decided: there are too few trials or points for an interval."
     how_many = "no number of trials" if math.isinf(trials) else f"about {math.ceil(trials):,} trials"
     return f"Not decided: {how_many} would decide it."
+
+
+def with_interval(value: Mean) -> str:
+    """A number with its 95 % interval."""
+    return f"{number(value.value, 3)} [{number(value.low, 3)}, {number(value.high, 3)}]"
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """Names with their values, in one line."""
+    shown = {name: with_interval(v) if isinstance(v, Mean) else str(v) for name, v in values.items()}
+    return "; ".join(f"{name}: {value}" for name, value in shown.items())
 
 
 def _most(parts: Iterable[Part]) -> float:

@@ -237,9 +237,9 @@ def test_a_run_on_the_real_environment(nursery, tmp_path):
 
 def test_a_reproduction(nursery, tmp_path):
     text = resources.files("moac_studies").joinpath("specs/fishwood-discounted.toml").read_text()
-    before, quick = text.split("[quick]")
+    before, quick = text.split("[quick.figure]")
     smaller = quick.replace("trials = 64", "trials = 9").replace("num_iterations = 300", "num_iterations = 100")
-    (tmp_path / "spec.toml").write_text(f"{before}[quick]{smaller}")
+    (tmp_path / "spec.toml").write_text(f"{before}[quick.figure]{smaller}")
     kill_and_finish(nursery, Reproduction(str(tmp_path / "spec.toml")), 10, tmp_path)
 
 

@@ -14,17 +14,15 @@ from pathlib import Path
 import jax, matplotlib.figure, duckdb
 from moac import envs
 from moac.cli import main as cli
-from moac.api import model_of
 from moac.cli import console, data, offline, offline_train, process, running, train
 from moac.report.pages import run as run_page
 import moac_studies
-from moac_studies import comparison, reproduce, spec
-from moac_studies.comparison import judging, training
+from moac_studies import framework, kuairand_comparison, training
 from moac.runs import runner
 from moac.logs import building, ingest
 
 ingest._BYTES_PER_BUCKET = 1 << 18  # several buckets of little data
-whole = spec.load
+whole = framework.load
 
 def always():  # a checkpoint with every chunk, where no option says so
     runner.train = functools.partial(runner.train, every=0)
@@ -36,7 +34,7 @@ def part(name, quick):  # of the comparison: two methods, two settings of each
     return replace(study, parameters={**study.parameters, "methods": kept})
 
 def offline(arguments):
-    spec.load = part
+    framework.load = part
     always()
     return cli.main(arguments)
 
@@ -44,8 +42,8 @@ def reproduced(arguments):
     text, out = arguments
     always()
     process.use_all_cores()
-    experiment = spec.parse("fishwood-discounted", Path(text).read_text(), quick=True)
-    reproduce.run(experiment, model_of(experiment.env), Path(out), console.labelled_progress())
+    study = framework.parse("fishwood-discounted", Path(text).read_text(), quick=True)
+    framework.run(study, Path(out), console.labelled_progress(), lambda line: None)
     return 0
 
 for line in sys.stdin:

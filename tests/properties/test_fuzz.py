@@ -21,7 +21,7 @@ from moac.runs import directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
-from moac_studies import spec
+from moac_studies import framework
 from tests.helpers.kuairand import generated
 from tests.helpers.limits import limited
 from tests.helpers.run_folders import invented
@@ -100,7 +100,7 @@ def fuzz_specs(count, tmp_path, dataset):
     texts = [path.read_bytes() for path in (resources.files("moac_studies") / "specs").iterdir()]
     for _ in range(count):
         text = mutated(rng.choice(texts), rng).decode(errors="replace")
-        survives(spec.parse, "fuzzed", text, rng.random() < 0.5)
+        survives(framework.parse, "fuzzed", text, rng.random() < 0.5)
 
 
 def fuzz_checkpoints(count, tmp_path, dataset):

@@ -51,16 +51,14 @@ class Compare(Command):
         from moac import files, locks
         from moac.cli.console import print_json, say
         from moac.cli.reproduce import begin, studies, told
-        from moac.logs.dataset import LoggedDataset
 
         if self.protocol == "tscac-compat":
             return self._compat(out)
-        dataset = LoggedDataset.from_parquet(self.data)
+        study = studies().comparison_of(self.data, self)
         files.check_folder("out", out)
-        study = studies().comparison_of(dataset, self)
         with process.continued(f"the same command continues {out}"), locks.folder(out):
             began = begin(study)
-            studies().compare_methods(dataset, study, out, say)
+            studies().run(study, out, None, say)
             summary = told(study, out, self.json, began)
         if self.json:
             print_json(summary | {"data": str(self.data)})

@@ -1,0 +1,261 @@
+"""Drawings that several studies share: curves over iterations, rates on log axes, ends of trials, dots with bars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from moac.report import style
+from moac.report.figures import band
+from moac.statistics import Mean, mean
+
+_GREY, _INK = "#888888", "#222222"
+_FEW = 12
+"""Up to so many points are marked one by one."""
+_TEXT_HEIGHT = 0.065
+"""Of a small line of text, as a share of the height of a panel."""
+
+
+def panels(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """So many panels of a size in inches, in rows of `columns`, with room for a legend below."""
+    rows = -(-count // columns)
+    figure, axes = style.grid(rows, columns, (size[0] * columns, size[1] * rows + 0.4))
+    for ax in axes[count:]:
+        ax.remove()
+    return figure, list(axes[:count])
+
+
+def legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
+    """One legend for all panels; what several of them show is named once."""
+    shown: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, handle)
+    across = min(len(shown), columns)
+    figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=across, fontsize=9)
+
+
+@style.styled
+def over_iterations(iteration: Any, lines: Mapping[str, Float[np.ndarray, "K L"]], log: bool) -> Figure:
+    """One quantity over iterations, one line per method."""
+    figure, (ax,) = style.grid(1, 1, (7.8, 4.2))
+    if log:
+        ax.set_yscale("log")
+    for index, (label, values) in enumerate(lines.items()):
+        band(ax, iteration, values, index, label)
+    ax.set_xlabel("iteration")
+    if not log:
+        ax.axhline(0, color=_GREY, linewidth=0.8)
+        ax.ticklabel_format(axis="y", scilimits=(-2, 3))
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
+    return figure
+
+
+@style.styled
+def side_by_side(
+    iteration: Any, shown: Mapping[str, Mapping[str, Float[np.ndarray, "K L"]]], weights: bool = False
+) -> Figure:
+    """One panel for each title, with its lines over iterations by name; `weights` lie between 0 and 1."""
+    figure, axes = style.grid(1, len(shown), (4.1 * len(shown), 3.5))
+    for k, (ax, (title, lines)) in enumerate(zip(axes, shown.items(), strict=True)):
+        for i, (label, values) in enumerate(lines.items()):
+            band(ax, iteration, values, i if len(lines) > 1 else k, label)
+        ax.set_title(title)
+        ax.set_xlabel("iteration")
+        if weights:
+            ax.set_ylim(-0.03, 1.03)
+    if weights:
+        axes[0].legend(fontsize=9)
+    return figure
+
+
+@style.styled
+def ends(
+    trials: Mapping[str, Float[np.ndarray, "K M"]], objectives: Sequence[str], front: Float[np.ndarray, "F M"] | None
+) -> Figure:
+    """Where trials end, one colour per label and one panel per pair of objectives, beside an exact front."""
+    M = len(objectives)
+    pairs = [(i, j) for i in range(M) for j in range(i + 1, M)]
+    figure, axes = style.grid(1, len(pairs), (4.3 * len(pairs), 4.3))
+    for ax, (i, j) in zip(axes, pairs, strict=True):
+        if front is not None:
+            ax.scatter(front[:, i], front[:, j], s=90, marker="*", color=_INK, label="exact front", zorder=4)
+        for index, (label, points) in enumerate(trials.items()):
+            look: dict[str, Any] = {"s": 18, "alpha": 0.5, "linewidths": 0, "color": style.line(index)["color"]}
+            ax.scatter(points[:, i], points[:, j], label=label, zorder=3, **look)
+        ax.set_xlabel(objectives[i])
+        ax.set_ylabel(objectives[j])
+        ax.margins(0.1)
+        ax.locator_params(nbins=5)
+    axes[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+    return figure
+
+
+@final
+@dataclass(frozen=True)
+class Dot:
+    """A value with its interval; hollow where it is not significant."""
+
+    interval: Mean
+    filled: bool = True
+
+
+@style.styled
+def dots(columns: Mapping[str, Sequence[Dot | None]], rows: Mapping[str, int], label: str) -> Figure:
+    """One panel for each column; in it a dot for each row with its 95 % interval. `rows` gives the colours."""
+    figure, axes = style.grid(1, len(columns), (3.7 * len(columns) + 0.6, 0.42 * len(rows) + 1.4))
+    for x, (ax, (title, column)) in enumerate(zip(axes, columns.items(), strict=True)):
+        ax.axvline(0, color=_GREY, linewidth=0.9)
+        for y, (dot, index) in enumerate(zip(column, rows.values(), strict=True)):
+            if dot is not None:
+                at, colour = dot.interval, style.line(index)["color"]
+                ax.plot([at.low, at.high], [y, y], color=colour, linewidth=1.6)
+                ax.plot(at.value, y, "o", color=colour, markerfacecolor=colour if dot.filled else "white")
+        ax.set_title(title)
+        ax.set_yticks(range(len(rows)), list(rows) if x == 0 else [""] * len(rows))
+        ax.set_ylim(len(rows) - 0.5, -0.5)
+        ax.margins(x=0.12)
+    figure.supxlabel(label, fontsize=10)
+    return figure
+
+
+def means(ax: Axes, x: Any, values: Float[np.ndarray, "K L"], index: int, label: str) -> None:
+    """Means over trials with their 95 % band, each marked."""
+    columns, look = [mean(column) for column in values.T], style.line(index)
+    ax.plot(x, [column.value for column in columns], marker=".", label=label, **look)
+    low, high = ([getattr(column, end) for column in columns] for end in ("low", "high"))
+    ax.fill_between(x, low, high, color=look["color"], alpha=0.15, lw=0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Measured values over trials: their mean with its 95 % band.
+
+    Attributes:
+        label: of the legend.
+        x: [L] positive.
+        values: [K, L].
+        colour: which colour and dash, as in `style.line`; the same in all panels of a figure.
+        slope: of log mean against log x, drawn as a thin line through the curve's centre; None draws none.
+    """
+
+    label: str
+    x: Any
+    values: Float[np.ndarray, "K L"]
+    colour: int
+    slope: float | None = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Line:
+    """What is known without trials, such as a bound; drawn thin and dark unless it has a colour."""
+
+    label: str
+    x: Any
+    y: Any
+    colour: int | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes:
+        title: above it.
+        labels: of x and y.
+        curves: measured.
+        lines: known.
+        reference: a slope drawn in grey below the lowest curve, to compare with; None draws none.
+        log_x: whether x is logarithmic; y always is.
+    """
+
+    title: str
+    labels: tuple[str, str]
+    curves: tuple[Curve, ...]
+    lines: tuple[Line, ...] = ()
+    reference: float | None = None
+    log_x: bool = True
+
+
+@style.styled
+def loglog(shown: Sequence[Panel], columns: int = 2) -> Figure:
+    """All panels in rows of `columns`, with one legend for all of them below."""
+    figure, axes = panels(len(shown), columns, (4.7, 3.5))
+    for ax, panel in zip(axes, shown, strict=True):
+        _draw(ax, panel)
+    legend_below(figure, axes, max(2, 2 * columns - 1))
+    return figure
+
+
+def _draw(ax: Axes, panel: Panel) -> None:
+    if panel.log_x:
+        ax.set_xscale("log")
+    ax.set_yscale("log")
+    for curve in panel.curves:
+        _measured(ax, curve)
+    for line in panel.lines:
+        look: dict[str, Any] = {"color": _INK, "linewidth": 1.0, "linestyle": (0, (2, 2))}
+        ax.plot(line.x, line.y, label=line.label, **(look if line.colour is None else style.line(line.colour)))
+    if panel.reference is not None and panel.curves:
+        lowest = min(panel.curves, key=lambda curve: float(curve.values.mean(axis=0).min()))
+        x, y = _through(lowest, panel.reference)
+        label = f"slope {panel.reference:g}".replace("-", "−")
+        ax.plot(x, np.asarray(y) / 3, color=_GREY, linewidth=1.3, label=label)
+    ax.set_title(panel.title)
+    ax.set_xlabel(panel.labels[0])
+    ax.set_ylabel(panel.labels[1])
+    _ticks(ax, panel)
+    _slopes(ax, panel)
+
+
+def _measured(ax: Axes, curve: Curve) -> None:
+    band(ax, curve.x, curve.values, curve.colour, curve.label)
+    colour = style.line(curve.colour)["color"]
+    if len(curve.x) <= _FEW:
+        ax.plot(curve.x, curve.values.mean(axis=0), "o", markersize=3.5, color=colour)
+    if curve.slope is not None:
+        ax.plot(*_through(curve, curve.slope), color=colour, linewidth=0.8, alpha=0.8, linestyle=":")
+
+
+def _through(curve: Curve, slope: float) -> tuple[Any, Any]:
+    """The line of that slope through the centre of log x and log mean."""
+    x, y = np.asarray(curve.x, float), curve.values.mean(axis=0)
+    centre = np.exp(np.log(x).mean()), np.exp(np.log(np.maximum(y, np.finfo(float).tiny)).mean())
+    return x, centre[1] * (x / centre[0]) ** slope
+
+
+def _slopes(ax: Axes, panel: Panel) -> None:
+    """Each fitted slope at the right edge, as high as its line ends, or a little higher where two would overlap."""
+    low, high = np.log(ax.get_ylim())
+    fitted = [(float(_through(c, c.slope)[1][-1]), c, c.slope) for c in panel.curves if c.slope is not None]
+    height = -1.0
+    for y, curve, slope in sorted(fitted, key=lambda end: end[0]):
+        height = max((math.log(y) - low) / (high - low), height + _TEXT_HEIGHT)
+        look: dict[str, Any] = {"color": style.line(curve.colour)["color"], "fontsize": 9, "va": "center"}
+        ax.text(1.01, height, f"{slope:.2f}".replace("-", "−"), transform=ax.transAxes, **look)
+
+
+def _ticks(ax: Axes, panel: Panel) -> None:
+    """Name the measured x where they are few; where y spans less than two powers of ten, name 2 and 5 between them."""
+    points = sorted({float(x) for curve in panel.curves for x in np.atleast_1d(curve.x)})
+    if not panel.log_x:
+        ax.locator_params(axis="x", nbins=6)
+    elif len(points) <= _FEW:
+        ax.set_xticks(points, [f"{x:g}" for x in points])
+        ax.xaxis.set_minor_locator(NullLocator())
+    low, high = ax.get_ylim()
+    if high < 100 * low:
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        ax.yaxis.set_minor_formatter(NullFormatter())

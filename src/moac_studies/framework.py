@@ -1,0 +1,161 @@
+"""The framework of the studies: a study as TOML, a workspace that measures once and keeps, and the report.
+
+Every study is a module of this package with a function `run(study, work) -> Findings`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:  # a command's help lists the studies: it must not wait for NumPy and Matplotlib
+    from moac.files import Arrays
+    from moac.report.pages.experiment import Findings
+
+_KEYS = ("title", "study", "seed", "summary", "why", "parameters", "quick")
+_MODULES = (
+    "training", "critic_rate", "actor_rate", "environments", "networks", "fronts", "kuairand_statistics",
+    "kuairand_comparison",
+)  # fmt: skip
+
+Table = Mapping[str, Any]
+"""One table of a study's file."""
+Say = Callable[[str], None]
+"""Called with one line for each measurement."""
+
+
+@final
+@dataclass(frozen=True)
+class Study:
+    """A study as data.
+
+    Attributes:
+        name: of its file.
+        title: of its report.
+        module: of this package, which measures it.
+        seed: of all randomness.
+        summary: what is shown.
+        why: how the parameters were chosen.
+        parameters: tables by name, each with its own keys.
+        quick: whether this is the reduced run.
+    """
+
+    name: str
+    title: str
+    module: str
+    seed: int
+    summary: str
+    why: str
+    parameters: Mapping[str, Table]
+    quick: bool
+
+
+@final
+@dataclass(frozen=True)
+class Workspace:
+    """A folder of finished measurements, so that an interrupted study goes on where it stopped.
+
+    Attributes:
+        folder: one file for each measurement.
+        say: tells the user what was measured and how long it took.
+        show: how training runs are displayed, as `moac.runs.runner.Show`; None displays nothing.
+    """
+
+    folder: Path
+    say: Say
+    show: Any = None
+
+    def keep(self, label: str, parameters: Table, measure: Callable[[], Arrays]) -> Arrays:
+        """The arrays that `measure` returns, from the file of an earlier call where label and parameters agree."""
+        from moac import files
+
+        identity = json.dumps([label, parameters], sort_keys=True)
+        path = self.folder / f"{label}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.safetensors"
+        if path.exists():
+            return files.read_arrays(path)[0]
+        began = time.monotonic()
+        arrays = measure()
+        files.subfolder(self.folder.parent, self.folder.name)
+        files.write_arrays(path, arrays, dict(parameters))
+        self.say(f"{label}: {time.monotonic() - began:.1f} s")
+        return arrays
+
+
+def run(study: Study, out: Path, show: Any = None, say: Say = print) -> None:
+    """Measure, judge and draw. What an earlier call has finished is kept.
+
+    Args:
+        study: from `load`.
+        out: folder of the measurements, figures and verdicts.
+        show: see `Workspace`.
+        say: called with one line for each measurement.
+    """
+    from moac.envs.quiet import quiet
+    from moac.report.pages import experiment as page
+
+    if study.module not in _MODULES:
+        raise ValueError(f"`study` must be one of {', '.join(_MODULES)}, got {study.module!r}.")
+    began, work = time.monotonic(), Workspace(out / ("tasks-quick" if study.quick else "tasks"), say, show)
+    with quiet():
+        module = importlib.import_module(f"moac_studies.{study.module}")
+        findings: Findings = module.run(study, work)
+    about = module.about(study) if hasattr(module, "about") else ({}, _settings(study))
+    page.write(study, findings, about, time.monotonic() - began, out)
+
+
+def _settings(study: Study) -> dict[str, Any]:
+    return {f"{table}: {key}": value for table, keys in study.parameters.items() for key, value in keys.items()}
+
+
+def names() -> tuple[str, ...]:
+    """The studies that come with the package."""
+    specs = resources.files("moac_studies") / "specs"
+    return tuple(sorted(path.name.removesuffix(".toml") for path in specs.iterdir() if path.name.endswith(".toml")))
+
+
+def load(name: str, quick: bool = False) -> Study:
+    """The study of that name; `quick` is its reduced version."""
+    if name not in names():
+        raise ValueError(f"`NAME` must be one of {', '.join((*names(), 'all'))}, got {name!r}.")
+    return parse(name, (resources.files("moac_studies") / "specs" / f"{name}.toml").read_text(), quick)
+
+
+def parse(name: str, text: str, quick: bool = False) -> Study:
+    """A study from its TOML; an unknown or missing key is an error."""
+    try:
+        return _parsed(name, tomllib.loads(text), quick)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name}.toml is not TOML: {error}.") from None
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{name}.toml is wrong: {error}.") from None
+
+
+def _parsed(name: str, data: Table, quick: bool) -> Study:
+    """`[quick]` holds the tables of `[parameters]` again, with what the reduced run changes in them."""
+    for key in (*(key for key in data if key not in _KEYS), *(key for key in _KEYS if key not in data)):
+        raise ValueError(f"{name}.toml must have the keys {', '.join(_KEYS)}; {key!r} is unknown or missing.")
+    full: dict[str, Table] = data["parameters"]
+    for table in (table for table in data["quick"] if table not in full):
+        raise ValueError(f"{name}.toml: [quick.{table}] must name one of {', '.join(full)}.")
+    changes: Mapping[str, Table] = data["quick"] if quick else {}
+    tables = {table: {**values, **changes.get(table, {})} for table, values in full.items()}
+    why = f"Of the full run: {_text(data['why'], full)}" if quick else _text(data["why"], full)
+    summary = _text(data["summary"], tables)
+    return Study(name, data["title"], data["study"], int(data["seed"]), summary, why, tables, quick)
+
+
+def _text(text: str, tables: Mapping[str, Table]) -> str:
+    """A text in one line, in which `{table[key]}` is replaced by its value."""
+    facts = {
+        table: {key: "; ".join(map(str, value)) if isinstance(value, list) else value for key, value in values.items()}
+        for table, values in tables.items()
+    }
+    return " ".join(text.split()).format_map(facts)

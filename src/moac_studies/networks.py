@@ -1,0 +1,287 @@
+"""The study `networks`: what networks learn in real environments, method by method, beside morl-baselines' agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from moac import envs, statistics
+from moac.config import Config
+from moac.files import Arrays
+from moac.report import style
+from moac.report.figures import band
+from moac.report.numbers import Value
+from moac.report.page import Claim, Table
+from moac.report.pages.experiment import Findings, Shown
+from moac.statistics import Mean
+from moac.training import result
+from moac.training.trained import TrainedPolicy
+from moac_studies import compare, drawings, environments, framework, recorded
+from moac_studies.framework import Study, Workspace
+from moac_studies.recorded import NetworkPeer
+
+MAIN, START = "MOAC", "untrained"
+"""The method that the study is about, and the policies that training begins with."""
+_COMMON = ("shared", "methods")
+"""Tables that are no environment."""
+_MEASURED = ("env", "num_envs", "trials", "steps", "episodes", "evaluation_episodes")
+"""What of an environment's table decides a measurement, beside the configuration."""
+_GREY = "#555555"
+_ROUNDING = 1e-3
+"""Values that differ by less, as a share, are the same."""
+
+Methods = Mapping[str, Arrays]
+
+
+def run(study: Study, work: Workspace) -> Findings:
+    """Measure, judge and draw."""
+    chosen, measured = tables(study), dict[str, Methods]()
+    missing = {name: why for name, table in chosen.items() if (why := unavailable(table))}
+    for name, why in missing.items():
+        work.say(f"{name} is left out: {why}")
+    for name, table in chosen.items():
+        if name not in missing:
+            methods = study.parameters["methods"].items()
+            measured[name] = {START: start(table, study.seed, work)} | {
+                method: trained(table, method, changes, study.seed, work) for method, changes in methods
+            }
+    return findings(chosen, measured, missing)
+
+
+def tables(study: Study) -> dict[str, framework.Table]:
+    """One table per environment, with what all of them share filled in."""
+    shared = study.parameters["shared"]
+    return {
+        name: {**shared, **table, "config": {**shared["config"], **table["config"]}}
+        for name, table in study.parameters.items()
+        if name not in _COMMON
+    }
+
+
+def unavailable(table: framework.Table) -> str:
+    """Why the environment cannot be trained on here; empty where it can."""
+    try:
+        envs.make(table["env"], table["num_envs"]).close()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def trained(table: framework.Table, method: str, changes: framework.Table, seed: int, work: Workspace) -> Arrays:
+    """Returns and weights λ over environment steps, and the final policies in episodes of their own."""
+
+    def measure() -> Arrays:
+        config, episodes = config_of(table, changes), table["evaluation_episodes"]
+        outcome = environments.train(table, config, seed, evaluation_episodes=episodes)
+        environment: Any = outcome.run.source
+        per_iteration = outcome.run.env_steps_per_iteration // table["trials"]
+        over_time = {
+            "steps": outcome.history.iteration * per_iteration,
+            "over_steps": outcome.history.returns,
+            "weights": outcome.history.weights,
+        }
+        return over_time | environments.played(environment, outcome.policy, table["episodes"])
+
+    label = "-".join((table["env"], *method.split()))
+    return work.keep(label, {**_identity(table, seed), "changes": changes}, measure)
+
+
+def start(table: framework.Table, seed: int, work: Workspace) -> Arrays:
+    """The policies that training begins with, in the same episodes."""
+
+    def measure() -> Arrays:
+        environment = envs.make(table["env"], table["num_envs"])
+        run = result.prepare(environment, config_of(table, {}), table["trials"], seed)
+        some = np.zeros(table["trials"])
+        policies = TrainedPolicy.of(run.parts.policy, some, environment.spec, None, run.config.setting)
+        return environments.played(environment, environments.untrained(policies, seed), table["episodes"])
+
+    return work.keep(f"{table['env']}-untrained", _identity(table, seed), measure)
+
+
+def config_of(table: framework.Table, changes: framework.Table) -> Config:
+    """The configuration of a method: as many iterations as the steps allow."""
+    settings = {**table["config"], **changes}
+    per_iteration = settings["num_critic_steps"] * settings["critic_batch_size"] + settings["actor_batch_size"]
+    return Config.from_json({**settings, "num_iterations": table["steps"] // per_iteration})
+
+
+def _identity(table: framework.Table, seed: int) -> dict[str, Any]:
+    return {"seed": seed, "config": table["config"], **{key: table[key] for key in _MEASURED}}
+
+
+def findings(
+    tables: Mapping[str, framework.Table], measured: Mapping[str, Methods], missing: Mapping[str, str]
+) -> Findings:
+    """Everything, in reading order; of an environment that is `missing` only why."""
+    claims = [Claim(_improves_claim(name), why, "not measured") for name, why in missing.items()]
+    listed, shown = [], []
+    for name, methods in measured.items():
+        table = tables[name]
+        peer = recorded.network_peer(str(table["env"]))
+        claims += [_improves(name, table, methods), task_claim(name, methods), _beats_controls(name, table, methods)]
+        claims += [] if peer is None else [beats_peer(name, table, methods, peer)]
+        listed.append(_table(name, table, methods, peer))
+        shown.append(_figure(name, table, methods, peer))
+    return Findings(tuple(claims), tuple(listed), tuple(shown))
+
+
+def _volume(table: framework.Table, points: Any) -> Any:
+    return environments.volumes(points, table["reference"])
+
+
+def _improves_claim(name: str) -> str:
+    return f"On {name} MOAC improves the hypervolume over the untrained policy"
+
+
+def _improves(name: str, table: framework.Table, methods: Methods) -> Claim:
+    ours, before = (_volume(table, methods[key]["discounted"]) for key in (MAIN, START))
+    change = compare.paired(ours, before)
+    return compare.claim(
+        _improves_claim(name),
+        f"change {change}, untrained {statistics.mean(before)}, {len(ours)} trials.",
+        [compare.above(change)],
+        _figure_title(name),
+    )
+
+
+def task_claim(name: str, methods: Methods) -> Claim:
+    """Whether MOAC learns what the environment is about."""
+    ours, before = methods[MAIN], methods[START]
+    if name.startswith("minecart"):
+        task, (told, parts) = "sells more of both ores", environments.sells_more_ore(ours["returns"], before["returns"])
+    elif name.startswith("mo-mountaincar"):
+        task, (told, parts) = "reaches the flag", environments.reaches_the_flag(ours["ended"])
+        others = ", ".join(f"{key} {_ended(arrays):.3g}" for key, arrays in methods.items() if key != MAIN)
+        told = f"{told} The others: {others}."
+    else:
+        task, (told, parts) = "lands more often than it crashes", environments.lands(ours["returns"][:, 0])
+    return compare.claim(f"On {name} MOAC {task}", told, parts, _table_title(name))
+
+
+def _beats_controls(name: str, table: framework.Table, methods: Methods) -> Claim:
+    """Against the other methods trial by trial, since they share seeds."""
+    ours = _volume(table, methods[MAIN]["discounted"])
+    controls = {key: arrays for key, arrays in methods.items() if key not in (MAIN, START)}
+    differences = {k: compare.paired(ours, _volume(table, arrays["discounted"])) for k, arrays in controls.items()}
+    return compare.claim(
+        f"On {name} MOAC ends with a larger hypervolume than {', '.join(differences)}",
+        f"difference to each: {'; '.join(f'{key} {_told(change)}' for key, change in differences.items())}.",
+        map(compare.above, differences.values()),
+        _table_title(name),
+    )
+
+
+def _told(difference: Mean) -> str:
+    """A difference and what it means."""
+    above, below = (decide(difference).verdict == "holds" for decide in (compare.above, compare.below))
+    return f"{difference} ({'larger' if above else 'smaller' if below else 'not told apart'})"
+
+
+def beats_peer(name: str, table: framework.Table, methods: Methods, peer: NetworkPeer) -> Claim:
+    """Against an agent with seeds of its own."""
+    ours, theirs = (_volume(table, points) for points in (methods[MAIN]["discounted"], peer.discounted))
+    difference = compare.apart(ours, theirs)
+    return compare.claim(
+        f"On {name} MOAC has a larger hypervolume after {methods[MAIN]['steps'][-1]:,} steps than morl-baselines' "
+        f"{peer.name} after {peer.steps:,}",
+        f"{statistics.mean(ours)} against {statistics.mean(theirs)}, difference {_told(difference)}; {len(ours)} "
+        f"trials against {len(theirs)} seeds.",
+        [compare.above(difference)],
+        _table_title(name),
+    )
+
+
+def _table_title(name: str) -> str:
+    return f"{name}: where methods end"
+
+
+def _table(name: str, table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Table:
+    """Discounted returns and hypervolume of the final policies, and of those that training begins with."""
+    names = environments.objectives(str(table["env"]), methods[MAIN]["discounted"].shape[1])
+
+    def row(points: Any) -> tuple[str, ...]:
+        return tuple(str(statistics.mean(column)) for column in (*points.T, _volume(table, points)))
+
+    rows: list[tuple[Value, ...]] = [
+        (key, int(arrays["steps"][-1]) if "steps" in arrays else 0, *row(arrays["discounted"]), _ended(arrays))
+        for key, arrays in methods.items()
+    ]
+    caption = (
+        f"Discounted returns of the final policies in {table['episodes']} episodes: means over {table['trials']} "
+        f"trials with 95 % intervals. The hypervolume is the mean of the trials', each above {table['reference']}; "
+        "`ended` is the share of episodes that end before their time limit."
+    )
+    if peer is not None:
+        rows.append((peer.name, peer.steps, *row(peer.discounted), None))
+        caption += (
+            f" {peer.name} ({peer.settings}; {len(peer.discounted)} seeds, {peer.cpu_seconds:.0f} CPU seconds each): "
+            f"{recorded.networks_source()}."
+        )
+    return Table(_table_title(name), caption, ("method", "steps", *names, "hypervolume", "ended"), tuple(rows))
+
+
+def _ended(arrays: Arrays) -> float:
+    return float(arrays["ended"].mean())
+
+
+def _figure_title(name: str) -> str:
+    return f"{name} over steps"
+
+
+def _figure(name: str, table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Shown:
+    """All methods on one environment."""
+    beside = "" if peer is None else f" Crosses: where {peer.name} ends, with the interval over its seeds."
+    return Shown(
+        _figure_title(name),
+        name,
+        _drawn(table, methods, peer),
+        f"Discounted returns and hypervolume above {table['reference']} while training: means over {table['trials']} "
+        f"trials of {table['evaluation_episodes']} episodes per evaluation, with 95 % bands. Dotted: the untrained "
+        f"policy in {table['episodes']} episodes.{beside}",
+        f"Line plots over environment steps on {name}: one panel per objective and one for the hypervolume, one line "
+        "per method.",
+    )
+
+
+@style.styled
+def _drawn(table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Figure:
+    M = len(table["reference"])
+    names = (*environments.objectives(str(table["env"]), M), "hypervolume")
+    figure, axes = drawings.panels(M + 1, M + 1 if M < 3 else (M + 2) // 2, (3.9, 3.0))
+
+    def quantity(returns: Any, i: int) -> Any:
+        """The i-th return, or after the last of them the hypervolume."""
+        return returns[..., i] if i < M else _volume(table, returns)
+
+    for i, (ax, name) in enumerate(zip(axes, names, strict=True)):
+        largest = float(np.abs(quantity(methods[START]["discounted"], i)).max())
+        unit = int(np.log10(largest)) if largest >= 1e4 else 0  # the power of ten in which it is read most easily
+        for index, (key, arrays) in enumerate(methods.items(), start=-1):
+            values = quantity(arrays.get("over_steps", arrays["discounted"]), i) / 10.0**unit
+            if "steps" in arrays:
+                band(ax, arrays["steps"] / 1000, values, index, key)
+            else:
+                ax.axhline(statistics.mean(values).value, color=_GREY, ls=":", lw=1.2, label=key)
+        if peer is not None:
+            _cross(ax, peer, quantity(peer.discounted, i) / 10.0**unit)
+        ax.set_title(f"{name} / $10^{unit}$" if unit else name)
+        ax.set_xlabel("thousand steps")
+        ax.locator_params(axis="x", nbins=5)
+        low, high = ax.get_ylim()
+        if high - low < _ROUNDING * max(abs(low), abs(high)):  # show that all lines are the same, not their rounding
+            reach = 0.1 * max(abs(low), abs(high))
+            ax.set_ylim(low - reach, high + reach)
+    drawings.legend_below(figure, axes, 3)
+    return figure
+
+
+def _cross(ax: Axes, peer: NetworkPeer, values: Any) -> None:
+    ends = statistics.mean(values)
+    reach: Any = [[ends.value - ends.low], [ends.high - ends.value]]
+    look: dict[str, Any] = {"fmt": "x", "color": _GREY, "capsize": 3, "markersize": 7, "zorder": 4}
+    ax.errorbar([peer.steps / 1000], [ends.value], yerr=reach, label=peer.name, **look)

@@ -1,0 +1,155 @@
+"""Agents of morl-baselines beside ours, as scripts of `benchmarks` recorded them once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+
+from moac.report.numbers import Value
+from moac.report.page import Table
+from moac.statistics import mean
+
+_NOTES = {
+    "resource-gathering-v0": (
+        "At the same number of steps MOAC has only begun to learn, and MOQLearning is far ahead. At its default length "
+        "MOAC's seeds all end beside the same point of the front, the diamond alone; this reference point moreover "
+        "counts gold twice as much."
+    ),
+    "fishwood-v0": (
+        "Utility is the mean of min(fish, wood // 2) over whole simulated episodes: the goal that EUPG is given, and "
+        "that MOAC does not know. Every policy lies on the front here: MOAC drifts along it, and the volume of its "
+        "seeds is that of their spread."
+    ),
+}
+"""What to see, by environment."""
+
+
+@cache
+def record(study: str) -> dict[str, Any]:
+    """The whole record of the peers of a study."""
+    return json.loads((resources.files("moac_studies") / "recorded" / f"{study}.json").read_text(encoding="utf-8"))
+
+
+def _versions(data: dict[str, Any], *packages: str) -> str:
+    return ", ".join(f"{name} {data['versions'][name]}" for name in packages)
+
+
+def training_table(env: str) -> Table | None:
+    """The methods on an environment: steps, returns, hypervolume and CPU time; None where none were recorded."""
+    peers = record("training")["environments"].get(env)
+    if peers is None:
+        return None
+    has_utility = all("utility" in method for method in peers["methods"])
+    header = ("method", "steps", *peers["objectives"], *(("utility",) if has_utility else ()), "hypervolume", "CPU s")
+    front: tuple[Value, ...] = (
+        f"exact front, {peers['front']['points']} points",
+        *(None for _ in header[1:-2]),
+        f"{peers['front']['hypervolume']:.3f}",
+        None,
+    )
+    rows = tuple(_row(method, has_utility) for method in peers["methods"])
+    return Table("Peers", _caption(env, peers), header, (*rows, front))
+
+
+def _row(method: dict[str, Any], has_utility: bool) -> tuple[Value, ...]:
+    columns = [*zip(*method["returns"], strict=True), *((method["utility"],) if has_utility else ())]
+    returns, volume = (str(mean(column)) for column in columns), f"{method['hypervolume']:.3f}"
+    return method["name"], method["steps"], *returns, volume, _seconds(method)
+
+
+def _seconds(method: dict[str, Any]) -> str:
+    """CPU seconds of a run and, where code is compiled first, what they are with that."""
+    seconds = f"{np.mean(method['cpu_seconds']):.2g}"
+    first = method.get("cpu_seconds_with_compilation")
+    return seconds if first is None else f"{seconds} ({np.mean(first):.2g} with compilation)"
+
+
+def _caption(env: str, peers: dict[str, Any]) -> str:
+    data = record("training")
+    settings = "; ".join(f"{method['name']}: {method['settings']}" for method in peers["methods"])
+    simulated = [method["name"] for method in peers["methods"] if method["evaluation"] == "simulated"]
+    means = f", but for {', '.join(simulated)}: means of {data['episodes']} simulated episodes" if simulated else ""
+    seeds, reference = len(data["seeds"]), ", ".join(f"{value:g}" for value in peers["reference"]).replace("-", "−")
+    return (
+        f"Recorded once by {data['command']}, not measured in this run: "
+        f"{_versions(data, 'morl-baselines', 'torch', 'moac', 'jax')}; {data['machine']['cpu']}, "
+        f"{data['machine']['cores']} cores shared with other work. {settings}; all else as each library has it, not "
+        f"tuned for this. Means of {seeds} seeds with 95 % intervals. Returns are discounted by {data['discount']} and "
+        f"exact, from the policy and the model{means}. The hypervolume is that of the {seeds} seeds' points together "
+        f"above ({reference}): it also pays for seeds that end apart. CPU seconds are per run, of training "
+        f"alone; MOAC always computes 64 trials at once, and its {seeds} share a cost that one alone would bear. "
+        f"{_NOTES[env]}"
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NetworkPeer:
+    """The agent with networks that is nearest to ours on an environment.
+
+    Attributes:
+        name: of the agent.
+        settings: what is not the library's own.
+        steps: of the environment, per seed.
+        discounted: [S, M] mean return of each seed's final policy.
+        cpu_seconds: mean over seeds, of training alone.
+    """
+
+    name: str
+    settings: str
+    steps: int
+    discounted: Float[np.ndarray, "S M"]
+    cpu_seconds: float
+
+
+def network_peer(env: str) -> NetworkPeer | None:
+    """The record on an environment; None where there is none."""
+    peer: dict[str, Any] | None = record("networks")["environments"].get(env)
+    if peer is None:
+        return None
+    seconds = float(np.mean(peer["cpu_seconds"]))
+    return NetworkPeer(peer["name"], peer["settings"], peer["steps"], np.array(peer["returns"]), seconds)
+
+
+def networks_source() -> str:
+    """How the record of networks was made."""
+    data = record("networks")
+    return (
+        f"recorded once by {data['command']}, not measured in this run: {_versions(data, 'morl-baselines', 'torch')}, "
+        f"all else as the library has it, judged in {data['episodes']} episodes with the same seeds as ours"
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Front:
+    """What one seed of a peer had found by some time: environment steps, CPU seconds, returns of its policies."""
+
+    steps: int
+    cpu: float
+    points: Float[np.ndarray, "N M"]
+
+
+def fronts(env: str, discount: float) -> dict[str, list[list[Front]]]:
+    """By method, the seeds, and of each what was found as time went by."""
+    by_method: dict[str, list[list[Front]]] = {}
+    for run in record("fronts")["runs"]:
+        if (run["env"], run["discount"]) == (env, discount):
+            seen = [Front(each["steps"], each["cpu"], np.array(each["returns"])) for each in run["seen"]]
+            by_method.setdefault(run["method"], []).append(seen)
+    return by_method
+
+
+def fronts_source() -> str:
+    """How the record of fronts was made, and what is not in it."""
+    data = record("fronts")
+    missing = "; ".join(f"{one['method']} on {one['env']} left out: {one['why']}" for one in data["left_out"])
+    return (
+        f"recorded once by {data['command']} ({_versions(data, 'morl-baselines', 'mo-gymnasium', 'torch')}; {missing})"
+    )

@@ -1,0 +1,447 @@
+"""The protocol that published KuaiRand tables follow, end to end, with its faults named: not an estimate to rely on.
+
+`run(dataset, steps)` gives a `Table`; `docs/baselines.md` says what it repeats. `moac.offline.ncis` is the sound one.
+The learners are fault-for-fault copies: a deterministic actor of popularity ranks, a critic per signal, and a behaviour
+model of all ranks, on states of 24 + 6 K + 20·6 numbers (1044 with K = 150), built batch by batch from indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jaxtyping import Float, Int
+
+from moac import files
+from moac.logs.dataset import LoggedDataset
+from moac.logs.states import STEPS, WINDOW
+
+GAMMA, TAU, BATCH, CLONE_BATCH, STAGE_TWO_WIDTH = 0.99, 0.001, 512, 64, 30.0
+WIDTH, CAP = 25.0, 10.0
+TRAIN_SHARE = 450_000 / 480_385
+USER_COLUMNS = (
+    "user_active_degree", "is_live_streamer", "is_video_author", "follow_user_num_range", "fans_user_num_range",
+    "register_days_range", *(f"onehot_feat{k}" for k in range(18)),
+)  # fmt: skip
+VIDEO_COLUMNS = ("duration", "music_type", "tag", "play_user_num", "play_duration", "like_cnt")
+_EVALUATIONS, _BLOCK, _MOMENTS_BLOCK = 10, 2048, 4096
+
+FAULTS = (
+    "The state contains the action: the ring of viewed videos is written before the state is taken, so that the row's "
+    "own video, the thing to be predicted, is in it.",
+    "The behaviour model is fitted on the test rows that it then judges. With the action in the state its best guess "
+    "is near the logged one, so weights rarely exceed 1, the cap of 10 hardly binds, and the estimate is an average "
+    "of rewards of videos whose popularity is like the policy's.",
+    "The action is a popularity rank as a real number, the policy deterministic; both it and the behaviour are judged "
+    "as Gaussians of width 25 that nobody plays. Naming the videos otherwise would change every value.",
+    "Rare signals rest on a handful of events, and no interval is given.",
+    "WatchTime is cut to whole units of ten seconds: shorter views count as nothing.",
+    "The checkpoint is selected on the test rows, by their WatchTime.",
+    "Arrays of shape [B] meet [B, 1]: episodes never end in the critic's target, which is multiplied by the batch's "
+    "share of ends instead, and the supervised term pulls every state to the batch's mean action, not to its own.",
+    "Only a part of the log is read, in the order of the file: a user's history has holes.",
+    "Features of videos are averages over the month, test period and outcome included.",
+    "Tables of users and videos are looked up by position, as if ids were dense and sorted.",
+    "Six numbers of every video are in every state alike: 900 of 1044 inputs are constant.",
+    "Train and test states are standardised apart, so that the policy sees shifted inputs; codes of categories are "
+    "used as magnitudes; ranks and encodings are fitted on all rows; the split may cut a user in two.",
+    "Dislike has the weight -0.1 beside 30 for WatchTime; PDPG drops it in its first step, and its weights, moved by "
+    "1e-10, are constants in practice: 98 % WatchTime.",
+    "PDPG's weights are clipped at 0 and divided by their sum, which has other fixed points than the min-norm problem.",
+    "Stage one of TSCAC is one policy of the weighted sum, not one policy for each auxiliary signal; stage two is "
+    "held to it by a coefficient of 10, since the option that was to lower it is misspelt and never read.",
+)
+"""What is wrong with the published protocol, the most harmful first; repeated unless `departures` say otherwise."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Values that the published protocol would report.
+
+    Attributes:
+        signal_names: as logged, so that of a cost less is better.
+        values: by method, one per signal; Behavior-Clone's is the mean of the test rows.
+        steps: by method, after which the reported checkpoint was chosen.
+        measured: what the faults amount to on these rows.
+        lacking: raw columns that the dataset does not hold as such: their place is 0 or an encoded number.
+        departures: where these rows, not the code, differ from the published ones.
+        faults: of the protocol.
+    """
+
+    signal_names: tuple[str, ...]
+    values: Mapping[str, Any]
+    steps: Mapping[str, int]
+    measured: Mapping[str, float]
+    lacking: tuple[str, ...]
+    departures: tuple[str, ...]
+    faults: tuple[str, ...] = FAULTS
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return files.finite(self, name_infinities=True)
+
+    def __str__(self) -> str:
+        head = f"{'tscac-compat':16}" + "".join(f"{name:>20}" for name in self.signal_names)
+        lines = ["The published protocol, repeated with its faults: these are no estimates to rely on.", head]
+        lines += [f"{name:16}" + "".join(self._cells(own)) for name, own in self.values.items()]
+        lines += ["Faults of the protocol:", *(f"  {k}. {fault}" for k, fault in enumerate(self.faults, 1))]
+        lines += ["On these rows:", *(f"  {name}: {value:.4g}" for name, value in self.measured.items())]
+        lines += ["Other than in the published setting:", *(f"  {text}" for text in self.departures)]
+        if self.lacking:
+            lines.append(f"  not in the dataset as raw numbers: {', '.join(self.lacking)}")
+        return "\n".join(lines)
+
+    def _cells(self, own: Any) -> list[str]:
+        base = next(iter(self.values.values()))
+        changes = [f"{value / b - 1:+.1%}" if b else "n/a" for value, b in zip(own, base, strict=True)]
+        return [f"{value:>11.4g} {change:>8}" for value, change in zip(own, changes, strict=True)]
+
+
+def run(dataset: LoggedDataset | str | Path, steps: int = 500, seed: int = 0) -> Table:
+    """Behavior-Clone, stage one, TSCAC and PDPG as published, on the rows at hand.
+
+    Args:
+        dataset: its last 6 % of rows are the protocol's test rows, whatever users they are of. Of a folder only train
+            and validation users are read: test users are for the sound protocol.
+        steps: of each learner, where the published ones took 240,000 to 1,000,000.
+        seed: of networks and batches.
+    """
+    if steps < 1 or seed < 0:
+        raise ValueError(f"`steps` must be at least 1 and `seed` not negative, got {steps} and {seed}.")
+    if not isinstance(dataset, LoggedDataset):
+        dataset = LoggedDataset.from_parquet(dataset).subset(["train", "validation"])
+    train, test, lacking = buffers(dataset)
+    keys = jax.random.split(jax.random.key(seed), 4)
+    mode = _over(test, _mode, _clone(test, keys[0], steps))
+    values, chosen = {"Behavior-Clone": estimate(test, mode, mode)}, {"Behavior-Clone": steps}
+    fixed = _start(keys[1], train, jnp.zeros(dataset.num_signals)).actor
+    for name, recipe, key in zip(("stage one", "TSCAC", "PDPG"), _recipes(dataset), keys[1:], strict=True):
+        best, values[name], chosen[name] = _best(train, (recipe, fixed), partial(estimate, test, mode), key, steps)
+        fixed = best if name == "stage one" else fixed
+    measured, departures = _measured(dataset, test, mode), _departures(dataset, steps)
+    return Table(dataset.signal_names, values, chosen, measured, lacking, departures)
+
+
+def _recipes(dataset: LoggedDataset) -> tuple[Recipe, ...]:
+    """The last signal, WatchTime, has weight 30; costs −0.1 and the others 0.1."""
+    w = np.array([*(0.1 * sign for sign in dataset.signs[:-1]), 30.0], np.float32)
+    main = np.where(np.arange(len(w)) == len(w) - 1, w, 0)
+    given = ((w, 0.001, 0.0, 0.0), (main, 0.001, 10.0, 0.0), (w / w.sum(), 1e-4, 0.0, 1e-10))
+    return tuple(Recipe(jnp.asarray(weights), *map(jnp.float32, numbers)) for weights, *numbers in given)
+
+
+def _clone(test: Buffer, key: Any, steps: int) -> Any:
+    """The behaviour model, on the test rows."""
+    key_start, key_steps = jax.random.split(key)
+    networks = _layers(key_start, (test.mean.shape[0], 512, 256, 256, len(test.videos)))
+    state = (networks, optax.adam(1e-4).init(networks))
+    return _advance(_clone_step)((test,), state, key_steps, 0, steps)[0]
+
+
+def _best(train: Buffer, how: tuple[Recipe, Any], evaluate: Callable[..., Any], key: Any, steps: int) -> Any:
+    """The actor whose WatchTime on the test rows is largest, its values, and after how many steps."""
+    key_start, key_steps = jax.random.split(key)
+    agent, checkpoints = _start(key_start, train, how[0].weights), []
+    points = np.unique(np.linspace(0, steps, min(_EVALUATIONS, steps) + 1).astype(int))
+    for begin, end in pairwise(points):
+        agent = _advance(_step)((*how, train), agent, key_steps, int(begin), int(end))
+        checkpoints.append((agent.actor, evaluate(agent.actor), int(end)))
+    return max(checkpoints, key=lambda one: one[1][-1])
+
+
+@lru_cache(maxsize=2)
+def _advance(step: Callable[..., Any]) -> Callable[..., Any]:
+    """(arguments, state, key, begin, end) ↦ the state after the steps of these numbers."""
+    return jax.jit(
+        lambda given, state, key, begin, end: jax.lax.fori_loop(
+            begin, end, lambda t, own: step(*given, own, jax.random.fold_in(key, t)), state
+        )
+    )
+
+
+@jax.jit
+def _mode(test: Buffer, clone: Any, rows: Any) -> Any:
+    return jnp.argmax(_clone_logits(clone, test.states(rows)), axis=1).astype(jnp.float32)
+
+
+@jax.jit
+def _action(test: Buffer, actor: Any, rows: Any) -> Any:
+    return _mu(actor, test.states(rows), len(test.videos))
+
+
+def _over(test: Buffer, of: Callable[..., Any], networks: Any) -> Any:
+    """A function of rows on all test rows, in blocks of one shape."""
+    rows = np.asarray(test.rows)
+    blocks = [np.resize(rows[k : k + _BLOCK], _BLOCK) for k in range(0, len(rows), _BLOCK)]
+    return np.concatenate([np.asarray(of(test, networks, block), np.float64) for block in blocks])[: len(rows)]
+
+
+def estimate(test: Buffer, mode: Any, policy: Any) -> Any:
+    """Σ ρ r / Σ ρ, ρ = min(10, N(a; μ(s), 25) / N(a; mode of b(s), 25)), of an actor or of its actions."""
+    rows = np.asarray(test.rows)
+    actions = policy if isinstance(policy, np.ndarray) else _over(test, _action, policy)
+    a = np.asarray(test.rank)[rows]
+    ratio = np.minimum(CAP, np.exp(((a - mode) ** 2 - (a - actions) ** 2) / (2 * WIDTH**2)))
+    return ratio @ np.asarray(test.reward, np.float64)[rows] / ratio.sum()
+
+
+def _measured(dataset: LoggedDataset, test: Buffer, mode: Any) -> dict[str, float]:
+    rows = np.asarray(test.rows)
+    reward, watched = np.asarray(test.reward)[rows], dataset.reward[rows, -1]
+    events = {f"test rows with {n}": float((reward[:, k] != 0).sum()) for k, n in enumerate(dataset.signal_names)}
+    return {
+        "train rows": float(len(test.rank) - len(rows)),
+        "test rows": float(len(rows)),
+        "inputs of a state": float(test.mean.shape[0]),
+        "constant inputs": float((np.asarray(test.spread) < 1.001e-3).sum()),
+        "behaviour model names the logged action": float((mode == np.asarray(test.rank)[rows]).mean()),
+        f"{dataset.signal_names[-1]} lost by cutting": float(1 - reward[:, -1].sum() / max(watched.sum(), 1e-9)),
+        **events,
+    }
+
+
+def _departures(dataset: LoggedDataset, steps: int) -> tuple[str, ...]:
+    departures = [
+        f"{steps} steps of each learner, where 300,000 (stage one), 500,000 (TSCAC), 240,000 (PDPG) and up to "
+        "1,000,000 (behaviour model) were published",
+        "rows are ordered by user and time and duplicates are dropped, as the dataset has them; users and videos are "
+        "looked up by their ids: faults 8 and 10 are not repeated",
+        "numbers of users and videos are those of the dataset's encoding, of train users, and scaled; statistics of "
+        "videos are left out where it was built without them, and fault 9 with them",
+    ]
+    if dataset.num_actions != 150:
+        departures.append(f"{dataset.num_actions} actions in place of 150")
+    return tuple(departures)
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Buffer:
+    """Rows of one part, train or test, and what a state of theirs is made of.
+
+    Attributes:
+        user, rank, reward, place: of all N rows; `rank` is the action, `place` counts a user's rows from 0.
+        rows: [n] the part's.
+        users, videos: tables of numbers, a video's by rank.
+        mean, spread: that states of the part are standardised by.
+    """
+
+    user: Int[Array, " N"]
+    rank: Int[Array, " N"]
+    reward: Float[Array, "N M"]
+    place: Int[Array, " N"]
+    rows: Int[Array, " n"]
+    users: Float[Array, "U d"]
+    videos: Float[Array, "K e"]
+    mean: Any = 0.0
+    spread: Any = 1.0
+
+    def states(self, rows: Int[Array, " B"]) -> Float[Array, "B F"]:
+        """(user, all videos, ring), standardised; the ring's slot `place mod 20` holds the row's own video."""
+        age = (self.place[rows][:, None] - jnp.arange(WINDOW)) % WINDOW
+        ring = self.videos[self.rank[rows[:, None] - age]] * (age <= self.place[rows][:, None])[..., None]
+        static = jnp.broadcast_to(self.videos.ravel(), (len(rows), self.videos.size))
+        x = jnp.concatenate([self.users[self.user[rows]], static, ring.reshape(len(rows), -1)], axis=1)
+        return (x - self.mean) / self.spread
+
+    def following(self, rows: Int[Array, " B"]) -> tuple[Float[Array, "B F"], Float[Array, " B"]]:
+        """The state of the part's next row, whosever it is, and whether the user goes on."""
+        after = jnp.minimum(rows + 1, self.rows[-1])
+        return self.states(after), (self.user[after] == self.user[rows]).astype(jnp.float32)
+
+
+def buffers(dataset: LoggedDataset) -> tuple[Buffer, Buffer, tuple[str, ...]]:
+    """The train part, the test part, and the raw columns that the dataset does not have."""
+    count = np.bincount(dataset.action, minlength=dataset.num_actions)
+    by_rank = np.argsort(-count, kind="stable")
+    rank = np.argsort(by_rank)[dataset.action]
+    reward = np.trunc(dataset.reward * np.array(dataset.signs)).astype(np.float32)  # of all rows, as integers
+    changed = np.append(True, dataset.user[1:] != dataset.user[:-1])
+    place = np.arange(len(rank)) - np.maximum.accumulate(np.where(changed, np.arange(len(rank)), 0))
+    names = dataset.feature_names
+    size = dataset.tables.items.shape[1]
+    video_names = tuple(name.split(": ", 1)[1] for name in names[len(names) - size :]) if names else ()
+    users, lacking = _columns(dataset.tables.users, names, USER_COLUMNS, np.bincount(dataset.user))
+    items = np.asarray(dataset.tables.items)[dataset.action_items[by_rank]]
+    videos, more = _columns(items, video_names, VIDEO_COLUMNS, np.ones(len(items)))
+    split = int(len(rank) * TRAIN_SHARE)
+    columns: Any = (dataset.user, rank.astype(np.int32), reward, place.astype(np.int32))
+    parts: Any = (np.arange(split), np.arange(split, len(rank)))
+    if not all(len(part) for part in parts):
+        raise ValueError(f"{dataset.name} must have at least 16 rows for a train and a test part, got {len(rank)}.")
+    train, test = (_standardised(Buffer(*columns, part.astype(np.int32), users, videos)) for part in parts)
+    return train, test, (*lacking, *more)
+
+
+def _columns(table: Any, names: tuple[str, ...], wanted: tuple[str, ...], count: Any) -> tuple[Any, tuple[str, ...]]:
+    """Numbers of the wanted columns: as they are, or the rank by frequency of a category; 0 where nothing is left."""
+    values = np.asarray(table, np.float32) / (STEPS if table.dtype == np.int8 else 1)
+    columns, lacking = np.zeros((len(values), len(wanted)), np.float32), []
+    count = np.pad(count, (0, max(0, len(values) - len(count))))[: len(values)]
+    for k, name in enumerate(wanted):
+        codes = [j for j, own in enumerate(names) if own.startswith(f"{name}=")]
+        same = [j for j, own in enumerate(names) if own in (name, f"{name}:0")]
+        if codes:
+            order = np.argsort(-(values[:, codes] * count[:, None]).sum(axis=0), kind="stable")
+            columns[:, k] = np.argsort(order)[values[:, codes].argmax(axis=1)]
+        elif same:
+            columns[:, k] = values[:, same[0]]
+        elif not names and k < values.shape[1]:
+            columns[:, k] = values[:, k]
+        if not codes and name not in names:
+            lacking.append(name)
+    return columns, tuple(lacking)
+
+
+def _standardised(buffer: Buffer) -> Buffer:
+    """With the moments of the part's own states."""
+    device = jax.tree.map(jnp.asarray, buffer)
+    states, rows = jax.jit(Buffer.states), np.asarray(buffer.rows)
+    parts = [rows[k : k + _MOMENTS_BLOCK] for k in range(0, len(rows), _MOMENTS_BLOCK)]
+    blocks = (np.asarray(states(device, np.resize(part, _MOMENTS_BLOCK)), np.float64)[: len(part)] for part in parts)
+    sums = [np.stack([x.sum(axis=0), (x**2).sum(axis=0)]) for x in blocks]
+    mean, square = np.sum(sums, axis=0) / len(rows)
+    spread = np.sqrt(np.maximum(square - mean**2, 0)) + 1e-3
+    return replace(device, mean=jnp.float32(mean), spread=jnp.float32(spread))
+
+
+class Recipe(NamedTuple):
+    """What the three learners differ in; numbers, so that one compiled program serves them all.
+
+    Attributes:
+        weights: [M] of the signals.
+        supervised: coefficient of MSE(μ, mean action of the batch).
+        held: coefficient of MSE(μ, μ_c) to the policy of stage one; where positive, Q is also weighted by its density.
+        eta: step of the weights; 0 leaves them.
+    """
+
+    weights: Any
+    supervised: Any
+    held: Any
+    eta: Any
+
+
+class Agent(NamedTuple):
+    """Networks as lists of matrices with biases in the last row, targets, Adam's moments, and the weights."""
+
+    actor: Any
+    critics: Any
+    actor_target: Any
+    critics_target: Any
+    moments: Any
+    weights: Any
+
+
+def _dense(W: Any, x: Any) -> Any:
+    """Wᵀ(x, 1)."""
+    return x @ W[:-1] + W[-1]
+
+
+def _layers(key: Any, sizes: tuple[int, ...]) -> list[Any]:
+    """Uniform in ±1/√inputs, biases too."""
+    pairs = list(pairwise(sizes))
+    keys = jax.random.split(key, len(pairs))
+    return [
+        jax.random.uniform(k, (n + 1, m), jnp.float32, -1, 1) / n**0.5 for k, (n, m) in zip(keys, pairs, strict=True)
+    ]
+
+
+def _mu(actor: Any, x: Float[Array, "B F"], K: int) -> Float[Array, " B"]:
+    """K·sigmoid of a network with 32 hidden units."""
+    return K * jax.nn.sigmoid(_dense(actor[1], jax.nn.relu(_dense(actor[0], x)))[:, 0])
+
+
+def _values(critics: Any, x: Float[Array, "B F"], a: Float[Array, " B"]) -> Float[Array, "B M"]:
+    """Q_i(s, a); the action joins after the first layer. Networks have a leading axis M."""
+
+    def one(W: Any) -> Any:
+        joined = jnp.concatenate([jax.nn.relu(_dense(W[0], x)), a[:, None]], axis=1)
+        return _dense(W[2], jax.nn.relu(_dense(W[1], joined)))[:, 0]
+
+    return jax.vmap(one, out_axes=1)(critics)
+
+
+def _clone_logits(clone: Any, x: Float[Array, "B F"]) -> Float[Array, "B K"]:
+    """Of ranks."""
+    for W in clone[:-1]:
+        x = jax.nn.relu(_dense(W, x))
+    return _dense(clone[-1], x)
+
+
+def _start(key: Any, buffer: Buffer, weights: Any) -> Agent:
+    """Random networks; targets equal to them."""
+    inputs, M = buffer.mean.shape[0], buffer.reward.shape[1]
+    key_actor, key_critics = jax.random.split(key)
+    actor = _layers(key_actor, (inputs, 32, 1))
+    first = jax.vmap(lambda k: _layers(k, (inputs, 32)))(jax.random.split(key_critics, M))
+    rest = jax.vmap(lambda k: _layers(k, (33, 32, 1)))(jax.random.split(jax.random.fold_in(key_critics, 1), M))
+    critics = [*first, *rest]
+    moments = (optax.adam(1e-4).init(actor), _critic_steps().init(critics))
+    return Agent(actor, critics, actor, critics, moments, weights)
+
+
+def _step(recipe: Recipe, fixed: Any, buffer: Buffer, agent: Agent, key: Any) -> Agent:
+    """Critics, weights, actor, targets; `fixed` is the actor of stage one."""
+    rows = buffer.rows[jax.random.randint(key, (BATCH,), 0, len(buffer.rows))]
+    x, a, K = buffer.states(rows), buffer.rank[rows].astype(jnp.float32), len(buffer.videos)
+    after, alive = buffer.following(rows)
+    ahead = _values(agent.critics_target, after, _mu(agent.actor_target, after, K))
+    y = buffer.reward[rows] + GAMMA * alive.mean() * ahead
+    slope = jax.grad(lambda critics: jnp.sum(jnp.mean((_values(critics, x, a) - y) ** 2, axis=0)))(agent.critics)
+    change, critic_moments = _critic_steps().update(slope, agent.moments[1], agent.critics)
+    critics = optax.apply_updates(agent.critics, change)
+
+    def worth(actor: Any) -> Float[Array, "B M"]:
+        return _values(critics, x, _mu(actor, x, K))
+
+    w = jax.lax.cond(recipe.eta > 0, lambda: _moved(recipe.eta, agent, worth), lambda: agent.weights)
+    pinned = _mu(fixed, x, K)
+
+    def actor_loss(actor: Any) -> Any:
+        own = _mu(actor, x, K)
+        density = jax.scipy.stats.norm.pdf(jax.lax.stop_gradient(own), pinned, STAGE_TWO_WIDTH)
+        rho = jnp.where(recipe.held > 0, jnp.clip(density, 0, 1), 1.0)
+        near = recipe.supervised * jnp.mean((own - a.mean()) ** 2) + recipe.held * jnp.mean((own - pinned) ** 2)
+        return near - jnp.mean(rho * (worth(actor) @ w))
+
+    change, actor_moments = optax.adam(1e-4).update(jax.grad(actor_loss)(agent.actor), agent.moments[0])
+    actor = optax.apply_updates(agent.actor, change)
+    targets = [
+        optax.incremental_update(new, old, TAU)
+        for new, old in ((actor, agent.actor_target), (critics, agent.critics_target))
+    ]
+    return Agent(actor, critics, targets[0], targets[1], (actor_moments, critic_moments), w)
+
+
+def _moved(eta: Any, agent: Agent, worth: Any) -> Any:
+    """w ← max(0, w − η clip(⟨g, g_i⟩, ±1000)), g = Σ w_j g_j, divided by its sum."""
+    G = jax.jacrev(lambda actor: -jnp.mean(worth(actor), axis=0))(agent.actor)
+    flat = jnp.concatenate([layer.reshape(len(layer), -1) for layer in G], axis=1)
+    w = jnp.maximum(0, agent.weights - eta * jnp.clip(flat @ (agent.weights @ flat), -1000, 1000))
+    return jnp.where(w.sum() > 0, w, agent.weights) / jnp.where(w.sum() > 0, w, agent.weights).sum()
+
+
+def _clone_step(buffer: Buffer, state: tuple[Any, Any], key: Any) -> tuple[Any, Any]:
+    """A step of Adam on the cross-entropy of the rows' ranks."""
+    rows = buffer.rows[jax.random.randint(key, (CLONE_BATCH,), 0, len(buffer.rows))]
+    x, target = buffer.states(rows), buffer.rank[rows]
+    entropy = optax.softmax_cross_entropy_with_integer_labels
+    slope = jax.grad(lambda W: entropy(_clone_logits(W, x), target).mean())(state[0])
+    change, moments = optax.adam(1e-4).update(slope, state[1])
+    return optax.apply_updates(state[0], change), moments
+
+
+def _critic_steps() -> optax.GradientTransformation:
+    """Adam with L2 added to the gradient."""
+    return optax.chain(optax.add_decayed_weights(1e-2), optax.adam(1e-3))

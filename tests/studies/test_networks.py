@@ -1,0 +1,204 @@
+"""The study `networks`: its file, what it measures, how it judges, and the record of the peers."""
+
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from moac.report import html
+from moac.report.page import Page
+from moac_studies import environments, framework, networks, recorded
+from moac_studies.framework import Workspace
+
+NAME, ENV = "mo-mountaincar", "mo-mountaincar-v0"
+TABLES = networks.tables(framework.load("networks"))
+TINY = """
+title = "Tiny"
+study = "networks"
+seed = 3
+summary = "Small."
+why = "Fast."
+[parameters.shared]
+num_envs = 2
+trials = 2
+evaluation_episodes = 1
+episodes = 2
+[parameters.shared.config]
+setting = { name = "discounted", discount = 0.9 }
+policy = "linear"
+features = "raw"
+num_critic_steps = 1
+critic_batch_size = 8
+actor_batch_size = 8
+critic_step_size = 0.1
+num_evaluations = 2
+[parameters.methods]
+"MOAC" = { momentum = "1/t" }
+"uniform weights" = { weighting = "uniform" }
+[parameters.mo-mountaincar]
+env = "mo-mountaincar-v0"
+steps = 100
+reference = [-100.0, -100.0, -100.0]
+config = { actor_step_size = 1.0 }
+[parameters.nowhere]
+env = "nowhere-v0"
+steps = 100
+reference = [0.0]
+config = {}
+[quick]
+"""
+
+
+def constant(point, steps=None, ended=0.0):
+    """What measuring finds where every one of five trials earns the same."""
+    points = np.tile(np.array(point, dtype=float), (5, 1)) + 1e-6 * np.arange(5)[:, None]
+    found = {"discounted": points, "returns": points, "ended": np.full(5, ended), "length": np.full(5, 200.0)}
+    return found if steps is None else found | {"steps": np.array(steps), "over_steps": np.stack([points, points], 1)}
+
+
+def verdicts(methods):
+    found = networks.findings(TABLES, {NAME: methods}, {})
+    return [claim.verdict for claim in found.claims], found
+
+
+def test_every_environment_gets_what_all_share_and_its_own():
+    assert [table["env"] for table in TABLES.values()] == [
+        "minecart-deterministic-v0",
+        "mo-mountaincar-v0",
+        "mo-mountaincarcontinuous-v0",
+        "mo-lunar-lander-v3",
+    ]
+    for table in TABLES.values():
+        assert table["trials"] >= 5
+        config = networks.config_of(table, {"weighting": "uniform"})
+        assert (config.weighting, config.gae, config.critic) == ("uniform", 0.95, "mlp")
+        assert table["steps"] - 512 < 512 * config.num_iterations <= table["steps"]
+    assert TABLES["mo-mountaincarcontinuous"]["config"]["policy"] == "gaussian"
+
+
+def test_the_whole_study_on_one_small_environment(tmp_path):
+    study, said = framework.parse("tiny", TINY), []
+    found = networks.run(study, Workspace(tmp_path, said.append))
+    assert said[0].startswith("nowhere is left out: `env` must be one of")
+    assert len(said) == 4  # and the untrained policy, and two methods
+    assert [claim.verdict for claim in found.claims[:1]] == ["not measured"]
+    assert [row[0] for row in found.tables[0].rows] == ["untrained", "MOAC", "uniform weights", "NLMOPPO"]
+    assert [row[1] for row in found.tables[0].rows[:3]] == [0, 96, 96]
+    assert [shown.file for shown in found.figures] == [NAME]
+    again = networks.run(study, Workspace(tmp_path, said.append))
+    assert (again.claims, again.tables) == (found.claims, found.tables)
+    assert said[4:] == said[:1]  # nothing was measured again
+
+
+def test_an_untrained_softmax_policy_plays_at_random(tmp_path):
+    found = networks.start({**TABLES[NAME], "trials": 1, "episodes": 20}, 0, Workspace(tmp_path, lambda line: None))
+    time, reverse, forward = found["returns"][0]
+    assert time == -200
+    assert found["ended"][0] == 0
+    np.testing.assert_allclose([reverse, forward], -200 / 3, rtol=0.1)
+
+
+def test_methods_are_judged_by_the_volume_of_their_points():
+    weak, strong = (-80.0, -20.0, -20.0), (-50.0, -10.0, -10.0)
+    ours, other = constant(strong, (1, 2), ended=1.0), constant(weak, (1, 2))
+    methods = {"untrained": constant(weak), "MOAC": ours, "other": other}
+    claims, shown = verdicts(methods)
+    assert claims == ["holds"] * 4
+    assert shown.tables[0].rows[1][-2].startswith("4.05e+05")  # 50 · 90 · 90
+    assert [row[-1] for row in shown.tables[0].rows] == [0, 1, 0, None]
+    content = html.render(Page("Title", "Summary.", claims=shown.claims, tables=shown.tables))
+    assert "NLMOPPO" in content
+    swapped = methods | {"MOAC": other, "other": ours}
+    assert verdicts(swapped)[0] == ["does not hold"] * 4
+    assert "after 2 steps" in shown.claims[3].claim
+    assert "(smaller)" in verdicts(swapped)[1].claims[2].measured
+    same = methods | {"second": ours}
+    assert verdicts(same)[0][2] == "holds in part"
+    assert "not told apart" in verdicts(same)[1].claims[2].measured
+
+
+def shaken(point, scale, steps=(1, 2)):
+    """Five trials around a point."""
+    found = constant(point, steps)
+    return found | {"discounted": found["discounted"] + scale * np.array([[-2.0], [-1], [0], [1], [2]])}
+
+
+def test_what_five_trials_cannot_tell_is_not_decided():
+    peer = recorded.network_peer(ENV)
+    near = peer.discounted.mean(axis=0)
+    methods = {"untrained": constant(near), "MOAC": shaken(near, 3.0), "other": constant(near, (1, 2))}
+    claims, shown = verdicts(methods)
+    assert [claims[k] for k in (0, 2, 3)] == ["not decided"] * 3
+    assert all("trials would decide it" in shown.claims[k].measured for k in (0, 2, 3))
+
+
+def test_controls_are_compared_trial_by_trial_and_peers_are_not():
+    """Trials that differ by much from each other and by little from their own control, or from a peer's seed."""
+    point = np.array((-50.0, -10.0, -10.0))
+    ours, other = shaken(point + 0.5, 3.0), shaken(point, 3.0)
+    methods = {"untrained": other, "MOAC": ours, "other": other}
+    peer = recorded.NetworkPeer("peer", "as it is", 7, other["discounted"], 1.0)
+    claims, _ = verdicts(methods)
+    assert [claims[k] for k in (0, 2)] == ["holds", "holds"]
+    assert networks.beats_peer(NAME, TABLES[NAME], methods, peer).verdict == "not decided"
+
+
+def test_the_untrained_policy_is_no_control():
+    weak, strong = constant((-80.0, -20.0, -20.0), (1, 2)), constant((-50.0, -10.0, -10.0), (1, 2))
+    best = constant((-10.0, -10.0, -10.0))
+    claims, _ = verdicts({"untrained": best, "MOAC": strong, "other": weak})
+    assert [claims[k] for k in (0, 2)] == ["does not hold", "holds"]
+
+
+@pytest.mark.parametrize(
+    ("name", "quantity", "levels"),
+    [
+        ("minecart-deterministic", "returns", (1.0, -1.0)),
+        ("mo-lunar-lander", "returns", (9.0, -9.0)),
+        ("mo-mountaincarcontinuous", "ended", (1.0, 0.0)),
+    ],
+)
+def test_every_environment_asks_for_its_own_task(name, quantity, levels):
+    start = constant((0.0,) * len(TABLES[name]["reference"]))
+    for level, expected in zip(levels, ("holds", "does not hold"), strict=True):
+        ours = start | {quantity: level + 0 * start[quantity]}
+        assert networks.task_claim(name, {"untrained": start, "MOAC": ours}).verdict == expected
+
+
+def test_volumes_are_those_of_boxes_and_never_negative():
+    points = np.array([[[1.0, 2.0], [3.0, 4.0]], [[-1.0, 5.0], [0.5, 0.5]]])
+    np.testing.assert_allclose(environments.volumes(points, [0.0, 0.0]), [[2.0, 12.0], [0.0, 0.25]])
+
+
+def test_an_environment_that_cannot_be_made_is_said_so():
+    assert networks.unavailable({"env": "no-such-env-v0", "num_envs": 2}).startswith("`env` must be one of")
+    assert networks.unavailable({"env": ENV, "num_envs": 2}) == ""
+
+
+def test_the_record_of_the_peers_is_whole_and_small():
+    data = recorded.record("networks")
+    assert data["format"] == 1
+    assert {"moac", "morl-baselines", "mo-gymnasium", "torch", "python"} <= set(data["versions"])
+    assert data["machine"]["cpu"]
+    assert len((resources.files("moac_studies") / "recorded" / "networks.json").read_bytes()) < 10_000
+    assert set(data["environments"]) == {table["env"] for table in TABLES.values()}
+    assert recorded.network_peer("four-room-v0") is None
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_peer_had_the_same_steps_and_earned_what_can_be_earned(name):
+    table = TABLES[name]
+    peer = recorded.network_peer(table["env"])
+    assert peer is not None
+    assert 0.95 * table["steps"] <= peer.steps <= table["steps"]
+    assert len(peer.discounted) >= 3
+    assert peer.name == ("MOPPO" if table["config"]["policy"] == "gaussian" else "NLMOPPO")
+    costs = {"minecart-deterministic": [2], "mo-lunar-lander": [2, 3]}.get(name, range(len(table["reference"])))
+    assert (peer.discounted[:, list(costs)] <= 0).all()
+    assert (peer.discounted[:, list(costs)] >= -100.001).all()
+    assert recorded.record("networks")["episodes"] == table["episodes"]
+
+
+def test_episodes_are_seeded_by_the_trial_alone():
+    assert environments.episode_seeds(1, 3) == environments.episode_seeds(1, 5)[:3]
+    assert set(environments.episode_seeds(0, 50)).isdisjoint(environments.episode_seeds(1, 50))
