@@ -52,7 +52,7 @@ def run(study: Study, work: Workspace) -> Findings:
         return {task.label: runner.complete(task, place, model, work.folder, show).history for task in tasks}
 
     methods, cells = trained(method_tasks(study)), trained(sensitivity_tasks(study))
-    setting, names = method_tasks(study)[0].config.setting, model.objective_names
+    setting, names = method_tasks(study)[0].config.setting or Average(), model.objective_names
     # In the average setting the front of deterministic policies is not defined: the corners of the hull stand for it.
     average = isinstance(setting, Average)
     points = (momdp.support_of if average else momdp.pareto_front)(model, setting).points

@@ -276,7 +276,7 @@ def buffers(dataset: LoggedDataset) -> tuple[Buffer, Buffer, tuple[str, ...]]:
     items = np.asarray(dataset.tables.items)[dataset.action_items[by_rank]]
     videos, more = _columns(items, video_names, VIDEO_COLUMNS, np.ones(len(items)))
     split = int(len(rank) * TRAIN_SHARE)
-    columns: Any = (dataset.user, rank.astype(np.int32), reward, place.astype(np.int32))
+    columns: tuple[Any, Any, Any, Any] = (dataset.user, rank.astype(np.int32), reward, place.astype(np.int32))
     parts: Any = (np.arange(split), np.arange(split, len(rank)))
     if not all(len(part) for part in parts):
         raise ValueError(f"{dataset.name} must have at least 16 rows for a train and a test part, got {len(rank)}.")
