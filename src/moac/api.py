@@ -73,7 +73,9 @@ def resume(
     critic: Critic | None = None,
     rule: Rule | None = None,
 ) -> Result:
-    """Continue a run to its end and write it; it ends as if it had never stopped. One that has ended is read.
+    """Continue a run to its end and write it. One that has ended is read.
+
+    On a model or a log it ends as if it had never stopped; on an environment it goes on in new episodes.
 
     Args:
         directory: of the run.

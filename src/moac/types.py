@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import jax
 import numpy as np
@@ -252,6 +252,20 @@ class Source(Protocol):
         """Whether `sample` can be traced and scanned together with the update."""
         ...
 
+    @property
+    def data(self) -> Any:
+        """Arrays too large to be constants of the compiled program, a pytree: it takes them as an argument."""
+        return ()
+
+    def bound(self, data: Any) -> Source:
+        """The source with `data` in place of its own arrays."""
+        del data
+        return self
+
+    def initial(self) -> Params:
+        """θ of the policy that made the data, where `start="behaviour"` asks for it."""
+        raise ValueError("`start` must be random: the source knows no policy to start from.")
+
     def start(self, key: Key) -> Any:
         """The chain at its first state."""
         ...
@@ -265,49 +279,23 @@ class Source(Protocol):
         ...
 
 
-@runtime_checkable
-class Carrying(Protocol):
-    """A source whose arrays are too large to be constants of the compiled program."""
-
-    @property
-    def data(self) -> Any:
-        """The arrays, a pytree: an argument of the program."""
-        ...
-
-    def bound(self, data: Any) -> Source:
-        """The source with `data` in place of its own arrays."""
-        ...
-
-    def initial(self) -> Params:
-        """θ of the policy that made the log, as far as a model knows it."""
-        ...
-
-
 class Hosted(Source, Protocol):
-    """A source whose `sample` runs on the host: of its chain, arrays are stored that may bring it back."""
+    """A source whose `sample` runs on the host.
 
-    def undisturbed(self) -> AbstractContextManager[Any]:
+    Its chains cannot be stored. What they have learned can: `chain.memory`, a pytree of arrays that a new chain starts
+    with when a run is continued.
+    """
+
+    def undisturbed(self) -> AbstractContextManager[None]:
         """Held while the driver samples again and again: what sampling disturbs is put back when it is left."""
         ...
 
     def memory(self, sizes: Sampling) -> Any:
-        """What a new chain has learned: arrays, or nothing."""
+        """What a new chain has learned: shapes and first values of `chain.memory`."""
         ...
 
-    def recall(self, chain: Any, memory: Any) -> None:
-        """Let a new chain know what another has learned."""
-        ...
-
-    def learned(self, chain: Any) -> Any:
-        """What a chain has learned, like `memory`."""
-        ...
-
-    def past(self, chain: Any) -> Mapping[str, Any]:
-        """Where a chain stands and how it got there, as arrays by name; empty where it cannot be brought back."""
-        ...
-
-    def revive(self, past: Mapping[str, Any]) -> Any:
-        """A chain that stands where another stood; None where it did not get there."""
+    def start(self, key: Key, memory: Any = None) -> Any:
+        """A chain in new episodes, with seeds by the key, and with what another chain has learned."""
         ...
 
     def evaluate(self, policy: Policy, theta: Params, setting: Any, memory: Any = None) -> Evaluation:

@@ -17,7 +17,7 @@ from scipy.stats import ks_2samp
 from moac import api, envs, momdp, statistics
 from moac.config import Config, Discounted
 from moac.envs.evaluation import play, seeds_of
-from moac.envs.making import OBJECTIVES
+from moac.envs.make import OBJECTIVES
 from moac.files import Arrays
 from moac.momdp import FiniteMOMDP, indicators, library
 from moac.report.page import Claim, Table

@@ -98,7 +98,7 @@ def run(study: Study, out: Path, show: Any = None, say: Say = print) -> None:
         show: see `Workspace`.
         say: called with one line for each measurement.
     """
-    from moac.envs.quiet import quiet
+    from moac.envs.make import quiet
     from moac.report.pages import experiment as page
 
     if study.module not in _MODULES:

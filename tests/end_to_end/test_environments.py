@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 import warnings
 from importlib.util import find_spec
 
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 
 import moac as package
-from moac import envs
+from moac import envs, training
 from moac.cli.main import main
 from moac.momdp import library
 from moac.runs import runner
@@ -138,32 +136,17 @@ def test_what_does_not_render_says_so(capsys, tmp_path):
     assert "moac: fishwood-v0 cannot be watched: " in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_a_stopped_run_goes_on_in_the_same_episodes(tmp_path, moac):
-    """Killed after a checkpoint: its environments are brought back to where they stood, and nothing else is noted."""
-    run = tmp_path / "run"
-    script = f"""
-import sys
-from moac.runs import checkpoints
-from moac.cli.main import main
-write = checkpoints.Checkpoints.write
-def then_stop(self, snapshot):
-    write(self, snapshot)
-    if snapshot.iteration >= 30:
-        import os
-        os._exit(9)
-checkpoints.Checkpoints.write = then_stop
-main([
-    "train", "fruit-tree-v0", "--blackbox", "--iterations", "60", "--num-evaluations", "6",
-    "--evaluation-episodes", "2", "--checkpoint-every", "0", "--out", {str(run)!r}])
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 9, done.stderr
-    again = moac("resume", run, "--json")
-    assert again.returncode == 0, again.stderr
-    assert "they start new episodes" not in again.stderr
-    assert json.loads(again.stdout)["iterations"] == 60
-    assert "chains_restarted_after" not in json.loads((run / "provenance.json").read_text())
+def test_a_resumed_run_says_that_it_starts_new_episodes(capsys, tmp_path):
+    config = package.Config(
+        num_iterations=4, num_evaluations=4, num_critic_steps=1, critic_batch_size=8, actor_batch_size=8
+    )
+    run = prepare(envs.make("resource-gathering-v0", num_envs=2, evaluation_episodes=1), config, trials=1, seed=0)
+    directory = RunDirectory.create(tmp_path / "run", run, "resource-gathering-v0")
+    directory.checkpoints().write(next(training.iterate(run)))
+    assert main(["resume", str(tmp_path / "run"), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "iteration 1 of 4, in new episodes" in err
+    assert json.loads(out.splitlines()[-1])["iterations"] == 4
 
 
 def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 import moac
 from moac import envs, training
-from moac.envs import walks
+from moac.envs import rollout
 from moac.envs.spaces import actions_of
 from moac.policies import Reparametrised
 from moac.policies.encoding import ActionBox
@@ -62,7 +62,7 @@ def test_actions_follow_from_normal_numbers_of_each_copy(observation_space):
     environment = envs.make(Push, num_envs=4, observation_space=observation_space)
     batch, policy, theta = sampled(environment)
     assert isinstance(policy, Reparametrised)
-    normal = walks.draw(KEY, (4, 10), SIZES, 2).normal.swapaxes(0, 1).reshape(40, 2)
+    normal = rollout.draw(KEY, (4, 10), SIZES, 2).normal.swapaxes(0, 1).reshape(40, 2)
     expected = policy.act(jax.tree.map(np.asarray, theta), batch.observation, normal)
     np.testing.assert_allclose(batch.action, expected, rtol=1e-6)
     assert batch.action.dtype == np.float32

@@ -11,9 +11,8 @@ from gymnasium.wrappers import TimeLimit
 
 import moac
 from moac import envs, training
-from moac.envs import evaluation, recording, walks
-from moac.envs.copies import Copy, Maker, packed, rewards_of
-from moac.envs.walks import Walks
+from moac.envs import evaluation
+from moac.envs.rollout import Copy, Rollout, draw, packed, rewards_of
 from moac.momdp import library
 from moac.policies import SoftmaxTable
 from moac.training import result
@@ -201,7 +200,7 @@ def test_steps_are_counted_over_all_walks(kind):
     ("bad", "line"), [([np.nan, 0.0], "be finite, got [nan, 0.0]"), ([0.0], "have length 2, got 1")]
 )
 def test_a_bad_reward_names_the_copy_that_gave_it(bad, line):
-    two = [Copy(Maker(Line, time_limit=True), number, seed=0) for number in (0, 1)]
+    two = [Copy(envs.make(Line).interface, number, seed=0) for number in (0, 1)]
     rows = [packed([0.0, 1.0])] * 4 + [packed(bad)] + [packed([0.0, 1.0])]
     with pytest.raises(SourceError) as error:
         rewards_of(two, rows, 3, 2)
@@ -294,7 +293,7 @@ def test_global_generators_are_put_back_as_they_were():
 def test_draws_are_those_of_a_generator_with_that_key():
     for key in (KEY, np.array([7, 9], np.uint32)):
         generator = np.random.Generator(np.random.Philox(key=key.astype(np.uint64)))
-        np.testing.assert_array_equal(walks.draw(key, (2, 20), SIZES).uniform, generator.random((2, 20)))
+        np.testing.assert_array_equal(draw(key, (2, 20), SIZES).uniform, generator.random((2, 20)))
 
 
 @of_both_forms
@@ -345,11 +344,12 @@ def test_the_real_environment_takes_the_steps_of_its_model():
     assert abs((batch.action == 0).mean() - 0.25) < 0.02
 
 
-def test_joined_walks_keep_the_order_of_copies():
-    part = Walks(*(np.full((2, 3), k) for k in range(6)))
-    assert Walks.joined([part, part.ageless(), part][:1]) is part
-    joined = Walks.joined([part, part])
-    assert joined.observation.shape == (4, 3)
+def test_joined_rollouts_keep_the_order_of_copies():
+    first, second = (Rollout(*(np.full((2, 3), 10 * part + k) for k in range(6))) for part in (0, 1))
+    assert Rollout.joined([first]) is first
+    joined = Rollout.joined([first, second])
+    assert joined.observation[:, 0].tolist() == [0, 0, 10, 10]
+    assert joined.age[:, 0].tolist() == [5, 5, 15, 15]
 
 
 def test_what_fails_to_render_says_so_in_one_line():
@@ -366,5 +366,5 @@ def test_what_fails_to_render_says_so_in_one_line():
     environment = envs.make(Dark, num_envs=1)
     trained = TrainedPolicy.of(SoftmaxTable(5, 2), np.zeros((1, 5, 2)), environment.spec, None, None)
     with pytest.raises(ValueError) as error:
-        recording.episodes(environment, trained, 1, 0, 10)
+        evaluation.record(environment, trained, 1, 0, 10)
     assert str(error.value) == "Dark cannot be watched: RuntimeError: no driver of that name"

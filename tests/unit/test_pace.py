@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from moac import Config, envs, momdp, training
-from moac.training import pace, result
-from moac.training.pace import Pace
+from moac.training import Pace, result
 from tests.helpers.environments import Line
 
 CONFIG = Config(num_iterations=23, num_critic_steps=1, critic_batch_size=4, actor_batch_size=4, num_evaluations=2)
@@ -64,7 +63,7 @@ def test_what_is_learned_does_not_depend_on_the_chunks(driver, monkeypatch):
     run = result.prepare(PROBLEMS[driver](), CONFIG, 3, 5)
     found = {}
     for seconds in (0.0, 1e9):
-        monkeypatch.setattr(pace, "SECONDS", seconds)
+        monkeypatch.setattr(training, "SECONDS", seconds)
         snapshots = list(training.iterate(run))
         found[seconds] = jax.tree.leaves((snapshots[-1].trials.state.theta, snapshots[-1].history.arrays()))
         iterations = [snapshot.iteration for snapshot in snapshots]
@@ -76,7 +75,7 @@ def test_what_is_learned_does_not_depend_on_the_chunks(driver, monkeypatch):
 @pytest.mark.parametrize("driver", PROBLEMS)
 def test_a_snapshot_keeps_its_trials_while_the_run_goes_on(driver, monkeypatch):
     """They are copied to the host when somebody asks, which may be later."""
-    monkeypatch.setattr(pace, "SECONDS", 0.0)
+    monkeypatch.setattr(training, "SECONDS", 0.0)
     run = result.prepare(PROBLEMS[driver](), CONFIG, 3, 5)
     at_once = [snapshot.trials.state.theta for snapshot in training.iterate(run)]
     later = [snapshot.trials.state.theta for snapshot in list(training.iterate(run))]

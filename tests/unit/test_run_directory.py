@@ -16,7 +16,6 @@ from moac.runs import directory as run_directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
-from moac.types import SourceError
 from tests.helpers.limits import limited
 
 K, S, A, M = 2, 5, 3, 2
@@ -149,42 +148,6 @@ def test_interrupted_training_leaves_a_checkpoint(directory, monkeypatch):
         runner.train(directory, run, every=1e9, show=shown.append)
     assert [snapshot.iteration for snapshot in shown] == [3]
     assert directory.checkpoints().newest(run).iteration == 3
-
-
-def test_chains_that_started_anew_are_noted_once(directory, monkeypatch):
-    first = replace(snapshot_of(run_of(), 5), restarted_after=3)
-    monkeypatch.setattr(training, "iterate", lambda run, snapshot: iter([first, snapshot_of(run, 9)]))
-    for _ in range(2):
-        runner.train(directory, run_of(), every=1e9)
-    assert json.loads((directory.path / "provenance.json").read_text())["chains_restarted_after"] == [3]
-
-
-def test_a_snapshot_that_its_source_has_left_is_not_written(directory, monkeypatch):
-    def interrupted(run, snapshot):
-        yield snapshot_of(run, 3)
-        yield replace(snapshot_of(run, 5), past=lambda: None)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "iterate", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        runner.train(directory, run_of(), every=0)
-    assert directory.checkpoints().newest(run_of()).iteration == 3
-
-
-def test_after_a_failure_of_the_source_its_past_is_left_behind(directory, monkeypatch):
-    def failing(run, snapshot):
-        yield replace(snapshot_of(run, 3), past=lambda: {"0.seeds": np.arange(2)})
-        raise SourceError("no road")
-
-    monkeypatch.setattr(training, "iterate", failing)
-    with pytest.raises(SourceError):
-        runner.train(directory, run_of(), every=0)
-    assert directory.checkpoints().newest(run_of()).past() == {}
-
-
-def test_the_past_of_chains_is_kept(directory):
-    directory.checkpoints().write(replace(snapshot_of(run_of(), 3), past=lambda: {"0.seeds": np.arange(2)}))
-    np.testing.assert_array_equal(directory.checkpoints().newest(run_of()).past()["0.seeds"], [0, 1])
 
 
 def test_a_folder_in_which_a_run_was_killed_as_it_began(tmp_path):

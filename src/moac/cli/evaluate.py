@@ -45,7 +45,7 @@ class Evaluate(Command):
         check_episodes(self.episodes)
         if not self.runs:
             raise ValueError("`RUN` must be given: moac evaluate RUN. See moac evaluate --help.")
-        from moac.envs.quiet import quiet
+        from moac.envs.make import quiet
         from moac.runs.directory import RunDirectory
 
         logged = ["log" in RunDirectory(path).description["problem"] for path in self.runs]

@@ -76,7 +76,7 @@ class Explore(Command):
         from moac import locks
         from moac.cli.console import Progress, labelled_progress, print_json
         from moac.cli.offline_train import with_behaviour
-        from moac.envs.quiet import quiet
+        from moac.envs.make import quiet
         from moac.report import pages
         from moac.report.pages import exploration
         from moac.search import explore

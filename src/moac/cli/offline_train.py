@@ -57,7 +57,7 @@ class Train(Command):
         process.use_all_cores()
         from moac import locks, settings
         from moac.cli.console import labelled_progress, print_json
-        from moac.envs.quiet import quiet
+        from moac.envs.make import quiet
         from moac.logs.dataset import LoggedDataset
         from moac.offline import choose
         from moac.report import pages

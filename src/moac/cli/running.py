@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from moac import api, momdp, statistics, training
 from moac.cli import process
-from moac.cli.console import TrainingProgress, print_json, print_lines, print_paths, print_table, say
+from moac.cli.console import TrainingProgress, print_json, print_lines, print_paths, print_table
 from moac.config import Average
 from moac.report import pages
 from moac.runs import runner
@@ -21,8 +21,6 @@ from moac.types import SourceError
 
 if TYPE_CHECKING:
     from moac.cli.train import Training
-
-_RESTARTED = "its environments could not be brought back: they start new episodes, with seeds of their own."
 
 
 @final
@@ -72,8 +70,6 @@ def _trained(
     with interrupts, TrainingProgress(prepared, iteration, interrupts.check) as progress:
 
         def show(latest: training.Snapshot) -> None:
-            if latest.restarted_after is not None:
-                say(_RESTARTED)
             progress.show(latest)
 
         return runner.train(directory, prepared, snapshot, command.checkpoint_every, show, command.sink)

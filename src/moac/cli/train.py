@@ -76,7 +76,7 @@ class Train(Training):
         from moac import api, settings
         from moac.cli.console import say
         from moac.cli.running import complete
-        from moac.envs.quiet import quiet
+        from moac.envs.make import quiet
         from moac.runs.directory import RunDirectory
         from moac.training import result
 
@@ -104,7 +104,7 @@ class Resume(Training):
     def run(self) -> int:
         """Continue a stopped run; of a finished one, show the summary again."""
         self.begin()
-        from moac.envs.quiet import quiet
+        from moac.envs.make import quiet
 
         with quiet():
             return self._resume(self.path)
@@ -132,7 +132,8 @@ class Resume(Training):
         with directory.held():
             snapshot = directory.checkpoints().newest(prepared)
             done = 0 if snapshot is None else snapshot.iteration
-            say(f"{path} continues after iteration {done} of {training.total_iterations(prepared)}.")
+            episodes = "" if prepared.source.compiled or snapshot is None else ", in new episodes of its environments"
+            say(f"{path} continues after iteration {done} of {training.total_iterations(prepared)}{episodes}.")
             return complete(directory, prepared, snapshot, self)
 
 

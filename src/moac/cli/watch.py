@@ -43,7 +43,7 @@ class Watch(Command):
         check_episodes(self.episodes)
         from moac import api, files
         from moac.cli.console import print_json
-        from moac.envs.quiet import quiet
+        from moac.envs.make import quiet
         from moac.runs.directory import RunDirectory
 
         problem = RunDirectory(self.path).description["problem"]
@@ -53,9 +53,9 @@ class Watch(Command):
         _without_screen()
         with quiet():
             environment: Any = api.environment_of_run(self.path, self.trust)
-            from moac.envs import recording
+            from moac.envs import evaluation
 
-            shown = recording.episodes(environment, trained, self.episodes, self.seed, _MOST_FRAMES)
+            shown = evaluation.record(environment, trained, self.episodes, self.seed, _MOST_FRAMES)
         out.parent.mkdir(parents=True, exist_ok=True)
         files.write_bytes(out, _gif(shown.frames))
         if self.json:

@@ -1,4 +1,4 @@
-"""What policies earn in whole episodes of the real environment."""
+"""Whole episodes of the real environment under a trained policy: what they return, and how they look."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+import gymnasium
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 
 from moac.config import Average, Setting
 from moac.envs import acting
-from moac.envs.copies import Copy, packed, rewards_of
-from moac.envs.fleet import Plan
-from moac.envs.randomness import seeded_globally
-from moac.envs.walks import Noise
+from moac.envs.rollout import Copy, Interface, packed, rewards_of, seeded_globally
 from moac.training.trained import TrainedPolicy
 from moac.types import Evaluation, Params, Policy
 
@@ -55,31 +53,30 @@ class Player:
     """A policy that plays an environment.
 
     Attributes:
-        see: from what the environment shows to what the policy sees.
+        see: from an observation of the environment to what the policy sees.
         actor: the policy.
-        plan: the environment's, which says how actions are taken.
+        interface: the environment's, which says how actions are taken.
     """
 
     see: Callable[[Any], Any]
     actor: acting.Actor
-    plan: Plan
+    interface: Interface
 
     @classmethod
-    def of(cls, plan: Plan, trained: TrainedPolicy) -> Player:
+    def of(cls, interface: Interface, trained: TrainedPolicy) -> Player:
         """One trial of trained policies, of an environment or of its exact model."""
         policy, theta = trained.policy, trained.own_theta
-        if plan.box is not None:
-            return cls(trained.see, acting.of_continuous(policy, theta), plan)
-        if trained.scales is not None:
-            return cls(trained.see, acting.of_vectors(policy, theta), plan)
-        states = plan.encoder.num_states if trained.observations is None else len(trained.observations)
-        return cls(trained.see, acting.of_states(policy, theta, (states or 0, plan.num_actions)), plan)
+        if interface.box is not None or trained.scales is not None:
+            return cls(trained.see, acting.of_policy(policy, theta, interface.box is not None), interface)
+        states = interface.encoder.num_states if trained.observations is None else len(trained.observations)
+        logits = acting.table(policy, theta, states or 0, interface.num_actions)
+        return cls(trained.see, acting.of_table(logits), interface)
 
     def act(self, seen: list[Any], generators: list[np.random.Generator]) -> Any:
         """What the environment is given after each of some observations; each has random numbers of its own."""
-        k, uniform = 0 if self.plan.box is None else self.plan.box.size, [g.random() for g in generators]
-        normal = np.stack([g.standard_normal(k) for g in generators]) if k else None
-        return self.plan.given(self.actor.act(np.stack(seen), Noise(np.array(uniform), normal)))
+        box, uniform = self.interface.box, np.array([g.random() for g in generators])
+        normal = None if box is None else np.stack([g.standard_normal(box.size) for g in generators])
+        return self.interface.given(self.actor(np.stack(seen), acting.Noise(uniform, normal)))
 
 
 def play(
@@ -87,33 +84,21 @@ def play(
 ) -> Episodes:
     """One episode per seed, side by side: in this process, or in a worker where a step has a time limit."""
     if environment.step_timeout is not None:
-        return environment.asked("play", trained, seeds, gamma, longest)
-    return episodes(environment.plan, trained, seeds, gamma, longest)
+        return environment.play(trained, seeds, gamma, longest)
+    return episodes(environment.interface, trained, seeds, gamma, longest)
 
 
-def episodes(plan: Plan, trained: TrainedPolicy, seeds: list[int], gamma: tuple[float, ...], longest: int) -> Episodes:
+def episodes(
+    interface: Interface, trained: TrainedPolicy, seeds: list[int], gamma: tuple[float, ...], longest: int
+) -> Episodes:
     """The same in this process."""
     with seeded_globally(seeds[0]):
-        return _play(Player.of(plan, trained), seeds, gamma, longest)
-
-
-def _play(player: Player, seeds: list[int], gamma: tuple[float, ...], longest: int) -> Episodes:
-    plan, E = player.plan, len(seeds)
-    copies = [Copy(plan.maker, number, seed) for number, seed in enumerate(seeds)]
-    generators = [np.random.default_rng([_STREAM, seed]) for seed in seeds]
-    rewards: list[list[bytes]] = [[] for _ in seeds]
-    truncated, active = np.zeros(E, dtype=bool), list(range(E))
-    while active:
-        seen = [_seen(player, copies[k], len(rewards[k])) for k in active]
-        actions = player.act(seen, [generators[k] for k in active])
-        ended = {k: _step(copies[k], action, rewards[k], longest) for k, action in zip(active, actions, strict=True)}
-        truncated[[k for k in active if ended[k] == "truncated"]] = True
-        active = [k for k in active if not ended[k]]
+        copies = [Copy(interface, number, seed) for number, seed in enumerate(seeds)]
+        rewards, truncated = _played(Player.of(interface, trained), copies, seeds, longest)
     for copy in copies:
         copy.env.close()
-    tables = [
-        rewards_of([copy], rows, len(rows), plan.num_objectives)[0] for copy, rows in zip(copies, rewards, strict=True)
-    ]
+    pairs = zip(copies, rewards, strict=True)
+    tables = [rewards_of([copy], rows, len(rows), interface.num_objectives)[0] for copy, rows in pairs]
     weight = [np.power(gamma, np.arange(len(table))[:, None]) for table in tables]
     return Episodes(
         np.stack([table.sum(axis=0, dtype=np.float64) for table in tables]),
@@ -121,6 +106,35 @@ def _play(player: Player, seeds: list[int], gamma: tuple[float, ...], longest: i
         np.array([len(table) for table in tables]),
         truncated,
     )
+
+
+def _played(
+    player: Player, copies: list[Copy], seeds: list[int], longest: int
+) -> tuple[list[list[bytes]], Bool[np.ndarray, " E"]]:
+    """Rewards of each copy's episode, and whether it was cut short; one call acts for all that still go on."""
+    generators = [np.random.default_rng([_STREAM, seed]) for seed in seeds]
+    rewards: list[list[bytes]] = [[] for _ in seeds]
+    truncated, active = np.zeros(len(seeds), dtype=bool), list(range(len(seeds)))
+    while active:
+        seen = [copies[k].read(player.see, copies[k].observation, len(rewards[k])) for k in active]
+        actions = player.act(seen, [generators[k] for k in active])
+        ended = {k: _step(copies[k], action, rewards[k], longest) for k, action in zip(active, actions, strict=True)}
+        truncated[[k for k in active if ended[k] == "truncated"]] = True
+        active = [k for k in active if not ended[k]]
+    return rewards, truncated
+
+
+def _step(copy: Copy, action: Any, rewards: list[bytes], longest: int) -> str:
+    """One step; says whether the episode has ended, and how."""
+    try:
+        copy.observation, reward, terminated, truncated, _ = copy.env.step(action)
+        rewards.append(packed(reward))
+    except Exception as error:
+        raise copy.raised(error, len(rewards)) from error
+    if terminated and not truncated:
+        return "terminated"
+    over = truncated or len(rewards) >= min(copy.limit, longest)
+    return "truncated" if over else ""
 
 
 def while_training(
@@ -147,21 +161,68 @@ def seeds_of(stream: int, count: int) -> list[int]:
     return [int(seed) % 2**31 for seed in drawn]
 
 
-def _step(copy: Copy, action: Any, rewards: list[bytes], longest: int) -> str:
-    """One step; says whether the episode has ended, and how."""
-    try:
-        copy.observation, reward, terminated, truncated, _ = copy.env.step(action)
-        rewards.append(packed(reward))
-    except Exception as error:
-        raise copy.raised(error, len(rewards)) from error
-    if terminated and not truncated:
-        return "terminated"
-    over = truncated or len(rewards) >= min(copy.limit, longest)
-    return "truncated" if over else ""
+@final
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Some episodes.
+
+    Attributes:
+        frames: of each episode, pictures [h, w, 3], the first before the first step.
+        returns: [E, M] undiscounted.
+        lengths: [E] steps.
+    """
+
+    frames: list[list[UInt8[np.ndarray, "h w 3"]]]
+    returns: list[list[float]]
+    lengths: list[int]
 
 
-def _seen(player: Player, copy: Copy, done: int) -> Any:
+def record(environment: Environment, trained: TrainedPolicy, count: int, seed: int, most_frames: int) -> Recording:
+    """Whole episodes with seeds that follow each other, until there are so many, or enough pictures."""
+    env, limit = _rendering(environment)
+    player, recording = Player.of(environment.interface, trained), Recording([], [], [])
     try:
-        return player.see(copy.observation)
-    except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise copy.failure(str(error).rstrip("."), done) from None
+        for number in range(seed, seed + count):
+            left = most_frames - sum(map(len, recording.frames))
+            if left <= 0:
+                break
+            with seeded_globally(number):
+                _record(recording, env, player, number, min(limit, left))
+    finally:
+        env.close()
+    return recording
+
+
+def _rendering(environment: Environment) -> tuple[Any, float]:
+    name = environment.spec.name
+    try:
+        env, limit = environment.interface.make(render_mode="rgb_array")
+    except (gymnasium.error.Error, AssertionError, TypeError) as error:
+        raise ValueError(f"{name} cannot be watched: {' '.join(str(error).split())}") from None
+    if "rgb_array" not in (env.metadata.get("render_modes") or ()):
+        env.close()
+        raise ValueError(f"{name} cannot be watched: it renders no pictures (rgb_array).")
+    try:
+        env.reset(seed=0)
+        _picture(env)
+    except Exception as error:  # drivers fail in ways of their own
+        raise ValueError(f"{name} cannot be watched: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    return env, limit
+
+
+def _record(recording: Recording, env: Any, player: Player, seed: int, limit: float) -> None:
+    generator = np.random.default_rng(seed)
+    observation, _ = env.reset(seed=seed)
+    frames, total, steps, over = [_picture(env)], 0.0, 0, False
+    while not over and steps < limit:
+        (action,) = player.act([player.see(observation)], [generator])
+        observation, reward, terminated, truncated, _ = env.step(action)
+        frames.append(_picture(env))
+        total, steps, over = total + np.asarray(reward, dtype=np.float64), steps + 1, terminated or truncated
+    recording.frames.append(frames)
+    recording.returns.append(np.atleast_1d(total).tolist())
+    recording.lengths.append(steps)
+
+
+def _picture(env: Any) -> UInt8[np.ndarray, "h w 3"]:
+    return np.asarray(env.render(), dtype=np.uint8)[..., :3]

@@ -1,7 +1,8 @@
-"""Worker processes for slow environments: each holds a share of every chain's copies and walks it alone.
+"""Where the copies of an environment live: in this process, or in worker processes for slow environments.
 
-A whole iteration is one message: the policy's parameters and random numbers there, the transitions back. Processes are
-spawned, never forked: JAX's threads do not survive a fork.
+Each worker holds a share of every chain's copies and steps it alone. A whole iteration is one message: the policy's
+parameters and random numbers there, the transitions back. Processes are spawned, never forked: JAX's threads do not
+survive a fork.
 """
 
 from __future__ import annotations
@@ -12,43 +13,110 @@ import pickle
 import signal
 import time
 import weakref
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from typing import Any, final
 
-from moac.envs.fleet import Fleet, Plan
-from moac.envs.randomness import kept_globally
-from moac.types import SourceError
+from moac.envs import acting, evaluation
+from moac.envs.rollout import Copy, Draws, Interface, Rollout, kept_globally, roll_out, seeded_globally
+from moac.envs.tabular import StateIndex, TabularRollout
+from moac.policies.encoding import Scale
+from moac.types import Params, Policy, SourceError
 
 _SECONDS_TO_END = 2.0
-_LOOKS = 10
+_POLLS = 10
 """How often a worker is looked at within the time limit of a step."""
 
 
 @final
-class Worker:
-    """A `Fleet` in another process; `ask` does not wait, `answer` does.
+@dataclass(frozen=True, eq=False)
+class RolloutRequest:
+    """A rollout that is asked for.
+
+    Attributes:
+        chain: whose copies.
+        policy: the policy.
+        theta: its parameters, as NumPy arrays.
+        scale: of vectors; None for states.
+        draws: its random numbers.
+    """
+
+    chain: int
+    policy: Policy
+    theta: Params
+    scale: Scale | None
+    draws: Draws
+
+
+@final
+class Simulator:
+    """The copies that live in one process, by chain; asked as `SimulatorProcess` is."""
+
+    def __init__(self, interface: Interface) -> None:
+        self._interface, self._index = interface, StateIndex(interface.encoder)
+        self._copies: dict[int, list[Copy]] = {}
+        self._answer: Any = None
+
+    def open(self, chain: int, numbers: list[int], seeds: list[int]) -> None:
+        """Make the copies of a chain, each reset with its seed."""
+        pairs = zip(numbers, seeds, strict=True)
+        with seeded_globally(seeds[0]):
+            self._copies[chain] = [Copy(self._interface, number, seed) for number, seed in pairs]
+
+    def roll_out(self, request: RolloutRequest) -> Rollout:
+        """The next steps of a chain's copies."""
+        interface, copies, policy, theta = self._interface, self._copies[request.chain], request.policy, request.theta
+        with seeded_globally(request.draws.seed):
+            if interface.tabular:
+                logits = acting.table(policy, theta, interface.encoder.num_states or 0, interface.num_actions)
+                return TabularRollout(self._index, logits, interface.num_objectives).roll_out(copies, request.draws)
+            actor = acting.of_policy(policy, theta, continuous=interface.box is not None)
+            return roll_out(copies, interface, actor, request.scale, request.draws)
+
+    def play(self, *arguments: Any) -> evaluation.Episodes:
+        """Whole episodes of copies of their own."""
+        return evaluation.episodes(self._interface, *arguments)
+
+    def close(self, chain: int) -> None:
+        """Close the environments of a chain."""
+        for copy in self._copies.pop(chain, []):
+            copy.env.close()
+
+    def ask(self, name: str, *arguments: Any) -> None:
+        """Call a method by its name."""
+        self._answer = getattr(self, name)(*arguments)
+
+    def answer(self) -> Any:
+        """What the last call returned."""
+        return self._answer
+
+    def stop(self) -> None:
+        """Nothing: there is no process to end."""
+
+
+@final
+class SimulatorProcess:
+    """A `Simulator` in another process; `ask` does not wait, `answer` does.
 
     Args:
-        plan: of the environment.
+        interface: of the environment.
         number: of the worker.
         step_timeout: seconds that a step may take; None is no limit.
     """
 
-    def __init__(self, plan: Plan, number: int, step_timeout: float | None = None) -> None:
+    def __init__(self, interface: Interface, number: int, step_timeout: float | None = None) -> None:
         context = multiprocessing.get_context("spawn")
         self._number, self._step_timeout = number, step_timeout
         self._count: Any = None if step_timeout is None else context.RawValue("Q", 0)
         self._pipe, theirs = context.Pipe()
-        told = (theirs, plan, self._count)
-        self._process = context.Process(target=_serve, args=told, daemon=True, name=f"moac-{number}")
+        arguments = (theirs, interface, self._count)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True, name=f"moac-{number}")
         try:
             self._process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ValueError(f"`env` must be an id or a function of a module for workers: {error}.") from None
         theirs.close()
-        self.close = weakref.finalize(self, _end, self._pipe, self._process)
+        self.stop = weakref.finalize(self, _end, self._pipe, self._process)
 
     def ask(self, name: str, *arguments: Any) -> None:
         """Send a call."""
@@ -68,10 +136,15 @@ class Worker:
             return self._ended()
         return SourceError(value) if failed else value
 
+    def close(self, chain: int) -> None:
+        """Close the environments of a chain, whenever the worker comes to it."""
+        with contextlib.suppress(SourceError):
+            self.ask("close", chain)
+
     def _hangs(self, seconds: float) -> bool:
         """Wait for an answer; whether one step takes so long that none will come."""
         count, since = self._count.value, time.monotonic()
-        while not self._pipe.poll(seconds / _LOOKS):
+        while not self._pipe.poll(seconds / _POLLS):
             if self._count.value != count or count % 2 == 0:
                 count, since = self._count.value, time.monotonic()
             elif time.monotonic() - since > seconds:
@@ -84,7 +157,7 @@ class Worker:
 
 
 @final
-class _Watched:
+class _Counting:
     """An environment with a count of what has begun and ended: it is odd during a step or a reset."""
 
     def __init__(self, env: Any, count: Any) -> None:
@@ -109,20 +182,24 @@ class _Watched:
         return getattr(self._env, name)
 
 
-def _serve(pipe: Any, plan: Plan, count: Any) -> None:
+def _serve(pipe: Any, interface: Interface, count: Any) -> None:
     """Answer calls until the pipe closes. Ctrl-C is for the process that asks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if count is not None:
-        plan = replace(plan, maker=replace(plan.maker, around=partial(_Watched, count=count)))
-    fleet = Fleet(plan)
+
+    def counting(**options: Any) -> tuple[Any, float]:
+        env, limit = interface.make(**options)
+        return _Counting(env, count), limit
+
+    simulator = Simulator(interface if count is None else replace(interface, make=counting))
     with contextlib.suppress(EOFError, OSError), kept_globally():
         while True:
             name, arguments = pipe.recv()
             if name == "close":  # nobody waits for an answer
-                fleet.close(*arguments)
+                simulator.close(*arguments)
                 continue
             try:
-                answer = False, fleet.call(name, *arguments)
+                simulator.ask(name, *arguments)
+                answer = False, simulator.answer()
             except SourceError as error:
                 answer = True, str(error)
             except Exception as error:

@@ -11,14 +11,14 @@ from jaxtyping import Bool, Float, Int
 
 from moac.config import Setting
 from moac.momdp import sampling, source
-from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
+from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source, Spec
 
 _ROW_SUM_TOLERANCE = 1e-9
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class FiniteMOMDP:
+class FiniteMOMDP(Source):
     """A finite MOMDP (S, A, P, r) with r ∈ R^M, stored sparsely as O outcomes per state and action.
 
     On termination the chain restarts from `start`. There is no time limit. Build one with `from_outcomes` or

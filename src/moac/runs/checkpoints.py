@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -33,13 +32,9 @@ class Checkpoints:
     description: Mapping[str, Any]
 
     def write(self, snapshot: training.Snapshot) -> None:
-        """Store all that is needed to go on; the last two are kept. What its source has left behind is not stored."""
-        past = snapshot.past()
-        if past is None:
-            return
+        """Store all that is needed to go on; the last two are kept."""
         arrays = {f"trials{name}": np.asarray(leaf) for name, leaf in _named_leaves(snapshot.trials)}
         arrays |= {f"history.{name}": array for name, array in snapshot.history.arrays().items()}
-        arrays |= {f"past.{name}": array for name, array in past.items()}
         about = {"iteration": snapshot.iteration, "kind": snapshot.history.kind, "run": self.description}
         path = self.folder / f"{snapshot.iteration:010d}.safetensors"
         with ThreadPoolExecutor(1) as pool:  # a thread that waits for a disk hears of no signal: it is not the main one
@@ -75,8 +70,7 @@ class Checkpoints:
         trials = jax.tree.unflatten(jax.tree.structure(template), leaves)
         try:
             history = History.of_arrays(_under("history.", arrays), about["kind"])
-            past = partial(dict[str, Any], _under("past.", arrays))
-            return training.Snapshot.of(int(about["iteration"]), trials, history, past)
+            return training.Snapshot.of(int(about["iteration"]), trials, history)
         except (KeyError, TypeError, ValueError) as error:
             raise files.DamagedError(path, f"{error} is missing or wrong") from None
 

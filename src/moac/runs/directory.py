@@ -91,15 +91,6 @@ class RunDirectory:
         """While entered, no other process trains or resumes this run; ValueError where one does."""
         return locks.held(self.path / ".lock", self.path)
 
-    def note_restart(self, iteration: int) -> None:
-        """Note in provenance.json that chains started anew after an iteration."""
-        path = self.path / "provenance.json"
-        origin = files.read_json(path)
-        before: Any = origin.get("chains_restarted_after", []) if isinstance(origin, dict) else None
-        if not isinstance(before, list) or not all(isinstance(each, int) for each in before):
-            raise files.DamagedError(path, "`chains_restarted_after` is not a list of iterations")
-        files.write_json(path, origin | {"chains_restarted_after": sorted({*before, iteration})})
-
     def finish(self, outcome: result.Result, figures: Mapping[str, bytes] | None = None) -> None:
         """Write the history, the figures (contents by file name) and, last, the policies."""
         about = {"format": descriptions.FORMAT, "kind": outcome.history.kind}

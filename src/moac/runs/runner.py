@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol, final
@@ -19,7 +19,7 @@ from moac.config import Config
 from moac.runs import CHECKPOINT_SECONDS, sinks
 from moac.runs.directory import RunDirectory, reopen
 from moac.training import result
-from moac.types import Source, SourceError
+from moac.types import Source
 
 _NO_RESULT = ("workers", "step_timeout")
 """How an environment is stepped, where that changes no result."""
@@ -64,18 +64,11 @@ def _iterated(
     stored = None if snapshot is None else snapshot.iteration
     try:
         for latest in training.iterate(run, snapshot):
-            if latest.restarted_after is not None:
-                directory.note_restart(latest.restarted_after)
             for show in shown:
                 show(latest)
             if time.monotonic() - saved >= every:
                 checkpoints.write(latest)
                 saved, stored = time.monotonic(), latest.iteration
-    except SourceError:
-        if latest is not None:  # without its past: the source would fail again where it failed
-            checkpoints.write(replace(latest, past=dict[str, Any]))
-            stored = latest.iteration
-        raise
     finally:
         if latest is not None and latest.iteration != stored:
             checkpoints.write(latest)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files, locks, settings
-from moac.envs.quiet import quiet
+from moac.envs.make import quiet
 from moac.runs import directory, runner
 from moac.runs.executors import Executor, Failure
 from moac.runs.runner import Task

@@ -1,18 +1,25 @@
 """Training: many trials of the algorithm on one problem, in chunks, as an iterator of snapshots.
 
-A snapshot holds all that is needed to go on from it.
+A source that can be traced is sampled inside the compiled program (`compiled`), any other on the host (`hosted`); what
+both share is here: chunks by measured time, evaluations, snapshots. A snapshot holds all that is needed to go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import final
 
 from moac.training import compiled, hosted
 from moac.training.compiled import WIDTH
+from moac.training.history import History
 from moac.training.run import Run, Snapshot, Trial, evaluation_iterations, mean_over_trials, total_iterations
 
 __all__ = [
     "WIDTH",
+    "Pace",
     "Run",
     "Snapshot",
     "Trial",
@@ -23,17 +30,62 @@ __all__ = [
     "total_iterations",
 ]
 
+SECONDS = 0.5
+"""A chunk is meant to take so long: half of what may pass between two snapshots, since machines are shared."""
+_GROWTH = 4
+
 
 def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     """Train and yield a snapshot after each chunk; the last one is the result.
 
     Args:
         run: what is to be run.
-        snapshot: where to go on: one of this run, or another run's `snapshot.as_start()`. None is the start.
+        snapshot: where to go on: one of this run, or another run's `snapshot.as_start()`. None is the start. On a
+            model or a log the run ends as if it had never stopped, bit for bit; an environment starts new episodes,
+            with seeds that follow from (seed, trial, iteration).
     """
-    return (compiled if run.source.compiled else hosted).iterate(run, snapshot)
+    trials, pace = (compiled.Blocks if run.source.compiled else hosted.Chains)(run, snapshot), Pace()
+    iteration, history = (0, History.empty()) if snapshot is None else (snapshot.iteration, snapshot.history)
+    for target in (int(t) for t in evaluation_iterations(run.settings) if t > iteration):
+        while iteration < target:
+            count = min(pace.longest, target - iteration)
+            with pace.timed(count):
+                trials.advance(count)
+            iteration += count
+            if iteration == target:
+                history = history.extended(iteration, trials.metrics(), trials.evaluate())
+            yield Snapshot(iteration, trials.stored(), history)
 
 
 def template(run: Run) -> Trial:
     """Shapes and dtypes of a snapshot's trials."""
     return (compiled if run.source.compiled else hosted).template(run)
+
+
+@final
+@dataclass(eq=False)
+class Pace:
+    """How many iterations the next chunk may have.
+
+    The first chunk has one iteration, since nothing is known yet of what an iteration costs, and since it is compiled
+    in that time. A chunk that ended early, because an evaluation was due, tells less of that cost than its fixed part:
+    it makes later chunks shorter only where it took too long itself.
+
+    Attributes:
+        longest: iterations of the next chunk, at most.
+    """
+
+    longest: int = 1
+
+    @contextmanager
+    def timed(self, iterations: int) -> Generator[None]:
+        """Measure a chunk of so many iterations, and set the length of the next by it."""
+        began = time.perf_counter()
+        yield
+        self.adapt(iterations, time.perf_counter() - began)
+
+    def adapt(self, iterations: int, seconds: float) -> None:
+        """Set the length of the next chunk, where one of so many iterations took so many seconds."""
+        fitting = int(min(SECONDS / max(seconds, 1e-9), _GROWTH) * iterations)
+        if iterations == self.longest or fitting < iterations:
+            self.longest = max(1, fitting)

@@ -6,10 +6,10 @@ on (seed, i) alone, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +21,8 @@ from jaxtyping import Int
 from moac import algorithm
 from moac.parts import Parts
 from moac.settings import NETWORKS, Settings, sampling
-from moac.training.history import History
-from moac.training.pace import Pace
-from moac.training.run import Run, Snapshot, Trial, bits, evaluation_iterations, host_shape, is_finite
-from moac.types import Carrying, Evaluation, Metrics, Source
+from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite
+from moac.types import Evaluation, Metrics, Source
 
 WIDTH = 64
 """Trials per block of small policies; networks fill a core with one trial."""
@@ -34,27 +32,52 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
-    """Train from the start, or from a snapshot, and yield a snapshot after each chunk; the last one is the result."""
-    program, pace = _of(run), Pace()
-    blocks = program.start(run) if snapshot is None else program.restart(snapshot.trials)
-    iteration = 0 if snapshot is None else snapshot.iteration
-    history = History.empty() if snapshot is None else snapshot.history
-    for target in (int(t) for t in evaluation_iterations(run.settings) if t > iteration):
-        while iteration < target:
-            count = min(pace.longest, target - iteration)
-            with pace.timed(count):
-                advanced = jax.block_until_ready([program.advance(run, block, count) for block in blocks])
-            blocks, iteration = [block for block, _ in advanced], iteration + count
-            if iteration == target:
-                metrics = _join([metrics for _, metrics in advanced], run.num_trials)
-                history = history.extended(iteration, metrics, _evaluation(run, blocks))
-            yield Snapshot(iteration, partial(_join, blocks, run.num_trials), history)
+@final
+class Blocks:
+    """All trials of a run, in rows of one block per device."""
+
+    def __init__(self, run: Run, snapshot: Snapshot | None) -> None:
+        self._run, self._program = run, _program_of(run)
+        self._blocks = self._begun() if snapshot is None else self._continued(snapshot.trials)
+        self._metrics: list[Metrics] = []
+
+    def advance(self, count: int) -> None:
+        """Do so many iterations."""
+        program, settings = self._program, self._run.settings
+        pairs = [program.step(settings, program.data, block, count) for block in self._blocks]
+        pairs = jax.block_until_ready(pairs)
+        self._blocks, self._metrics = [block for block, _ in pairs], [metrics for _, metrics in pairs]
+
+    def metrics(self) -> Metrics:
+        """Of the last iteration, leading axis K."""
+        return _join(self._metrics, self._run.num_trials)
+
+    def evaluate(self) -> Evaluation:
+        """What the policies are worth."""
+        run, theta = self._run, _join([block.state.theta for block in self._blocks], self._run.num_trials)
+        return run.source.evaluate(run.parts.policy, theta, run.config.setting)
+
+    def stored(self) -> Callable[[], Trial]:
+        """Gives all trials on the host, as they are now."""
+        return partial(_join, self._blocks, self._run.num_trials)
+
+    def _begun(self) -> list[Trial]:
+        """All rows at iteration 0."""
+        run, seed = self._run, jnp.asarray(self._run.seed, jnp.uint32)
+        rows = self._program.rows(run.num_trials)
+        return [self._program.first(run.settings, seed, jnp.asarray(row), run.preference(row)) for row in rows]
+
+    def _continued(self, trials: Trial) -> list[Trial]:
+        """Host trials back to rows, the last padded with copies of its last trial."""
+        key = jax.random.wrap_key_data(jnp.asarray(trials.state.key))
+        trials = replace(trials, state=replace(trials.state, key=key))
+        last = len(trials.stopped) - 1
+        picked = [np.minimum(row, last) for row in self._program.rows(last + 1)]
+        return [jax.device_put(jax.tree.map(lambda x, i=i: x[i], trials), self._program.sharding) for i in picked]
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class _Program:
+class _Program(NamedTuple):
     """The two compiled functions of a row of blocks, one block per device.
 
     Attributes:
@@ -62,7 +85,7 @@ class _Program:
         step: (settings, data, trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
         data: the source's arrays that the program takes as an argument, on every device.
         sharding: a row's, over the devices.
-        width: trials per block.
+        width: trials per row.
     """
 
     first: Callable[..., Trial]
@@ -71,44 +94,73 @@ class _Program:
     sharding: NamedSharding
     width: int
 
-    @property
-    def num_devices(self) -> int:
-        """Devices that work side by side."""
-        return self.sharding.num_devices
-
-    def advance(self, run: Run, block: Trial, count: int) -> tuple[Trial, Metrics]:
-        """The block `count` iterations later, and the metrics of the last."""
-        return self.step(run.settings, self.data, block, count)
-
-    def start(self, run: Run) -> list[Trial]:
-        """All rows at iteration 0."""
-        seed = jnp.asarray(run.seed, jnp.uint32)
-        rows = self._rows(run.num_trials)
-        return [self.first(run.settings, seed, jnp.asarray(row), run.preference(row)) for row in rows]
-
-    def restart(self, trials: Trial) -> list[Trial]:
-        """Host trials back to rows, the last padded with copies of its last trial."""
-        key = jax.random.wrap_key_data(jnp.asarray(trials.state.key))
-        trials = replace(trials, state=replace(trials.state, key=key))
-        last = len(trials.stopped) - 1
-        picked = [np.minimum(row, last) for row in self._rows(last + 1)]
-        return [jax.device_put(jax.tree.map(lambda x, i=i: x[i], trials), self.sharding) for i in picked]
-
-    def _rows(self, count: int) -> Int[np.ndarray, "R W"]:
+    def rows(self, count: int) -> Int[np.ndarray, "R W"]:
         """Indices of `count` trials, in rows of one block per device."""
-        width = self.width * self.num_devices
-        return np.arange(-(-count // width) * width).reshape(-1, width)
+        return np.arange(-(-count // self.width) * self.width).reshape(-1, self.width)
 
 
-def _width(settings: Settings) -> int:
-    """Trials per block: the same for every number of trials, so that each is computed in the same way."""
-    return 1 if settings.policy in NETWORKS or settings.critic == "mlp" else WIDTH
+def _program_of(run: Run) -> _Program:
+    """The program for as many devices as there are blocks to give them.
+
+    A block has the same width for every number of trials, so that each trial is computed in the same way.
+    """
+    width = 1 if run.settings.policy in NETWORKS or run.settings.critic == "mlp" else WIDTH
+    devices = jax.local_devices()
+    return _program(run.source, run.parts, tuple(devices[: -(-run.num_trials // width)]), width)
 
 
-def _devices(run: Run) -> tuple[Any, ...]:
-    """As many devices as there are blocks to give them."""
-    found = jax.local_devices()
-    return tuple(found[: min(len(found), -(-run.num_trials // _width(run.settings)))])
+@lru_cache(maxsize=16)
+def _program(source: Source, parts: Parts, devices: tuple[Any, ...], width: int) -> _Program:
+    """The settings are an argument: one compilation serves all values of the numbers that they declare as traced."""
+    mesh, along, same = Mesh(np.array(devices), ("device",)), PartitionSpec("device"), PartitionSpec()
+    advance = partial(_advance, source, parts)
+    per_device = jax.shard_map(advance, mesh=mesh, in_specs=(same, same, along, same), out_specs=along, check_vma=False)
+    sharding = NamedSharding(mesh, along)
+    return _Program(
+        jax.jit(partial(_first, source, parts), out_shardings=sharding),
+        jax.jit(per_device, compiler_options=compiler_options()),
+        jax.device_put(source.data, NamedSharding(mesh, same)),
+        sharding,
+        width * len(devices),
+    )
+
+
+def _first(source: Source, parts: Parts, settings: Settings, seed: Any, indices: Any, preferences: Any) -> Trial:
+    """A row of trials at iteration 0."""
+
+    def first(index: Int[Array, ""], preference: Any) -> Trial:
+        state, key_chain = first_state(source.spec, parts, settings, seed, index, preference)
+        if settings.start == "behaviour":
+            theta = source.initial()
+            state = replace(state, theta=theta, theta_random=theta)
+        return Trial(state, source.start(key_chain), jnp.zeros((), jnp.int32))
+
+    return jax.vmap(first)(indices, preferences)
+
+
+def _advance(
+    source: Source, parts: Parts, settings: Settings, data: Any, block: Trial, count: Int[Array, ""]
+) -> tuple[Trial, Metrics]:
+    """A block after `count` iterations, and the metrics of the last."""
+    once = jax.vmap(partial(_iteration, source.bound(data), parts, settings))
+    width, M = len(block.stopped), source.spec.num_objectives
+    nothing = Metrics(jnp.full((width, M, M), jnp.nan), jnp.full((width, M), jnp.nan))
+    return lax.fori_loop(0, count, lambda _, carry: once(carry[0]), (block, nothing))
+
+
+def _iteration(source: Source, parts: Parts, settings: Settings, trial: Trial) -> tuple[Trial, Metrics]:
+    """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
+    _, update = algorithm.build(settings, source.spec, *parts)
+    sizes = sampling(settings, source.spec)
+    key_state, key_sample = jax.random.split(trial.state.key)
+    state = replace(trial.state, key=key_state)
+    chain, critic_batches, actor_batch = source.sample(trial.chain, parts.policy, state.theta, key_sample, sizes)
+    new, metrics = update(state, critic_batches, actor_batch)
+    healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
+    running = healthy & (trial.stopped == 0)
+    kept = jax.tree.map(partial(jnp.where, running), (new, chain), (trial.state, trial.chain))
+    stopped = jnp.where(healthy | (trial.stopped > 0), trial.stopped, new.t)
+    return Trial(kept[0], kept[1], stopped), metrics
 
 
 @lru_cache(maxsize=2)
@@ -122,73 +174,13 @@ def compiler_options(**more: Any) -> dict[str, Any] | None:
     return options
 
 
-def _of(run: Run) -> _Program:
-    return _program(run.source, run.parts, _devices(run), _width(run.settings))
-
-
-@lru_cache(maxsize=16)
-def _program(source: Source, parts: Parts, devices: tuple[Any, ...], width: int) -> _Program:
-    """The settings are an argument: one compilation serves all values of the numbers that they declare as traced."""
-    M = source.spec.num_objectives
-
-    def first(settings: Settings, seed: Int[Array, ""], index: Int[Array, ""], preference: Any) -> Trial:
-        key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
-        init, _ = algorithm.build(settings, source.spec, *parts)
-        state = init(key_state, preference)
-        if settings.start == "behaviour" and isinstance(source, Carrying):
-            theta = source.initial()
-            state = replace(state, theta=theta, theta_random=theta)
-        return Trial(state, source.start(key_chain), jnp.zeros((), jnp.int32))
-
-    def firsts(settings: Settings, seed: Any, indices: Any, preferences: Any) -> Trial:
-        return jax.vmap(partial(first, settings), in_axes=(None, 0, 0))(seed, indices, preferences)
-
-    def iteration(settings: Settings, bound: Source, trial: Trial) -> tuple[Trial, Metrics]:
-        """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
-        _, update = algorithm.build(settings, source.spec, *parts)
-        sizes = sampling(settings, source.spec)
-        key_state, key_sample = jax.random.split(trial.state.key)
-        state = replace(trial.state, key=key_state)
-        chain, critic_batches, actor_batch = bound.sample(trial.chain, parts.policy, state.theta, key_sample, sizes)
-        new, metrics = update(state, critic_batches, actor_batch)
-        healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
-        running = healthy & (trial.stopped == 0)
-        kept = jax.tree.map(partial(jnp.where, running), (new, chain), (trial.state, trial.chain))
-        stopped = jnp.where(healthy | (trial.stopped > 0), trial.stopped, new.t)
-        return Trial(kept[0], kept[1], stopped), metrics
-
-    def advance(settings: Settings, data: Any, block: Trial, count: Int[Array, ""]) -> tuple[Trial, Metrics]:
-        """`count` iterations, and the metrics of the last."""
-        bound = source.bound(data) if isinstance(source, Carrying) else source
-        once = jax.vmap(partial(iteration, settings, bound))
-        nothing = Metrics(jnp.full((width, M, M), jnp.nan), jnp.full((width, M), jnp.nan))
-        return lax.fori_loop(0, count, lambda _, carry: once(carry[0]), (block, nothing))
-
-    mesh, along, same = Mesh(np.array(devices), ("device",)), PartitionSpec("device"), PartitionSpec()
-    per_device = jax.shard_map(advance, mesh=mesh, in_specs=(same, same, along, same), out_specs=along, check_vma=False)
-    sharding = NamedSharding(mesh, along)
-    data = jax.device_put(source.data, NamedSharding(mesh, same)) if isinstance(source, Carrying) else ()
-    return _Program(
-        jax.jit(firsts, out_shardings=sharding),
-        jax.jit(per_device, compiler_options=compiler_options()),
-        data,
-        sharding,
-        width,
-    )
-
-
 def template(run: Run) -> Trial:
     """Shapes and dtypes of a snapshot's trials."""
-    program = _of(run)
-    index = jax.ShapeDtypeStruct((program.width * program.num_devices,), jnp.int32)
+    program = _program_of(run)
+    index = jax.ShapeDtypeStruct((program.width,), jnp.int32)
     first = partial(program.first, run.settings)
     shapes = jax.eval_shape(first, jax.ShapeDtypeStruct((), jnp.uint32), index, None)
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
-
-
-def _evaluation(run: Run, blocks: list[Trial]) -> Evaluation:
-    theta = _join([block.state.theta for block in blocks], run.num_trials)
-    return run.source.evaluate(run.parts.policy, theta, run.config.setting)
 
 
 def _join(blocks: list[Any], count: int) -> Any:

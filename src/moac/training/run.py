@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -13,15 +13,12 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from moac import settings
+from moac import algorithm, settings
 from moac.config import Config
 from moac.parts import Parts
 from moac.settings import Settings
 from moac.training.history import History
-from moac.types import Source, State
-
-Past = Callable[[], Mapping[str, Any] | None]
-"""Gives where a source that is sampled on the host stands, as arrays by name; None once it has gone on."""
+from moac.types import Key, Source, Spec, State
 
 
 @final
@@ -32,7 +29,7 @@ class Trial:
 
     Attributes:
         state: the algorithm's.
-        chain: the source's.
+        chain: the source's; of one that is sampled on the host what its chain has learned.
         stopped: 0 while the trial runs; else the iteration whose update was not finite. The state is the one before.
     """
 
@@ -50,22 +47,16 @@ class Snapshot:
         iteration: updates done.
         joined: gives all K trials, leading axis K, on the host; `trials` asks for them once, when they are needed.
         history: what was logged so far.
-        past: where a source that is sampled on the host stands.
-        restarted_after: the iteration after which chains started anew, where this run could not go on with its own.
     """
 
     iteration: int
     joined: Callable[[], Trial]
     history: History
-    past: Past = dict[str, Any]
-    restarted_after: int | None = None
 
     @classmethod
-    def of(
-        cls, iteration: int, trials: Trial, history: History, past: Past = dict[str, Any], restarted: int | None = None
-    ) -> Snapshot:
+    def of(cls, iteration: int, trials: Trial, history: History) -> Snapshot:
         """A snapshot whose trials are on the host already."""
-        return cls(iteration, lambda: trials, history, past, restarted)
+        return cls(iteration, lambda: trials, history)
 
     @cached_property
     def trials(self) -> Trial:
@@ -75,12 +66,12 @@ class Snapshot:
     def as_start(self) -> Snapshot:
         """The first snapshot of another run: every trial begins at this one's parameters, at iteration 0.
 
-        What is learned (θ, critic, optimisers, the rule's state) and the chains go on; iterations, with every schedule
-        that depends on them, start over, and nothing is logged yet. The other run has the same trials and the same
-        shapes of policy and critic: `training.iterate(other, snapshot.as_start())`, or `train(..., start=snapshot)`.
+        What is learned (θ, critic, optimisers, the rule's state) and chains of models go on; iterations, with every
+        schedule that depends on them, start over, and nothing is logged yet. The other run has the same trials and the
+        same shapes of policy and critic: `training.iterate(other, snapshot.as_start())`, or `train(…, start=snapshot)`.
         """
         state = replace(self.trials.state, t=np.zeros_like(self.trials.state.t))
-        return Snapshot.of(0, replace(self.trials, state=state), History.empty(), self.past)
+        return Snapshot.of(0, replace(self.trials, state=state), History.empty())
 
 
 @final
@@ -118,6 +109,15 @@ class Run:
         return self.num_trials * settings.sampling(self.settings, self.source.spec).steps
 
 
+def first_state(
+    spec: Spec, parts: Parts, settings: Settings, seed: Int[Any, ""], index: Int[Any, ""], preference: Any
+) -> tuple[State, Key]:
+    """The state of a trial at iteration 0, and the key of its chain; both by (seed, index) alone."""
+    key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
+    init, _ = algorithm.build(settings, spec, *parts)
+    return init(key_state, preference), key_chain
+
+
 def evaluation_iterations(settings: Settings) -> Int[np.ndarray, " L"]:
     """The iterations after which the policy is evaluated: evenly spread from the last to the first."""
     T = settings.num_iterations
@@ -142,7 +142,7 @@ def mean_over_trials(values: Any) -> Any:
 
 
 def is_finite(tree: Any) -> Array:
-    """Whether all numbers are finite: a sum is, unless a term is not (or all are beyond any use)."""
+    """Whether every number is finite, tested through the sum."""
     return jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(tree)))
 
 

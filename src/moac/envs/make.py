@@ -1,0 +1,225 @@
+"""From an id, or a function, to an environment with its description."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import math
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, final
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
+
+from moac.envs import spaces
+from moac.envs.environment import Environment
+from moac.envs.rollout import Interface, seeded_globally
+from moac.policies.encoding import ActionBox
+from moac.types import Spec
+
+importlib.import_module("mo_gymnasium")  # registers its environments
+
+_NO_LIMIT = -1
+"""What Gymnasium's `make` takes for no time limit."""
+_HARMLESS = (r"\x1b\[33mWARN", "Gym has been unmaintained", ".*pkg_resources")
+"""Beginnings of the warnings that Gymnasium and pygame give about themselves."""
+OBJECTIVES = {
+    "resource-gathering": ("death", "gold", "diamond"),
+    "fishwood": ("fish", "wood"),
+    "deep-sea-treasure": ("treasure", "time"),
+    "deep-sea-treasure-concave": ("treasure", "time"),
+    "deep-sea-treasure-mirrored": ("treasure", "time"),
+    "four-room": ("first kind", "second kind", "third kind"),
+    "fruit-tree": ("protein", "carbs", "fats", "vitamins", "minerals", "water"),
+    "breakable-bottles": ("time", "bottles", "potential"),
+    "minecart": ("first ore", "second ore", "fuel"),
+    "minecart-deterministic": ("first ore", "second ore", "fuel"),
+    "mo-mountaincar": ("time", "reverse", "forward"),
+    "mo-mountaincarcontinuous": ("time", "fuel"),
+    "water-reservoir": ("flooding", "irrigation"),
+    "mo-lunar-lander": ("outcome", "shaping", "main engine", "side engine"),
+    "mo-lunar-lander-continuous": ("outcome", "shaping", "main engine", "side engine"),
+    "mo-hopper": ("forward", "height", "control"),
+    "mo-hopper-2obj": ("forward", "height"),
+    "mo-halfcheetah": ("forward", "control"),
+    "mo-walker2d": ("forward", "control"),
+    "mo-swimmer": ("forward", "control"),
+    "mo-humanoid": ("forward", "control"),
+    "mo-ant": ("x velocity", "y velocity", "control"),
+    "mo-ant-2obj": ("x velocity", "y velocity"),
+    "mo-reacher": ("first target", "second target", "third target", "fourth target"),
+}
+"""What the objectives of MO-Gymnasium's environments are, by id without its version."""
+
+
+def make(
+    env: str | Callable[..., Any],
+    num_envs: int = 16,
+    *,
+    workers: int = 0,
+    time_limit: bool = True,
+    evaluation_episodes: int = 10,
+    step_timeout: float | None = None,
+    **options: Any,
+) -> Environment:
+    """Copies of an environment to train on.
+
+    Args:
+        env: an id of MO-Gymnasium, also in Gymnasium's form `package.module:Id-v0`; or a function that returns a new
+            environment, whose `step` returns a vector of rewards.
+        num_envs: copies per trial, stepped side by side; it must divide the batch sizes.
+        workers: processes that step them; 0 steps them here. Only slow environments gain.
+        time_limit: False lifts the time limit of the registration.
+        evaluation_episodes: episodes that an evaluation while training averages over.
+        step_timeout: seconds after which a step or a reset that does not return ends its worker, and the run with it;
+            None waits for ever. It needs `workers`: a step can only be ended together with its process.
+        options: for the environment's constructor.
+    """
+    sizes = {"num_envs": num_envs, "workers": workers, "evaluation_episodes": evaluation_episodes}
+    for name, value in sizes.items():
+        least = 0 if name == "workers" else 1
+        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+            raise ValueError(f"`{name}` must be a whole number of at least {least}, got {value!r}.")
+    if workers > num_envs:
+        raise ValueError(f"`workers` must be at most `num_envs` ({num_envs}), got {workers}.")
+    stepping: dict[str, Any] = {name: int(value) for name, value in sizes.items()}
+    if step_timeout is not None:
+        stepping["step_timeout"] = _checked_timeout(step_timeout, workers)
+    maker = Maker(env, bool(time_limit), tuple(options.items()))
+    with seeded_globally(0):
+        return _environment(maker, stepping)
+
+
+@contextlib.contextmanager
+def quiet() -> Generator[None]:
+    """Without the warnings that Gymnasium and pygame give about themselves; for the command line alone."""
+    with warnings.catch_warnings():
+        for start in _HARMLESS:
+            warnings.filterwarnings("ignore", message=start)
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="pygame")
+        yield
+
+
+@final
+@dataclass(frozen=True)
+class Maker:
+    """How a copy is made.
+
+    Attributes:
+        env: an id, also `package.module:Id-v0`, or a function that returns an environment.
+        time_limit: whether the time limit of the registration holds.
+        options: of the environment's constructor.
+    """
+
+    env: str | Callable[..., Any]
+    time_limit: bool
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The id, or the name of the function."""
+        return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", type(self.env).__name__)
+
+    def __call__(self, **more: Any) -> tuple[Any, float]:
+        """An environment without a time limit of its own around it, and the limit that is to be kept."""
+        options: dict[str, Any] = dict(self.options) | more
+        if not isinstance(self.env, str):
+            env = self.env(**options)
+            if type(env) is not TimeLimit:
+                return env, math.inf
+            return env.env, vars(env)["_max_episode_steps"] if self.time_limit else math.inf
+        made = gymnasium.make(self.env, max_episode_steps=_NO_LIMIT, disable_env_checker=True, **options)
+        made = made.env if type(made) is OrderEnforcing else made  # it would cost each step to say what we do anyway
+        limit = gymnasium.spec(self.env.rpartition(":")[2]).max_episode_steps
+        return made, math.inf if limit is None or not self.time_limit else limit
+
+    def first(self) -> Any:
+        """A first copy; an unknown id, or a package that is missing, is a ValueError."""
+        try:
+            return self()[0]
+        except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound):
+            raise ValueError(f"`env` must be one of {', '.join(known_ids())}, got {self.env!r}.") from None
+        except (gymnasium.error.Error, ImportError, TypeError) as error:
+            raise ValueError(f"{self.name} cannot be made: {' '.join(str(error).split())}") from None
+        except Exception as error:  # whatever its packages do where something is missing
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise ValueError(f"{self.name} cannot be made: {said}") from error
+
+
+def known_ids() -> tuple[str, ...]:
+    """The ids that MO-Gymnasium registers."""
+    return tuple(
+        sorted(id for id, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("mo_gymnasium"))
+    )
+
+
+def _environment(maker: Maker, stepping: Mapping[str, Any]) -> Environment:
+    """The environment; one copy is made to see its spaces, and closed."""
+    sample = maker.first()
+    try:
+        encoder, actions = spaces.encoder_of(sample.observation_space), spaces.actions_of(sample.action_space)
+        low, high = _reward_bounds(sample)
+    except ValueError as error:
+        raise ValueError(f"{maker.name} cannot be trained on: {error}") from None
+    finally:
+        sample.close()
+    box, num_actions = (actions, 0) if isinstance(actions, ActionBox) else (None, actions)
+    interface = Interface(maker, encoder, num_actions, len(low), box)
+    bounds = np.abs(np.concatenate([low, high]))
+    spec = Spec(
+        name=maker.name,
+        objective_names=_objectives(maker.name, len(low)),
+        num_states=encoder.num_states,
+        num_actions=num_actions,
+        reference_state=0,
+        reward_bound=float(np.max(bounds, initial=0.0, where=np.isfinite(bounds) & (bounds < 1e30))) or 1.0,
+        fingerprint=_fingerprint(maker, interface, stepping["num_envs"]),
+        encoder=encoder,
+        num_chains=stepping["num_envs"],
+        options=dict(stepping) | {"time_limit": maker.time_limit} | dict(maker.options),
+        action_low=None if box is None else box.low,
+        action_high=None if box is None else box.high,
+        action_box=box,
+    )
+    return Environment(interface, spec)
+
+
+def _fingerprint(maker: Maker, interface: Interface, num_envs: int) -> str:
+    """A short hash of what a run depends on: name, spaces, options, number of copies."""
+    sizes = [interface.num_actions, interface.num_objectives, num_envs, maker.time_limit]
+    about: list[Any] = [maker.name, interface.encoder.to_json(), *sizes]
+    about.append([[key, repr(value)] for key, value in maker.options])
+    about += [] if interface.box is None else [interface.box.to_json()]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+
+
+def _checked_timeout(seconds: Any, workers: int) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < float(seconds) < math.inf:
+        raise ValueError(f"`step_timeout` must be a positive number of seconds, got {seconds!r}.")
+    if not workers:
+        raise ValueError("`step_timeout` needs `workers`: a step can only be ended together with its process.")
+    return float(seconds)
+
+
+def _reward_bounds(env: Any) -> tuple[Any, Any]:
+    """Bounds of the reward vector: of the reward space where there is one, else unknown, after one step to see M."""
+    space = getattr(env.unwrapped, "reward_space", None)
+    if space is not None and len(space.shape or ()) == 1:
+        return np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    reward = np.asarray(env.step(env.action_space.sample())[1])
+    if reward.ndim != 1 or not len(reward):
+        raise ValueError(f"its reward must be a vector, got {'a number' if not reward.ndim else reward.tolist()}.")
+    return np.full(len(reward), -np.inf), np.full(len(reward), np.inf)
+
+
+def _objectives(name: str, count: int) -> tuple[str, ...]:
+    known = OBJECTIVES.get(name.rpartition("-v")[0], ())
+    return known if len(known) == count else tuple(f"objective {i + 1}" for i in range(count))

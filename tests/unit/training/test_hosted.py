@@ -1,0 +1,60 @@
+"""Runs on environments that are continued: new episodes, nothing learned is lost."""
+
+import jax
+import numpy as np
+import pytest
+
+from moac import Config, envs, training
+from moac.training import result
+from tests.helpers import compiling
+from tests.helpers.environments import Line, Unbounded
+
+CONFIG = Config(num_iterations=6, num_critic_steps=1, critic_batch_size=4, actor_batch_size=4, num_evaluations=6)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_to_compile():
+    with compiling.quickly():
+        yield
+
+
+def run_on(kind):
+    return result.prepare(envs.make(kind, num_envs=2, evaluation_episodes=1), CONFIG, 2, 5)
+
+
+def same(first, second):
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
+
+
+@pytest.mark.parametrize("kind", [Line, Unbounded], ids=["states", "running scale"])
+def test_two_resumes_of_one_snapshot_agree_bit_for_bit(kind):
+    run = run_on(kind)
+    third = list(training.iterate(run))[2]
+    once, again = (list(training.iterate(run_on(kind), third)) for _ in range(2))
+    assert [snapshot.iteration for snapshot in once] == [4, 5, 6]
+    assert same(once[-1].trials, again[-1].trials)
+    assert same(once[-1].history.arrays(), again[-1].history.arrays())
+    assert same(once[-1].history.returns[:, :3], third.history.returns)
+
+
+def test_what_chains_have_learned_goes_on():
+    run = run_on(Unbounded)
+    third = list(training.iterate(run))[2]
+    assert third.trials.chain["count"].tolist() == [3 * 8] * 2
+    fourth = next(training.iterate(run, third))
+    assert fourth.trials.chain["count"].tolist() == [4 * 8] * 2
+    assert int(fourth.trials.state.t[0]) == 4
+
+
+def test_seeds_follow_from_the_iteration():
+    """A trial starts with other episodes than at first, and with others after each iteration."""
+    run, seen = run_on(Unbounded), []
+    start = run.source.start
+    run.source.start = lambda key, memory=None: seen.append(np.asarray(key).tolist()) or start(key, memory)
+    snapshots = list(training.iterate(run))
+    for snapshot in (snapshots[0], snapshots[3], snapshots[3]):
+        next(training.iterate(run, snapshot))
+    trials = [seen[k : k + 2] for k in range(0, 8, 2)]
+    assert trials[2] == trials[3]
+    assert len({tuple(key) for pair in trials[:3] for key in pair}) == 6
