@@ -1,10 +1,338 @@
-"""Other methods for the same logs and the same networks: what MOAC is compared with.
+"""Other methods for the logs and networks of MOAC, to compare it with: the options, critic and loop that they share.
 
 `pdpg` and `tscac`, each with `train(dataset, options, trials, seed) -> Learned`; `docs/baselines.md` says from which
 description, and what differs from the code that was published.
 """
 
-from moac.offline.baselines import pdpg, tscac
-from moac.offline.baselines.driver import Learned
+from __future__ import annotations
 
-__all__ = ["Learned", "pdpg", "tscac"]
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array, lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Float, Int
+
+from moac.logs import sampling
+from moac.logs.dataset import LoggedDataset
+from moac.logs.sampling import Data
+from moac.offline import evaluate
+from moac.policies import SoftmaxMLP
+from moac.policies.networks import Network, Plain, Weights
+from moac.training.compiled import compiler_options
+from moac.types import Batch, Key
+
+STARTS = ("behaviour", "random")
+_HIDDEN = (64,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ABC):
+    """What both methods let one choose.
+
+    Attributes:
+        steps: of the policy that is returned.
+        batch_size: rows of a step, of train users, uniformly with replacement.
+        step_size: of Adam on policies.
+        critic_step_size: of Adam on critics.
+        critic_weight_decay: of critics, decoupled (Loshchilov & Hutter, 2019).
+        target_step_size: τ; the critic's target network moves by that share of the way at each step. 1 is without.
+        discount: γ of all signals.
+        behaviour_pull: coefficient of the KL regularisation, −KL(b‖π) to the behaviour model b, or where the log has no
+            model the log-likelihood of its actions.
+        scale_rewards: divide each signal by its standard deviation over train rows.
+        hidden: of policies and critics; None is as the behaviour model, (64,) where there is none.
+        start: policies start from the behaviour model, or at random, which is nearly uniform.
+        num_evaluations: how often validation users are asked, evenly spread over the steps.
+    """
+
+    steps: int = 500
+    batch_size: int = 256
+    step_size: float = 3e-4
+    critic_step_size: float = 1e-3
+    critic_weight_decay: float = 0.0
+    target_step_size: float = 0.01
+    discount: float = 0.9
+    behaviour_pull: float = 1.0
+    scale_rewards: bool = True
+    hidden: tuple[int, ...] | None = None
+    start: str = "behaviour"
+    num_evaluations: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "num_evaluations"):
+            check_whole(name, getattr(self, name), 1)
+        for name in ("step_size", "critic_step_size"):
+            check_number(name, getattr(self, name), "positive", lambda x: x > 0)
+        for name in ("behaviour_pull", "critic_weight_decay"):
+            check_number(name, getattr(self, name), "not negative", lambda x: x >= 0)
+        check_number("target_step_size", self.target_step_size, "in (0, 1]", lambda x: 0 < x <= 1)
+        check_number("discount", self.discount, "in [0, 1)", lambda x: 0 <= x < 1)
+        for width in self.hidden or ():
+            check_whole("hidden", width, 1)
+        if self.start not in STARTS:
+            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
+        self.check()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise ValueError where the method's own options are wrong."""
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raise unless `value` is a whole number of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"`{name}` must be a whole number of at least {least}, got {value!r}.")
+
+
+def check_number(name: str, value: float, what: str, holds: Callable[[float], bool]) -> None:
+    """Raise unless `value` is finite and `holds` of it."""
+    if not math.isfinite(value) or not holds(value):
+        raise ValueError(f"`{name}` must be {what}, got {value}.")
+
+
+class Rates(NamedTuple):
+    """Numbers that are arguments of a compiled program, so that it serves all of them; as in `Options`."""
+
+    step_size: Any
+    critic_step_size: Any
+    critic_weight_decay: Any
+    target_step_size: Any
+    discount: Any
+    behaviour_pull: Any
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Problem:
+    """What a method knows of a log, apart from its rows; a pytree."""
+
+    rates: Rates
+    scale: Float[Array, " M"]  # what each signal is divided by
+    mean: Float[Array, " M"]  # of each signal over train rows, scaled
+    policy: SoftmaxMLP = field(metadata={"static": True})  # of both methods, and of MOAC
+    behaviour: Network | None = field(metadata={"static": True})  # how the log chose; None where nothing models it
+    batch_size: int = field(metadata={"static": True})
+    start: str = field(metadata={"static": True})
+
+    @staticmethod
+    def of(dataset: LoggedDataset, options: Options) -> Problem:
+        """The problem of a dataset, checked."""
+        if not len(dataset.rows("train")):
+            raise ValueError(f"{dataset.name} has no rows of train users: a policy is learned from them.")
+        if dataset.num_signals < 2:
+            raise ValueError(f"{dataset.name} has one signal only: there is nothing to weight.")
+        model = None if dataset.behaviour is None else dataset.behaviour.network
+        usual = _HIDDEN if model is None else model.hidden
+        hidden = usual if options.hidden is None else options.hidden
+        if options.start == "behaviour" and (model is None or model.hidden != hidden):
+            known = "has no behaviour model" if model is None else f"has one with hidden={list(model.hidden)}"
+            raise ValueError(f"`start` must be random, or as the behaviour model: {dataset.name} {known}.")
+        reward = dataset.reward[dataset.rows("train")].astype(np.float64)
+        spread = reward.std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0) if options.scale_rewards else np.ones_like(spread)
+        policy = SoftmaxMLP(Plain(dataset.num_features), hidden, dataset.num_actions)
+        rates = Rates(*(jnp.float32(getattr(options, name)) for name in Rates._fields))
+        numbers = (rates, jnp.float32(scale), jnp.float32(reward.mean(axis=0) / scale))
+        return Problem(*numbers, policy, model, options.batch_size, options.start)
+
+    @property
+    def num_signals(self) -> int:
+        """M."""
+        return len(self.scale)
+
+    def first(self, data: Data, key: Key) -> Weights:
+        """θ of the behaviour model, or at random."""
+        return data.behaviour if self.start == "behaviour" else self.policy.init(key)
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam, for policies."""
+        return optax.adam(self.rates.step_size)
+
+    def draw(self, data: Data, key: Key) -> Batch:
+        """Rows of train users, uniformly with replacement, with scaled rewards."""
+        rows = data.train[jax.random.randint(key, (self.batch_size,), 0, len(data.train))]
+        batch = sampling.seen(data, sampling.transitions(data, rows))
+        log_b = (
+            None if self.behaviour is None else jax.nn.log_softmax(self.behaviour(data.behaviour, batch.observation))
+        )
+        return replace(batch, reward=batch.reward / self.scale, behaviour_log_probs=log_b)
+
+    def log_pi(self, theta: Weights, x: Float[Array, "B F"]) -> Float[Array, "B K"]:
+        """log π(·|s)."""
+        return jax.nn.log_softmax(self.policy.logits(theta, x))
+
+    def regularisation(self, log_pi: Float[Array, "B K"], batch: Batch) -> Float[Array, ""]:
+        """behaviour_pull · (1/B) Σ E_{a∼b} log π(a|s): −KL(b‖π) but for a constant; as logged without a model."""
+        if batch.behaviour_log_probs is None:
+            taken = jnp.take_along_axis(log_pi, batch.action[:, None], axis=1)
+            return self.rates.behaviour_pull * jnp.mean(taken)
+        return self.rates.behaviour_pull * jnp.mean(jnp.sum(jnp.exp(batch.behaviour_log_probs) * log_pi, axis=1))
+
+
+class CriticState(NamedTuple):
+    """A critic while it learns."""
+
+    w: Weights
+    target: Weights  # of the target network
+    moments: Any  # Adam's
+
+
+@final
+@dataclass(frozen=True)
+class ActionValues:
+    """A critic of all actions at once: Qⁱ(s, a) = vⁱ(s) + uⁱ(s, a), M·(1 + K) outputs of one network like the policy's.
+
+    A state's value vⁱ is an output of its own (Wang et al., *Dueling Network Architectures*, 2016), and begins at what
+    the log earns, r̄ⁱ/(1 − γ): else actions that the log takes often would seem better for having been updated often.
+    """
+
+    problem: Problem
+    signals: tuple[int, ...]  # which of the log's
+
+    @property
+    def network(self) -> Network:
+        """Gives v and u, signal by signal; differences between actions begin near 0."""
+        policy = self.problem.policy
+        return Network(policy.inputs, policy.hidden, len(self.signals) * (1 + policy.num_actions), last_scale=0.01)
+
+    def init(self, key: Key) -> CriticState:
+        """Values at what the log earns."""
+        *others, last = self.network.init(key)
+        earned = self.problem.mean[jnp.array(self.signals)] / (1 - self.problem.rates.discount)
+        w = (*others, last.at[-1, :: 1 + self.problem.policy.num_actions].set(earned))
+        return CriticState(w, w, self._optimiser.init(w))
+
+    def __call__(self, w: Weights, x: Float[Array, "B F"]) -> Float[Array, "B M K"]:
+        """Qⁱ(s, ·)."""
+        outputs = self.network(w, x).reshape(len(x), len(self.signals), -1)
+        return outputs[..., :1] + outputs[..., 1:]
+
+    def updated(self, state: CriticState, batch: Batch, next_pi: Float[Array, "B M K"]) -> CriticState:
+        """A step of Adam on the squared TD errors, and the target network's.
+
+        y_i = r_i + γ (1 − terminated) Σ_a π_i(a|s') Q̄_i(s', a), with the target network's Q̄;  ½ Σ_i (Q_i(s, a) − y_i)²
+        mean over the batch. π_i may be one policy for all signals [B, 1, K]. Expected over a' ~ π_i and conditioned on
+        the logged a, it needs no importance ratio.
+        """
+        following = jnp.sum(next_pi * self(state.target, batch.next_observation), axis=-1)
+        alive = 1.0 if batch.terminated is None else 1.0 - batch.terminated[:, None]
+        y = batch.reward[:, jnp.array(self.signals)] + self.problem.rates.discount * alive * following
+
+        def loss(w: Weights) -> Float[Array, ""]:
+            taken = jnp.take_along_axis(self(w, batch.observation), batch.action[:, None, None], axis=2)[..., 0]
+            return 0.5 * jnp.mean(jnp.sum((taken - y) ** 2, axis=1))
+
+        w, moments = descended(self._optimiser, loss, state.w, state.moments)
+        target: Any = optax.incremental_update(w, state.target, self.problem.rates.target_step_size)
+        return CriticState(w, target, moments)
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        rates = self.problem.rates
+        return optax.adamw(rates.critic_step_size, weight_decay=rates.critic_weight_decay)
+
+
+def descended(optimiser: optax.GradientTransformation, loss: Any, parameters: Any, moments: Any) -> tuple[Any, Any]:
+    """A step of the optimiser down the loss."""
+    change, moments = optimiser.update(jax.grad(loss)(parameters), moments, parameters)
+    return optax.apply_updates(parameters, change), moments
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Policies of K trials; every array has leading axis K.
+
+    Attributes:
+        policy: the network, for `evaluate.probabilities(dataset, policy, theta, rows)`.
+        theta: its weights.
+        steps: [L] of the last phase, after which validation users were asked; the last is after all.
+        weights_history: [K, L, M] of the signals.
+        values_history: [K, L, M] NCIS on validation users, rewards as in the dataset.
+        state: everything that the learner held at the end.
+    """
+
+    policy: SoftmaxMLP
+    theta: Weights
+    steps: Int[np.ndarray, " L"]
+    weights_history: Float[np.ndarray, "K L M"]
+    values_history: Float[np.ndarray, "K L M"]
+    state: Any
+
+
+def learn(
+    dataset: LoggedDataset, learner: Any, counts: tuple[int, ...], num_evaluations: int, trials: int, seed: int
+) -> Learned:
+    """Run K trials through all phases of a method; trial i depends on (seed, i) alone.
+
+    As in `moac.training.compiled`, a device runs one trial at a time by the same program, whatever their numbers.
+
+    Args:
+        dataset: the log.
+        learner: a pytree with `problem`; `init(data, key)`, which gives a state with `theta` of the policy and
+            `weights` of the signals; and `phases`, a step (data, state, key) ↦ state of each.
+        counts: steps of each phase. The last phase is that of the policy that is returned, and is watched.
+        num_evaluations: how often.
+        trials: K.
+        seed: of all trials.
+    """
+    check_whole("trials", trials, 1)
+    check_whole("seed", seed, 0)
+    devices = tuple(jax.local_devices()[:trials])
+    row = NamedSharding(Mesh(np.array(devices), ("device",)), PartitionSpec("device"))
+    data = jax.device_put(dataset.data, NamedSharding(row.mesh, PartitionSpec()))
+    padded = np.arange(-(-trials // len(devices)) * len(devices)).reshape(-1, len(devices))
+    rows = [_first(row)(learner, data, np.uint32(seed), index) for index in padded]
+    *before, last = counts
+    for phase, count in enumerate(before):
+        rows = [_advance(phase, row)(learner, data, each, count) for each in rows]
+    steps = np.unique(np.linspace(last, 1, min(num_evaluations, last)).astype(int))
+    weights, values, state = [], [], None
+    for count in np.diff(steps, prepend=0):
+        rows = [_advance(len(before), row)(learner, data, each, count) for each in rows]
+        joined = [jax.tree.map(np.asarray, each[0]) for each in rows]
+        state: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:trials], *joined)
+        if not all(np.isfinite(leaf).all() for leaf in state.theta):
+            raise ValueError("training diverged: `step_size` or `critic_step_size` must be smaller.")
+        weights.append(state.weights)
+        values.append(evaluate.estimate(dataset, learner.problem.policy, state.theta).returns)
+    history = np.stack(weights, axis=1), np.stack(values, axis=1)
+    return Learned(learner.problem.policy, state.theta, steps, *history, state)
+
+
+@lru_cache(maxsize=8)
+def _first(row: NamedSharding) -> Callable[..., Any]:
+    """(learner, data, seed, trial indices) ↦ a row of trials, one per device."""
+
+    def first(learner: Any, data: Data, seed: Int[Array, ""], index: Int[Array, ""]) -> tuple[Any, Key]:
+        key_init, key_steps = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
+        return learner.init(data, key_init), key_steps
+
+    return jax.jit(jax.vmap(first, in_axes=(None, None, None, 0)), out_shardings=row)
+
+
+@lru_cache(maxsize=8)
+def _advance(phase: int, row: NamedSharding) -> Callable[..., Any]:
+    """(learner, data, row of trials, count) ↦ the row `count` steps of a phase later; each device runs one trial."""
+
+    def once(learner: Any, data: Data, trial: tuple[Any, Key]) -> tuple[Any, Key]:
+        key, key_step = jax.random.split(trial[1])
+        return learner.phases[phase](data, trial[0], key_step), key
+
+    def advance(learner: Any, data: Data, trials: tuple[Any, Key], count: Int[Array, ""]) -> Any:
+        return lax.fori_loop(0, count, lambda _, each: jax.vmap(partial(once, learner, data))(each), trials)
+
+    specs = (PartitionSpec(), PartitionSpec(), row.spec, PartitionSpec())
+    per_device = jax.shard_map(advance, mesh=row.mesh, in_specs=specs, out_specs=row.spec, check_vma=False)
+    return jax.jit(per_device, compiler_options=compiler_options())

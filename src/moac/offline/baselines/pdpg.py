@@ -25,13 +25,11 @@ import optax
 from jax import Array
 from jaxtyping import Float
 
+from moac import simplex
 from moac.logs.dataset import LoggedDataset
 from moac.logs.sampling import Data
-from moac.offline.baselines import driver, problem
-from moac.offline.baselines.action_values import ActionValues, Fit
-from moac.offline.baselines.driver import Learned
-from moac.offline.baselines.options import Common, number
-from moac.offline.baselines.problem import Problem
+from moac.offline import baselines
+from moac.offline.baselines import ActionValues, CriticState, Learned, Problem
 from moac.policies.networks import Weights
 from moac.types import Batch, Key
 
@@ -40,8 +38,8 @@ NORMALISATIONS = ("none", "l2")
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Options(Common):
-    """How PDPG learns; `Common` says what the others mean.
+class Options(baselines.Options):
+    """How PDPG learns; `baselines.Options` says what the others mean.
 
     Attributes:
         weight_step_size: η of the weights.
@@ -51,14 +49,9 @@ class Options(Common):
     weight_step_size: float = 0.001
     normalise: str = "l2"
 
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """One phase."""
-        return (self.steps,)
-
     def check(self) -> None:
         """η is a step size."""
-        number("weight_step_size", self.weight_step_size, "positive", lambda x: x > 0)
+        baselines.check_number("weight_step_size", self.weight_step_size, "positive", lambda x: x > 0)
         if self.normalise not in NORMALISATIONS:
             raise ValueError(f"`normalise` must be one of {', '.join(NORMALISATIONS)}, got {self.normalise!r}.")
 
@@ -73,17 +66,17 @@ def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 
         seed: trial i depends on (seed, i) alone.
     """
     options = options or Options()
-    given = (jnp.float32(options.weight_step_size), jnp.array(options.normalise == "l2"))
-    learner = PDPG(problem.of(dataset, options), *given)
-    return driver.train(dataset, learner, options, trials, seed)
+    numbers = (jnp.float32(options.weight_step_size), jnp.array(options.normalise == "l2"))
+    learner = PDPG(Problem.of(dataset, options), *numbers)
+    return baselines.learn(dataset, learner, (options.steps,), options.num_evaluations, trials, seed)
 
 
-class Carried(NamedTuple):
+class State(NamedTuple):
     """θ, w, the critic, and Adam's moments of θ."""
 
     theta: Weights
     weights: Float[Array, " M"]
-    critic: Fit
+    critic: CriticState
     moments: Any
 
 
@@ -91,43 +84,38 @@ class Carried(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class PDPG:
-    """The learner; weights start equal.
-
-    Attributes:
-        problem: of the log.
-        eta: of the weights.
-        normalised: whether gradients have length one.
-    """
+    """The method on one log; weights start equal."""
 
     problem: Problem
-    eta: Any
-    normalised: Any
+    eta: Any  # of the weights
+    normalised: Any  # whether gradients have length one
 
     @property
-    def phases(self) -> tuple[Callable[[Data, Carried, Key], Carried], ...]:
+    def phases(self) -> tuple[Callable[[Data, State, Key], State], ...]:
         """One."""
         return (self.step,)
 
-    def init(self, data: Data, key: Key) -> Carried:
+    def init(self, data: Data, key: Key) -> State:
         """Equal weights."""
         key_policy, key_critic = jax.random.split(key)
         theta, M = self.problem.first(data, key_policy), self.problem.num_signals
         weights = jnp.full(M, 1 / M, jnp.float32)
-        return Carried(theta, weights, self._critic.init(key_critic), self.problem.steps.init(theta))
+        return State(theta, weights, self._critic.init(key_critic), self.problem.optimiser.init(theta))
 
-    def step(self, data: Data, own: Carried, key: Key) -> Carried:
+    def step(self, data: Data, state: State, key: Key) -> State:
         """The critic, then the weights, then the policy, all on one batch."""
         batch = self.problem.draw(data, key)
-        next_pi = jnp.exp(self.problem.log_pi(own.theta, batch.next_observation))
-        critic = self._critic.updated(own.critic, batch, next_pi[:, None])
-        G = self._gradients(own.theta, critic.w, batch)
+        next_pi = jnp.exp(self.problem.log_pi(state.theta, batch.next_observation))
+        critic = self._critic.updated(state.critic, batch, next_pi[:, None])
+        G = self._gradients(state.theta, critic.w, batch)
         K = gram(G)
         scale = jnp.where(self.normalised, jax.lax.rsqrt(jnp.maximum(jnp.diagonal(K), 1e-20)), 1.0)
-        w = step_of_weights(own.weights, scale[:, None] * K * scale, self.eta)
-        pull = jax.grad(lambda theta: self.problem.supervised(self._log_pi(theta, batch), batch))(own.theta)
-        direction = jax.tree.map(lambda g, p: jnp.tensordot(w * scale, g, 1) + p, G, pull)
-        change, moments = self.problem.steps.update(jax.tree.map(jnp.negative, direction), own.moments)
-        return Carried(optax.apply_updates(own.theta, change), w, critic, moments)  # pyright: ignore[reportArgumentType]
+        w = step_of_weights(state.weights, scale[:, None] * K * scale, self.eta)
+        kl = jax.grad(lambda theta: self.problem.regularisation(self._log_pi(theta, batch), batch))(state.theta)
+        descent = jax.tree.map(lambda g, p: -(jnp.tensordot(w * scale, g, 1) + p), G, kl)
+        change, moments = self.problem.optimiser.update(descent, state.moments)
+        theta: Any = optax.apply_updates(state.theta, change)
+        return State(theta, w, critic, moments)
 
     def _gradients(self, theta: Weights, w: Weights, batch: Batch) -> Weights:
         """g_i, as θ with a leading axis M: all actions of each state, as Q_i values them."""
@@ -159,11 +147,4 @@ def step_of_weights(w: Float[Array, " M"], K: Float[Array, "M M"], eta: Any) -> 
     (Clipping at 0 and dividing by the sum, in place of Π_Δ, has its fixed points where K w is a multiple of w.)
     """
     size = jnp.trace(K) / len(w)
-    return nearest(w - eta * (K @ w) / jnp.where(size > 0, size, 1))
-
-
-def nearest(x: Float[Array, " M"]) -> Float[Array, " M"]:
-    """The point of the simplex that is nearest to x: (x − τ)₊ with τ such that it sums to one (Held et al., 1974)."""
-    largest = jnp.sort(x)[::-1]
-    tau = (jnp.cumsum(largest) - 1) / jnp.arange(1, len(x) + 1)
-    return jnp.maximum(x - jnp.max(tau), 0)
+    return simplex.projection(w - eta * (K @ w) / jnp.where(size > 0, size, 1))

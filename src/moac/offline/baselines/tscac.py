@@ -32,25 +32,21 @@ from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 from jaxtyping import Float
 
 from moac.logs.dataset import LoggedDataset
 from moac.logs.sampling import Data
-from moac.offline.baselines import driver, problem
-from moac.offline.baselines.action_values import ActionValues, Fit
-from moac.offline.baselines.driver import Learned
-from moac.offline.baselines.options import Common, number, whole
-from moac.offline.baselines.problem import Problem
+from moac.offline import baselines
+from moac.offline.baselines import ActionValues, CriticState, Learned, Problem, descended
 from moac.policies.networks import Weights
-from moac.types import Batch, Key
+from moac.types import Key
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Options(Common):
-    """How TSCAC learns; `Common` says what the others mean. `behaviour_pull` is of stage one.
+class Options(baselines.Options):
+    """How TSCAC learns; `baselines.Options` says what the others mean. `behaviour_pull` is of stage one.
 
     Attributes:
         main: name of the main signal; None is the last, WatchTime for KuaiRand.
@@ -65,15 +61,10 @@ class Options(Common):
     weights: tuple[float, ...] | None = None
     behaviour_pull: float = 0.3
 
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The two stages."""
-        return (self.auxiliary_steps, self.steps)
-
     def check(self) -> None:
         """Stage one has steps, Λ is positive, weights are on the simplex."""
-        whole("auxiliary_steps", self.auxiliary_steps, 1)
-        number("multiplier", self.multiplier, "positive", lambda x: x > 0)
+        baselines.check_whole("auxiliary_steps", self.auxiliary_steps, 1)
+        baselines.check_number("multiplier", self.multiplier, "positive", lambda x: x > 0)
         if self.weights is not None and not (min(self.weights) >= 0 and abs(sum(self.weights) - 1) < 1e-6):
             raise ValueError(f"`weights` must not be negative and sum to one, got {list(self.weights)}.")
 
@@ -98,20 +89,21 @@ def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 
     weights = options.weights or (1 / max(others, 1),) * others
     if len(weights) != others:
         raise ValueError(f"`weights` must hold one per auxiliary signal ({others}), got {len(weights)}.")
-    given = (jnp.array(weights), jnp.float32(options.multiplier))
-    learner = TSCAC(problem.of(dataset, options), *given, names.index(main))
-    return driver.train(dataset, learner, options, trials, seed)
+    numbers = (jnp.array(weights), jnp.float32(options.multiplier))
+    learner = TSCAC(Problem.of(dataset, options), *numbers, names.index(main))
+    counts = (options.auxiliary_steps, options.steps)
+    return baselines.learn(dataset, learner, counts, options.num_evaluations, trials, seed)
 
 
-class Carried(NamedTuple):
+class State(NamedTuple):
     """Of stage two θ, its critic and Adam's moments; of stage one the same, policies with a leading axis M − 1."""
 
     theta: Weights
     weights: Float[Array, " M"]
-    critic: Fit
+    critic: CriticState
     moments: Any
     auxiliary_theta: Weights
-    auxiliary_critic: Fit
+    auxiliary_critic: CriticState
     auxiliary_moments: Any
 
 
@@ -119,73 +111,58 @@ class Carried(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TSCAC:
-    """The learner.
-
-    Attributes:
-        problem: of the log.
-        weights: w_i of the auxiliary signals.
-        multiplier: Λ.
-        main: index of the main signal.
-    """
+    """The method on one log."""
 
     problem: Problem
-    weights: Float[Array, " m"]
-    multiplier: Any
-    main: int = field(metadata={"static": True})
+    weights: Float[Array, " m"]  # w_i of the auxiliary signals
+    multiplier: Any  # Λ
+    main: int = field(metadata={"static": True})  # index of the main signal
 
     @property
-    def phases(self) -> tuple[Callable[[Data, Carried, Key], Carried], ...]:
+    def phases(self) -> tuple[Callable[[Data, State, Key], State], ...]:
         """The two stages."""
         return (self.first_stage, self.second_stage)
 
-    def init(self, data: Data, key: Key) -> Carried:
+    def init(self, data: Data, key: Key) -> State:
         """All policies start alike."""
         key_policy, key_main, key_others = jax.random.split(key, 3)
-        theta = self.problem.first(data, key_policy)
+        theta, optimiser = self.problem.first(data, key_policy), self.problem.optimiser
         thetas = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(self.weights)), theta)
         weights = jnp.insert(self.weights, self.main, 0.0)
-        first = (thetas, self._auxiliary.init(key_others), self.problem.steps.init(thetas))
-        return Carried(theta, weights, self._main.init(key_main), self.problem.steps.init(theta), *first)
+        first = (thetas, self._auxiliary.init(key_others), optimiser.init(thetas))
+        return State(theta, weights, self._main.init(key_main), optimiser.init(theta), *first)
 
-    def first_stage(self, data: Data, own: Carried, key: Key) -> Carried:
+    def first_stage(self, data: Data, state: State, key: Key) -> State:
         """The auxiliary critics, then their policies."""
         batch = self.problem.draw(data, key)
-        next_pi = jnp.exp(self._log_pis(own.auxiliary_theta, batch.next_observation))
-        critic = self._auxiliary.updated(own.auxiliary_critic, batch, next_pi)
+        next_pi = jnp.exp(self._log_pis(state.auxiliary_theta, batch.next_observation))
+        critic = self._auxiliary.updated(state.auxiliary_critic, batch, next_pi)
         Q = self._auxiliary(critic.w, batch.observation)
 
         def loss(thetas: Weights) -> Float[Array, ""]:
             log_pis = self._log_pis(thetas, batch.observation)
             gains = jnp.mean(jnp.sum(jnp.exp(log_pis) * Q, axis=2), axis=0)
-            return -jnp.sum(gains + jax.vmap(self.problem.supervised, in_axes=(1, None))(log_pis, batch))
+            return -jnp.sum(gains + jax.vmap(self.problem.regularisation, in_axes=(1, None))(log_pis, batch))
 
-        thetas, moments = self._descended(loss, own.auxiliary_theta, own.auxiliary_moments)
-        return own._replace(auxiliary_theta=thetas, auxiliary_critic=critic, auxiliary_moments=moments)
+        thetas, moments = descended(self.problem.optimiser, loss, state.auxiliary_theta, state.auxiliary_moments)
+        return state._replace(auxiliary_theta=thetas, auxiliary_critic=critic, auxiliary_moments=moments)
 
-    def second_stage(self, data: Data, own: Carried, key: Key) -> Carried:
+    def second_stage(self, data: Data, state: State, key: Key) -> State:
         """The main critic, then the policy towards π*."""
         batch = self.problem.draw(data, key)
-        next_pi = jnp.exp(self.problem.log_pi(own.theta, batch.next_observation))
-        critic = self._main.updated(own.critic, batch, next_pi[:, None])
-        target = jnp.exp(self._target(own.auxiliary_theta, critic.w, batch))
+        next_pi = jnp.exp(self.problem.log_pi(state.theta, batch.next_observation))
+        critic = self._main.updated(state.critic, batch, next_pi[:, None])
+        log_pis, Q = self._log_pis(state.auxiliary_theta, batch.observation), self._main(critic.w, batch.observation)
+        target = jnp.exp(closed_form(log_pis, Q[:, 0], self.weights, self.multiplier))
 
         def loss(theta: Weights) -> Float[Array, ""]:
             return -jnp.mean(jnp.sum(target * self.problem.log_pi(theta, batch.observation), axis=1))
 
-        theta, moments = self._descended(loss, own.theta, own.moments)
-        return own._replace(theta=theta, critic=critic, moments=moments)
-
-    def _target(self, thetas: Weights, w: Weights, batch: Batch) -> Float[Array, "B K"]:
-        log_pis = self._log_pis(thetas, batch.observation)
-        Q = self._main(w, batch.observation)[:, 0]
-        return closed_form(log_pis, Q, self.weights, self.multiplier)
+        theta, moments = descended(self.problem.optimiser, loss, state.theta, state.moments)
+        return state._replace(theta=theta, critic=critic, moments=moments)
 
     def _log_pis(self, thetas: Weights, x: Float[Array, "B F"]) -> Float[Array, "B m K"]:
         return jax.vmap(self.problem.log_pi, in_axes=(0, None), out_axes=1)(thetas, x)
-
-    def _descended(self, loss: Any, theta: Weights, moments: Any) -> tuple[Weights, Any]:
-        change, moments = self.problem.steps.update(jax.grad(loss)(theta), moments)
-        return optax.apply_updates(theta, change), moments  # pyright: ignore[reportReturnType]
 
     @property
     def _main(self) -> ActionValues:

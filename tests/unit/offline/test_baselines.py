@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from moac.logs import About, LoggedDataset, Rows
-from moac.offline.baselines import pdpg, problem
-from moac.offline.baselines.action_values import ActionValues
+from moac.offline.baselines import ActionValues, Problem, pdpg
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.75])
@@ -16,6 +15,6 @@ def test_values_start_at_what_the_log_earns_in_all_the_time_to_come(discount):
     rows = Rows(np.repeat(np.arange(30), 4), action, np.array([[0, 3], [1, 3], [2, 3], [3, 7]], float)[action])
     log = LoggedDataset.from_numpy(rows, About(window=0, actions=np.ones((4, 1))))
     options = pdpg.Options(discount=discount, scale_rewards=False, hidden=(), start="random")
-    critic = ActionValues(problem.of(log, options), signals=(1, 0))
+    critic = ActionValues(Problem.of(log, options), signals=(1, 0))
     Q = critic(critic.init(jax.random.key(0)).w, np.zeros((1, log.num_features), np.float32))
     np.testing.assert_allclose(Q[0], np.array([[4.0], [1.5]]) / (1 - discount) * np.ones(4), atol=0.1)

@@ -9,7 +9,7 @@ from scipy.special import log_softmax, softmax
 from moac import simplex
 from moac.logs import About, LoggedDataset, Rows
 from moac.offline import behaviour
-from moac.offline.baselines import pdpg, problem, tscac
+from moac.offline.baselines import Problem, pdpg, tscac
 
 REWARDS = np.array([[1.0, 0.0, 0.2], [0.0, 1.2, 0.3], [0.5, 0.1, 0.9], [0.2, 0.3, 0.0]])
 """Of four actions, for three signals, without chance."""
@@ -90,16 +90,6 @@ def test_steps_of_weights_converge_to_the_min_norm_point(seed):
     np.testing.assert_allclose(w, simplex.min_norm(G).weights, atol=1e-5)
 
 
-@pytest.mark.parametrize("x", [[0.2, 0.3, 0.5], [2.0, 0.0, -1.0], [-5.0, -5.0, -4.9], [0.9, 0.8, -0.1]])
-def test_the_nearest_point_of_the_simplex(x):
-    found = np.asarray(pdpg.nearest(np.float32(x)), np.float64)
-    assert abs(found.sum() - 1) < 1e-6
-    assert found.min() >= 0
-    slack = np.array(x) - found  # KKT: the same for all that are positive, and not larger elsewhere
-    assert np.ptp(slack[found > 0]) < 1e-6
-    assert np.all(slack <= slack[found > 0].max() + 1e-6)
-
-
 def test_tscac_is_exact_on_a_bandit():
     options = tscac.Options(
         **ONE_STATE,
@@ -113,7 +103,7 @@ def test_tscac_is_exact_on_a_bandit():
         weights=(0.7, 0.3),
     )
     learned = tscac.train(bandit(), options, trials=2)
-    stages = np.asarray(learned.carry.auxiliary_theta[-1][..., -1, :], np.float64)
+    stages = np.asarray(learned.state.auxiliary_theta[-1][..., -1, :], np.float64)
     for trial in range(2):
         auxiliary = softmax(stages[trial], axis=-1)
         for own, q in zip(auxiliary, REWARDS[:, :2].T, strict=True):
@@ -142,7 +132,7 @@ def test_a_terminated_row_does_not_bootstrap_and_others_do(ended, factor):
     """Every action earns the same, so Q is r / (1 − γ), or r where nothing follows."""
     rewards = np.tile([1.0, 2.0, 0.5], (4, 1))
     options = pdpg.Options(**(ONE_STATE | {"discount": 0.5}), steps=600, critic_step_size=0.05, target_step_size=0.2)
-    bias = pdpg.train(bandit(rewards, ended), options).carry.critic.w[-1][0, -1].reshape(3, 5)
+    bias = pdpg.train(bandit(rewards, ended), options).state.critic.w[-1][0, -1].reshape(3, 5)
     np.testing.assert_allclose(bias[:, :1] + bias[:, 1:], factor * rewards.T, atol=0.02)
 
 
@@ -170,12 +160,12 @@ def test_a_strong_pull_stays_at_the_behaviour_model():
 
 def test_without_a_model_the_supervised_term_is_the_logged_likelihood():
     log = rows_of(propensity=np.full(480, 0.25))
-    own = problem.of(log, pdpg.Options(start="random", hidden=(8,), behaviour_pull=0.5, batch_size=16))
+    own = Problem.of(log, pdpg.Options(start="random", hidden=(8,), behaviour_pull=0.5, batch_size=16))
     batch = jax.jit(own.draw)(log.data, jax.random.key(0))
     theta = jax.tree.map(lambda W: W * 30, jax.jit(own.first)(log.data, jax.random.key(1)))
     log_pi = own.log_pi(theta, batch.observation)
     by_hand = 0.5 * np.mean(np.asarray(log_pi)[np.arange(16), np.asarray(batch.action)])
-    np.testing.assert_allclose(own.supervised(log_pi, batch), by_hand, rtol=1e-5)
+    np.testing.assert_allclose(own.regularisation(log_pi, batch), by_hand, rtol=1e-5)
     spread = log.reward[log.rows("train")].std(axis=0)
     np.testing.assert_allclose(batch.reward, REWARDS[np.asarray(batch.action)] / spread, rtol=1e-5)
 
