@@ -10,7 +10,7 @@ import numpy as np
 from _timing import measure
 
 from moac.config import Config
-from moac.logs.dataset import About, LoggedDataset, Rows
+from moac.logs import About, LoggedDataset, Rows
 from moac.offline import recommend
 from moac.runs import scores
 from moac.training.result import catalogue, prepare

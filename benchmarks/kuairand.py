@@ -23,8 +23,9 @@ ROWS_27K, ACTION_ROWS_27K, VIDEOS_27K = 323_464_444, 2_300_000, 32_038_725
 """All logs together; what 150 videos take of them, by the share in the published set; videos."""
 _BUILD = """
 import json, sys
+from moac import kuairand
 from moac.logs import Options, build
-print(json.dumps(build(sys.argv[1], sys.argv[2], Options(memory_limit=sys.argv[3]))))
+print(json.dumps(build(kuairand.find(sys.argv[1]), sys.argv[2], Options(memory_limit=sys.argv[3]))))
 """
 
 
@@ -33,7 +34,9 @@ def report() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for rows in (SMALL, MIDDLE, LARGE, DENSE):
-            generated = measure(lambda rows=rows: generate.write(generate.Order(rows), root / f"{rows}"), repeats=1)
+            generated = measure(
+                lambda rows=rows: generate.write(generate.Parameters(rows), root / f"{rows}"), repeats=1
+            )
             print(f"  generated {rows:,} rows: {generated.best:.1f} s", flush=True)
         runs = _builds(root)
         _report_peers(root, runs)
@@ -117,7 +120,7 @@ def _report_estimate(root: Path, runs: dict[str, list[Usage]]) -> None:
     minutes = ROWS_27K * (large.cpu - small.cpu) / (LARGE - SMALL) / 60
     parquet = ROWS_27K / kept * _size(folder / "rows")
     arrays = ACTION_ROWS_27K / large.answer["parts"]["rows"]["rows"] * _size(folder / "arrays")
-    item = _size(folder / "arrays" / "items.npy") / large.answer["videos_in_states"]
+    item = LoggedDataset.from_parquet(folder).tables.items.shape[1]
     print(
         f"  27K on paper, {ROWS_27K / 1e6:.0f} M rows: {minutes:.0f} CPU minutes; {parquet / 1e9:.1f} GB of Parquet, "
         f"{arrays / 1e9:.2f} GB of arrays;\n    memory: a bucket of {ROWS_27K / 256 / 1e6:.1f} M rows at a time under "

@@ -13,6 +13,7 @@ from pathlib import Path
 from _timing import ROOT
 from _usage import Usage, measured
 
+from moac import kuairand
 from moac.kuairand import generate
 from moac.logs import Options, build
 from moac.runs import executors
@@ -99,7 +100,7 @@ def _report_many(seconds: float, overhead: float) -> None:
 
 
 def _report_build(root: Path) -> None:
-    source = generate.write(generate.Order(ROWS), root / "logs")
+    source = generate.write(generate.Parameters(ROWS), root / "logs")
     about, stages = _built(source, root / "data-serial", executors.Serial())
     with executors.opened("process") as process:
         other, spread = _built(source, root / "data-process", process)
@@ -123,6 +124,6 @@ def _built(source: Path, out: Path, executor: Executor) -> tuple[dict[str, str],
         del done, total
         began.setdefault(stage, time.perf_counter())
 
-    about = build(source, out, Options(executor=executor, threads=1), note)
+    about = build(kuairand.find(source), out, Options(threads=1), executor=executor, progress=note)
     times = [*began.values(), time.perf_counter()]
     return about, {name: after - before for name, before, after in zip(began, times[:-1], times[1:], strict=True)}

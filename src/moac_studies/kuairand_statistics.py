@@ -15,7 +15,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from scipy.stats import chi2
 
-from moac import statistics
+from moac import kuairand, statistics
 from moac.kuairand import generate
 from moac.logs import LoggedDataset, Options, build, describe
 from moac.logs.description import Description
@@ -93,12 +93,12 @@ def built(table: framework.Table, seed: int, work: Workspace, files: Path | None
     work.folder.mkdir(parents=True, exist_ok=True)
     if files is not None:
         work.say(f"building from {files}")
-        build(files, folder, options)
+        build(kuairand.find(files), folder, options)
         return folder
     work.say(f"no real rows ({VARIABLE} is not set): generating {table['generated_rows']:,}")
     with tempfile.TemporaryDirectory(dir=work.folder) as generated:
-        generate.write(generate.Order(table["generated_rows"], seed=seed), Path(generated))
-        build(generated, folder, options)
+        generate.write(generate.Parameters(table["generated_rows"], seed=seed), Path(generated))
+        build(kuairand.find(generated), folder, options)
     return folder
 
 

@@ -12,14 +12,13 @@ import time
 
 import pytest
 
-from moac import logs
-from moac.logs import ingest
+from moac.logs import building
 from moac.offline import ncis
 from moac.runs import executors
 from moac.runs.executors import cluster as ray_cluster
 from tests.end_to_end.conftest import MOAC
 from tests.helpers import sweeps, tasks
-from tests.helpers.kuairand import generated
+from tests.helpers.kuairand import build, generated
 from tests.helpers.shards import parts_of_a_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
@@ -187,10 +186,10 @@ def executor(cluster, variables):
 
 
 def test_buckets_and_shards_run_on_the_cluster_too(place, executor, monkeypatch):
-    monkeypatch.setattr(ingest, "_BYTES_PER_BUCKET", 1 << 16)  # several of them
+    monkeypatch.setattr(building, "_BYTES_PER_BUCKET", 1 << 16)  # several of them
     source = generated(place / "source")
-    here = logs.build(source, place / "data-here", logs.Options(actions=30))
-    there = logs.build(source, place / "data-there", logs.Options(actions=30, executor=executor))
+    here = build(source, place / "data-here", actions=30)
+    there = build(source, place / "data-there", executor, actions=30)
     assert there["content"] == here["content"]
     _, parts = parts_of_a_log(place)
     reports = [ncis.analyse(ncis.over(tasks.weigh, parts, where)).as_dict() for where in (None, executor)]

@@ -185,7 +185,7 @@ def nothing(copy):
 MISTAKES = [
     (no_users, f"{USERS} (user features) is missing in "),
     (no_videos, f"{VIDEOS} (basic video features) is missing in "),
-    (no_logs, f"{LOG} (standard log, 22 April to 8 May) is missing in "),
+    (no_logs, f"{LOG} (log) is missing in "),
     (a_column_less, f"{LOG}, line 1: must name the column `tab`"),
     (a_feature_less, f"{VIDEOS}, line 1: must name the column `tag`"),
     (cut_in_the_last_line, f"{LOG}, line LAST: must end with a new line"),
@@ -202,7 +202,7 @@ MISTAKES = [
     (one_line_of_50_megabytes, f"{LOG}, line 2: must have at most 131072 bytes, got more"),
     (ends_of_lines_of_old_macs, f"{LOG}, line 1: must end with a line feed, got a carriage return alone"),
     (a_user_nobody_knows, f"{LOG}, line 12: user 777777 must be in {USERS}, and is not"),
-    (a_user_twice, f"{USERS}, line 62: user 2 must be there once, got it again"),
+    (a_user_twice, f"{USERS}, line 62: `user_id` 2 must be there once, got it again"),
     (no_rows, f"{LOG}, line 2: must hold at least one row, got none"),
     (nothing, f"{LOG}, line 1: must name the column `user_id`"),
 ]
@@ -223,7 +223,7 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_left(spoil, words, cop
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--actions", "1000"], "`actions` must be at most 34, the videos that train users viewed, got 1000."),
+        (["--actions", "1000"], "`actions` must be at most 34, the items that train users viewed, got 1000."),
         (["--memory-limit", "10MB"], "`memory_limit` must be at least 500MB, got 10MB."),
         (["--random-log", "nowhere.csv"], "`random_log` must be a file, got nowhere.csv."),
         (["--shares", "1", "1", "1"], "`shares` must be three that sum to 1"),
@@ -302,7 +302,7 @@ def test_a_killed_build_can_be_started_again(environment, tmp_path):
     process.wait(30)
     process.stderr.close()
     assert not (tmp_path / "data").exists()
-    assert (tmp_path / ".data.building").is_dir()
+    assert len(list(tmp_path.glob(".data.building-*"))) == 1
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["KuaiRand-Pure", "data"]
@@ -347,9 +347,13 @@ def test_every_group_has_help(capsys):
 
 def test_a_damaged_dataset_is_named(source, tmp_path, capsys):
     assert build(source, "--out", tmp_path / "data") == 0
-    (tmp_path / "data" / "arrays" / "split.npy").unlink()
+    (tmp_path / "data" / "arrays" / "shared.safetensors").unlink()
     assert cli.main(["data", "kuairand", "describe", str(tmp_path / "data")]) == 2
-    assert "split.npy is missing: build the dataset again." in capsys.readouterr().err
+    assert "shared.safetensors is missing." in capsys.readouterr().err
+    manifest = (tmp_path / "data" / "manifest.json").read_text()
+    (tmp_path / "data" / "manifest.json").write_text(manifest.replace('"format": 2', '"format": 1'))
+    assert cli.main(["data", "kuairand", "describe", str(tmp_path / "data")]) == 2
+    assert "was built by another version of moac: build the dataset again." in capsys.readouterr().err
     (tmp_path / "data" / "manifest.json").write_text("{")
     assert cli.main(["data", "kuairand", "describe", str(tmp_path / "data")]) == 2
     assert "manifest.json is damaged" in capsys.readouterr().err

@@ -10,12 +10,11 @@ import pytest
 import moac
 from moac import files, momdp
 from moac.cli import main as cli
-from moac.logs.building import Options, build
 from moac.report import html
 from moac.report.pages import exploration as page
 from moac.search import archive as archives
 from moac.search import explore
-from tests.helpers.kuairand import generated
+from tests.helpers.kuairand import build, generated
 
 TINY = [
     *("explore", "fishwood-v0", "--preferences", "5", "--iterations", "400", "--num-critic-steps", "1", "--json"),
@@ -171,7 +170,7 @@ def test_an_environment_is_explored_by_episodes_with_intervals(tmp_path, capsys)
 
 @pytest.mark.slow
 def test_a_log_is_explored_on_validation_users(tmp_path, capsys):
-    build(generated(tmp_path / "rows", rows=4000), tmp_path / "data", Options(actions=12))
+    build(generated(tmp_path / "rows", rows=4000), tmp_path / "data", actions=12)
     sizes = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32")
     out = tmp_path / "out"
     assert cli.main(["explore", str(tmp_path / "data"), "--preferences", "3", *sizes, "--json", "--out", str(out)]) == 0

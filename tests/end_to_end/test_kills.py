@@ -8,9 +8,9 @@ from importlib import resources
 
 import pytest
 
-from moac import files, logs
+from moac import files
 from tests.end_to_end.conftest import assert_same_run
-from tests.helpers.kuairand import changed, generated
+from tests.helpers.kuairand import build, changed, generated
 from tests.helpers.nursery import Nursery
 
 pytestmark = pytest.mark.slow
@@ -196,16 +196,16 @@ class Build(Run):
         """There is no dataset unless it is whole; what has finished stays finished."""
         if place.exists():
             return
-        notes = {path.name for path in place.parent.glob(f".{place.name}.building/journal/*.json")}
-        assert notes >= self.at.get(place, set())
-        self.at[place] = notes
+        finished = {path.name for path in place.parent.glob(f".{place.name}.building-*/rows/bucket-*.parquet")}
+        assert finished >= self.at.get(place, set())
+        self.at[place] = finished
 
     def compare(self, place, whole):
         names = [{p.relative_to(folder) for p in folder.rglob("*") if p.is_file()} for folder in (place, whole)]
         assert names[0] == names[1]
         for name in names[0]:
             assert (place / name).read_bytes() == (whole / name).read_bytes(), name
-        assert not list(place.parent.glob(f".{place.name}.building/dataset"))  # notes may be left by the last kill
+        assert not list(place.parent.glob(f".{place.name}.building-*"))
 
 
 def kill_and_finish(nursery, driver, kills, folder):
@@ -258,8 +258,8 @@ def log(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("log")
     source = generated(folder / "rows", rows=8000, num_users=500, num_videos=20, random_rows=100)
-    options = logs.Options(actions=8, shares=(0.5, 0.4, 0.1), threads=1)
-    logs.build(changed(source, folder / "frequent", often), folder / "data", options)
+    frequent = changed(source, folder / "frequent", often)
+    build(frequent, folder / "data", actions=8, shares=(0.5, 0.4, 0.1), threads=1)
     return folder / "data"
 
 

@@ -9,9 +9,8 @@ import pytest
 import moac
 from moac.cli.main import main
 from moac.logs import LoggedDataset
-from moac.logs.building import Options, build
 from moac.search import candidates
-from tests.helpers.kuairand import generated
+from tests.helpers.kuairand import build, generated
 
 SMALL = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32")
 
@@ -19,7 +18,7 @@ SMALL = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("offline")
-    build(generated(folder / "rows", rows=4000), folder / "data", Options(actions=12))
+    build(generated(folder / "rows", rows=4000), folder / "data", actions=12)
     return folder / "data"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from moac import kuairand, logs
 from moac.kuairand import generate
 from moac.kuairand.schema import LOG, SIGNALS
 from moac.logs.splits import of_users
@@ -25,7 +26,14 @@ COLUMNS = list(LOG)
 def generated(folder, rows=3000, variant="pure", **options):
     """A small folder in the official layout."""
     options = {"num_users": 300, "num_videos": 250, "random_rows": 300} | options
-    return generate.write(generate.Order(rows, variant, **options), Path(folder))
+    return generate.write(generate.Parameters(rows, variant, **options), Path(folder))
+
+
+def build(source, out, executor=None, progress=None, **options):
+    """A dataset from such a folder; its manifest."""
+    chosen = {name: options.pop(name) for name in ("random_log", "video_statistics") if name in options}
+    files = kuairand.find(source, **chosen)
+    return logs.build(files, out, logs.Options(**options), executor=executor, progress=progress)
 
 
 def changed(folder, copy, change):
@@ -54,10 +62,10 @@ class Plain:
         return [row["video_id"] for row in self.views[user][:video_rows_before]][-20:][::-1]
 
 
-def plain(logs, actions, seed=0, shares=(0.8, 0.1, 0.1)):
+def plain(paths, actions, seed=0, shares=(0.8, 0.1, 0.1)):
     """Read, drop duplicates, order, split, count: with sets, lists and dicts."""
     rows, read = set(), 0
-    for path in logs:
+    for path in paths:
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
                 read += 1
@@ -75,5 +83,5 @@ def plain(logs, actions, seed=0, shares=(0.8, 0.1, 0.1)):
 
 def signals(row):
     """The seven of a row, Dislike as a cost, WatchTime in tens of seconds."""
-    values = [row[column] for column in SIGNALS.values()]
+    values = [row[signal.column] for signal in SIGNALS]
     return [*values[:5], -values[5], values[6] / 10_000]

@@ -8,14 +8,13 @@ import jax
 import numpy as np
 
 import moac
-from moac import logs
 from moac.logs.dataset import LoggedDataset
 from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.policies.networks import Network, Plain
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
-from tests.helpers.kuairand import generated
+from tests.helpers.kuairand import build, generated
 
 
 @dataclass
@@ -31,7 +30,7 @@ class LogRun:
 def built_run(folder):
     """A run of two trials on a small built dataset, with a behaviour model."""
     source = generated(folder / "source", rows=1500, num_users=120, num_videos=60, random_rows=60)
-    logs.build(source, folder / "data", logs.Options(actions=12, threads=1))
+    build(source, folder / "data", actions=12, threads=1)
     plain = LoggedDataset.from_parquet(folder / "data")
     dataset = plain.with_behaviour(model_of(plain))
     outcome = untrained(dataset, moac.Config())

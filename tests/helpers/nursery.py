@@ -19,9 +19,9 @@ from moac.report.pages import run as run_page
 import moac_studies
 from moac_studies import framework, kuairand_comparison, training
 from moac.runs import runner
-from moac.logs import building, ingest
+from moac.logs import building
 
-ingest._BYTES_PER_BUCKET = 1 << 18  # several buckets of little data
+building._BYTES_PER_BUCKET = 1 << 18  # several buckets of little data
 whole = framework.load
 
 def always():  # a checkpoint with every chunk, where no option says so

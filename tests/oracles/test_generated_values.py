@@ -6,22 +6,23 @@ import numpy as np
 import pytest
 
 from moac.kuairand import generate
-from moac.logs import LoggedDataset, Options, build
+from moac.logs import LoggedDataset
+from tests.helpers.kuairand import build
 
 ACTIONS = 40
 
 
 @pytest.fixture(scope="module")
 def order():
-    return generate.Order(120_000, seed=11, num_users=12_000, num_videos=300, random_rows=60_000).resolved()
+    return generate.Parameters(120_000, seed=11, num_users=12_000, num_videos=300, random_rows=60_000).resolved()
 
 
 @pytest.fixture(scope="module")
 def dataset(order, tmp_path_factory):
     root = tmp_path_factory.mktemp("truth")
     folder = generate.write(order, root)
-    assert generate.read_order(folder) == order
-    build(folder, root / "data", Options(actions=ACTIONS))
+    assert generate.read_parameters(folder) == order
+    build(folder, root / "data", actions=ACTIONS)
     return LoggedDataset.from_parquet(root / "data")
 
 

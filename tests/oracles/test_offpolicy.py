@@ -12,7 +12,7 @@ import pytest
 import moac
 from moac import algorithm, beyond, settings, simplex, training
 from moac import parts as components
-from moac.logs.dataset import About, LoggedDataset, Rows
+from moac.logs import About, LoggedDataset, Rows
 from moac.offline import behaviour, evaluate
 from moac.policies import SoftmaxTable
 from moac.training import result

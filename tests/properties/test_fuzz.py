@@ -15,14 +15,14 @@ import pytest
 from moac import momdp, training
 from moac.cli.main import main
 from moac.config import Config
-from moac.kuairand import lines, schema
-from moac.logs import building, description, folder, records
+from moac.kuairand import schema
+from moac.logs import csv_files, description, folder
 from moac.runs import directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
 from moac_studies import framework
-from tests.helpers.kuairand import generated
+from tests.helpers.kuairand import build, generated
 from tests.helpers.limits import limited
 from tests.helpers.run_folders import invented
 
@@ -91,7 +91,7 @@ def fuzz_files(root, paths, work, count, seed):
 def dataset(tmp_path_factory):
     place = tmp_path_factory.mktemp("fuzz")
     source = generated(place, rows=800, num_users=60, num_videos=40, random_rows=80)
-    building.build(source, place / "data", building.Options(actions=5))
+    build(source, place / "data", actions=5)
     return source, place / "data"
 
 
@@ -132,7 +132,7 @@ def fuzz_csvs(count, tmp_path, dataset):
     paths = [path for path in sorted(source.rglob("*.csv")) if path.name in kinds]
 
     def looked_at(path):
-        records.complain(lines.inspect(path, kinds[path.name]), None)
+        csv_files.complain(csv_files.inspect(path, kinds[path.name].table), None)
 
     fuzz_files(source, paths, looked_at, count, 4)
 
@@ -140,7 +140,7 @@ def fuzz_csvs(count, tmp_path, dataset):
 def fuzz_datasets(count, tmp_path, dataset):
     copy = tmp_path / "data"
     shutil.copytree(dataset[1], copy)
-    paths = [path for path in sorted(copy.rglob("*")) if path.suffix in (".npy", ".json")]
+    paths = [path for path in sorted(copy.rglob("*")) if path.suffix in (".safetensors", ".json")]
 
     def loaded(_):
         folder.load(copy)

@@ -1,15 +1,15 @@
 """Properties of splits, histories and samples, whatever the log."""
 
+from dataclasses import replace
+
 import hypothesis.extra.numpy as hnp
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moac.kuairand.schema import LOG
-from moac.logs import splits
-from moac.logs.buckets import _actions, _within_reach, piece
-from moac.logs.dataset import About, LoggedDataset, Rows
-from moac.logs.ordering import ordered
+from moac.kuairand.schema import LOG, SCHEMA
+from moac.logs import About, LoggedDataset, Rows, splits
+from moac.logs.buckets import _actions, _within_reach, indexed
 
 logs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.booleans()), min_size=1, max_size=80)
 
@@ -22,6 +22,7 @@ def columns(log):
     found = {name: np.zeros(n, np.int64) for name in LOG}
     found |= {"user_id": user.astype(np.int32), "video_id": video.astype(np.int32), "random": random.astype(bool)}
     found["time_ms"] = np.arange(n) * 3_600_000
+    found |= {f"context{k}": np.zeros(n, np.int64) for k in range(3)}
     return found
 
 
@@ -30,7 +31,7 @@ def test_what_is_left_out_of_a_history_is_in_no_state(log, window, actions):
     """The states of the pieces are those of the whole history, for any window and any choice of actions."""
     actions = np.array(sorted(actions, key=lambda a: (a * 7) % 10), dtype=np.int32)
     table = columns(log)
-    found = piece(table, actions, window)
+    found = indexed(table, replace(SCHEMA, window=window), actions)
     rows = np.flatnonzero(np.isin(table["video_id"], actions))
     assert found["action"].tolist() == [actions.tolist().index(video) for video in table["video_id"][rows]]
     for k, row in enumerate(rows):
@@ -41,21 +42,6 @@ def test_what_is_left_out_of_a_history_is_in_no_state(log, window, actions):
             mine = found["history"][max(first, end + after - window) : end + after]
             whole = table["video_id"][max(begin, row + after - window) : row + after]
             assert mine.tolist() == whole.tolist()
-
-
-rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 2), st.booleans()), max_size=60)
-
-
-@given(rows.filter(len), st.booleans())
-def test_rows_are_ordered_by_all_columns_and_there_once(rows, far):
-    """Also where users and times are too large to be one number."""
-    names = ("time_ms", "user_id", "video_id", "random")
-    table = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-    table["time_ms"] = table["time_ms"] * (2**40 if far else 1)
-    found = ordered(table)
-    by_key = sorted({(u, t, v, r) for t, u, v, r in zip(*(table[n].tolist() for n in names), strict=True)})
-    columns = ("user_id", "time_ms", "video_id", "random")
-    assert list(zip(*(found[name].tolist() for name in columns), strict=True)) == by_key
 
 
 @given(logs, st.integers(1, 6))

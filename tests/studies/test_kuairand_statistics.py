@@ -8,10 +8,10 @@ import pytest
 
 from moac.cli.main import main
 from moac.kuairand import generate
-from moac.logs import LoggedDataset, build
-from moac.logs.building import Options
+from moac.logs import LoggedDataset
 from moac_studies import framework
 from moac_studies import kuairand_statistics as statistics
+from tests.helpers.kuairand import build
 
 DATA = {"actions": 40, "split_seed": 0, "memory_limit": "1GB", "generated_rows": 8000}
 PAPER = framework.load("kuairand-statistics").parameters["paper"]
@@ -19,7 +19,7 @@ PAPER = framework.load("kuairand-statistics").parameters["paper"]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    return generate.write(generate.Order(8000, num_users=600, num_videos=200), tmp_path_factory.mktemp("rows"))
+    return generate.write(generate.Parameters(8000, num_users=600, num_videos=200), tmp_path_factory.mktemp("rows"))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_the_papers_numbers_are_the_papers():
 
 
 def test_amounts_shares_and_rates_are_those_of_the_dataset(found, files, tmp_path):
-    build(files, tmp_path / "data", Options(actions=40))
+    build(files, tmp_path / "data", actions=40)
     dataset = LoggedDataset.from_parquet(tmp_path / "data")
     rows = cells(statistics.findings(PAPER, found).tables[0])
     amounts = np.count_nonzero(dataset.reward, axis=0)

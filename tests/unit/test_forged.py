@@ -4,14 +4,12 @@ import json
 import struct
 import tarfile
 import tracemalloc
-import zipfile
 
 import numpy as np
 import pytest
 
 from moac import files
-from moac.kuairand.unpack import unpack
-from moac.logs import stored
+from moac.kuairand.download import unpack
 
 HUGE = 2**50
 ENOUGH = 8 * 2**20
@@ -68,53 +66,6 @@ def test_safetensors(content, tmp_path):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(files.DamagedError, match=r"^[^\n]*/x is damaged: [^\n]+\.$"):
         files.read_arrays(tmp_path / "x")
-
-
-def npy(shape, descr="<f4", data=b"", order=False):
-    header = f"{{'descr': {descr!r}, 'fortran_order': {order}, 'shape': {shape}, }}"
-    padded = header.ljust(117).encode() + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded + data
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        npy((HUGE,)),
-        npy((2**40, 2**40)),
-        npy((2**63, 2)),
-        npy((-1,), data=bytes(8)),
-        npy((3,), data=bytes(8)),
-        npy((1,), data=bytes(8)),
-        npy((1,), "|O", bytes(8)),
-        npy((1,), "<f999999999", bytes(8)),
-        npy((1,), [("a", "<f4"), ("b", "|O")], bytes(12)),
-        npy("x"),
-        npy("(" * 50),
-        b"\x93NUMPY\x01\x00" + struct.pack("<H", 65535),
-        b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b"{}",
-        b"\x93NUMPY\x09\x00" + bytes(100),
-        b"\x80\x04K\x01.",
-        b"",
-    ],
-)
-def test_npy(content, tmp_path):
-    (tmp_path / "x.npy").write_bytes(content)
-    with pytest.raises(ValueError, match=r"^[^\n]*/x.npy is damaged: [^\n]+\.$"):
-        stored.array(tmp_path / "x.npy")
-
-
-@pytest.mark.parametrize("array", [np.zeros((0, 3), np.float32), np.arange(3), np.array(True)])
-def test_npy_that_is_what_it_says(array, tmp_path):
-    np.save(tmp_path / "x.npy", array)
-    np.testing.assert_array_equal(stored.array(tmp_path / "x.npy"), array)
-
-
-def test_a_zip_is_no_array(tmp_path):
-    """`np.load` would open it as an .npz, whatever it unpacks to."""
-    with zipfile.ZipFile(tmp_path / "x.npy", "w", zipfile.ZIP_DEFLATED) as bundle:
-        bundle.writestr("a.npy", npy((HUGE,)))
-    with pytest.raises(ValueError, match=r"/x.npy is damaged: "):
-        stored.array(tmp_path / "x.npy")
 
 
 def test_an_archive_that_unpacks_to_more_than_it_may(tmp_path):

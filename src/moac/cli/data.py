@@ -88,16 +88,17 @@ class Build(_Writing):
 
     def write(self, out: Path, show: Any) -> dict[str, Any]:
         """Build a dataset that does not exist yet."""
-        from moac import files
+        from moac import files, kuairand
         from moac.logs.building import Options, build
         from moac.runs import executors
 
-        names = ("actions", "split_seed", "shares", "random_log", "video_statistics", "memory_limit", "threads")
+        names = ("actions", "split_seed", "shares", "memory_limit", "threads")
         files.check_folder("out", out.parent)
         chosen: dict[str, Any] = {name: getattr(self, name) for name in names}
+        source = kuairand.find(self.source, self.random_log, self.video_statistics)
         try:
             with executors.opened(self.executor, workers=self.workers, address=self.address) as executor:
-                about = build(self.source, out, Options(**chosen, executor=executor), show)
+                about = build(source, out, Options(**chosen), executor=executor, progress=show)
         except KeyboardInterrupt:
             sys.stderr.write(f"what has finished is kept: the same command continues {out}\n")
             raise
@@ -142,8 +143,8 @@ class Generate(_Writing):
         """Write the variant's folder."""
         from moac.kuairand import generate
 
-        order = generate.Order(self.rows, self.variant, self.seed, self.random_rows)
-        folder = generate.write(order, out, lambda done, total: show("rows", done, total))
+        parameters = generate.Parameters(self.rows, self.variant, self.seed, self.random_rows)
+        folder = generate.write(parameters, out, lambda done, total: show("rows", done, total))
         sys.stderr.write(f"written: {folder}\n")
         return {"variant": self.variant, "rows": self.rows, "seed": self.seed, "folder": str(folder)}
 
@@ -160,8 +161,8 @@ class Describe(Command):
     def run(self) -> int:
         """Compute, draw and print; a manifest that says nonsense is refused."""
         from moac.cli.console import print_json, print_lines
-        from moac.logs import manifest
         from moac.logs.description import describe
+        from moac.logs.folder import MANIFEST
 
         try:
             description = describe(self.data)
@@ -170,7 +171,7 @@ class Describe(Command):
                 _print(description)
                 print_lines(f"• {line}" for line in _notes(description))
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ValueError(f"{self.data / manifest.NAME} is damaged: {error} is missing or wrong.") from None
+            raise ValueError(f"{self.data / MANIFEST} is damaged: {error} is missing or wrong.") from None
         if figure is not None:
             sys.stderr.write(f"figure: {figure}\n")
         if self.json:

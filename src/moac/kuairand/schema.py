@@ -1,4 +1,4 @@
-"""KuaiRand's files: their names, and what their columns hold (Gao et al., CIKM 2022, and the files themselves).
+"""KuaiRand's files: their names, what their columns hold and mean (Gao et al., CIKM 2022, and the files themselves).
 
 All logs of a variant have the same nineteen whole numbers a row. Feature files quote text that holds commas, and leave
 a field empty where a value is missing.
@@ -6,8 +6,11 @@ a field empty where a value is missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import final
+
+from moac.logs.schema import Feature, LogFiles, Schema, Signal, Table
 
 VARIANTS = ("pure", "1k", "27k")
 FOLDERS = {"pure": "KuaiRand-Pure", "1k": "KuaiRand-1K", "27k": "KuaiRand-27K"}
@@ -23,7 +26,7 @@ LOG = {
 """Columns of a log in the official order, with the type each is stored as."""
 
 USER_NUMBERS = ("follow_user_num", "fans_user_num", "friend_user_num", "register_days")
-USER_CATEGORIES = (
+_USER_CATEGORIES = (
     "user_active_degree", "is_lowactive_period", "is_live_streamer", "is_video_author", "follow_user_num_range",
     "fans_user_num_range", "friend_user_num_range", "register_days_range", *(f"onehot_feat{k}" for k in range(18)),
 )  # fmt: skip
@@ -34,7 +37,7 @@ USERS = {
     "friend_user_num": "BIGINT", "friend_user_num_range": "VARCHAR", "register_days": "BIGINT",
     "register_days_range": "VARCHAR", **{f"onehot_feat{k}": "VARCHAR" for k in range(18)},
 }  # fmt: skip
-"""Columns of the user features; categories stay text, for an empty field is a category of its own: unknown."""
+"""Columns of the user features; categories stay text. An empty field is a value of its own, `?`."""
 
 VIDEOS = {
     "video_id": "INTEGER", "author_id": "VARCHAR", "video_type": "VARCHAR", "upload_dt": "VARCHAR",
@@ -57,25 +60,14 @@ _STATISTICS = (
 STATISTICS = {"video_id": "INTEGER", "counts": "DOUBLE", **dict.fromkeys(_STATISTICS.split(), "DOUBLE")}
 """Columns of the video statistics: means per day and scenario over the whole month, which is the test period too."""
 
-_TYPES = {
-    "TINYINT": (-(2**7), 2**7 - 1), "SMALLINT": (-(2**15), 2**15 - 1), "INTEGER": (-(2**31), 2**31 - 1),
-    "BIGINT": (-(2**63), 2**63 - 1), "DOUBLE": (-1e300, 1e300),
-}  # fmt: skip
-_FROM_ZERO = (
-    "user_id", "video_id", "play_time_ms", "duration_ms", "video_duration", "server_width", "server_height",
-)  # fmt: skip
+_FROM_ZERO = ("user_id", "video_id", "play_time_ms", "duration_ms", "video_duration", "server_width", "server_height")
 _EVENTS = ("is_click", "is_like", "is_follow", "is_comment", "is_forward", "is_hate")
-RANGES = {
+_RANGES = {
     **dict.fromkeys(_FROM_ZERO, (0, 2**31 - 1)),
     **dict.fromkeys(_EVENTS, (0, 1)),
     "time_ms": (946_684_800_000, 4_102_444_800_000),
 }
 """Columns that states and rewards are made of, and what they can hold; times are of the years 2000 to 2100."""
-
-
-def range_of(column: str, kind: str) -> tuple[float, float]:
-    """The least and the largest number that a column of a type may hold."""
-    return RANGES.get(column, _TYPES[kind])
 
 
 @final
@@ -84,15 +76,13 @@ class Kind:
     """A kind of file.
 
     Attributes:
-        name: what it is called in messages and in the manifest.
+        table: its columns.
         stem: its file name up to the variant.
-        columns: the type of each column, in the official order.
         parts: into how many files 27K splits it.
     """
 
-    name: str
+    table: Table
     stem: str
-    columns: dict[str, str]
     parts: int = 1
 
     def file_names(self, variant: str) -> tuple[str, ...]:
@@ -103,25 +93,145 @@ class Kind:
         return tuple(f"{base}_part{part}.csv" for part in range(1, self.parts + 1))
 
 
-STANDARD_LOGS = (
-    Kind("standard log, 8 to 21 April", "log_standard_4_08_to_4_21", LOG, 2),
-    Kind("standard log, 22 April to 8 May", "log_standard_4_22_to_5_08", LOG, 2),
-)
-RANDOM_LOG = Kind("random log", "log_random_4_22_to_5_08", LOG)
-USER_FEATURES = Kind("user features", "user_features", USERS)
-VIDEO_FEATURES = Kind("basic video features", "video_features_basic", VIDEOS)
-VIDEO_STATISTICS = Kind("video statistics", "video_features_statistic", STATISTICS, 3)
+def _table(name: str, columns: dict[str, str]) -> Table:
+    ranges = {column: _RANGES[column] for column in columns if column in _RANGES}
+    return Table(name, columns, ranges, ("user_id", "video_id"), digits_only=columns is LOG)
+
+
+LOG_TABLE = _table("log", LOG)
+STANDARD_LOGS = (Kind(LOG_TABLE, "log_standard_4_08_to_4_21", 2), Kind(LOG_TABLE, "log_standard_4_22_to_5_08", 2))
+RANDOM_LOG = Kind(LOG_TABLE, "log_random_4_22_to_5_08")
+USER_FEATURES = Kind(_table("user features", USERS), "user_features")
+VIDEO_FEATURES = Kind(_table("basic video features", VIDEOS), "video_features_basic")
+VIDEO_STATISTICS = Kind(_table("video statistics", STATISTICS), "video_features_statistic", 3)
 KINDS = (*STANDARD_LOGS, RANDOM_LOG, USER_FEATURES, VIDEO_FEATURES, VIDEO_STATISTICS)
 
-SIGNALS = {
-    "Click": "is_click", "Like": "is_like", "Follow": "is_follow", "Comment": "is_comment",
-    "Forward": "is_forward", "Dislike": "is_hate", "WatchTime": "play_time_ms",
-}  # fmt: skip
-"""The paper's seven signals, in its order, and their columns."""
-SIGNS = (1, 1, 1, 1, 1, -1, 1)
-"""Dislike is a cost."""
 WATCH_TIME_UNIT_MS = 10_000
 """WatchTime counts tens of seconds, as TSCAC does; not truncated."""
-NUM_TABS = 15
-UTC_OFFSET_MS = 8 * 3_600_000
+SIGNALS = (
+    Signal("Click", "is_click"), Signal("Like", "is_like"), Signal("Follow", "is_follow"),
+    Signal("Comment", "is_comment"), Signal("Forward", "is_forward"), Signal("Dislike", "is_hate", -1),
+    Signal("WatchTime", "play_time_ms", unit=WATCH_TIME_UNIT_MS),
+)  # fmt: skip
+"""The paper's seven signals, in its order; Dislike is a cost."""
+_LOCAL = "(time_ms + 28800000)"
 """Hours and days are Beijing's."""
+_AGE = "greatest(coalesce(date_diff('day', try_cast(upload_dt AS DATE), DATE '2022-05-09'), 0), 0)"
+"""Days of a video when the log ends."""
+_DURATION = "(log10(greatest(video_duration, 1)) - 4.5) / 1.5"
+_VIDEO_FEATURES = (
+    Feature("duration", f"CASE WHEN video_duration > 0 THEN greatest(-1, least(1, {_DURATION})) END", "scaled"),
+    Feature("portrait", "sign(server_height - server_width)", "scaled"),
+    Feature("advert", "(video_type = 'AD')::INTEGER", "scaled"),
+    Feature("age", f"least(1, log10(1 + {_AGE}) / 3.6)", "scaled"),
+    Feature("tag", "split_part(tag, ',', 1)", "category", 4, one_hot=False),
+    Feature("upload_type", "upload_type", "category", 2, one_hot=False),
+    Feature("music_type", "music_type", "category", 2, one_hot=False),
+)
+"""log₁₀ of the duration in ms around 30 s, of the age up to ten years: scales that need no fit."""
+_STATISTICS_USED = ("play_user_num", "play_duration", "like_cnt")
+"""The three of TSCAC's; opt-in, for they cover the test period."""
+SCHEMA = Schema(
+    LOG_TABLE,
+    "user_id",
+    "video_id",
+    "time_ms",
+    SIGNALS,
+    {
+        "tab": ("CASE WHEN tab BETWEEN 0 AND 14 THEN tab ELSE -1 END", 15),
+        "hour": (f"{_LOCAL} // 3600000 % 24", 24),
+        "day": (f"({_LOCAL} // 86400000 + 3) % 7", 7),
+    },
+    USER_FEATURES.table,
+    (
+        *(Feature(name, name, "number") for name in USER_NUMBERS),
+        *(Feature(name, f"coalesce({name}, '?')", "category") for name in _USER_CATEGORIES),
+    ),
+    (VIDEO_FEATURES.table,),
+    _VIDEO_FEATURES,
+    f"{_LOCAL} // 86400000",
+)
+"""The day of the week counts from Monday: 1 January 1970 was a Thursday."""
+_WITH_STATISTICS = replace(
+    SCHEMA,
+    items=(VIDEO_FEATURES.table, VIDEO_STATISTICS.table),
+    item_features=(
+        *_VIDEO_FEATURES,
+        *(Feature(name, f"least(1, log10(1 + greatest({name}, 0)) / 9)", "scaled") for name in _STATISTICS_USED),
+    ),
+)
+LEAK = "video statistics are month averages: they cover the test period, so results on held-out users are optimistic"
+
+
+def find(folder: str | Path, random_log: Path | None = None, video_statistics: bool = False) -> LogFiles:
+    """The files of the one variant that `folder` holds: itself, its `data`, or a few folders down.
+
+    Args:
+        folder: with the official file names.
+        random_log: a log of uniformly random exposure; None is the one beside the others, if there is one.
+        video_statistics: add month averages to the features of videos; they know the test period.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"`SRC` must be a folder with KuaiRand's files, got {folder}.")
+    if random_log is not None and not random_log.is_file():
+        raise ValueError(f"`random_log` must be a file, got {random_log}.")
+    there = _by_name(folder)
+    variant = _variant(there, folder, random_log is not None)
+    standard = tuple(path for kind in STANDARD_LOGS for path in _parts(there, kind, variant))
+    random = _parts(there, RANDOM_LOG, variant) if random_log is None else (random_log,)
+    expected = (*STANDARD_LOGS, *(() if random else (RANDOM_LOG,)))
+    absent = tuple(name for kind in expected for name in kind.file_names(variant) if name not in there)
+    kinds = (VIDEO_FEATURES, VIDEO_STATISTICS) if video_statistics else (VIDEO_FEATURES,)
+    users, *items = (_parts(there, kind, variant) for kind in (USER_FEATURES, *kinds))
+    for kind, paths in zip((USER_FEATURES, *kinds), (users, *items), strict=True):
+        if not paths:
+            raise ValueError(f"{kind.file_names(variant)[0]} ({kind.table.name}) is missing in {folder}.")
+    schema, warnings = (_WITH_STATISTICS, (LEAK,)) if video_statistics else (SCHEMA, ())
+    return LogFiles(f"kuairand-{variant}", schema, standard, random, users[0], tuple(items), absent, warnings)
+
+
+def _by_name(folder: Path) -> dict[str, Path]:
+    """Files with official names, in the folder and three levels below it."""
+    known = {name for kind in KINDS for variant in VARIANTS for name in kind.file_names(variant)}
+    there: dict[str, Path] = {}
+    for pattern in ("*.csv", "*/*.csv", "*/*/*.csv", "*/*/*/*.csv"):
+        for path in sorted(path for path in folder.glob(pattern) if path.name in known):
+            if path.name in there:
+                raise ValueError(f"{path.name} must be there once, got {there[path.name]} and {path}.")
+            there[path.name] = path
+    return there
+
+
+def _variant(there: dict[str, Path], folder: Path, log_given: bool) -> str:
+    """The variant that is there with a log, users and videos."""
+    needs = {"log": (*STANDARD_LOGS, RANDOM_LOG), "users": (USER_FEATURES,), "videos": (VIDEO_FEATURES,)}
+    missing = {
+        variant: [
+            kinds[-1 if need != "log" else 1]
+            for need, kinds in needs.items()
+            if not any(name in there for kind in kinds for name in kind.file_names(variant))
+            and not (log_given and need == "log")
+        ]
+        for variant in VARIANTS
+    }
+    complete = [variant for variant in VARIANTS if not missing[variant]]
+    if len(complete) == 1:
+        return complete[0]
+    if complete:
+        raise ValueError(f"{folder} holds several variants ({', '.join(complete)}): point at the folder of one.")
+    if not there:
+        raise ValueError(f"{folder} holds no file of KuaiRand, such as {STANDARD_LOGS[1].file_names('pure')[0]}.")
+    nearest = min(VARIANTS, key=lambda variant: len(missing[variant]))
+    kind = missing[nearest][0]
+    raise ValueError(f"{kind.file_names(nearest)[0]} ({kind.table.name}) is missing in {folder}.")
+
+
+def _parts(there: dict[str, Path], kind: Kind, variant: str) -> tuple[Path, ...]:
+    """All parts of a file, or none; some without the others is a mistake."""
+    names = kind.file_names(variant)
+    held = [name for name in names if name in there]
+    for name in names:
+        if held and name not in there:
+            raise ValueError(f"{name} is missing beside {there[held[0]]}: the parts belong together.")
+    return tuple(there[name] for name in held)

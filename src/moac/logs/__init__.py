@@ -1,4 +1,4 @@
-"""Logged recommendations: KuaiRand's files, or a log of one's own, as a source of training.
+"""Logged recommendations: a log's files, or arrays of one's own, as a source of training.
 
 Names are imported when they are first used: building a dataset needs no JAX, and using one needs no DuckDB.
 """
@@ -9,23 +9,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moac.logs.arrays import About as About
+    from moac.logs.arrays import Rows as Rows
     from moac.logs.building import Options as Options
     from moac.logs.building import build as build
-    from moac.logs.dataset import About as About
     from moac.logs.dataset import LoggedDataset as LoggedDataset
-    from moac.logs.dataset import Rows as Rows
     from moac.logs.description import describe as describe
+    from moac.logs.schema import LogFiles as LogFiles
+    from moac.logs.schema import Schema as Schema
 
-_HOME = {
-    "About": "moac.logs.dataset",
-    "LoggedDataset": "moac.logs.dataset",
-    "Options": "moac.logs.building",
-    "Rows": "moac.logs.dataset",
-    "build": "moac.logs.building",
-    "describe": "moac.logs.description",
+_HOMES = {
+    "arrays": ("About", "Rows"),
+    "building": ("Options", "build"),
+    "dataset": ("LoggedDataset",),
+    "description": ("describe",),
+    "schema": ("LogFiles", "Schema"),
 }
+_HOME = {name: f"moac.logs.{home}" for home, names in _HOMES.items() for name in names}
 
-__all__ = ["About", "LoggedDataset", "Options", "Rows", "build", "describe"]
+__all__ = ["About", "LogFiles", "LoggedDataset", "Options", "Rows", "Schema", "build", "describe"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,16 +4,70 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 
-from moac.logs import encoding, splits
-from moac.logs.dataset import About, LoggedDataset, Rows
+from moac.logs import features, splits
+from moac.logs.dataset import LoggedDataset
+from moac.logs.schema import WINDOW
 from moac.logs.states import Tables
 
 _WIDTH = 8
 """Numbers of an action without features, where there are many."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A log as columns of equal length, for `LoggedDataset.from_numpy`.
+
+    Attributes:
+        user: [N] whole numbers that name users.
+        action: [N] whole numbers that name actions.
+        reward: [N, M] signals as they were logged, costs positive.
+        time: [N] order within a user; None is the order given.
+        context: [N, C] codes 0, 1, … of the request; a code that no train user has is unknown. None is no context.
+        propensity: [N] probability of the logged action, where known.
+        terminated: [N] nothing follows; None is never.
+    """
+
+    user: Any
+    action: Any
+    reward: Any
+    time: Any = None
+    context: Any = None
+    propensity: Any = None
+    terminated: Any = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class About:
+    """What is known of a log beyond its rows.
+
+    Attributes:
+        name: of the data.
+        signal_names: M of them; None is `signal 0`, …
+        signs: −1 for a cost; None is +1 for all.
+        users: [U, d] features, for the user ids in ascending order; None is none.
+        actions: [K, e] features, for the action ids in ascending order; None is one-hot up to 16 actions, and eight
+            numbers by hash beyond.
+        shares: of users in train, validation and test.
+        split_seed: of the hash that splits them.
+        window: how many viewed items a state holds.
+    """
+
+    name: str = "log"
+    signal_names: Sequence[str] | None = None
+    signs: Sequence[int] | None = None
+    users: Any = None
+    actions: Any = None
+    shares: tuple[float, float, float] = splits.SHARES
+    split_seed: int = 0
+    window: int = WINDOW
 
 
 def dataset(rows: Rows, about: About) -> LoggedDataset:
@@ -119,18 +173,20 @@ def _sizes(context: Any) -> tuple[int, ...]:
 def _tables(about: About, ids: tuple[Any, Any], rows: tuple[Any, Any], sizes: tuple[int, ...]) -> Tables:
     (user_ids, action_ids), (user, action) = ids, rows
     users = (
-        np.zeros((len(user_ids), 0), np.float32) if about.users is None else _features("users", about.users, user_ids)
+        np.zeros((len(user_ids), 0), np.float32)
+        if about.users is None
+        else _checked_features("users", about.users, user_ids)
     )
     if about.actions is None:
-        fitted = encoding.category("action", map(str, action_ids), _WIDTH)
-        items = encoding.quantised([fitted.vectors[fitted.codes(map(str, action_ids))]])
+        fitted = features.category("action", map(str, action_ids), _WIDTH)
+        items = features.quantised([fitted.vectors[fitted.codes(map(str, action_ids))]])
     else:
-        items = _features("actions", about.actions, action_ids)
+        items = _checked_features("actions", about.actions, action_ids)
     first = np.searchsorted(user, np.arange(len(user_ids))).astype(np.int32)
     return Tables(users, items, action, first, sizes, about.window)  # pyright: ignore[reportArgumentType]
 
 
-def _features(name: str, table: Any, ids: Any) -> Any:
+def _checked_features(name: str, table: Any, ids: Any) -> Any:
     table = np.array(table, dtype=np.float32)
     if table.ndim != 2 or len(table) != len(ids) or not np.isfinite(table).all():
         raise ValueError(f"`{name}` must be finite, with one row for each of {len(ids)} ids, got {table.shape}.")

@@ -1,154 +1,131 @@
-"""The tasks of one bucket of users. They share nothing, write one file each and can be run again, anywhere."""
+"""One bucket of users: its rows ordered without duplicates, then the arrays of those rows whose item is an action.
+
+Buckets share nothing. Each step writes one file, whole or not at all, and can be run again, anywhere.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from moac.kuairand.schema import LOG, NUM_TABS, SIGNALS, SIGNS, UTC_OFFSET_MS, WATCH_TIME_UNIT_MS
-from moac.logs import queries
-from moac.logs.engine import Limits, connect
-from moac.logs.ingest import Work
-from moac.logs.ordering import ordered
-
-Arrays = dict[str, np.ndarray[Any, Any]]
-_NEEDED = ("user_id", "video_id", "time_ms", "tab", "random", *SIGNALS.values())
-_HOUR, _DAY, _THURSDAY = 3_600_000, 86_400_000, 3
+from moac import files
+from moac.files import Arrays
+from moac.logs import engine
+from moac.logs.engine import Limits
+from moac.logs.schema import Schema, Signal
 
 
 @final
 @dataclass(frozen=True)
-class Task:
+class Bucket:
     """A bucket of a build, as plain data.
 
     Attributes:
-        work: the folder.
-        bucket: its number.
-        limits: what it may use.
-        window: how many viewed videos a state holds.
+        folder: in which the dataset is built.
+        number: of the bucket.
+        schema: of the log.
+        limits: what its process may use.
     """
 
-    work: Work
-    bucket: int
+    folder: Path
+    number: int
+    schema: Schema
     limits: Limits
-    window: int
 
     @property
     def raw(self) -> list[Path]:
-        """Its rows as they were read."""
-        return self.work.raw(self.bucket)
+        """Its rows as they were read, from every log."""
+        return sorted(self.folder.glob(f"work/raw/*/bucket={self.number}/*.parquet"))
 
     @property
-    def spill(self) -> Path:
-        """Where this bucket's queries spill."""
-        return self.work.scratch / f"spill-{self.bucket:03d}"
+    def rows(self) -> Path:
+        """Its rows in order, each once, with how often it was read."""
+        return self.folder / "rows" / f"bucket-{self.number:03d}.parquet"
+
+    @property
+    def arrays(self) -> Path:
+        """Its arrays."""
+        return self.folder / "work" / "arrays" / f"bucket-{self.number:03d}.safetensors"
+
+    def connect(self) -> Any:
+        """A database for this bucket alone."""
+        return engine.connect(self.limits, self.folder / "work" / f"spill-{self.number:03d}")
 
 
-@final
-@dataclass(frozen=True)
-class Cleaned:
-    """What came of a bucket's rows.
-
-    Attributes:
-        read: rows of the standard log and of the random one.
-        kept: those without exact duplicates.
-        digest: SHA-256 of the rows kept.
-        stranger: a user without features; None where all have some.
-    """
-
-    read: tuple[int, int]
-    kept: tuple[int, int]
-    digest: str
-    stranger: int | None
-
-    @classmethod
-    def of(cls, noted: Mapping[str, Any]) -> Cleaned:
-        """From what was noted of it as JSON."""
-        try:
-            (standard, random), (kept, kept_random) = noted["read"], noted["kept"]
-            counts = (int(standard), int(random)), (int(kept), int(kept_random))
-            return cls(*counts, str(noted["digest"]), noted["stranger"])
-        except (KeyError, TypeError, ValueError):
-            raise ValueError("the notes of the unfinished build are damaged: start it again.") from None
+def order(bucket: Bucket) -> None:
+    """Write a bucket's rows by user, time, item, then all other columns; exact duplicates once, as `copies`."""
+    schema, raw = bucket.schema, bucket.raw
+    first = (schema.user, schema.time, schema.item)
+    columns = ", ".join((*first, *(name for name in (*schema.log.columns, "random") if name not in first)))
+    query = f"SELECT {columns}, count(*) AS copies FROM {engine.parquet(raw)} GROUP BY {columns} ORDER BY {columns}"
+    with bucket.connect() as connection:
+        engine.copy_whole(connection, query, bucket.rows)
+    for path in raw:
+        path.unlink()
 
 
-def clean(task: Task) -> Cleaned:
-    """Write a bucket's rows in order, without exact duplicates, and how often train users viewed each video."""
-    work, rows = task.work, queries.parquet(task.work.rows(task.bucket))
-    users = queries.parquet(work.users)
-    with connect(task.limits, task.spill) as connection:
-        read = connection.execute(queries.rows(queries.parquet(*task.raw))).fetchnumpy()
-        kept = ordered({name: read[name] for name in (*LOG, "random")})
-        connection.register("ordered", kept)
-        connection.execute(queries.copy(queries.rows("ordered"), work.rows(task.bucket), ", COMPRESSION zstd"))
-        connection.execute(queries.copy(queries.views(rows, users), work.views(task.bucket)))
-        (stranger,) = connection.execute(queries.strangers(rows, users)).fetchone() or (None,)
+def index(bucket: Bucket, actions: np.ndarray[Any, Any]) -> None:
+    """Write the arrays of a bucket, given the ids of the actions, and the hash of its rows."""
+    context = "".join(f", {code} AS context{k}" for k, (code, _) in enumerate(bucket.schema.context.values()))
+    with bucket.connect() as connection:
+        columns = connection.execute(f"SELECT *{context} FROM {engine.parquet([bucket.rows])}").fetchnumpy()
     digest = hashlib.sha256()
-    for column in kept.values():
-        digest.update(column.data)
-    return Cleaned(_by_log(read["random"]), _by_log(kept["random"]), digest.hexdigest(), stranger)
+    for name in (*bucket.schema.log.columns, "random", "copies"):
+        digest.update(np.ascontiguousarray(columns[name]).data)
+    files.write_arrays(bucket.arrays, indexed(columns, bucket.schema, actions), {"rows": digest.hexdigest()})
 
 
-def _by_log(random: Any) -> tuple[int, int]:
-    """Rows of the standard log and of the random one."""
-    return int(np.count_nonzero(~random)), int(np.count_nonzero(random))
-
-
-def index(task: Task, actions: np.ndarray[Any, Any]) -> None:
-    """Write the index arrays of a bucket, given the ids of the actions."""
-    query = queries.rows(queries.parquet(task.work.rows(task.bucket)), _NEEDED)
-    with connect(task.limits, task.spill) as connection:
-        columns = connection.execute(query).fetchnumpy()
-    arrays: dict[str, Any] = piece(columns, actions, task.window)
-    with task.work.piece(task.bucket).open("wb") as file:
-        np.savez(file, **arrays)
-
-
-def piece(columns: Arrays, actions: np.ndarray[Any, Any], window: int) -> Arrays:
-    """Arrays of the rows whose video is an action, and of the views within reach of them.
+def indexed(columns: Arrays, schema: Schema, actions: np.ndarray[Any, Any]) -> Arrays:
+    """Arrays of the rows whose item is an action, and of the views within reach of them.
 
     A view is within reach of a row if it is the row itself or one of the `window` views of the same user before it;
     other views are in no state, and are left out. Positions count from the start of the bucket.
     """
-    ids, video = columns["user_id"], columns["video_id"]
+    ids, item = columns[schema.user], columns[schema.item]
     starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
     sizes = np.diff(np.append(starts, len(ids)))
     user = np.repeat(np.arange(len(starts), dtype=np.int32), sizes)
-    action = _actions(video, actions)
+    action = _actions(item, actions)
     row = action >= 0
-    reach = _within_reach(user, row, window)
+    reach = _within_reach(user, row, schema.window)
     before = np.cumsum(reach) - reach
+    codes = [np.zeros((int(row.sum()), 0)), *(columns[f"context{k}"][row, None] for k in range(len(schema.context)))]
+    small = max((size for _, size in schema.context.values()), default=0) < 128
     return {
         "user_ids": ids[starts],
         "views": sizes.astype(np.int32),
         "first": before[starts],
-        "history": video[reach],
+        "history": item[reach],
         "user": user[row],
         "action": action[row],
-        "reward": reward({name: columns[name][row] for name in SIGNALS.values()}),
-        "time": columns["time_ms"][row],
-        "context": context(columns["time_ms"][row], columns["tab"][row]),
+        "reward": rewards(columns, schema.signals)[row],
+        "time": columns[schema.time][row],
+        "context": np.concatenate(codes, axis=1).astype(np.int8 if small else np.int32),
         "end": before[row],
         "random": columns["random"][row],
-        **_totals(columns),
     }
 
 
-def _actions(video: Any, actions: Any) -> Any:
-    """The action that each video is, or −1."""
-    order = np.argsort(actions).astype(np.int32)
-    ids = actions[order]
-    low, high = ids[0], ids[-1]
-    found = np.full(len(video), -1, dtype=np.int32)
-    near = np.flatnonzero((video >= low) & (video <= high))
-    place = np.searchsorted(ids, video[near])
-    found[near] = np.where(ids[place] == video[near], order[place], -1)
-    return found
+def rewards(columns: Arrays, signals: tuple[Signal, ...]) -> np.ndarray[Any, Any]:
+    """[n, M] signs × signals, in their units."""
+    values = np.stack([columns[signal.column] for signal in signals], axis=1).astype(np.float64)
+    scale = np.array([signal.sign / signal.unit for signal in signals])
+    return (values * scale + 0.0).astype(np.float32)  # + 0.0: no −0
+
+
+def _actions(item: Any, actions: Any) -> Any:
+    """The action that each item is, or −1."""
+    ranks = np.argsort(actions).astype(np.int32)
+    ids = actions[ranks]
+    action = np.full(len(item), -1, dtype=np.int32)
+    near = np.flatnonzero((item >= ids[0]) & (item <= ids[-1]))
+    place = np.searchsorted(ids, item[near])
+    action[near] = np.where(ids[place] == item[near], ranks[place], -1)
+    return action
 
 
 def _within_reach(user: Any, row: Any, window: int) -> Any:
@@ -160,37 +137,44 @@ def _within_reach(user: Any, row: Any, window: int) -> Any:
     return near & (following < count) & (user[np.minimum(following, count - 1)] == user)
 
 
-def reward(columns: Arrays) -> np.ndarray[Any, Any]:
-    """[n, 7] signs × signals; WatchTime in tens of seconds."""
-    units = [WATCH_TIME_UNIT_MS if name == "WatchTime" else 1 for name in SIGNALS]
-    signals = np.stack([columns[name] for name in SIGNALS.values()], axis=1).astype(np.float64)
-    return (signals * (np.array(SIGNS) / units) + 0.0).astype(np.float32)  # + 0.0: no −0
+_SHARED = ("user_ids", "views", "first", "history")
+_ROWS = ("user", "action", "reward", "time", "context", "end")
 
 
-def context(time_ms: Any, tab: Any) -> np.ndarray[Any, Any]:
-    """[n, 3] tab, hour and day of the week (0 is Monday), in Beijing's time; a tab that is none is −1."""
-    local = time_ms + UTC_OFFSET_MS
-    known = np.where((tab >= 0) & (tab < NUM_TABS), tab, -1)
-    return np.stack([known, local // _HOUR % 24, (local // _DAY + _THURSDAY) % 7], axis=1).astype(np.int8)
+@final
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """The arrays of all buckets together.
+
+    Attributes:
+        shared: users, histories, and the ids of all items within reach.
+        parts: rows trained on, and of random exposure beside them, by name.
+        digests: of the rows of each bucket.
+    """
+
+    shared: Arrays
+    parts: dict[str, Arrays]
+    digests: list[str]
 
 
-def _totals(columns: Arrays) -> Arrays:
-    """Signals and days of all rows of the standard log and of the random one, whatever their video."""
-    random = columns["random"]
-    signals = {name: columns[column] for name, column in SIGNALS.items()}
-    amounts = np.array([[np.count_nonzero(x), np.count_nonzero(x[random])] for x in signals.values()]).T
-    watched = np.array([signals["WatchTime"].sum(dtype=np.int64), signals["WatchTime"][random].sum(dtype=np.int64)])
-    days = ((columns["time_ms"] + UTC_OFFSET_MS) // _DAY).astype(np.int32)
-    first, count = int(days.min()), int(np.ptp(days)) + 1
-    shown = np.stack([np.bincount(part - first, minlength=count) for part in (days, days[random])])
-    return {
-        "total_signals": _apart(amounts),
-        "total_watch_ms": _apart(watched),
-        "total_days": np.arange(first, first + count),
-        "total_day_rows": _apart(shown),
-    }
+def join(every: list[Bucket], primary_is_random: bool) -> Joined:
+    """Read the arrays of all buckets; without a standard log, the rows trained on are those of random exposure."""
+    pieces, digests, users, views = list[Arrays](), list[str](), 0, 0
+    for bucket in every:
+        arrays, about = files.read_arrays(bucket.arrays)
+        offsets = {"user": users, "first": views, "end": views}
+        pieces.append(arrays | {name: (arrays[name] + offset).astype(np.int32) for name, offset in offsets.items()})
+        digests.append(about["rows"])
+        users, views = users + len(arrays["user_ids"]), views + len(arrays["history"])
+    whole = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in (*_SHARED, *_ROWS, "random")}
+    shared = {name: whole[name] for name in _SHARED} | {"item_ids": np.unique(whole["history"])}
+    shared["history"] = np.searchsorted(shared["item_ids"], whole["history"]).astype(np.int32)
+    second = whole["random"] & (not primary_is_random)
+    parts = {"rows": ~second, "random": second}
+    return Joined(shared, {part: _part(whole, chosen) for part, chosen in parts.items() if chosen.any()}, digests)
 
 
-def _apart(counted: Any) -> Any:
-    """Of both logs together and of the random one, to each of the two."""
-    return np.stack([counted[0] - counted[1], counted[1]])
+def _part(whole: Arrays, chosen: Any) -> Arrays:
+    """The chosen rows; a user's last one is truncated."""
+    rows = {name: whole[name][chosen] for name in _ROWS}
+    return rows | {"truncated": np.append(rows["user"][1:] != rows["user"][:-1], True)}

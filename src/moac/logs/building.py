@@ -1,31 +1,48 @@
-"""KuaiRand's files to a dataset: a folder of Parquet, index arrays and a manifest. Needs no JAX."""
+"""A log's files to a dataset: a map over buckets of users, each written whole; what is there is not done again.
+
+Files are checked, logs scattered into buckets of users, each bucket ordered (`buckets.order`) and, once the most viewed
+items are known, indexed (`buckets.index`); then arrays, features and the manifest are written. Needs no JAX.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib import metadata
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 
-from moac.kuairand import lines, users, videos
-from moac.logs import assembly, buckets, ingest, layout, leftovers, manifest, queries, records, splits
-from moac.logs.engine import Connection, Limits, connect, limits, watch
-from moac.logs.ingest import Work
-from moac.logs.journal import LAST, Journal
-from moac.logs.layout import Sources
-from moac.logs.records import File
-from moac.logs.workspace import resumable
-from moac.runs.executors import Executor, Serial, ended
+from moac import files as files_
+from moac.logs import buckets, csv_files, description, engine, features, folder, splits, workspace
+from moac.logs.buckets import Bucket
+from moac.logs.csv_files import File
+from moac.logs.engine import Connection, Limits
+from moac.logs.schema import LogFiles, Table
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and how much there is."""
-WINDOW = 20
+_BYTES_PER_BUCKET, _MOST_BUCKETS = 1 << 26, 256
+_HASH = 2_654_435_761
+"""Knuth's multiplicative hash: neighbouring users fall into different buckets."""
+_BUFFERED = 1 << 19
+"""Rows that all buckets together buffer in a thread while a log is scattered; of DuckDB's own, half a million of each
+bucket, 256 buckets would not fit into memory."""
+_VERSIONS = ("moac", "duckdb", "numpy")
+
+
+class Executor(Protocol):
+    """Runs tasks, such as those of `moac.runs.executors`."""
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
+        """For each item, as it ends, an object whose `failure` is None, or has an `error` or else a `message`."""
+        ...
 
 
 @final
@@ -34,241 +51,296 @@ class Options:
     """How a dataset is built.
 
     Attributes:
-        actions: K, the most viewed videos, by train users.
+        actions: K, the items that train users viewed most.
         split_seed: of the hash that splits users.
         shares: of users in train, validation and test.
-        random_log: a log of uniformly random exposure; None is the one beside the others, if there is one.
-        video_statistics: add month averages to the features of videos; they know the test period.
-        memory_limit: the most memory the process may use.
+        memory_limit: the most memory a process may use.
         threads: of DuckDB; None is one per core.
-        executor: where buckets are worked on, each on one core and under the same cap of its own.
     """
 
     actions: int = 150
     split_seed: int = 0
     shares: tuple[float, float, float] = splits.SHARES
-    random_log: Path | None = None
-    video_statistics: bool = False
     memory_limit: str = "2GB"
     threads: int | None = None
-    executor: Executor = Serial()  # noqa: RUF009 - it holds nothing
 
 
-def build(source: str | Path, out: str | Path, options: Options | None = None, progress: Progress | None = None) -> Any:
-    """Build the dataset `out` from the folder `source`; its manifest.
+def build(
+    files: LogFiles,
+    out: str | Path,
+    options: Options | None = None,
+    *,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Build the dataset `out` from a log's files; its manifest.
 
-    The result depends on the files and on `actions`, `split_seed`, `shares` and `video_statistics` alone: neither the
-    memory, the threads nor the executor change a byte of what the content hash covers. A build that was interrupted or
-    killed goes on where it stopped, bucket by bucket, when the same one is started again.
+    The result depends on the files, their schema and on `actions`, `split_seed` and `shares` alone: neither memory,
+    threads nor executor change a byte of what the content hash covers. A build that was interrupted or killed goes on
+    where it stopped when the same one is started again.
+
+    Args:
+        files: of the log, such as `moac.kuairand.find` finds.
+        out: the dataset's folder; it must not exist yet.
+        options: how it is built.
+        executor: where buckets are worked on, each on one core and under the same cap; None is one after the other.
+        progress: told what is done.
     """
     options, say = options or Options(), progress or (lambda what, done, total: None)
-    allowed = limits(options.memory_limit, options.threads)
+    limits = engine.limits(options.memory_limit, options.threads)
     splits.check(options.split_seed, options.shares)
     if options.actions < 2:
         raise ValueError(f"`actions` must be at least 2, got {options.actions}.")
-    found = layout.find(Path(source), options.random_log, options.video_statistics)
-    with resumable(Path(out)) as (notes, folder):
-        written = _Build(found, folder, options, allowed, say).run(notes)
-        shutil.rmtree(folder / "work", ignore_errors=True)
-        return written
+    workspace.refuse_existing(Path(out), "out")
+    inspected = [_said(say, k, len(files.tables), path, table) for k, (path, table) in enumerate(files.tables)]
+    say("checking files", len(inspected), len(inspected))
+    origin = _origin(inspected, files, options)
+    with workspace.becoming(Path(out), _sha256(origin)[:16]) as place:
+        return _Build(files, inspected, options, limits, place).run(origin, executor, say)
+
+
+def _said(say: Progress, done: int, total: int, path: Path, table: Table) -> File:
+    say("checking files", done, total)
+    return csv_files.inspect(path, table)
+
+
+def _origin(inspected: list[File], files: LogFiles, options: Options) -> dict[str, Any]:
+    """What a dataset follows from: two builds with one origin make the same."""
+    about = [{"file": f.path.name, "kind": f.table.name, "bytes": f.size, "sha256": f.sha256} for f in inspected]
+    return {
+        "format": folder.FORMAT,
+        "sources": about,
+        "options": {name: getattr(options, name) for name in ("actions", "split_seed", "shares")},
+        "schema": _sha256(asdict(files.schema)),
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _VERSIONS}},
+    }
+
+
+def num_buckets(logs: Iterable[File]) -> int:
+    """A power of two, by the size of the logs alone, so that the result depends on neither memory nor threads."""
+    wanted = sum(file.size for file in logs) // _BYTES_PER_BUCKET + 1
+    return min(1 << (wanted - 1).bit_length(), _MOST_BUCKETS)
 
 
 @final
 class _Build:
-    """One build, step by step."""
+    """One build, step by step; every step leaves out what an earlier attempt has written."""
 
-    def __init__(self, found: Sources, folder: Path, options: Options, allowed: Limits, say: Progress) -> None:
-        self.found, self.folder, self.options, self.limits, self.say = found, folder, options, allowed, say
-        self.random_only = not found.standard
+    def __init__(self, files: LogFiles, inspected: list[File], options: Options, limits: Limits, place: Path) -> None:
+        self.files, self.schema, self.options, self.limits, self.place = files, files.schema, options, limits, place
+        self.by_path = {file.path: file for file in inspected}
+        self.logs = [self.by_path[path] for path in (*files.standard, *files.random)]
+        self.work, self.num_buckets = place / "work", num_buckets(self.logs)
+        self.primary_is_random = not files.standard
 
-    def run(self, notes: Path) -> Any:
-        """All steps, with notes of those that are finished; the manifest."""
-        files = self._inspected()
-        with self._connect("leftovers") as connection:
-            sound = partial(leftovers.sound, connection, leftovers.most_rows(files))
-            self.journal = Journal(notes, manifest.identity(files, self.options), sound)
-        return self._built(files) if self.journal.done(LAST) is None else manifest.read(self.folder)
+    def run(self, origin: dict[str, Any], executor: Executor | None, say: Progress) -> dict[str, Any]:
+        """All steps; the manifest."""
+        for name in ("rows", "work/raw", "work/arrays", "arrays"):
+            (self.place / name).mkdir(parents=True, exist_ok=True)
+        with self._connect() as connection:
+            self._copy_tables(connection)
+            self._scatter(connection, say)
+        self._map(executor, buckets.order, lambda bucket: bucket.rows.exists(), partial(say, "sorting users"))
+        with self._connect() as connection:
+            self._register_splits(connection)
+            actions = self._actions(connection)
+            totals = self._totals(connection)
+        index = partial(buckets.index, actions=actions)
+        self._map(executor, index, lambda bucket: bucket.arrays.exists(), partial(say, "indexing users"))
+        say("writing arrays", 0, 1)
+        with self._connect() as connection:
+            about = self._write(connection, actions)
+        manifest = self._manifest(origin, totals, about)
+        files_.write_json(self.place / folder.MANIFEST, manifest)
+        shutil.rmtree(self.work)
+        say("writing arrays", 1, 1)
+        return json.loads(json.dumps(manifest))
 
-    def _built(self, files: list[File]) -> Any:
-        """All steps after the files were looked at, those that an earlier attempt has finished left out."""
-        for name in ("rows", "work/views", "work/pieces"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
-        logs = [file for file in files if file.is_log]
-        work = Work(self.folder, ingest.num_buckets(logs))
-        self._ingest(work, files)
-        cleaned = self._clean(work, files)
-        with self._connect("actions") as connection:
-            actions = self._actions(connection, work)
-        self._index(work, actions)
-        sizes = assembly.measure(work, self.random_only)
-        self.say("writing arrays", 0, 1)
-        shutil.rmtree(self.folder / "arrays", ignore_errors=True)
-        (self.folder / "arrays").mkdir()
-        totals = assembly.write(work, sizes, self.folder / "arrays", self.random_only)
-        with self._connect("features") as connection:
-            features = self._features(connection, work, sizes.items, actions)
-        content = hashlib.sha256(
-            json.dumps(
-                [[bucket.digest for bucket in cleaned], assembly.digest(self.folder / "arrays"), features],
-                sort_keys=True,
-            ).encode()
-        ).hexdigest()
-        known = manifest.Known(self.found, files, cleaned, features, totals, content)
-        written = manifest.write(self.folder, known, self.options)
-        about = self.folder / manifest.NAME, self.folder / manifest.ENCODING
-        self.journal.note(LAST, True, [*about, *(self.folder / "arrays").rglob("*.npy")])
-        self.say("writing arrays", 1, 1)
-        return written
+    def _connect(self) -> Any:
+        return engine.connect(self.limits, self.work / "spill")
 
-    def _connect(self, name: str) -> Any:
-        return connect(self.limits, self.folder / "work" / f"spill-{name}")
+    @property
+    def _buckets(self) -> list[Bucket]:
+        """Those that have rows. They are too small for several threads, which cost more than they save."""
+        limits = replace(self.limits, threads=1)
+        every = [Bucket(self.place, number, self.schema, limits) for number in range(self.num_buckets)]
+        return [bucket for bucket in every if bucket.rows.exists() or bucket.raw]
 
-    def _inspected(self) -> list[File]:
-        """Every file looked at once."""
-        found: list[File] = []
-        for path, kind in self.found.files:
-            self.say("checking files", len(found), len(self.found.files))
-            found.append(lines.inspect(path, kind))
-        self.say("checking files", len(found), len(self.found.files))
-        return found
+    def _map(
+        self, executor: Executor | None, function: Callable[[Bucket], None], done: Callable[[Bucket], bool], say: Any
+    ) -> None:
+        """Run a step on the buckets for which it is not done; the first failure is raised."""
+        every = self._buckets
+        left = [bucket for bucket in every if not done(bucket)]
+        say(len(every) - len(left), len(every))
+        for ended, outcome in enumerate(map(function, left) if executor is None else executor.map(function, left), 1):
+            if outcome is not None and outcome.failure is not None:
+                raise outcome.failure.error or ValueError(outcome.failure.message)
+            say(len(every) - len(left) + ended, len(every))
 
-    def _ingest(self, work: Work, files: list[File]) -> None:
-        """Feature files to tables, logs to buckets."""
-        by_path = {file.path: file for file in files}
-        logs = [by_path[path] for path in self.found.logs]
-        done, total = 0, sum(file.size for file in logs)
-        with self._connect("ingest") as connection:
-            if self.journal.done("tables") is None:
-                self._tables(connection, work, by_path)
-            for file in logs:
-                self.say("reading logs", done, total)
-                self._scatter(connection, work, file, partial(self._read, done, file.size, total))
-                done += file.size
-        self.say("reading logs", done, total)
+    def _copy_tables(self, connection: Connection) -> None:
+        """Feature files to one Parquet file for each table."""
+        users = () if self.files.users is None else (self.files.users,)
+        for name, paths in (("users", users), *((f"items{k}", paths) for k, paths in enumerate(self.files.items))):
+            out = self.work / f"{name}.parquet"
+            if paths and not out.exists():
+                inspected = [self.by_path[path] for path in paths]
+                query = " UNION ALL ".join(f"SELECT * FROM {engine.csv_table(file)}" for file in inspected)
+                engine.copy_csv(connection, query, inspected, self.work / ".table.tmp")
+                (self.work / ".table.tmp").replace(out)
 
-    def _tables(self, connection: Connection, work: Work, by_path: dict[Path, File]) -> None:
-        """Feature files to tables."""
-        written: list[Path] = []
-        for paths, out in (
-            ((self.found.users,), work.users),
-            ((self.found.videos,), work.videos),
-            (self.found.statistics, work.statistics),
-        ):
-            if paths:
-                ingest.table(connection, [by_path[path] for path in paths], out)
-                written.append(out)
-        self._split(connection, work, by_path[self.found.users])
-        self.journal.note("tables", True, written, _until_last)
+    def _scatter(self, connection: Connection, say: Progress) -> None:
+        """Logs to one folder for each bucket of users; each of their lines that is not empty must be there."""
+        read, total = 0, sum(file.size for file in self.logs)
+        rows = max(_BUFFERED // self.num_buckets, 4096)
+        connection.execute(f"SET partitioned_write_flush_threshold = {rows}")
+        connection.execute(f"SET partitioned_write_max_open_files = {self.num_buckets + 1}")
+        for number, file in enumerate(self.logs):
+            out = self.work / "raw" / str(number)
+            if not out.exists():
+                show = partial(self._show_reading, say, read, file.size, total)
+                engine.watch(connection, partial(self._scatter_log, connection, file, out), show)
+            read += file.size
+            say("reading logs", read, total)
 
-    def _scatter(self, connection: Connection, work: Work, file: File, show: Callable[[float], None]) -> None:
-        """A log to the buckets."""
-        random = file.path in self.found.random
-        step = f"read-{queries.part_name(file, random)}"
-        if self.journal.done(step) is not None:
-            return
-        watch(connection, partial(ingest.scatter, connection, file, random, work), show)
-        self.journal.note(step, True, work.parts(queries.part_name(file, random)), _until_clean)
+    @staticmethod
+    def _show_reading(say: Progress, read: int, size: int, total: int, share: float) -> None:
+        say("reading logs", read + int(share * size), total)
 
-    def _read(self, done: int, size: int, total: int, share: float) -> None:
-        self.say("reading logs", done + int(share * size), total)
+    def _scatter_log(self, connection: Connection, file: File, out: Path) -> None:
+        temporary = self.work / ".raw.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        bucket = f"(({self.schema.user}::BIGINT * {_HASH}) & 4294967295) >> {33 - self.num_buckets.bit_length()}"
+        columns = ", ".join(self.schema.log.columns)
+        random = file.path in self.files.random
+        query = f"SELECT {columns}, {random} AS random, {bucket} AS bucket FROM {engine.csv_table(file)}"
+        written = engine.copy_csv(connection, query, [file], temporary, ", PARTITION_BY (bucket)")
+        if written != file.rows and written != (rows := sum(1 for _ in csv_files.records(file))):
+            raise ValueError(f"{file.path} cannot be read: it has {rows} rows, and only {written} of them were found.")
+        temporary.replace(out)
 
-    def _split(self, connection: Connection, work: Work, file: File) -> None:
-        """Write each user's split beside its features."""
-        source = queries.parquet(work.users)
-        ids = connection.execute(queries.user_ids(source)).fetchnumpy()["user_id"]
-        twice = ids[1:][ids[1:] == ids[:-1]]
-        if len(twice):
-            at = records.line_of(file, "user_id", int(twice[0]), 2)
-            raise ValueError(f"{file.path}, line {at}: user {twice[0]} must be there once, got it again.")
-        split = splits.of_users(ids, self.options.split_seed, self.options.shares)
-        connection.register("splits", {"user_id": ids, "split": split})
-        whole = work.users.with_name("whole.parquet")
-        connection.execute(queries.copy(queries.with_splits(source), whole))
-        whole.replace(work.users)
+    @property
+    def _rows(self) -> str:
+        return engine.parquet(bucket.rows for bucket in self._buckets)
 
-    def _task(self, work: Work, bucket: int) -> buckets.Task:
-        """A bucket is too small for several threads: they cost more than they save."""
-        return buckets.Task(work, bucket, replace(self.limits, threads=1), WINDOW)
+    def _features_table(self, name: str, key: str) -> str:
+        """A table of features, its ids in the column `id`."""
+        return f"(SELECT * EXCLUDE ({key}), {key} AS id FROM {engine.parquet([self.work / f'{name}.parquet'])})"
 
-    def _clean(self, work: Work, files: list[File]) -> list[buckets.Cleaned]:
-        """Every bucket without duplicates, in order."""
-        tasks = [self._task(work, bucket) for bucket in range(work.buckets) if work.raw(bucket)]
-        open_tasks = [task for task in tasks if self.journal.done(_clean(task.bucket)) is None]
-        for done, (index, found) in enumerate(ended(self.options.executor.map(buckets.clean, open_tasks))):
-            self.say("sorting users", len(tasks) - len(open_tasks) + done, len(tasks))
-            self._keep(open_tasks[index], found, files)
-        for path in (path for task in tasks for path in task.raw):  # of those that a killed attempt had noted
-            path.unlink()
-        self.say("sorting users", len(tasks), len(tasks))
-        noted = (self.journal.done(_clean(bucket)) for bucket in range(work.buckets))
-        return [buckets.Cleaned.of(found) for found in noted if found is not None]
+    def _register_splits(self, connection: Connection) -> None:
+        """The table `splits` of all users that have rows; a user without features is refused."""
+        user = self.schema.user
+        if self.files.users is not None:
+            known = f"SELECT id FROM {self._features_table('users', user)}"
+            query = f"SELECT min({user}) FROM {self._rows} WHERE {user} NOT IN ({known})"
+            (stranger,) = connection.execute(query).fetchone() or (None,)
+            if stranger is not None:
+                place = csv_files.place_of(self.logs, user, stranger)
+                raise ValueError(f"{place}: user {stranger} must be in {self.files.users.name}, and is not.")
+        ids = connection.execute(f"SELECT DISTINCT {user} AS id FROM {self._rows} ORDER BY id").fetchnumpy()["id"]
+        connection.register("splits", {"id": ids, "split": self._split(ids)})
 
-    def _keep(self, task: buckets.Task, found: buckets.Cleaned, files: list[File]) -> None:
-        """Note what came of a bucket, and remove what was read of it; a user without features is refused."""
-        if found.stranger is not None:
-            self._refuse_user(found.stranger, files)
-        written = task.work.rows(task.bucket), task.work.views(task.bucket)
-        self.journal.note(_clean(task.bucket), vars(found), written, lambda path: None if path == written[0] else LAST)
-        for path in task.raw:
-            path.unlink()
+    def _split(self, ids: Any) -> Any:
+        return splits.of_users(ids, self.options.split_seed, self.options.shares)
 
-    def _refuse_user(self, user: int, files: list[File]) -> None:
-        """A user without features: where it stands."""
-        for file in (file for file in files if file.is_log):
-            at = records.line_of(file, "user_id", user)
-            if at:
-                raise ValueError(f"{file.path}, line {at}: user {user} must be in {self.found.users.name}, and is not.")
-
-    def _actions(self, connection: Connection, work: Work) -> Any:
-        """The K videos that train users viewed most, the most viewed first; ties by id."""
-        query = queries.most_viewed(queries.parquet(*work.all_views), self.random_only, self.options.actions)
-        found = connection.execute(query).fetchnumpy()["video_id"]
-        if len(found) < self.options.actions:
+    def _actions(self, connection: Connection) -> Any:
+        """The K items that train users viewed most, the most viewed first; ties by id."""
+        item, user, viewed = self.schema.item, self.schema.user, self.work / "viewed.parquet"
+        query = (
+            f"SELECT {item} AS id, count(*) FILTER (random = {self.primary_is_random}) AS views FROM {self._rows} "
+            f"WHERE {user} IN (SELECT id FROM splits WHERE split = 0) GROUP BY {item}"
+        )
+        engine.copy_whole(connection, query, viewed)
+        most = f"SELECT id FROM {engine.parquet([viewed])} WHERE views > 0 ORDER BY views DESC, id LIMIT "
+        actions = connection.execute(most + str(self.options.actions)).fetchnumpy()["id"]
+        if len(actions) < self.options.actions:
             raise ValueError(
-                f"`actions` must be at most {len(found)}, the videos that train users viewed, "
+                f"`actions` must be at most {len(actions)}, the items that train users viewed, "
                 f"got {self.options.actions}."
             )
-        return found
+        return actions
 
-    def _index(self, work: Work, actions: Any) -> None:
-        """The index arrays of every bucket."""
-        tasks = [self._task(work, bucket) for bucket in range(work.buckets) if work.rows(bucket).exists()]
-        open_tasks = [task for task in tasks if self.journal.done(f"index-{task.bucket:03d}") is None]
-        found = ended(self.options.executor.map(partial(buckets.index, actions=actions), open_tasks))
-        for done, (index, _) in enumerate(found, 1):
-            bucket = open_tasks[index].bucket
-            self.journal.note(f"index-{bucket:03d}", True, [work.piece(bucket)], _until_last)
-            self.say("indexing users", len(tasks) - len(open_tasks) + done, len(tasks))
+    def _totals(self, connection: Connection) -> dict[str, Any]:
+        """Counts of the whole logs, whatever the item: rows before and after duplicates were dropped, signals, days."""
+        signals = [f"count(*) FILTER ({signal.column} != 0), sum({signal.column})" for signal in self.schema.signals]
+        query = f"SELECT random, sum(copies)::BIGINT, count(*), {', '.join(signals)} FROM {self._rows} GROUP BY random"
+        logs: dict[str, Any] = {}
+        for random, read, kept, *counts in sorted(connection.execute(query).fetchall()):
+            names, units = zip(*((signal.name, signal.unit) for signal in self.schema.signals), strict=True)
+            sums = [float(total) / unit for total, unit in zip(counts[1::2], units, strict=True)]
+            table = description.signal_table(names, counts[::2], sums, kept)
+            counted = {"rows_read": read, "duplicates": read - kept, "rows": kept, "signals": table}
+            logs["random" if random else "standard"] = counted | {"days": self._days(connection, random)}
+        return logs
 
-    def _features(self, connection: Connection, work: Work, items: Any, actions: Any) -> dict[str, Any]:
-        """Write the tables of users and items; what was fitted, and their names."""
-        arrays = self.folder / "arrays"
-        ids = np.load(arrays / "user_ids.npy")
-        split = splits.of_users(ids, self.options.split_seed, self.options.shares)
-        user_table, of_users = users.table(connection, work.users, ids, split == 0)
-        of_videos = videos.fit(connection, work)
-        table, missing = videos.table(connection, work, items, of_videos)
-        stored = {"users": user_table, "items": table, "item_ids": items, "split": split}
-        stored |= {"action_ids": actions, "action_items": np.searchsorted(items, actions).astype(np.int32)}
-        assembly.save(arrays, stored)
+    def _days(self, connection: Connection, random: bool) -> dict[str, int]:
+        """Rows of a log on each day."""
+        if self.schema.day is None:
+            return {}
+        day = f"(DATE '1970-01-01' + ({self.schema.day})::INTEGER)::VARCHAR AS day"
+        query = f"SELECT {day}, count(*) FROM {self._rows} WHERE random = {random} GROUP BY day ORDER BY day"
+        return dict(connection.execute(query).fetchall())
+
+    def _write(self, connection: Connection, actions: Any) -> dict[str, Any]:
+        """Write the arrays and what was fitted; what the manifest says of them."""
+        joined = buckets.join(self._buckets, self.primary_is_random)
+        shared, schema = joined.shared, self.schema
+        split = self._split(shared["user_ids"])
+        connection.register("splits", {"id": shared["user_ids"], "split": split})
+        users = self._encoded(connection, True, shared["user_ids"])
+        items = self._encoded(connection, False, shared["item_ids"])
+        places = np.searchsorted(shared["item_ids"], actions).astype(np.int32)
+        shared |= {"users": users.table, "items": items.table, "split": split}
+        shared |= {"action_ids": actions, "action_items": places}
+        for name, arrays in {"shared": shared, **joined.parts}.items():
+            files_.write_arrays(self.place / "arrays" / f"{name}.safetensors", arrays, {})
+        fitted = {"users": users.fitted, "items": items.fitted, "user_names": users.names, "item_names": items.names}
+        files_.write_json(self.place / folder.ENCODING, fitted)
+        written = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(self.place.glob("arrays/*"))]
+        names = tuple(signal.name for signal in schema.signals)
         return {
-            "users": of_users.to_json(),
-            "videos": of_videos.to_json(),
-            "user_names": of_users.names,
-            "video_names": videos.names(of_videos, self.options.video_statistics),
-            "videos_without_features": missing,
+            "content": _sha256([joined.digests, written, fitted]),
+            "users": len(split),
+            "views_per_user": description.per_user(shared["views"]),
+            "items_in_states": len(items.table),
+            "items_without_features": items.unknown,
+            "parts": {
+                part: description.of_part(names, rows["user"], rows["reward"], split)
+                for part, rows in joined.parts.items()
+            },
+        }
+
+    def _encoded(self, connection: Connection, of_users: bool, ids: Any) -> features.Encoded:
+        """Features of users or items, fitted on train users or on what they viewed."""
+        schema, files = self.schema, self.files
+        if of_users:
+            key, specs, train = schema.user, schema.user_features, "splits WHERE split = 0"
+            tables, paths = [self._features_table("users", key)] if files.users else [], (files.users,)
+        else:
+            key, specs, train = schema.item, schema.item_features, engine.parquet([self.work / "viewed.parquet"])
+            tables = [self._features_table(f"items{k}", key) for k in range(len(files.items))]
+            paths = tuple(path for each in files.items for path in each)
+        try:
+            return features.encoded(connection, specs, tables, f"SELECT id FROM {train}", ids)
+        except features.RepeatedError as error:
+            twice = csv_files.place_of([self.by_path[path] for path in paths if path], key, error.id, 2)
+            raise ValueError(f"{twice}: `{key}` {error.id} must be there once, got it again.") from None
+
+    def _manifest(self, origin: dict[str, Any], logs: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+        """What the dataset was built from, what was done to it, and what came out."""
+        return {
+            **origin,
+            "name": self.files.name,
+            "absent": self.files.absent,
+            "warnings": self.files.warnings,
+            "primary": "random" if self.primary_is_random else "standard",
+            "signals": {signal.name: asdict(signal) for signal in self.schema.signals},
+            "context": {name: size for name, (_, size) in self.schema.context.items()},
+            "window": self.schema.window,
+            "logs": logs,
+            **about,
         }
 
 
-def _clean(bucket: int) -> str:
-    """The step that reads what was read of a bucket."""
-    return f"clean-{bucket:03d}"
-
-
-def _until_clean(path: Path) -> str:
-    return _clean(ingest.bucket_of(path))
-
-
-def _until_last(path: Path) -> str:
-    del path
-    return LAST
+def _sha256(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

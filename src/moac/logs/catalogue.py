@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.logs.encoding import STEPS
+from moac.logs.schema import STEPS
 
 if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset

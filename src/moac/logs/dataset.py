@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,13 @@ from jaxtyping import Bool, Float, Int
 
 from moac.logs import sampling, states
 from moac.logs.sampling import Data
-from moac.logs.splits import SHARES, SPLITS
+from moac.logs.splits import SPLITS
 from moac.logs.states import Observation, Tables
 from moac.policies.networks import Network, Weights
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
+
+if TYPE_CHECKING:
+    from moac.logs import arrays
 
 
 class Behaviour(Protocol):
@@ -106,11 +109,11 @@ class LoggedDataset:
         return folder.load(Path(path))
 
     @staticmethod
-    def from_numpy(rows: Rows, about: About | None = None) -> LoggedDataset:
+    def from_numpy(rows: arrays.Rows, about: arrays.About | None = None) -> LoggedDataset:
         """A log of one's own, in any order: `rows`, and what is known beyond them."""
         from moac.logs import arrays
 
-        return arrays.dataset(rows, about or About())
+        return arrays.dataset(rows, about or arrays.About())
 
     def __repr__(self) -> str:
         about = f"{self.num_rows} rows, {self.num_users} users, {self.num_actions} actions, {self.num_signals} signals"
@@ -262,57 +265,6 @@ class LoggedDataset:
 
 
 _COLUMNS = ("user", "action", "reward", "time", "context", "end", "terminated", "truncated", "propensity")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A log as columns of equal length, for `LoggedDataset.from_numpy`.
-
-    Attributes:
-        user: [N] whole numbers that name users.
-        action: [N] whole numbers that name actions.
-        reward: [N, M] signals as they were logged, costs positive.
-        time: [N] order within a user; None is the order given.
-        context: [N, C] codes 0, 1, … of the request; a code that no train user has is unknown. None is no context.
-        propensity: [N] probability of the logged action, where known.
-        terminated: [N] nothing follows; None is never.
-    """
-
-    user: Any
-    action: Any
-    reward: Any
-    time: Any = None
-    context: Any = None
-    propensity: Any = None
-    terminated: Any = None
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class About:
-    """What is known of a log beyond its rows.
-
-    Attributes:
-        name: of the data.
-        signal_names: M of them; None is `signal 0`, …
-        signs: −1 for a cost; None is +1 for all.
-        users: [U, d] features, for the user ids in ascending order; None is none.
-        actions: [K, e] features, for the action ids in ascending order; None is one-hot up to 16 actions, and eight
-            numbers by hash beyond.
-        shares: of users in train, validation and test.
-        split_seed: of the hash that splits them.
-        window: how many viewed items a state holds.
-    """
-
-    name: str = "log"
-    signal_names: Sequence[str] | None = None
-    signs: Sequence[int] | None = None
-    users: Any = None
-    actions: Any = None
-    shares: tuple[float, float, float] = SHARES
-    split_seed: int = 0
-    window: int = states.WINDOW
 
 
 def _index(split: str) -> int:

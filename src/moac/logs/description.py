@@ -1,15 +1,51 @@
-"""What a built dataset holds: the paper's data table for it, and what a reader asks next. Needs no JAX."""
+"""What a dataset holds in numbers: signals, splits, rows per user, days; the paper's data table. Needs no JAX."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from moac.logs import manifest, stored
+from moac.logs import folder
 from moac.logs.splits import SPLITS
+
+_QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+
+
+def signal_table(names: Iterable[str], amounts: Any, sums: Any, rows: int) -> dict[str, dict[str, float]]:
+    """For each signal: amount (rows that have it), share of all amounts as in the paper, sum, and mean per row."""
+    total = max(int(np.sum(amounts)), 1)
+    return {
+        name: {"amount": int(a), "share": int(a) / total, "sum": float(s), "mean": float(s) / max(rows, 1)}
+        for name, a, s in zip(names, amounts, sums, strict=True)
+    }
+
+
+def of_part(names: tuple[str, ...], user: Any, reward: Any, split: Any) -> dict[str, Any]:
+    """Counts of a log's rows, of all of them and by split; signals as they were logged, a cost positive."""
+    belongs = split[user]
+
+    def counts(chosen: Any) -> dict[str, Any]:
+        picked = np.abs(reward[chosen])
+        amounts, sums = np.count_nonzero(picked, axis=0), picked.sum(axis=0, dtype=np.float64)
+        users = len(np.unique(user[chosen]))
+        return {"users": users, "rows": len(picked), "signals": signal_table(names, amounts, sums, len(picked))}
+
+    per_split = {name: counts(belongs == k) for k, name in enumerate(SPLITS)}
+    spread = per_user(np.unique(user, return_counts=True)[1])
+    return {**counts(slice(None)), "rows_per_user": spread, "splits": per_split}
+
+
+def per_user(counts: Any) -> dict[str, float]:
+    """Mean and quantiles of a number per user."""
+    counts = np.asarray(counts)
+    if not len(counts):
+        return dict.fromkeys((*_QUANTILES, "mean"), 0.0)
+    values = np.quantile(counts, list(_QUANTILES.values()), method="inverted_cdf")
+    return {**{name: float(v) for name, v in zip(_QUANTILES, values, strict=True)}, "mean": float(counts.mean())}
 
 
 @final
@@ -64,8 +100,7 @@ class Description:
         about = self.manifest
         counts = np.bincount(self.user_splits, minlength=len(SPLITS))
         return {
-            "name": self.name,
-            "content": about["content"],
+            **{name: about[name] for name in ("name", "content", "logs", "absent", "options", "warnings")},
             "rows": self.num_rows,
             "states": self.num_rows,
             "actions": self.num_actions,
@@ -75,19 +110,14 @@ class Description:
             "users_per_split": dict(zip(SPLITS, counts.tolist(), strict=True)),
             "splits": self.splits,
             "random": about["parts"].get("random"),
-            "logs": about["logs"],
-            "absent": about["absent"],
-            "options": about["options"],
-            "warnings": about["warnings"],
         }
 
 
 def describe(path: str | Path) -> Description:
-    """The description of a dataset that `moac data kuairand build` wrote."""
-    folder = Path(path)
-    about = manifest.read(folder)
-    shared = stored.shared(folder)
-    rows = stored.rows(folder, "rows", shared)
+    """The description of a built dataset."""
+    about = folder.read_manifest(Path(path))
+    shared = folder.read_shared(Path(path))
+    rows = folder.read_rows(Path(path), "rows", shared, about)
     ids, counts = np.unique(rows["user"], return_counts=True)
     views = np.bincount(rows["action"], minlength=len(shared["action_ids"]))
-    return Description(about, counts, np.asarray(shared["split"])[ids], views)
+    return Description(about, counts, shared["split"][ids], views)

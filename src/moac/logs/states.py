@@ -14,10 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-WINDOW = 20
-"""So many videos that were viewed before."""
-STEPS = 127
-"""A table of int8 holds numbers in [−1, 1] in steps of 1/127."""
+from moac.logs.schema import STEPS, WINDOW
 
 
 @final

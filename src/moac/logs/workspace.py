@@ -1,4 +1,4 @@
-"""A folder that is there whole or not at all: built beside its place, then renamed."""
+"""Folders that are there whole or not at all, and one line where a disk is too small for them."""
 
 from __future__ import annotations
 
@@ -12,67 +12,55 @@ from pathlib import Path
 from moac import locks
 
 
-@contextmanager
-def building(out: Path) -> Generator[Path]:
-    """A folder to build in, which becomes `out` at the end. An error leaves nothing; what a kill left is removed."""
-    _prepare(out)
-    for stale in out.absolute().parent.glob(f".{out.name}.building-*"):
-        if not _alive(stale.name.rpartition("-")[2]):
-            shutil.rmtree(stale, ignore_errors=True)
-    folder = out.absolute().parent / f".{out.name}.building-{os.getpid()}"
-    folder.mkdir()
-    with _removed_unless(folder, kept=()):
-        yield folder
-        folder.rename(out)
+def refuse_existing(target: Path, name: str | None = None) -> None:
+    """Nothing of the user's is written over; `name` is the argument that names the place."""
+    if target.exists() or target.is_symlink():
+        right = f"`{name}` must not exist yet, got {target}" if name else f"{target} exists already"
+        raise ValueError(f"{right}: use it, or remove it first.")
+
+
+def check_room(folder: Path, what: str, needed: int) -> None:
+    """Say that a disk is too small before the work, not hours later."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise ValueError(f"{folder}: the disk is too full: {what} needs {needed:,} bytes, {free:,} are free.")
 
 
 @contextmanager
-def resumable(out: Path) -> Generator[tuple[Path, Path]]:
-    """Like `building`, for one process at a time; what an interrupt or a kill leaves is found by the next call.
-
-    Two folders: one for notes on the work, and in it the one that becomes `out`. The notes go after that, so there is
-    no moment at which a kill would cost more than the step it stops.
-    """
-    folder = out.absolute().parent / f".{out.name}.building"
-    if not folder.exists():
-        _prepare(out)
-    with locks.held(folder.with_suffix(".lock"), out):
-        if out.exists():  # finished just now, or by a build that was killed as it removed its notes
-            shutil.rmtree(folder, ignore_errors=True)
-        _prepare(out)
-        inner = folder / "dataset"
-        inner.mkdir(parents=True, exist_ok=True)
-        with _removed_unless(folder, kept=(KeyboardInterrupt,)):
-            yield folder, inner
-            inner.rename(out)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _prepare(out: Path) -> None:
-    if out.exists():
-        raise ValueError(f"`out` must not exist yet, got {out}.")
-    out.absolute().parent.mkdir(parents=True, exist_ok=True)
-
-
-@contextmanager
-def _removed_unless(folder: Path, kept: tuple[type[BaseException], ...]) -> Generator[None]:
-    """The folder is removed where an error comes that is none of `kept`."""
+def full_disk_said(folder: Path, cure: str) -> Generator[None]:
+    """A disk that fills up is a user's problem, not a defect; `cure` says what to do."""
     try:
         yield
-    except BaseException as error:
-        if not isinstance(error, kept):
-            shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.parent)) from None
-        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ValueError(f"{folder}: the disk is full. {cure}") from None
 
 
-def _alive(process: str) -> bool:
-    """Whether a process of that number runs."""
-    try:
-        os.kill(int(process), 0)
-    except PermissionError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
+@contextmanager
+def becoming(out: Path, fingerprint: str | None = None) -> Generator[Path]:
+    """A folder to work in that becomes `out` at the end, for one process at a time. An error leaves nothing.
+
+    Args:
+        out: must not exist.
+        fingerprint: of what is made. What an interrupt or a kill has left of the same is found in the folder by the
+            next call; None, or a change of it, starts with an empty one.
+    """
+    place = out.absolute()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    folder = place.with_name(f".{out.name}.building-{fingerprint or 'new'}")
+    with locks.held(place.with_name(f".{out.name}.lock"), out):
+        refuse_existing(out, "out")
+        for left in place.parent.glob(f".{out.name}.building-*"):
+            if left != folder or fingerprint is None:
+                shutil.rmtree(left)
+        folder.mkdir(exist_ok=True)
+        try:
+            yield folder
+            folder.rename(out)
+        except BaseException as error:
+            if fingerprint is None or not isinstance(error, KeyboardInterrupt):
+                shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place.parent)) from None
+            raise

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files
-from moac.logs import manifest
+from moac.logs import folder
 from moac.logs.dataset import LoggedDataset
 from moac.offline.access_log import AccessLog
 from moac.offline.calibration import Calibration
@@ -179,7 +179,7 @@ def card(
         accesses: to test users; None on other users, which may be looked at.
     """
     plain = evaluation.as_dict()
-    options = {} if dataset.folder is None else manifest.read(Path(dataset.folder))["options"]
+    options = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
     split = {"name": plain.pop("split"), "seed": options.get("split_seed"), "shares": options.get("shares")}
     return {
         "format": FORMAT,

@@ -14,8 +14,8 @@ import pytest
 import moac
 from moac import files
 from moac.cli.main import main
+from moac.logs import About, LoggedDataset, Rows
 from moac.logs.catalogue import Catalogue
-from moac.logs.dataset import About, LoggedDataset, Rows
 from moac.offline import recommend
 from moac.runs import log_files, scores
 from moac.training import recommendation

@@ -4,14 +4,15 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
+import duckdb
 import numpy as np
 import pytest
 
 from moac import logs
-from moac.logs import buckets, building, ingest, workspace
-from moac.logs.dataset import LoggedDataset
+from moac.kuairand.schema import LOG
+from moac.logs import LoggedDataset, buckets, building, csv_files, workspace
 from moac.runs import executors
-from tests.helpers.kuairand import REAL_PURE, REAL_RANDOM, generated, plain, real_rows, signals
+from tests.helpers.kuairand import REAL_PURE, REAL_RANDOM, build, changed, generated, plain, real_rows, signals
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def built(source, tmp_path_factory):
     out = tmp_path_factory.mktemp("built") / "data"
-    return out, logs.build(source, out, logs.Options(actions=30))
+    return out, build(source, out, actions=30)
 
 
 def windows(dataset, observation):
@@ -75,7 +76,7 @@ def test_every_row_is_what_a_plain_reading_finds(source, built):
 
 @real_rows
 def test_real_rows_are_what_a_plain_reading_finds(tmp_path):
-    about = logs.build(REAL_PURE, tmp_path / "data", logs.Options(random_log=REAL_RANDOM))
+    about = build(REAL_PURE, tmp_path / "data", random_log=REAL_RANDOM)
     standard = about["logs"]["standard"]
     assert (standard["rows_read"], standard["rows"]) == (205_152, 200_264)
     assert about["absent"] == ["log_standard_4_08_to_4_21_pure.csv"]
@@ -112,24 +113,24 @@ def test_manifest_says_what_the_arrays_hold(source, built):
 
 
 def test_neither_memory_nor_threads_change_the_content(source, built, tmp_path):
-    again = logs.build(source, tmp_path / "x", logs.Options(actions=30, memory_limit="500MB", threads=1))
+    again = build(source, tmp_path / "x", actions=30, memory_limit="500MB", threads=1)
     assert again["content"] == built[1]["content"]
-    other = logs.build(source, tmp_path / "y", logs.Options(actions=30, split_seed=1))
+    other = build(source, tmp_path / "y", actions=30, split_seed=1)
     assert other["content"] != built[1]["content"]
 
 
 def test_processes_build_what_one_does(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(ingest, "_BYTES_PER_BUCKET", 1 << 16)
-    here = logs.build(source, tmp_path / "here", logs.Options(actions=30))
+    monkeypatch.setattr(building, "_BYTES_PER_BUCKET", 1 << 16)
+    here = build(source, tmp_path / "here", actions=30)
     with executors.opened("process", workers=1) as process:
-        there = logs.build(source, tmp_path / "there", logs.Options(actions=30, executor=process))
+        there = build(source, tmp_path / "there", actions=30, executor=process)
     assert len(list((tmp_path / "there" / "rows").iterdir())) > 1
     assert there["content"] == here["content"]
 
 
 def test_buckets_hold_the_same_rows_however_many_there_are(source, built, tmp_path, monkeypatch):
-    monkeypatch.setattr(ingest, "_BYTES_PER_BUCKET", 1 << 15)
-    about = logs.build(source, tmp_path / "many", logs.Options(actions=30))
+    monkeypatch.setattr(building, "_BYTES_PER_BUCKET", 1 << 15)
+    about = build(source, tmp_path / "many", actions=30)
     assert len(list((tmp_path / "many" / "rows").iterdir())) > 4
     assert {**about, "content": None} == {**built[1], "content": None}
     check_part(
@@ -143,7 +144,7 @@ def test_a_random_log_alone_is_a_log_with_propensities(source, tmp_path):
     for path in (source / "data").iterdir():
         if "standard" not in path.name:
             (alone / path.name).write_bytes(path.read_bytes())
-    about = logs.build(alone, tmp_path / "data", logs.Options(actions=5))
+    about = build(alone, tmp_path / "data", actions=5)
     dataset = LoggedDataset.from_parquet(tmp_path / "data")
     assert len(about["absent"]) == 2
     assert dataset.random is None
@@ -152,7 +153,7 @@ def test_a_random_log_alone_is_a_log_with_propensities(source, tmp_path):
 
 def test_27k_has_its_parts(tmp_path):
     source = generated(tmp_path, rows=800, variant="27k", num_users=60)
-    about = logs.build(source, tmp_path / "data", logs.Options(actions=10, video_statistics=True))
+    about = build(source, tmp_path / "data", actions=10, video_statistics=True)
     assert about["name"] == "kuairand-27k"
     assert len([entry for entry in about["sources"] if entry["file"].startswith("log_standard")]) == 4
     assert "test period" in about["warnings"][0]
@@ -185,7 +186,7 @@ def test_description_counts_what_is_there(built):
 )
 def test_options_that_cannot_be(source, tmp_path, options, words):
     with pytest.raises(ValueError, match=words):
-        logs.build(source, tmp_path / "data", logs.Options(**options))
+        build(source, tmp_path / "data", **options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -199,6 +200,16 @@ def counted(function, done):
     return called
 
 
+def interrupted(when):
+    """Progress that ends a build in the middle of a stage."""
+
+    def interrupt(stage, finished, total):
+        if stage == when and finished >= total / 2:
+            raise KeyboardInterrupt
+
+    return interrupt
+
+
 @pytest.mark.parametrize(
     ("when", "left"),
     [
@@ -209,22 +220,17 @@ def counted(function, done):
 )
 def test_an_interrupted_build_goes_on_where_it_stopped(when, left, source, tmp_path, monkeypatch):
     """Four buckets, stopped in the middle of a stage: what has finished is not done again; the result is the same."""
-    monkeypatch.setattr(ingest, "num_buckets", lambda logs: 4)
-    options, done = building.Options(actions=5), []
-    whole = building.build(source, tmp_path / "whole", options)
-
-    def interrupt(stage, finished, total):
-        if stage == when and finished >= total / 2:
-            raise KeyboardInterrupt
-
+    monkeypatch.setattr(building, "num_buckets", lambda logs: 4)
+    whole, done = build(source, tmp_path / "whole", actions=5), []
     with pytest.raises(KeyboardInterrupt):
-        building.build(source, tmp_path / "data", options, interrupt)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".data.building", "whole"]
-    for name in ("clean", "index"):
+        build(source, tmp_path / "data", progress=interrupted(when), actions=5)
+    (unfinished,) = tmp_path.glob(".data.building-*")
+    assert {path.name for path in tmp_path.iterdir()} == {unfinished.name, "whole"}
+    for name in ("order", "index"):
         monkeypatch.setattr(buckets, name, counted(getattr(buckets, name), done))
-    assert building.build(source, tmp_path / "data", options) == whole
+    assert build(source, tmp_path / "data", actions=5) == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "whole"]
-    assert (done.count("clean"), done.count("index")) == left
+    assert (done.count("order"), done.count("index")) == left
     files = [path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*") if path.is_file()]
     assert sorted(files) == sorted(
         p.relative_to(tmp_path / "data") for p in (tmp_path / "data").rglob("*") if p.is_file()
@@ -233,61 +239,58 @@ def test_an_interrupted_build_goes_on_where_it_stopped(when, left, source, tmp_p
         assert (tmp_path / "data" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("change", ["another option", "a torn bucket", "a note that is none"])
-def test_what_an_interrupted_build_left_is_used_only_if_it_fits(change, source, tmp_path, monkeypatch):
-    options = building.Options(actions=5)
-
-    def interrupt(stage, finished, total):
-        if stage == "indexing users":
-            raise KeyboardInterrupt
-
+def test_what_another_build_has_left_is_not_used(source, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        building.build(source, tmp_path / "data", options, interrupt)
-    left = tmp_path / ".data.building"
-    if change == "another option":
-        options = building.Options(actions=6)
-    elif change == "a torn bucket":
-        torn = next((left / "dataset" / "rows").iterdir())
-        torn.write_bytes(torn.read_bytes()[:-9])
-    else:
-        (left / "journal" / "clean-000.json").write_text("[" * 100_000)
-    again = building.build(source, tmp_path / "data", options)
-    assert again == building.build(source, tmp_path / "whole", options)
+        build(source, tmp_path / "data", progress=interrupted("indexing users"), actions=5)
+    again = build(source, tmp_path / "data", actions=6)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert len(LoggedDataset.from_parquet(tmp_path / "data").action_ids) == again["options"]["actions"] == 6
+
+
+def test_left_rows_that_cannot_be_read_are_one_line_and_are_gone(source, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        build(source, tmp_path / "data", progress=interrupted("indexing users"), actions=5)
+    (rows,) = tmp_path.glob(".data.building-*/rows/*")
+    rows.write_bytes(rows.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"^[^\n]*work cannot be worked on: [^\n]+$"):
+        build(source, tmp_path / "data", actions=5)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_mistake_leaves_nothing_behind(source, tmp_path):
     with pytest.raises(ValueError, match="`actions` must be at most"):
-        building.build(source, tmp_path / "data", building.Options(actions=10_000))
+        build(source, tmp_path / "data", actions=10_000)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_one_build_at_a_time(source, tmp_path):
-    with workspace.resumable(tmp_path / "data"), ThreadPoolExecutor(1) as other:
-        second = other.submit(building.build, source, tmp_path / "data", building.Options(actions=5))
+    with workspace.becoming(tmp_path / "data", "x"), ThreadPoolExecutor(1) as other:
+        second = other.submit(build, source, tmp_path / "data", actions=5)
         with pytest.raises(ValueError, match=r"/data is in use by process \d+: wait until it ends.$"):
             second.result()
 
 
-def test_a_build_that_was_killed_before_it_removed_its_notes(source, tmp_path):
-    """The dataset is there and whole; the next build says so, and the notes go."""
-    (tmp_path / "data").mkdir()
-    (tmp_path / ".data.building" / "journal").mkdir(parents=True)
-    with pytest.raises(ValueError, match="`out` must not exist yet"):
-        building.build(source, tmp_path / "data", building.Options(actions=5))
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+def test_rows_are_ordered_by_all_columns_and_there_once(source, built):
+    """Against a plain sort of the lines, duplicates counted."""
+    rows, columns = set(), list(LOG)
+    for path in (source / "data").glob("log_*.csv"):
+        for line in path.read_text().splitlines()[1:]:
+            fields = dict(zip(columns, map(int, line.split(",")), strict=True))
+            rows.add((*fields.values(), "random" in path.name))
+    first = [columns.index(name) for name in ("user_id", "time_ms", "video_id")]
+    expected = sorted(rows, key=lambda row: (*(row[k] for k in first), row))
+    names = ", ".join([*columns, "random"])
+    (path,) = (built[0] / "rows").iterdir()
+    assert duckdb.sql(f"SELECT {names} FROM '{path}'").fetchall() == expected
+    copies = duckdb.sql(f"SELECT sum(copies) FROM '{path}'").fetchall()[0][0]
+    assert copies == sum(log["rows_read"] for log in built[1]["logs"].values())
 
 
-def test_notes_outlive_the_building(source, tmp_path, monkeypatch):
-    """Whatever is removed on the way to the end, what has finished is known until the dataset is in its place."""
-    options, work = building.Options(actions=5), []
-
-    def remove(path, **named):
-        if path.name == ".data.building":
-            assert (tmp_path / "data").exists()
-            assert (path / "journal" / "manifest.json").exists()
-        work.append(path.name)
-
-    monkeypatch.setattr(building.shutil, "rmtree", remove)
-    building.build(source, tmp_path / "data", options)
-    assert work[-2:] == ["work", ".data.building"]
+def test_rows_that_the_engine_does_not_find_are_missed(source, tmp_path, monkeypatch):
+    """It leaves out a line of 50 MB without a word."""
+    monkeypatch.setattr(csv_files, "LONGEST", 1 << 30)
+    copy = changed(source, tmp_path / "copy", lambda name, rows: rows)
+    path = copy / "data" / "log_standard_4_22_to_5_08_pure.csv"
+    path.write_bytes(path.read_bytes().partition(b"\n")[0] + b"\n" + b"1" * 50_000_000 + b"\n")
+    with pytest.raises(ValueError, match="it has 1 rows, and only 0 of them were found"):
+        build(copy, tmp_path / "data", actions=5)

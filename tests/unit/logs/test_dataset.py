@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import moac
-from moac.logs import sampling
-from moac.logs.dataset import About, LoggedDataset, Rows
+from moac.logs import About, LoggedDataset, Rows, sampling
 from moac.types import Sampling
 
 SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, average=False, survival=None)

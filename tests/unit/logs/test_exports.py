@@ -5,8 +5,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from moac.logs import exports
-from moac.logs.dataset import About, LoggedDataset, Rows
+from moac.logs import About, LoggedDataset, Rows, exports
 
 WEIGHTS = (1.0, 0.5)
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import brentq
 from scipy.special import expit, softmax
 
-from moac.kuairand.schema import SIGNS, WATCH_TIME_UNIT_MS
+from moac.kuairand.schema import SIGNALS, WATCH_TIME_UNIT_MS
 
 RATES = {"Click": 0.379, "Like": 0.0167, "Follow": 0.00107, "Comment": 0.00252, "Forward": 0.00087, "Dislike": 0.00048}
 """Shares of KuaiRand-27K's standard rows, which the logging policy reaches in expectation."""
@@ -22,7 +22,8 @@ NUM_KINDS, NUM_CLASSES = 7, 32
 LEVELS = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
 LEVEL_SHARE = np.array([1, 4, 6, 4, 1]) / 16
 """A user's hidden level: mean 0, variance 1."""
-GLANCE_MS, VIEW_MS = 7_000, 22_000
+SIGNS = np.array([signal.sign for signal in SIGNALS])
+GLANCE_MS, _VIEW_MS = 7_000, 22_000
 """What is not clicked is played for up to 7 s, and what is for 7 s and 22 s more on average, before all effects."""
 _TAB_CLICK = np.array([0.0, -2.4, 0.3, -1.7, 0.0])
 _HIDDEN = np.array([0.8, 0.9, 0.9, 0.9, 0.9, 0.9])
@@ -91,11 +92,10 @@ class UserModel:
         popularity = 1.6 * rng.standard_normal(num_videos) + 0.5 * quality[video_class, 0]
         appeal = popularity + 0.6 * taste[:, None, video_class, 0] + 0.4 * place[:, video_class]
         behaviour = softmax(appeal, axis=2)
-        odds = _log_odds(quality, taste)
         rows = kind_share * activity / (kind_share @ activity)
         cells = rows[:, None, None] * TAB_SHARE[:, None] * _by_class(behaviour, video_class)
-        chance = _calibrated(odds, cells[..., None] * LEVEL_SHARE)
-        scale = VIEW_MS * np.exp(0.3 * taste[..., -1, None] + 0.25 * LEVELS)
+        chance = _calibrated(_log_odds(quality, taste), cells[..., None] * LEVEL_SHARE)
+        scale = _VIEW_MS * np.exp(0.3 * taste[..., -1, None] + 0.25 * LEVELS)
         return UserModel(kind_share, activity, video_class, behaviour, chance, scale)
 
     @property
@@ -116,8 +116,7 @@ class UserModel:
         beyond = 1 / np.expm1(1 / self.scale_ms)[:, None]
         glanced = np.where(np.array(TABS) == 0, 0.0, GLANCE_MS / 2)[:, None, None]
         watched = click * (GLANCE_MS + 1 + beyond) + (1 - click) * glanced
-        signals = np.concatenate([self.chance, watched[..., None] / WATCH_TIME_UNIT_MS], axis=-1)
-        return signals * np.array(SIGNS)
+        return np.concatenate([self.chance, watched[..., None] / WATCH_TIME_UNIT_MS], axis=-1) * SIGNS
 
     def logging_policy(self, videos: Any = None) -> Float[np.ndarray, "Z C K"]:
         """π_b over `videos` alone: what the rows on them were chosen with."""
@@ -135,9 +134,11 @@ class UserModel:
             users: None is the whole population, what intervals over users should cover; else these people with their
                 own hidden levels.
         """
-        kind, share, levels = self._people(users)
+        kind, share, levels = np.arange(NUM_KINDS), self.row_share, np.tile(LEVEL_SHARE, (NUM_KINDS, 1))
+        if users is not None:
+            kind, share, levels = users.kind, users.share, np.eye(len(LEVELS))[users.level]
         chosen = self._videos(videos)
-        by_class = _by_class(self._checked(policy, len(kind), len(chosen)), self.video_class[chosen])
+        by_class = _by_class(_checked(policy, len(kind), len(chosen)), self.video_class[chosen])
         weight = share[:, None] * TAB_SHARE * self.behaviour[..., chosen].sum(axis=-1)[kind]
         joint = weight[..., None] * by_class
         total = [
@@ -146,27 +147,15 @@ class UserModel:
         ]
         return np.sum(total, axis=0) / weight.sum()
 
-    def row_values(self, policy: Any, kind: Any, tab: Any, videos: Any = None) -> Float[np.ndarray, "N M"]:
-        """E[reward] of each row, for a policy [N, K] or [N, C, K] that may know more than kind and tab: a history, say.
-
-        What was shown before says nothing of the hidden level, so its law stays that of the population.
-        """
-        chosen = self._videos(videos)
-        given = self._checked(policy, len(kind), len(chosen))
-        own = given[:, 0] if given.shape[1] == 1 else given[np.arange(len(kind)), tab]
-        by_class = _by_class(own, self.video_class[chosen])
-        mean = np.einsum("zcgem,e->zcgm", self.reward, LEVEL_SHARE)
-        found = np.empty((len(kind), mean.shape[-1]))
-        for z, c in np.ndindex(*mean.shape[:2]):
-            there = (kind == z) & (tab == c)
-            found[there] = by_class[there] @ mean[z, c]
-        return found
-
-    def _people(self, users: Users | None) -> tuple[Any, Any, Any]:
-        """Kind [n], share of rows [n] and law of the hidden level [n, E]: of people, or of one person per kind."""
-        if users is None:
-            return np.arange(NUM_KINDS), self.row_share, np.tile(LEVEL_SHARE, (NUM_KINDS, 1))
-        return users.kind, users.share, np.eye(len(LEVELS))[users.level]
+    def draw_users(self, count: int, seed: int) -> Users:
+        """People of the population, independent of each other."""
+        if count < 1:
+            raise ValueError(f"`num_users` must be at least 1, got {count}.")
+        rng = np.random.default_rng([seed, 1])
+        kind = rng.choice(NUM_KINDS, size=count, p=self.kind_share)
+        level = rng.choice(len(LEVELS), size=count, p=LEVEL_SHARE)
+        rows = self.activity[kind] * rng.gamma(2.0, 0.5, size=count)
+        return Users(kind, level, rows / rows.sum())
 
     def _videos(self, videos: Any) -> Int[np.ndarray, " K"]:
         chosen = np.arange(self.num_videos) if videos is None else np.asarray(videos)
@@ -174,15 +163,15 @@ class UserModel:
             raise ValueError(f"`videos` must be ids from 0 to {self.num_videos - 1}, got {videos}.")
         return chosen
 
-    @staticmethod
-    def _checked(policy: Any, people: int, videos: int) -> Float[np.ndarray, "n _ K"]:
-        given = np.asarray(policy, dtype=np.float64)
-        flat, by_tab = (people, videos), (people, len(TABS), videos)
-        if given.shape not in (flat, by_tab):
-            raise ValueError(f"`policy` must have shape {flat} or {by_tab}, got {given.shape}.")
-        if not (np.allclose(given.sum(axis=-1), 1) and (given >= 0).all()):
-            raise ValueError("`policy` must hold probabilities that sum to 1 over the videos.")
-        return given[:, None] if given.shape == flat else given
+
+def _checked(policy: Any, people: int, videos: int) -> Float[np.ndarray, "n _ K"]:
+    given = np.asarray(policy, dtype=np.float64)
+    flat, by_tab = (people, videos), (people, len(TABS), videos)
+    if given.shape not in (flat, by_tab):
+        raise ValueError(f"`policy` must have shape {flat} or {by_tab}, got {given.shape}.")
+    if not (np.allclose(given.sum(axis=-1), 1) and (given >= 0).all()):
+        raise ValueError("`policy` must hold probabilities that sum to 1 over the videos.")
+    return given[:, None] if given.shape == flat else given
 
 
 def _log_odds(quality: Any, taste: Any) -> Float[np.ndarray, "Z C G E 6"]:
@@ -195,13 +184,11 @@ def _log_odds(quality: Any, taste: Any) -> Float[np.ndarray, "Z C G E 6"]:
 
 def _calibrated(odds: Any, cells: Any) -> Float[np.ndarray, "Z C G E 6"]:
     """σ(intercept_i + odds_i), each mean over the cells as in `RATES`."""
-    wanted = list(RATES.values())
-    columns = [odds[..., i] for i in range(len(wanted))]
-    found = [
-        brentq(lambda a, x=x, rate=rate: float((cells * expit(a + x)).sum()) - rate, -30, 30, xtol=1e-13)
-        for x, rate in zip(columns, wanted, strict=True)
+    intercepts = [
+        brentq(lambda a, x=odds[..., i], rate=rate: float((cells * expit(a + x)).sum()) - rate, -30, 30, xtol=1e-13)
+        for i, rate in enumerate(RATES.values())
     ]
-    return expit(odds + np.array(found))
+    return expit(odds + np.array(intercepts))
 
 
 def _by_class(probability: Any, video_class: Any) -> Float[np.ndarray, "n C G"]:

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from moac.kuairand.download import ARCHIVES, Archive, fetch
-from moac.kuairand.unpack import unpack
+from moac.kuairand.download import ARCHIVES, Archive, fetch, unpack
 
 CONTENT = {
     "KuaiRand-Pure/data/log.csv": np.random.default_rng(0).bytes(300_000),  # does not compress: the archive is as long

@@ -1,0 +1,151 @@
+"""A log's files as data: tables of columns, signals, context and features, which `moac.logs.build` is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, final
+
+WINDOW = 20
+"""A state holds so many items that were viewed before."""
+STEPS = 127
+"""Tables of features hold int8: numbers in [−1, 1] in steps of 1/127."""
+TYPES = {
+    "TINYINT": (-(2**7), 2**7 - 1), "SMALLINT": (-(2**15), 2**15 - 1), "INTEGER": (-(2**31), 2**31 - 1),
+    "BIGINT": (-(2**63), 2**63 - 1), "DOUBLE": (-1e300, 1e300),
+}  # fmt: skip
+"""Types of numbers, as DuckDB names them, and what each may hold; the only other type is VARCHAR."""
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """The columns of a kind of CSV file.
+
+    Attributes:
+        name: what messages and the manifest call it.
+        columns: the type of each column; other columns of a file are not read.
+        ranges: the least and the largest value, where a column may not hold all that its type can.
+        required: columns that have no gap.
+        digits_only: every column is a whole number without a gap, and nothing is quoted. Such files are read faster.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    digits_only: bool = False
+
+    def range_of(self, column: str) -> tuple[float, float]:
+        """The least and the largest number that a column may hold."""
+        return self.ranges.get(column, TYPES[self.columns[column]])
+
+    def is_required(self, column: str) -> bool:
+        """Whether a column has no gap."""
+        return self.digits_only or column in self.required
+
+
+@final
+@dataclass(frozen=True)
+class Signal:
+    """An objective: its reward is sign × column / unit.
+
+    Attributes:
+        name: of the objective.
+        column: of the log.
+        sign: −1 where the signal is a cost.
+        unit: what counts as one.
+    """
+
+    name: str
+    column: str
+    sign: int = 1
+    unit: float = 1
+
+
+@final
+@dataclass(frozen=True)
+class Feature:
+    """A column of numbers in [−1, 1] that states hold of a user or an item.
+
+    Attributes:
+        name: of the feature.
+        expression: SQL over the columns of its table.
+        kind: `scaled` is in [−1, 1] already; `number` is scaled by what train users have; `category` is one-hot where
+            train users have few values, and else a short vector by hash.
+        width: of that vector.
+        one_hot: False is a vector by hash whatever the number of values.
+    """
+
+    name: str
+    expression: str
+    kind: Literal["scaled", "number", "category"]
+    width: int = 4
+    one_hot: bool = True
+
+
+@final
+@dataclass(frozen=True)
+class Schema:
+    """What the columns of a log mean.
+
+    Attributes:
+        log: its table.
+        user, item, time: the columns that say who was shown what and when.
+        signals: what is maximised, in order.
+        context: SQL expression and number of codes of each part of the context; another code is unknown.
+        users: the table of user features; None is none.
+        user_features: numbers of a user.
+        items: tables of item features, joined by the item.
+        item_features: numbers of an item.
+        day: SQL expression of a row's day, in days since 1970; None is not counted.
+        window: how many viewed items a state holds.
+    """
+
+    log: Table
+    user: str
+    item: str
+    time: str
+    signals: tuple[Signal, ...]
+    context: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    users: Table | None = None
+    user_features: tuple[Feature, ...] = ()
+    items: tuple[Table, ...] = ()
+    item_features: tuple[Feature, ...] = ()
+    day: str | None = None
+    window: int = WINDOW
+
+
+@final
+@dataclass(frozen=True)
+class LogFiles:
+    """The files that a dataset is built from.
+
+    Attributes:
+        name: of the data.
+        schema: of the files.
+        standard: logs of the policy that was in use; empty where there is only random exposure.
+        random: logs of uniformly random exposure.
+        users: user features; None where the schema has none.
+        items: files of each of the schema's item tables.
+        absent: names of files that usually belong to the data and are not there.
+        warnings: what a reader of results should know.
+    """
+
+    name: str
+    schema: Schema
+    standard: tuple[Path, ...]
+    random: tuple[Path, ...] = ()
+    users: Path | None = None
+    items: tuple[tuple[Path, ...], ...] = ()
+    absent: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> tuple[tuple[Path, Table], ...]:
+        """Every file with its table."""
+        schema = self.schema
+        users = () if self.users is None or schema.users is None else ((self.users, schema.users),)
+        items = ((path, table) for paths, table in zip(self.items, schema.items, strict=True) for path in paths)
+        return (*users, *items, *((path, schema.log) for path in (*self.standard, *self.random)))

@@ -1,0 +1,34 @@
+"""Features fitted on train users, as numbers in [−1, 1]."""
+
+import numpy as np
+
+from moac.logs import features
+
+
+def test_few_values_are_one_hot_and_what_train_users_do_not_have_is_unknown():
+    fitted = features.category("c", ["b", "a", None, "", "b"], 4)
+    assert fitted.values == ("a", "b")
+    assert fitted.names == ("c=a", "c=b")
+    np.testing.assert_array_equal(
+        fitted.vectors[fitted.codes(["a", "b", "z", None, ""])], [[1, 0], [0, 1]] + 3 * [[0, 0]]
+    )
+
+
+def test_many_values_are_short_vectors_that_differ_and_do_not_depend_on_the_others():
+    many = features.category("c", [str(k) for k in range(500)], 4)
+    few = features.category("c", [str(k) for k in range(100)], 4)
+    assert many.vectors.shape == (501, 4)
+    assert len(np.unique(many.vectors, axis=0)) == 501
+    assert np.abs(many.vectors).max() <= 1
+    one = many.vectors[many.codes(["42"])]
+    np.testing.assert_array_equal(few.vectors[few.codes(["42"])], one)
+
+
+def test_numbers_are_scaled_by_train_users_and_a_missing_one_is_average():
+    x = np.array([0.0, 10.0, 100.0, np.nan])
+    fitted = features.number("n", x)
+    logged = np.log1p(x[:3])
+    expected = np.clip((logged - logged.mean()) / (3 * logged.std()), -1, 1)
+    np.testing.assert_allclose(fitted.scaled(x), [*expected, 0])
+    assert fitted.scaled(np.array([1e12]))[0] == 1
+    assert features.number("constant", np.full(3, 7.0)).scaled(np.array([7.0]))[0] == 0
