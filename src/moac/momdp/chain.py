@@ -8,16 +8,14 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-if TYPE_CHECKING:
-    from moac.momdp.model import FiniteMOMDP
-
+from moac.momdp.model import FiniteMOMDP
 
 Policies = Float[np.ndarray, "n S A"]
 _PANEL = 12
@@ -153,6 +151,9 @@ def average_reward(model: FiniteMOMDP, pi: Policies) -> tuple[np.ndarray[Any, An
         F = _eliminate(model, chain.restart[np.ix_(members, order, order)])
         law[where] = _law(F)
         J[members] = np.einsum("ns,nsm->nm", law[members], chain.reward[members])
+        # (I − P) h = r − J is singular, and a dense solve of it loses the digits by which parts of the chain hardly
+        # communicate. Eliminated, h of state 0 is free, here 0; each higher state is what the chain gathers from there
+        # until it goes lower, and the mixture of where it then is. The constant is set below by dᵀh = 0.
         leave, c = _excess(F, chain.reward[where] - J[members, None])
         solution = np.zeros_like(c)
         for k in range(1, len(order)):
@@ -220,6 +221,9 @@ def _eliminate(model: FiniteMOMDP, P: Float[np.ndarray, "n k k"]) -> Float[np.nd
     """
     P = P.copy()
     size = P.shape[1]
+    # Within a panel one state after the other, which is memory-bound; the large rest is updated once for all of a
+    # panel's states. Rows below `low` are complete when their own panel comes. Chances to leave are summed from what
+    # is left, never as one less the chance to stay: that difference would cancel where a state is hardly ever left.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for top in range(size, 0, -_PANEL):
             low = max(top - _PANEL, 0)

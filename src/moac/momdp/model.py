@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac.config import Setting
-from moac.momdp import sampling, source
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source, Spec
 
 _ROW_SUM_TOLERANCE = 1e-9
@@ -143,32 +142,37 @@ class FiniteMOMDP(Source):
     @property
     def spec(self) -> Spec:
         """What training needs to know of the model."""
-        return source.spec(self)
+        return _source().spec(self)
 
     @property
     def compiled(self) -> bool:
         """Samples are drawn inside the compiled program."""
         return True
 
-    def start(self, key: Key) -> sampling.Chain:
+    def start(self, key: Key) -> Any:
         """The chain at a first state."""
-        return sampling.begin(self, key)
+        return _source().begin(self, key)
 
-    def sample(
-        self, chain: sampling.Chain, policy: Policy, theta: Params, key: Key, sizes: Sampling
-    ) -> tuple[sampling.Chain, Batch, Batch]:
+    def sample(self, chain: Any, policy: Policy, theta: Params, key: Key, sizes: Sampling) -> tuple[Any, Batch, Batch]:
         """The next N·D + B transitions of the chain under θ."""
-        return sampling.draw(self, chain, policy, theta, key, sizes)
+        return _source().draw(self, chain, policy, theta, key, sizes)
 
     def evaluate(self, policy: Policy, theta: Params, setting: Setting) -> Evaluation:
         """The exact value of the policies `theta` (leading axis K)."""
-        return source.evaluate(self, policy, theta, setting)
+        return _source().evaluate(self, policy, theta, setting)
 
     def named(self, objective_names: tuple[str, ...], name: str | None = None) -> FiniteMOMDP:
         """The same model with names for its objectives, and for itself."""
         if len(objective_names) != self.num_objectives:
             raise ValueError(f"`objective_names` must be {self.num_objectives} names, got {len(objective_names)}.")
         return replace(self, objective_names=objective_names, name=self.name if name is None else name)
+
+
+def _source() -> Any:
+    """How a model is sampled and evaluated: a module that, like the oracle, knows models."""
+    from moac.momdp import sampling
+
+    return sampling
 
 
 def _array(name: str, values: Any, dtype: type | None = None) -> np.ndarray[Any, Any]:

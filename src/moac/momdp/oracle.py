@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float
@@ -14,9 +14,7 @@ from jaxtyping import Float
 from moac import simplex
 from moac.config import Average, Setting
 from moac.momdp import chain, support
-
-if TYPE_CHECKING:
-    from moac.momdp.model import FiniteMOMDP
+from moac.momdp.model import FiniteMOMDP
 
 MAX_STATES = 2000
 """The oracle solves dense S × S systems; beyond this many states it refuses."""
@@ -126,8 +124,10 @@ class Exact:
     def _advantage(self, pi: chain.Policies, V: Float[np.ndarray, "n S M"]) -> Float[np.ndarray, "n M S A"]:
         """Σ over outcomes of p (r + γ V(s')) less its mean under π: a constant such as −J drops out."""
         Q = chain.expected_reward(self.model) + _successor_values(self.model, V, self.setting)
+        # The mean of Q under π in place of V: equal up to rounding, and E_π[Adv] is then 0 however large V is.
         Q -= np.einsum("nsa,nsam->nsm", pi, Q)[:, :, None, :]
         if isinstance(self.setting, Average):
+            # h of order 1/ε, where parts of the chain communicate with chance ε, leaves h(s') − h(s) without digits.
             drowned = np.abs(V).max(axis=(1, 2)) > _LARGE_BIAS * np.abs(self.model.reward).max()
             for n in np.flatnonzero(drowned):
                 Q[n] = _careful_advantage(self.model, pi[n])
@@ -259,6 +259,7 @@ def _successor_values(
 def shortest(gradient: Float[np.ndarray, "... M S A"]) -> _Shortest:
     """The min-norm point: weights from the Gram matrix, which compiles once for all sizes of model, length from d."""
     rows = gradient.reshape(*gradient.shape[:-2], -1)
+    # In units of the largest entry, since squares of tiny gradients would underflow; weights do not depend on units.
     largest = np.abs(rows).max(axis=(-1, -2), keepdims=True)
     unit = rows / np.where(largest > 0, largest, 1.0)
     K = unit @ np.swapaxes(unit, -1, -2)
@@ -271,6 +272,7 @@ def shortest(gradient: Float[np.ndarray, "... M S A"]) -> _Shortest:
 
 def _in_blocks(function: Callable[..., Any], *arrays: np.ndarray[Any, Any]) -> Any:
     """Apply `function` to blocks of policies, two at a time, and join what it returns."""
+    # NumPy lets go of the interpreter's lock inside a solve, so that two threads keep two cores busy.
     blocks = [tuple(a[k : k + BLOCK] for a in arrays) for k in range(0, len(arrays[0]), BLOCK)]
     with ThreadPoolExecutor(2) as pool:
         parts = list(pool.map(lambda block: function(*block), blocks))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
@@ -25,9 +25,7 @@ from scipy.spatial import HalfspaceIntersection
 
 from moac.config import Average, Setting
 from moac.momdp.chain import expected_reward
-
-if TYPE_CHECKING:
-    from moac.momdp.model import FiniteMOMDP
+from moac.momdp.model import FiniteMOMDP
 
 MAX_OBJECTIVES = 6
 """The number of corners grows exponentially with M; beyond this many objectives the support is refused."""

@@ -18,7 +18,7 @@ from moac.config import Average, Setting
 from moac.envs import Environment
 from moac.envs.evaluation import Episodes, play, seeds_of
 from moac.momdp import FiniteMOMDP, oracle
-from moac.momdp.source import action_probabilities
+from moac.momdp.sampling import action_probabilities
 from moac.policies import Sharpening
 from moac.search.archive import Archive, joined
 from moac.search.preferences import as_tuples

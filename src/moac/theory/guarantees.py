@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from moac import parts, settings, theory
 from moac.config import Average, Config
-from moac.momdp import FiniteMOMDP, source
+from moac.momdp import FiniteMOMDP, sampling
 from moac.policies import features
 from moac.theory import Assumption, Constants, Ground, Plan, quantities
 from moac.training import result
@@ -126,7 +126,7 @@ def _policies(model: FiniteMOMDP, outcome: result.Result | None) -> Float[np.nda
     half = MAX_POLICIES // 2
     some = np.unique(np.linspace(0, outcome.run.num_trials - 1, half).round().astype(int))
     tables = [
-        source.action_probabilities(model, policy.policy, _picked(policy.theta, some))
+        sampling.action_probabilities(model, policy.policy, _picked(policy.theta, some))
         for policy in (outcome.random_iterate_policy, outcome.policy)
     ]
     return np.concatenate([start, *(np.log(np.maximum(pi, 1e-300)) for pi in tables)])
