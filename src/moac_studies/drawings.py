@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from moac.report import style
-from moac.report.figures import band
+from moac.report.figures import Points, band, scatter
+from moac.report.figures import dots as dots_of
 from moac.statistics import Mean, mean
 
 _GREY, _INK = "#888888", "#222222"
@@ -22,25 +23,6 @@ _FEW = 12
 """Up to so many points are marked one by one."""
 _TEXT_HEIGHT = 0.065
 """Of a small line of text, as a share of the height of a panel."""
-
-
-def panels(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """So many panels of a size in inches, in rows of `columns`, with room for a legend below."""
-    rows = -(-count // columns)
-    figure, axes = style.grid(rows, columns, (size[0] * columns, size[1] * rows + 0.4))
-    for ax in axes[count:]:
-        ax.remove()
-    return figure, list(axes[:count])
-
-
-def legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
-    """One legend for all panels; what several of them show is named once."""
-    shown: dict[str, Any] = {}
-    for ax in axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            shown.setdefault(label, handle)
-    across = min(len(shown), columns)
-    figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=across, fontsize=9)
 
 
 @style.styled
@@ -77,26 +59,14 @@ def side_by_side(
     return figure
 
 
-@style.styled
 def ends(
     trials: Mapping[str, Float[np.ndarray, "K M"]], objectives: Sequence[str], front: Float[np.ndarray, "F M"] | None
 ) -> Figure:
     """Where trials end, one colour per label and one panel per pair of objectives, beside an exact front."""
-    M = len(objectives)
-    pairs = [(i, j) for i in range(M) for j in range(i + 1, M)]
-    figure, axes = style.grid(1, len(pairs), (4.3 * len(pairs), 4.3))
-    for ax, (i, j) in zip(axes, pairs, strict=True):
-        if front is not None:
-            ax.scatter(front[:, i], front[:, j], s=90, marker="*", color=_INK, label="exact front", zorder=4)
-        for index, (label, points) in enumerate(trials.items()):
-            look: dict[str, Any] = {"s": 18, "alpha": 0.5, "linewidths": 0, "color": style.line(index)["color"]}
-            ax.scatter(points[:, i], points[:, j], label=label, zorder=3, **look)
-        ax.set_xlabel(objectives[i])
-        ax.set_ylabel(objectives[j])
-        ax.margins(0.1)
-        ax.locator_params(nbins=5)
-    axes[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
-    return figure
+    star = {"s": 90, "marker": "*", "color": _INK, "zorder": 4}
+    groups = [] if front is None else [Points("exact front", front, star)]
+    groups += [Points(label, points, dots_of(k, 18, 0.5)) for k, (label, points) in enumerate(trials.items())]
+    return scatter(groups, objectives)
 
 
 @final
@@ -191,10 +161,10 @@ class Panel:
 @style.styled
 def loglog(shown: Sequence[Panel], columns: int = 2) -> Figure:
     """All panels in rows of `columns`, with one legend for all of them below."""
-    figure, axes = panels(len(shown), columns, (4.7, 3.5))
+    figure, axes = style.panels(len(shown), columns, (4.7, 3.5))
     for ax, panel in zip(axes, shown, strict=True):
         _draw(ax, panel)
-    legend_below(figure, axes, max(2, 2 * columns - 1))
+    style.legend_below(figure, axes, max(2, 2 * columns - 1))
     return figure
 
 

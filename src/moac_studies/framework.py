@@ -107,8 +107,10 @@ def run(study: Study, out: Path, show: Any = None, say: Say = print) -> None:
     with quiet():
         module = importlib.import_module(f"moac_studies.{study.module}")
         findings: Findings = module.run(study, work)
-    about = module.about(study) if hasattr(module, "about") else ({}, _settings(study))
-    page.write(study, findings, about, time.monotonic() - began, out)
+    facts, settings = module.about(study) if hasattr(module, "about") else ({}, _settings(study))
+    told = (study.name, study.title, study.seed, study.summary, study.why)
+    about = page.About(*told, facts, settings, study.quick, time.monotonic() - began)
+    page.write(about, findings, out)
 
 
 def _settings(study: Study) -> dict[str, Any]:

@@ -241,7 +241,7 @@ def _figure(title: str, quantity: str, what: str, curves: Mapping[str, Curves]) 
 @style.styled
 def _drawn(curves: Mapping[str, Curves], quantity: str, label: str) -> Figure:
     """Seeds stand at nearly the same moments; the last of those that have fewer is repeated."""
-    figure, axes = drawings.panels(len(curves), min(3, len(curves)), (3.9, 2.9))
+    figure, axes = style.panels(len(curves), min(3, len(curves)), (3.9, 2.9))
     methods = list(dict.fromkeys(method for own in curves.values() for method in own))
     for ax, (name, own) in zip(axes, curves.items(), strict=True):
         for method, seeds in own.items():
@@ -254,7 +254,7 @@ def _drawn(curves: Mapping[str, Curves], quantity: str, label: str) -> Figure:
         ax.set_xscale("log")
         ax.set_xlabel("CPU seconds")
         ax.set_ylabel(label)
-    drawings.legend_below(figure, axes, 4)
+    style.legend_below(figure, axes, 4)
     return figure
 
 

@@ -257,7 +257,7 @@ def _curves_figure(searched: Searched, signals: Sequence[str]) -> Shown:
 
 @style.styled
 def _draw_curves(searched: Searched, signals: Sequence[str]) -> Figure:
-    figure, axes = drawings.panels(len(signals), len(signals), (4.0, 3.3))
+    figure, axes = style.panels(len(signals), len(signals), (4.0, 3.3))
     for ax, signal in zip(axes, signals, strict=True):
         ax.axhline(0, color="#777777", linewidth=0.9)
         for index, method in enumerate(searched.trained):
@@ -271,7 +271,7 @@ def _draw_curves(searched: Searched, signals: Sequence[str]) -> Figure:
         ax.set_title(signal)
         ax.set_xlabel("effective share of rows")
     axes[0].set_ylabel("change, %")
-    drawings.legend_below(figure, axes, 4)
+    style.legend_below(figure, axes, 4)
     return figure
 
 

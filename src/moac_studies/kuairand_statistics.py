@@ -19,7 +19,7 @@ from moac import kuairand, statistics
 from moac.kuairand import generate
 from moac.logs import LoggedDataset, Options, build, describe
 from moac.logs.description import Description
-from moac.report import logs, style
+from moac.report import log_figures, style
 from moac.report.page import Claim, Table, Verdict
 from moac.report.pages.experiment import Findings, Shown
 from moac.statistics import Mean
@@ -135,7 +135,7 @@ def findings(paper: framework.Table, data: Counted) -> Findings:
         Shown(
             "This data",
             "description",
-            logs.description(data.description),
+            log_figures.description(data.description),
             "What `moac data kuairand describe` shows of it.",
             "Four charts: rates of signals by split, rows per user, rows per day, share of each action.",
         ),

@@ -20,7 +20,7 @@ from moac.report.pages.experiment import Findings, Shown
 from moac.statistics import Mean
 from moac.training import result
 from moac.training.trained import TrainedPolicy
-from moac_studies import compare, drawings, environments, framework, recorded
+from moac_studies import compare, environments, framework, recorded
 from moac_studies.framework import Study, Workspace
 from moac_studies.recorded import NetworkPeer
 
@@ -252,7 +252,7 @@ def _figure(name: str, table: framework.Table, methods: Methods, peer: NetworkPe
 def _drawn(table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Figure:
     M = len(table["reference"])
     names = (*environments.objectives(str(table["env"]), M), "hypervolume")
-    figure, axes = drawings.panels(M + 1, M + 1 if M < 3 else (M + 2) // 2, (3.9, 3.0))
+    figure, axes = style.panels(M + 1, M + 1 if M < 3 else (M + 2) // 2, (3.9, 3.0))
 
     def quantity(returns: Any, i: int) -> Any:
         """The i-th return, or after the last of them the hypervolume."""
@@ -276,7 +276,7 @@ def _drawn(table: framework.Table, methods: Methods, peer: NetworkPeer | None) -
         if high - low < _ROUNDING * max(abs(low), abs(high)):  # show that all lines are the same, not their rounding
             reach = 0.1 * max(abs(low), abs(high))
             ax.set_ylim(low - reach, high + reach)
-    drawings.legend_below(figure, axes, 3)
+    style.legend_below(figure, axes, 3)
     return figure
 
 

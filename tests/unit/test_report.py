@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import types
 from html.parser import HTMLParser
 from importlib import resources
 
@@ -311,9 +310,9 @@ def test_the_command_writes_the_page_again_and_says_where(folder, capsys):
 
 
 def test_an_experiment_has_a_page_of_its_own(tmp_path):
-    about = types.SimpleNamespace(name="e", title="Three <models>", seed=3, summary="S", why="W", quick=False)
+    about = experiment.About("e", "Three <models>", 3, "S", "W", {"trials": 5}, {"beta": 0.5}, seconds=1.0)
     findings = experiment.Findings((Claim("it falls", "by half", "holds"),), (), ())
-    experiment.write(about, findings, ({"trials": 5}, {"beta": 0.5}), 1.0, tmp_path)
+    experiment.write(about, findings, tmp_path)
     Report(path=tmp_path, json=False).run()
     page = (tmp_path / "report.html").read_text()
     assert "<h1>Three &lt;models&gt;</h1>" in page

@@ -181,7 +181,7 @@ class Describe(Command):
     def _drawn(self, description: Description) -> Path | None:
         """The figure, beside the data; where that cannot be written, none unless a folder is given."""
         from moac import files
-        from moac.report import logs, style
+        from moac.report import log_figures, style
 
         if self.out is None and not os.access(self.data, os.W_OK):
             sys.stderr.write(f"no figure: {self.data} cannot be written. Give --out.\n")
@@ -189,9 +189,7 @@ class Describe(Command):
         folder = files.below(self.data, "figures") if self.out is None else self.out
         files.check_folder("out", folder)
         folder.mkdir(parents=True, exist_ok=True)
-        figure = logs.description(description)
-        for kind in ("svg", "png"):
-            files.write_bytes(folder / f"description.{kind}", style.rendered(figure, kind))
+        style.write(folder, "description", log_figures.description(description))
         return folder / "description.png"
 
 

@@ -182,10 +182,10 @@ def _table(one: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
 def _print_changes(evaluation: OfflineEvaluation) -> None:
     """A table for each method, with its verdict and the reasons below."""
     from moac.cli.console import print_lines, print_table
-    from moac.report.pages import evaluation_tables
+    from moac.report.pages import evaluation as page
 
     for name in evaluation.methods:
-        table, policy = evaluation_tables.changes(evaluation, name), evaluation.report.policies[name]
+        table, policy = page.changes(evaluation, name), evaluation.report.policies[name]
         seeds = "" if evaluation.seeds[name] == 1 else f" ({evaluation.seeds[name]} seeds)"
         users = f"{evaluation.rows} rows of {evaluation.users} {evaluation.split} users"
         cap = f"cap {evaluation.report.options.cap:g}"

@@ -76,12 +76,9 @@ class Front(Command):
         print_lines([f"{model.num_states} states. Uniform policy: {gap}"])
 
     def _draw(self, out: Path, model: momdp.FiniteMOMDP, front: momdp.ParetoFront) -> Path:
-        from moac import files
         from moac.report import figures, style
 
         out.mkdir(parents=True, exist_ok=True)
         title = f"{self.env}, γ = {self._gamma}: {len(front.points)} points"
-        figure = figures.front(front.points, front.hull, model.objective_names, title)
-        for kind in ("svg", "png"):
-            files.write_bytes(out / f"front.{kind}", style.rendered(figure, kind))
+        style.write(out, "front", figures.front(front.points, front.hull, model.objective_names, title))
         return out / "front.png"

@@ -156,7 +156,8 @@ def _print_changes(evaluation: OfflineEvaluation, choice: Choice) -> None:
 
 
 def _change(line: Any) -> str:
+    from moac.report.numbers import change
+
     if line.outcome == "not estimable":
         return line.outcome
-    low, high = line.relative_interval
-    return f"{100 * line.relative:+.1f} % [{100 * low:+.1f}, {100 * high:+.1f}]"
+    return change(line.relative, line.relative_interval)

@@ -1,15 +1,18 @@
-"""Figures of runs and fronts."""
+"""Figures that several pages share: training over iterations, bands over trials, points per pair of objectives."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.special import stdtrit
 
+from moac import statistics
 from moac.report import style
 from moac.training.history import History
 
@@ -50,42 +53,89 @@ def training(history: History, objectives: tuple[str, ...], title: str) -> Figur
     return figure
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Points that are drawn alike.
+
+    Attributes:
+        label: of the legend.
+        values: [N, M] objective values.
+        look: of the marks, as `Axes.scatter` takes it.
+        low, high: [N, M] ends of their intervals; None draws none.
+    """
+
+    label: str
+    values: Float[np.ndarray, "N M"]
+    look: dict[str, Any]
+    low: Float[np.ndarray, "N M"] | None = None
+    high: Float[np.ndarray, "N M"] | None = None
+
+
+def dots(index: int, size: float = 24, alpha: float = 0.7) -> dict[str, Any]:
+    """The look of filled points in the k-th colour."""
+    return {"s": size, "alpha": alpha, "linewidths": 0, "color": style.line(index)["color"], "zorder": 3}
+
+
+def rings(size: float = 100, colour: str = "#222222") -> dict[str, Any]:
+    """The look of rings, which stand around other points."""
+    return {"s": size, "facecolors": "none", "edgecolors": colour, "linewidths": 1.2, "zorder": 4}
+
+
+def pairs(num_objectives: int) -> list[tuple[int, int]]:
+    """Every pair of objectives; a single one is paired with itself."""
+    return list(combinations(range(num_objectives), 2)) or [(0, 0)]
+
+
 @style.styled
-def front(points: Float[np.ndarray, "F M"], hull: Any, objectives: tuple[str, ...], title: str) -> Figure:
-    """The exact front, one panel for each pair of objectives; filled points are on the hull."""
-    M = points.shape[1]
-    pairs = [(i, j) for i in range(M) for j in range(i + 1, M)] or [(0, 0)]
-    figure, axes = style.grid(1, len(pairs), (3.9 * len(pairs), 3.9))
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-    for ax, (i, j) in zip(axes, pairs, strict=True):
-        _points(ax, points[:, i], points[:, j], np.asarray(hull))
+def scatter(groups: Sequence[Points], objectives: Sequence[str], title: str | None = None) -> Figure:
+    """Points in one panel for each pair of objectives, with one legend below."""
+    of_panels = pairs(len(objectives))
+    figure, axes = style.grid(1, len(of_panels), (max(6.4, 4.3 * len(of_panels)), 4.3))
+    if title is not None:
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    for ax, (i, j) in zip(axes, of_panels, strict=True):
+        for group in groups:
+            ax.scatter(group.values[:, i], group.values[:, j], label=group.label, **group.look)
+            _intervals(ax, group, i, j)
         ax.set_xlabel(objectives[i])
         ax.set_ylabel(objectives[j])
-        ax.margins(0.12)
+        ax.margins(0.1)
         ax.locator_params(nbins=5)
-    axes[0].legend(loc="best", fontsize=9, frameon=False)
+    style.legend_below(figure, axes, 3 if len(of_panels) == 1 else 6)
     return figure
+
+
+def _intervals(ax: Axes, group: Points, i: int, j: int) -> None:
+    if group.low is None or group.high is None or not (group.high > group.low).any():
+        return
+    below, above = np.maximum(group.values - group.low, 0), np.maximum(group.high - group.values, 0)
+    error: dict[str, Any] = {"xerr": np.stack([below[:, i], above[:, i]]), "yerr": np.stack([below[:, j], above[:, j]])}
+    ax.errorbar(
+        group.values[:, i], group.values[:, j], fmt="none", ecolor="#333333", elinewidth=0.9, alpha=0.6, **error
+    )
+
+
+def front(points: Float[np.ndarray, "F M"], hull: Any, objectives: tuple[str, ...], title: str) -> Figure:
+    """The exact front, one panel for each pair of objectives; filled points are on the hull."""
+    groups = [Points("on the hull", points[hull], dots(0, 48, 1.0))]
+    if not np.all(hull):
+        groups.append(Points("a mixture is better", points[~np.asarray(hull)], rings(48, style.COLOURS[1])))
+    return scatter(groups, objectives, title)
 
 
 def band(ax: Axes, x: Any, values: Float[np.ndarray, "K L"], index: int, label: str | None) -> None:
     """The mean over trials and Student's 95 % band; on a log axis the band of its logarithm, which stays positive."""
-    known = np.isfinite(values)
-    if not known.any():
+    each = [statistics.mean(column) for column in np.asarray(values).T]
+    mean, low, high = np.array([(one.value, one.low, one.high) for one in each]).T
+    if not np.isfinite(mean).any():
         return
-    count = known.sum(axis=0)
-    seen = np.maximum(count, 1)
-    mean = np.where(known, values, 0).sum(axis=0) / seen
-    deviation = np.where(known, values, mean) - mean
-    freedom = np.maximum(seen - 1, 1)
-    spread = stdtrit(freedom, 0.975) * np.sqrt((deviation**2).sum(axis=0) / freedom / seen)
-    mean = np.where(count > 0, mean, np.nan)
     marker: dict[str, Any] = {"marker": "o"} if len(x) == 1 else {}
     look = style.line(index) | marker
     ax.plot(x, mean, label=label, **look)
     if len(values) > 1:
-        low, high = mean - spread, mean + spread
         if ax.get_yscale() == "log":
-            factor = np.exp(np.divide(spread, mean, out=np.zeros_like(spread), where=mean > 0))
+            factor = np.exp(np.divide(high - mean, mean, out=np.zeros_like(mean), where=mean > 0))
             low, high = mean / factor, mean * factor
         ax.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
 
@@ -107,11 +157,3 @@ def _say_if_empty(ax: Axes) -> None:
         ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", color="#777777")
         ax.set_xticks([])
         ax.set_yticks([])
-
-
-def _points(ax: Axes, x: Any, y: Any, hull: Any) -> None:
-    ax.scatter(x[hull], y[hull], s=48, color=style.COLOURS[0], label="on the hull", zorder=3)
-    rest = ~hull
-    if rest.any():
-        look: dict[str, Any] = {"facecolors": "none", "edgecolors": style.COLOURS[1], "linewidths": 1.5}
-        ax.scatter(x[rest], y[rest], s=48, label="a mixture is better", zorder=3, **look)

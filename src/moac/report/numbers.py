@@ -80,6 +80,22 @@ def with_interval(value: float, interval: tuple[float, float], sign: bool = Fals
     return _signed(f"{value:{form}} [{low:{form}}, {high:{form}}]")
 
 
+def signed_percent(share: float, digits: int = 1) -> str:
+    """A change in per cent: +1.1 %, −30.0 %."""
+    return _signed(f"{100 * share:+.{digits}f}\u00a0%")
+
+
+def change(share: float, interval: tuple[float, float]) -> str:
+    """A change in per cent with its interval, where that is known.
+
+    >>> change(0.0112, (0.009, 0.0139)).replace("\u00a0", " "), change(-0.3, (float("nan"), 0.1))[:5]
+    ('+1.1 % [+0.9, +1.4]', '−30.0')
+    """
+    if not math.isfinite(interval[0] + interval[1]):
+        return signed_percent(share)
+    return signed_percent(share) + _signed(f" [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]")
+
+
 def times_power(power: int) -> str:
     """A power of ten as a factor: ` × 10⁻⁷`."""
     return f" × 10{str(power).translate(_SUPERSCRIPTS)}"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal, final, get_args
 
 from moac.files import read_bytes
-from moac.report.choice import Choice
 from moac.report.numbers import Value
 
 Verdict = Literal["holds", "holds in part", "does not hold", "not decided", "not measured"]
@@ -114,6 +113,54 @@ class Table:
                 raise ValueError(
                     f"`rows` of table {self.title!r} must have {len(self.header)} cells each, got {len(row)}."
                 )
+
+
+@final
+@dataclass(frozen=True)
+class Card:
+    """A policy to choose.
+
+    Attributes:
+        title: its name.
+        facts: what is known of it.
+        code: a line of Python that loads it.
+    """
+
+    title: str
+    facts: Named
+    code: str
+
+
+@final
+@dataclass(frozen=True)
+class Panel:
+    """A map with one mark for each card: a point, or a line through several.
+
+    Attributes:
+        across: what the horizontal axis is, with its least and most.
+        up: the vertical one, likewise.
+        marks: for each card, in order, where it is.
+    """
+
+    across: tuple[str, str, str]
+    up: tuple[str, str, str]
+    marks: tuple[tuple[tuple[float, float], ...], ...]
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """Policies to choose from: maps whose marks are links, and a card for each. No script is needed.
+
+    Attributes:
+        about: how to read it.
+        panels: the maps.
+        cards: the policies, in the order of the marks.
+    """
+
+    about: str
+    panels: tuple[Panel, ...]
+    cards: tuple[Card, ...]
 
 
 @final

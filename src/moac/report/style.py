@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from moac import files
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 """Okabe and Ito's palette, in the order in which neighbours differ most."""
@@ -60,11 +63,41 @@ def rendered(figure: Figure, kind: str) -> bytes:
     return drawn.getvalue()
 
 
+def svg(figure: Figure) -> str:
+    """The figure as an SVG document."""
+    return rendered(figure, "svg").decode()
+
+
+def write(folder: Path, name: str, figure: Figure) -> None:
+    """Write NAME.svg and NAME.png into a folder."""
+    for kind in ("svg", "png"):
+        files.write_bytes(folder / f"{name}.{kind}", rendered(figure, kind))
+
+
 def grid(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
     """A figure with rows × columns axes, drawn without any display."""
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(rows * columns)]
+
+
+def panels(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """So many panels of a size in inches, in rows of `columns`, with room for a legend below."""
+    rows, across = -(-count // columns), min(count, columns)
+    figure, axes = grid(rows, across, (size[0] * across, size[1] * rows + 0.5))
+    for ax in axes[count:]:
+        ax.remove()
+    return figure, axes[:count]
+
+
+def legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
+    """One legend for all panels, at most so many columns wide; what several of them show is named once."""
+    shown: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, handle)
+    across = min(len(shown), columns)
+    figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=across, fontsize=9)
 
 
 def line(index: int) -> dict[str, Any]:

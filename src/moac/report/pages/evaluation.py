@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from matplotlib.figure import Figure as Drawing
+import numpy as np
 
 from moac.offline.access_log import AccessLog
 from moac.offline.evaluation import OfflineEvaluation
-from moac.report import evaluations, style
-from moac.report.evaluations import between, signed
-from moac.report.numbers import number
-from moac.report.page import Figure, Named, Page
-from moac.report.pages import evaluation_tables as tables
+from moac.offline.ncis import Diagnostics, Estimate
+from moac.offline.ncis.trust import MIN_POSITIVES
+from moac.report import log_figures, style
+from moac.report.numbers import UNKNOWN, change, number, with_interval
+from moac.report.page import Figure, Named, Page, Table
 from moac.runs.directory import FinishedRun
 
 _OUTCOMES = {
@@ -22,54 +22,69 @@ _OUTCOMES = {
     "no significant change": "no significant change of",
     "not estimable": "not estimable:",
 }
+_TRUST = {"with care": "to be read with care", "not trusted": "not to be trusted"}
+_MEASURES: tuple[tuple[str, Any], ...] = (
+    ("Effective number of rows", lambda d: number(round(d.row_effective_size))),
+    ("Effective share of rows", lambda d: _percent(d.row_effective_share)),
+    ("Effective number of users", lambda d: number(round(d.user_effective_size))),
+    ("Effective share of users", lambda d: _percent(d.user_effective_share)),
+    ("Heaviest row, of all weight", lambda d: _percent(d.largest_row_share)),
+    ("Heaviest user, of all weight", lambda d: _percent(d.largest_user_share)),
+    ("Rows that the cap touches", lambda d: _percent(d.capped_share)),
+    ("Weight retained under the cap", lambda d: _percent(d.retained_mass)),
+    ("Mean uncapped weight (1 if all is right)", lambda d: _mean_weight(d)),
+)
 
 
-def of_judged(
-    judged: OfflineEvaluation, card: dict[str, Any], run: FinishedRun | None = None, accesses: AccessLog | None = None
+def of_evaluation(
+    evaluation: OfflineEvaluation,
+    card: dict[str, Any],
+    run: FinishedRun | None = None,
+    accesses: AccessLog | None = None,
 ) -> Page:
-    """The page of what was judged; `run` adds how it was trained, `accesses` the looks at test users."""
-    trained = () if run is None or run.history.kind != "ncis" else (_training(run),)
+    """The page of an evaluation; `run` adds how it was trained, `accesses` the accesses to test users."""
     return Page(
-        title=f"{' and '.join(judged.methods)} on {judged.data}: {judged.split} users",
-        summary=_summary(judged),
-        facts=_facts(judged, card, accesses),
-        notice=_notice(judged, accesses),
-        results=(*(tables.changes(judged, name) for name in judged.methods), tables.reasons(judged)),
-        figures=(_forest(judged), _sweep(judged), _weights(judged), *trained),
+        title=f"{' and '.join(evaluation.methods)} on {evaluation.data}: {evaluation.split} users",
+        summary=_summary(evaluation),
+        facts=_facts(evaluation, card, accesses),
+        notice=_notice(evaluation, accesses),
+        results=(*(changes(evaluation, name) for name in evaluation.methods), _reasons(evaluation)),
+        figures=_figures(evaluation, run),
         tables=(
-            tables.opinions(judged),
-            tables.diagnostics(judged),
-            *tables.behaviour(judged),
-            tables.caveats(judged),
-            *(() if accesses is None else (tables.looks(accesses),)),
+            _opinions(evaluation),
+            _diagnostics(evaluation),
+            *_behaviour(evaluation),
+            _caveats(evaluation),
+            *(() if accesses is None else (_accesses(accesses),)),
         ),
-        details=_details(judged, card),
-        command=f"moac evaluate RUN --split {judged.split}",
+        details=_details(evaluation, card),
+        command=f"moac evaluate RUN --split {evaluation.split}",
     )
 
 
-def _summary(judged: OfflineEvaluation) -> str:
-    where = f"{number(judged.rows)} rows of {number(judged.users)} {judged.split} users"
-    parts = [f"Estimated by normalised capped importance sampling on {where}, beside {judged.report.baseline}."]
-    parts += [_outcome(judged, name) for name in judged.methods]
-    if judged.left_out:
-        parts.append(f"{_listed(judged.left_out)} never {_fires(judged.left_out)} there and cannot be judged.")
+def _summary(evaluation: OfflineEvaluation) -> str:
+    where = f"{number(evaluation.rows)} rows of {number(evaluation.users)} {evaluation.split} users"
+    parts = [f"Estimated by normalised capped importance sampling on {where}, beside {evaluation.report.baseline}."]
+    parts += [_outcome(evaluation, name) for name in evaluation.methods]
+    if evaluation.left_out:
+        fires = "fires" if len(evaluation.left_out) == 1 else "fire"
+        parts.append(f"{_listed(evaluation.left_out)} never {fires} there and cannot be judged.")
     return " ".join(parts)
 
 
-def _outcome(judged: OfflineEvaluation, name: str) -> str:
+def _outcome(evaluation: OfflineEvaluation, name: str) -> str:
     found: dict[str, list[str]] = {}
-    for line in judged.lines(name):
-        told = f"{line.signal} ({signed(line.relative)} {between(line.relative_interval)})"
+    for line in evaluation.lines(name):
+        told = f"{line.signal} ({change(line.relative, line.relative_interval)})"
         found.setdefault(line.outcome, []).append(told if line.outcome in ("better", "worse") else line.signal)
     said = [f"{words} {_listed(found[outcome])}" for outcome, words in _OUTCOMES.items() if outcome in found]
-    return f"{name}: {'; '.join(said)}. Trust: {judged.report.policies[name].verdict.level}."
+    return f"{name}: {'; '.join(said)}. Trust: {evaluation.report.policies[name].verdict.level}."
 
 
-def _notice(judged: OfflineEvaluation, accesses: AccessLog | None) -> str | None:
+def _notice(evaluation: OfflineEvaluation, accesses: AccessLog | None) -> str | None:
     parts = []
-    for name in judged.methods:
-        found = judged.report.policies[name].verdict
+    for name in evaluation.methods:
+        found = evaluation.report.policies[name].verdict
         if found.level != "trusted":
             more = len(found.reasons) - 1
             rest = f"; {more} more below" if more else ""
@@ -80,95 +95,237 @@ def _notice(judged: OfflineEvaluation, accesses: AccessLog | None) -> str | None
     return " ".join(parts) or None
 
 
-_TRUST = {"with care": "to be read with care", "not trusted": "not to be trusted"}
-
-
-def _facts(judged: OfflineEvaluation, card: dict[str, Any], accesses: AccessLog | None) -> Named:
-    trust = {name: judged.report.policies[name].verdict.level for name in judged.methods}
-    effective = {
-        name: min(one.row_effective_share for one in judged.report.policies[name].diagnostics)
-        for name in judged.methods
-    }
-    noted: Named = () if accesses is None else (("Looks at test users", len(accesses.entries)),)
+def _facts(evaluation: OfflineEvaluation, card: dict[str, Any], accesses: AccessLog | None) -> Named:
+    trust = {name: evaluation.report.policies[name].verdict.level for name in evaluation.methods}
+    effective = _effective_shares(evaluation)
+    noted: Named = () if accesses is None else (("Accesses to test users", len(accesses.entries)),)
     return (
         ("Trust", _each(trust, str)),
         ("Effective share of rows", _each(effective, lambda share: f"{100 * share:.0f} %")),
-        ("Rows", judged.rows),
-        ("Users", f"{number(judged.users)} ({judged.split})"),
-        ("Policies", _each(judged.seeds, lambda count: "1 seed" if count == 1 else f"{count} seeds")),
-        ("Cap", judged.report.options.cap),
+        ("Rows", evaluation.rows),
+        ("Users", f"{number(evaluation.users)} ({evaluation.split})"),
+        ("Policies", _each(evaluation.seeds, lambda count: "1 seed" if count == 1 else f"{count} seeds")),
+        ("Cap", evaluation.report.options.cap),
         *noted,
-        ("Data", f"{judged.data}, {judged.num_actions} actions"),
+        ("Data", f"{evaluation.data}, {evaluation.num_actions} actions"),
         ("Date", str(card["date"])[:10]),
     )
 
 
-def _forest(judged: OfflineEvaluation) -> Figure:
-    caption = (
-        f"Points are estimates, bars {_level(judged)} intervals over users, paired with {judged.report.baseline} on "
-        "the same draws. A filled point is a change that is significant after Holm’s adjustment over the signals; a "
-        "hollow one is not. Grey: too few weighted positives to estimate; such a bar may leave the figure."
-    )
+def _figures(evaluation: OfflineEvaluation, run: FinishedRun | None) -> tuple[Figure, ...]:
+    base, level = evaluation.report.baseline, f"{100 * evaluation.report.options.level:g} %"
     told = "; ".join(
-        f"{name} {line.signal} {signed(line.relative)} {between(line.relative_interval)}, {line.outcome}"
-        for name in judged.methods
-        for line in judged.lines(name)
+        f"{name} {line.signal} {change(line.relative, line.relative_interval)}, {line.outcome}"
+        for name in evaluation.methods
+        for line in evaluation.lines(name)
     )
-    return _drawn("Change of each signal", evaluations.forest, judged, caption, f"Forest plot: {told}.")
+    shares = ", ".join(f"{name} {100 * share:.0f} % of rows" for name, share in _effective_shares(evaluation).items())
+    shown = [
+        Figure(
+            "Change of each signal",
+            style.svg(log_figures.forest(evaluation)),
+            f"Points are estimates, bars {level} intervals over users, paired with {base} on the same draws. A filled "
+            "point is a change that is significant after Holm’s adjustment over the signals; a hollow one is not. "
+            "Grey: too few weighted positives to estimate; such a bar may leave the figure.",
+            f"Forest plot: {told}.",
+        ),
+        Figure(
+            "Cap sweep",
+            style.svg(log_figures.sweep(evaluation)),
+            f"The change to {base} under each cap, with bands of {level} intervals over users; dotted is the cap in "
+            "use, ∞ is SNIPS. A curve that moves with the cap hangs on few rows of large weight; where it crosses 0, "
+            "or another curve, the order is undecided.",
+            f"One panel for each of {_listed(evaluation.report.signal_names)}: change against the cap.",
+        ),
+        Figure(
+            "Weights",
+            style.svg(log_figures.weights(evaluation)),
+            "Left: how often the policy takes the logged action, relative to the log; 1 is as often. Right: (Σw)²/Σw² "
+            "of rows and of users under the cap, as a share of the log’s own, of the worst seed. The smaller it is, "
+            "the fewer people speak for the policy.",
+            f"Histogram of weights; effective shares: {shares}.",
+        ),
+    ]
+    if run is not None and run.history.kind == "ncis":
+        shown.append(
+            Figure(
+                "Training",
+                style.svg(log_figures.training(run.history, run.objectives)),
+                "The weights λ of the steps, and the NCIS value of each signal on validation users while training: "
+                "mean over trials with its 95 % band over trials. A cost is negative here.",
+                f"Weights and values over {number(run.last)} iterations for {_listed(run.objectives)}.",
+            )
+        )
+    return tuple(shown)
 
 
-def _sweep(judged: OfflineEvaluation) -> Figure:
+def changes(evaluation: OfflineEvaluation, method: str) -> Table:
+    """Values, and changes to Behavior-Clone."""
+    rows = [
+        (
+            line.label,
+            number(line.baseline, 3),
+            number(line.value, 3),
+            change(line.relative, line.relative_interval),
+            with_interval(line.difference, line.difference_interval, sign=True),
+            UNKNOWN if line.outcome == "not estimable" else number(line.p, 2),
+            line.outcome,
+        )
+        for line in evaluation.lines(method)
+    ]
+    rows += [(name, *[UNKNOWN] * 5, "never fires") for name in evaluation.left_out]
+    base, level = str(evaluation.report.baseline), f"{100 * evaluation.report.options.level:g} %"
+    header = ("Signal", base, method, "Change, relative", "Change, absolute", "p (Holm)", "Outcome")
+    seeds = "1 training seed" if evaluation.seeds[method] == 1 else f"{evaluation.seeds[method]} training seeds"
     caption = (
-        f"The change to {judged.report.baseline} under each cap, with bands of {_level(judged)} intervals over users; "
-        "dotted is the cap in use, ∞ is SNIPS. A curve that moves with the cap hangs on few rows of large weight; "
-        "where it crosses 0, or another curve, the order is undecided."
+        f"Means per row, {seeds}. Intervals are {level}, over users. Better and worse are significant after Holm’s "
+        f"adjustment over the signals. Not estimable: fewer than {MIN_POSITIVES} weighted positives."
     )
-    alt = f"One panel for each of {_listed(judged.report.signal_names)}: change against the cap."
-    return _drawn("Cap sweep", evaluations.sweep, judged, caption, alt)
+    return Table(f"{method} beside {base}", caption, header, tuple(rows))
 
 
-def _weights(judged: OfflineEvaluation) -> Figure:
+def _reasons(evaluation: OfflineEvaluation) -> Table:
+    """The verdict on each policy, and why."""
+    rows: list[tuple[str, str, str]] = []
+    for name in (*evaluation.methods, str(evaluation.report.baseline)):
+        own = evaluation.report.policies[name]
+        rows += [(name, reason.level, _sentence(reason.text)) for reason in own.verdict.reasons]
+        rows += [] if own.verdict.reasons else [(name, "trusted", "No limit is passed.")]
+    caption = "A policy is judged by its gravest reason. Limits are conventions: docs/offline.md lists them."
+    return Table("Trust and its reasons", caption, ("Policy", "Verdict", "Reason"), tuple(rows))
+
+
+def _opinions(evaluation: OfflineEvaluation) -> Table:
+    """Estimates side by side: those that there are."""
+    robust, random = evaluation.reward_model is not None, evaluation.random_rows > 0
+    header = ("Policy and signal", "NCIS", "SNIPS", *(["Doubly robust"] * robust), *(["Random exposure"] * random))
+    rows = []
+    for name, own in evaluation.report.policies.items():
+        found = [own.ncis, own.snips, *([own.doubly_robust] * robust)]
+        found += [own.agreement and own.agreement.estimate] * random
+        for k, signal in enumerate(evaluation.report.signal_names):
+            sign = -1.0 if signal in evaluation.costs else 1.0
+            rows.append((f"{name}: {signal}", *(_estimate(one, k, sign) for one in found)))
+    return Table("Second opinions", _about_opinions(evaluation), header, tuple(rows))
+
+
+def _about_opinions(evaluation: OfflineEvaluation) -> str:
+    parts = ["With intervals over users. NCIS has the cap in use, SNIPS none."]
+    if evaluation.reward_model is not None:
+        share, signal = max((own["explained"], name) for name, own in evaluation.reward_model.items())
+        parts.append(
+            "Doubly robust adds a linear model of rewards, fitted on train users, which explains at most "
+            f"{_percent(share)} of a signal’s variance ({signal})."
+        )
+    if evaluation.random_rows:
+        parts.append(
+            f"Random exposure: {number(evaluation.random_rows)} rows whose propensities are known, without a cap."
+        )
+    return " ".join(parts)
+
+
+def _diagnostics(evaluation: OfflineEvaluation) -> Table:
+    """What the weights leave of the log; of each policy the seed with the smallest effective number of rows."""
+    found = {
+        name: min(own.diagnostics, key=lambda one: one.row_effective_size)
+        for name, own in evaluation.report.policies.items()
+    }
+    rows: list[tuple[str, ...]] = [(text, *(show(one) for one in found.values())) for text, show in _MEASURES]
+    for k, signal in enumerate(evaluation.report.signal_names):
+        counts = (f"{_count(one.positives[k])} of {number(int(one.events[k]))}" for one in found.values())
+        rows.append((f"Weighted positives of {signal}", *counts))
     caption = (
-        "Left: how often the policy takes the logged action, relative to the log; 1 is as often. Right: (Σw)²/Σw² of "
-        "rows and of users under the cap, as a share of the log’s own, of the worst seed. The smaller it is, the fewer "
-        "people speak for the policy."
+        "Of each method the seed with the smallest effective number of rows. Positives: weighted, of rows on which the "
+        "signal fires."
     )
-    found = {name: judged.report.policies[name].diagnostics for name in judged.methods}
-    told = ", ".join(
-        f"{name} {100 * min(one.row_effective_share for one in own):.0f} % of rows" for name, own in found.items()
-    )
-    return _drawn("Weights", evaluations.weights, judged, caption, f"Histogram of weights; effective shares: {told}.")
+    return Table("How much of the log stands behind it", caption, ("Measure", *found), tuple(rows))
 
 
-def _training(run: FinishedRun) -> Figure:
+def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
+    """How well the behaviour model knows how the log chose; nothing where the log says it."""
+    found = evaluation.calibration
+    if found is None:
+        return ()
+    losses = (
+        ("Behaviour model", found.log_loss),
+        ("Popularity within the first and last column of the context", found.popularity_by_context),
+        ("Popularity", found.popularity),
+        ("Uniform", found.uniform),
+    )
+    rows = tuple((name, loss, float(np.exp(loss))) for name, loss in losses)
     caption = (
-        "The weights λ of the steps, and the NCIS value of each signal on validation users while training: mean over "
-        "trials with its 95 % band over trials. A cost is negative here."
+        f"Mean of −log b(a|s) in nats on {evaluation.split} users, and its exponential: among so many equally likely "
+        f"actions it is as unsure. Calibration error {number(found.calibration_error, 2)}, temperature "
+        f"{number(found.temperature, 3)}, smallest propensity {number(found.smallest_propensity, 2)}. All weights rest "
+        "on this model; its own error is in no interval."
     )
-    drawing = evaluations.training(run.history, run.objectives)
-    alt = f"Weights and values over {number(run.last)} iterations for {_listed(run.objectives)}."
-    return Figure("Training", style.rendered(drawing, "svg").decode(), caption, alt)
+    return (Table("Behaviour model", caption, ("How actions are predicted", "Log-loss", "Perplexity"), rows),)
 
 
-def _drawn(
-    name: str, draw: Callable[[OfflineEvaluation], Drawing], judged: OfflineEvaluation, caption: str, alt: str
-) -> Figure:
-    return Figure(name, style.rendered(draw(judged), "svg").decode(), caption, alt)
+def _caveats(evaluation: OfflineEvaluation) -> Table:
+    """What no number on the page says."""
+    propensities = (
+        "The log says how it chose."
+        if evaluation.calibration is None
+        else "How the log chose is a model’s estimate; its error is in no interval. A mean weight off 1 is a sign; "
+        "if something that the model does not know decided what was shown, no number here is one."
+    )
+    chosen = (
+        "Choices may be made by these numbers, which then say too much of what was chosen: test users are for the end."
+        if evaluation.split != "test"
+        else "Test users are for one look: each choice made by their numbers makes these look better than they are."
+    )
+    rows = (
+        ("What is estimated", "The average immediate reward in the states that the log visited: no long-term return."),
+        (
+            "Cap",
+            "An interval is of the capped estimate, not of the truth: what is cut off is taken to be worth as much.",
+        ),
+        ("Propensities", propensities),
+        ("Unseen actions", "What the log never shows cannot be judged; it shows as a mean weight below 1."),
+        ("Training seeds", "Intervals are of these very policies; other seeds may differ by more."),
+        ("Which users", chosen),
+    )
+    return Table("To bear in mind", "In plain words; docs/offline.md has the whole story.", ("About", "Caveat"), rows)
 
 
-def _details(judged: OfflineEvaluation, card: dict[str, Any]) -> Named:
+def _accesses(accesses: AccessLog) -> Table:
+    """Every evaluation on test users."""
+    rows = tuple(
+        (
+            str(one.get("time", "not known")),
+            str(one.get("run", UNKNOWN)),
+            _policies(one.get("policies")),
+            str(one.get("data", UNKNOWN)),
+        )
+        for one in accesses.entries
+    )
+    beside = "" if accesses.missing is None else f" Not noted beside the data: {accesses.missing}."
+    caption = (
+        f"{str(accesses).capitalize()}. Each look is noted before its numbers are computed, and never removed.{beside}"
+    )
+    return Table("Access log of test users", caption, ("Time (UTC)", "Run", "Policies", "Data"), rows)
+
+
+def _details(evaluation: OfflineEvaluation, card: dict[str, Any]) -> Named:
     options = {name: value for name, value in card["report"]["options"].items() if name != "caps"}
     named: dict[str, Any] = {
         **options,
         "caps": ", ".join(str(cap) for cap in card["report"]["sweep"]["caps"]),
-        "data fingerprint": judged.fingerprint,
+        "data fingerprint": evaluation.fingerprint,
         **{f"policies of {name}": digest for name, digest in card["policies"].items()},
         "split seed": card["split"]["seed"],
-        "rows of random exposure": judged.random_rows or None,
+        "rows of random exposure": evaluation.random_rows or None,
         "date": card["date"],
         "moac": card["moac"],
     }
     return tuple((name.replace("_", " "), None if value is None else str(value)) for name, value in named.items())
+
+
+def _effective_shares(evaluation: OfflineEvaluation) -> dict[str, float]:
+    """Of the rows, of each method's worst seed."""
+    policies = evaluation.report.policies
+    return {name: min(one.row_effective_share for one in policies[name].diagnostics) for name in evaluation.methods}
 
 
 def _each(found: dict[str, Any], show: Callable[[Any], str]) -> str:
@@ -177,14 +334,37 @@ def _each(found: dict[str, Any], show: Callable[[Any], str]) -> str:
     return ", ".join(f"{name}: {show(value)}" for name, value in found.items())
 
 
-def _level(judged: OfflineEvaluation) -> str:
-    return f"{100 * judged.report.options.level:g} %"
-
-
 def _listed(names: Any) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _fires(names: tuple[str, ...]) -> str:
-    return "fires" if len(names) == 1 else "fire"
+def _percent(share: float) -> str:
+    """A share with two digits."""
+    return f"{number(100 * share, 2) if share < 0.995 else number(100 * share, 3)} %"
+
+
+def _estimate(found: Estimate | None, k: int, sign: float) -> str:
+    if found is None:
+        return UNKNOWN
+    low, high = sorted(sign * found.interval[k].astype(float))
+    return with_interval(float(sign * found.value[k]), (low, high))
+
+
+def _mean_weight(one: Diagnostics) -> str:
+    low, high = one.mean_weight_interval
+    return with_interval(one.mean_weight, (float(low), float(high)))
+
+
+def _count(positives: float) -> str:
+    return f"{positives:.1f}" if positives < 100 else number(round(positives))
+
+
+def _policies(found: Any) -> str:
+    if not isinstance(found, dict):
+        return UNKNOWN
+    return ", ".join(f"{name} {digest}" for name, digest in found.items())
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

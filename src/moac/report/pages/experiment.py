@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from matplotlib.figure import Figure as Drawing
 
@@ -16,38 +16,32 @@ from moac.runs import description
 FORMAT = 2
 
 
-class Titled(Protocol):
-    """What a report says of an experiment, whatever it measures."""
+@final
+@dataclass(frozen=True)
+class About:
+    """What a report says of an experiment, whatever it measures.
 
-    @property
-    def name(self) -> str:
-        """Of its file."""
-        ...
+    Attributes:
+        name: of its file.
+        title: of its report.
+        seed: of all randomness.
+        summary: what is shown.
+        why: how the settings were chosen.
+        facts: what a reader wants to know at once.
+        settings: everything that was set.
+        quick: whether this is the reduced run.
+        seconds: that it took; None where equal experiments must give equal pages.
+    """
 
-    @property
-    def title(self) -> str:
-        """Of its report."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Of all randomness."""
-        ...
-
-    @property
-    def summary(self) -> str:
-        """What is shown."""
-        ...
-
-    @property
-    def why(self) -> str:
-        """How the settings were chosen."""
-        ...
-
-    @property
-    def quick(self) -> bool:
-        """Whether this is the reduced run."""
-        ...
+    name: str
+    title: str
+    seed: int
+    summary: str
+    why: str
+    facts: dict[str, Any]
+    settings: dict[str, Any]
+    quick: bool = False
+    seconds: float | None = None
 
 
 @final
@@ -72,34 +66,27 @@ class Findings:
     figures: tuple[Shown, ...]
 
 
-def write(
-    experiment: Titled,
-    found: Findings,
-    about: tuple[dict[str, Any], dict[str, Any]],
-    seconds: float | None,
-    out: Path,
-) -> Path:
-    """The drawings, then experiment.json with all else that the report needs; `about` is facts and settings."""
-    (out / "figures").mkdir(parents=True, exist_ok=True)
-    for item in found.figures:
-        for kind in ("svg", "png"):
-            files.write_bytes(out / "figures" / f"{item.file}.{kind}", style.rendered(item.drawing, kind))
+def write(about: About, findings: Findings, out: Path) -> Path:
+    """The drawings, then experiment.json with all else that the report needs."""
+    folder = files.subfolder(out, "figures")
+    for item in findings.figures:
+        style.write(folder, item.file, item.drawing)
     record = {
         "format": FORMAT,
-        "name": experiment.name,
-        "title": experiment.title,
-        "facts": about[0],
-        "seed": experiment.seed,
-        "summary": experiment.summary,
-        "why": experiment.why,
-        "quick": experiment.quick,
-        "seconds": seconds,
-        "config": about[1],
-        "provenance": description.provenance(experiment.seed),
-        "claims": [vars(claim) for claim in found.claims],
-        "tables": [vars(table) for table in found.tables],
+        "name": about.name,
+        "title": about.title,
+        "facts": about.facts,
+        "seed": about.seed,
+        "summary": about.summary,
+        "why": about.why,
+        "quick": about.quick,
+        "seconds": about.seconds,
+        "config": about.settings,
+        "provenance": description.provenance(about.seed),
+        "claims": [vars(claim) for claim in findings.claims],
+        "tables": [vars(table) for table in findings.tables],
         "figures": [
-            {"name": s.name, "file": f"{s.file}.svg", "caption": s.caption, "alt": s.alt} for s in found.figures
+            {"name": s.name, "file": f"{s.file}.svg", "caption": s.caption, "alt": s.alt} for s in findings.figures
         ],
     }
     files.write_json(out / "experiment.json", record)

@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure as Drawing
 
 from moac import files
-from moac.report import choice, exploring, style
-from moac.report.numbers import number
-from moac.report.page import Figure, Page, Table
+from moac.report import figures, style
+from moac.report.figures import Points
+from moac.report.numbers import number, with_interval
+from moac.report.page import Card, Choice, Figure, Page, Panel, Table
+from moac.search import measures
 from moac.search.explore import FORMAT, RECORD, Explored
 
 _KINDS = {
@@ -18,28 +22,77 @@ _KINDS = {
     "episodes": "means over episodes of the real environment, with 95 % intervals",
     "ncis": "NCIS on validation users, with 95 % intervals over users",
 }
-_FILES = {"fronts": "What was found", "over-steps": "Over environment steps"}
+_FEW = 3
+"""Up to so many objectives are drawn pair by pair; more along parallel axes."""
+_INK = "#333333"
+_LINES = {"policies": ("#d5d5d5", 0.8), "exact hull": (style.COLOURS[1], 1.2), "archive": (style.COLOURS[0], 1.4)}
+"""Colour and width."""
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 286.0, 14.0, 226.0
+"""Of the drawing area of a map to choose from, which is 300 wide and 270 high."""
 
 
-def write(found: Explored, out: Path) -> None:
+def write(explored: Explored, out: Path) -> None:
     """The figures; `of_folder` makes the page of them and of explore.json."""
-    exact, archive = found.yardstick.exact, found.archive
-    known = np.asarray(np.isfinite(found.candidates.points).all(axis=1))
-    picture = exploring.Picture(
-        found.objectives,
-        found.candidates.points[known],
-        tuple(rule for rule, own in zip(found.candidates.trained_by, known, strict=True) if own),
-        archive.points,
-        archive.low,
-        archive.high,
-        None if exact is None else exact.front,
-        None if exact is None else exact.hull,
-    )
     folder = files.subfolder(out, "figures")
-    drawn = {"fronts": exploring.fronts(picture), "over-steps": exploring.over_steps(found.curves)}
-    for name, figure in drawn.items():
-        for kind in ("svg", "png"):
-            files.write_bytes(folder / f"{name}.{kind}", style.rendered(figure, kind))
+    style.write(folder, "fronts", _fronts(explored))
+    style.write(folder, "over-steps", _over_steps(explored.curves))
+
+
+def _fronts(explored: Explored) -> Drawing:
+    """The archive among all policies, with the exact front where it is known."""
+    exact, archive, candidates = explored.yardstick.exact, explored.archive, explored.candidates
+    if len(explored.objectives) > _FEW:
+        hull = {} if exact is None else {"exact hull": exact.hull}
+        sets = {"policies": measures.finite(candidates.points)} | hull | {"archive": archive.points}
+        return _parallel(sets, explored.objectives)
+    groups: list[Points] = []
+    for index, rule in enumerate(dict.fromkeys(candidates.trained_by)):
+        own = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
+        groups.append(Points(f"policies, {rule}", measures.finite(own.points), figures.dots(index, 14, 0.45)))
+    if exact is not None:
+        for label, values, marker, colour in (("front", exact.front, "x", "#999999"), ("hull", exact.hull, "*", _INK)):
+            groups.append(Points(f"exact {label}", values, {"s": 70, "marker": marker, "color": colour}))
+    groups.append(Points("archive", archive.points, figures.rings(), archive.low, archive.high))
+    return figures.scatter(groups, explored.objectives)
+
+
+@style.styled
+def _parallel(sets: dict[str, Any], objectives: tuple[str, ...]) -> Drawing:
+    """Each objective on an axis of its own, scaled to the range of what is shown; a line is a policy."""
+    low, high = (end(np.concatenate(list(sets.values())), axis=0) for end in (np.min, np.max))
+    figure, (ax,) = style.grid(1, 1, (max(6.0, 1.6 * len(objectives)), 4.3))
+    x = np.arange(len(objectives))
+    for label, points in sets.items():
+        colour, width = _LINES[label]
+        for k, row in enumerate(_scaled(points, low, high)):
+            ax.plot(x, row, color=colour, alpha=0.7, linewidth=width, label=label if k == 0 else None)
+    ax.set_xticks(x, [f"{n}\n{a:.3g} to {b:.3g}" for n, a, b in zip(objectives, low, high, strict=True)], fontsize=9)
+    ax.set_yticks([0, 1], ["least", "most"])
+    ax.set_ylim(-0.05, 1.05)
+    style.legend_below(figure, [ax], 3)
+    return figure
+
+
+def _scaled(points: Any, low: Any, high: Any) -> Float[np.ndarray, "N M"]:
+    """To [0, 1] in each objective; to the middle where all are alike."""
+    return np.where(high > low, (points - low) / np.where(high > low, high - low, 1.0), 0.5)
+
+
+@style.styled
+def _over_steps(curves: dict[str, dict[str, Any]]) -> Drawing:
+    """Hypervolume and IGD+ of all that was found so far, over environment steps, a line for each rule."""
+    figure, axes = style.grid(1, 2, (9.6, 3.6))
+    panels = (("hypervolume", "Hypervolume: more is better"), ("igd_plus", "IGD+: less is better"))
+    for ax, (name, title) in zip(axes, panels, strict=True):
+        for index, (rule, curve) in enumerate(curves.items()):
+            marker: dict[str, Any] = {"marker": "o"} if len(curve[name]) == 1 else {}
+            ax.plot(curve["steps"], curve[name], label=rule, **style.line(index), **marker)
+        ax.set_title(title)
+        ax.set_xlabel("environment steps")
+        ax.set_ylim(bottom=0)
+        ax.locator_params(axis="x", nbins=5)
+    axes[0].legend(loc="lower right")
+    return figure
 
 
 def of_folder(folder: Path) -> Page:
@@ -67,7 +120,7 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
         facts=_facts(data),
         results=(_rules(rules), _traps(rules)),
         choice=_choice(folder, data),
-        figures=tuple(_figure(folder, name, data) for name in _FILES),
+        figures=_figures(folder, data),
         tables=(_missed(data),) if numbers.get("hull_missed") else (),
         details=(("rules", ", ".join(data["rules"])), ("seed", str(data["seed"]))),
     )
@@ -126,36 +179,57 @@ def _traps(rules: dict[str, Any]) -> Table:
     return Table("Zero traps", caption, ("After the stage", "Trials"), rows)
 
 
-def _choice(folder: Path, data: dict[str, Any]) -> choice.Choice:
+def _choice(folder: Path, data: dict[str, Any]) -> Choice:
     objectives = tuple(map(str, data["objectives"]))
     about = "A mark is a policy: follow it to its returns, what it was trained for, and the line that loads it."
     cards = tuple(_card(folder, k, point, objectives) for k, point in enumerate(data["archive"]))
     points = np.array([point["returns"] for point in data["archive"]], dtype=np.float64)
-    return choice.Choice(about, choice.panels(points, objectives), cards)
+    return Choice(about, _maps(points, objectives), cards)
 
 
-def _card(folder: Path, k: int, point: dict[str, Any], objectives: tuple[str, ...]) -> choice.Card:
-    ends = point["interval"] or [None] * len(objectives)
-    facts = [(name, _value(v, end)) for name, v, end in zip(objectives, point["returns"], ends, strict=True)]
+def _maps(points: Float[np.ndarray, "A M"], objectives: tuple[str, ...]) -> tuple[Panel, ...]:
+    """One for each pair of objectives, or one with a line for each policy."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    place = 0.05 + 0.9 * _scaled(points, low, high)
+    if len(objectives) > _FEW:
+        lines = tuple(tuple(_at(k / (len(row) - 1), up) for k, up in enumerate(row)) for row in place)
+        return (Panel((" · ".join(objectives), "", ""), ("least to most of each", "", ""), lines),)
+    named = [(name, number(float(a), 3), number(float(b), 3)) for name, a, b in zip(objectives, low, high, strict=True)]
+    return tuple(
+        Panel(named[i], named[j], tuple((_at(row[i], row[j]),) for row in place))
+        for i, j in figures.pairs(len(objectives))
+    )
+
+
+def _at(across: float, up: float) -> tuple[float, float]:
+    return round(_LEFT + (_RIGHT - _LEFT) * float(across), 1), round(_BOTTOM - (_BOTTOM - _TOP) * float(up), 1)
+
+
+def _card(folder: Path, k: int, point: dict[str, Any], objectives: tuple[str, ...]) -> Card:
+    intervals = point["interval"] or [(np.nan, np.nan)] * len(objectives)
+    values = [with_interval(*each) for each in zip(point["returns"], intervals, strict=True)]
+    facts = list(zip(objectives, values, strict=True))
     facts += [("preference p", _vector(point["preference"])), ("weights λ", _vector(point["weights"]))]
     facts += [("rule and trial", f"{point['rule']}, {point['trial']}"), ("policy file", "policy.safetensors")]
-    return choice.Card(f"Point {k}", tuple(facts), f"policy = moac.load({str(folder)!r}, trial={k})")
+    return Card(f"Point {k}", tuple(facts), f"policy = moac.load({str(folder)!r}, trial={k})")
 
 
-def _figure(folder: Path, name: str, data: dict[str, Any]) -> Figure:
-    names = ", ".join(map(str, data["objectives"]))
-    said = {
-        "fronts": (
+def _figures(folder: Path, data: dict[str, Any]) -> tuple[Figure, ...]:
+    return (
+        Figure.of_file(
+            "What was found",
+            folder / "figures" / "fronts.svg",
             "Every policy, those of the archive with a ring and their intervals where values are estimated, beside the "
             "exact front (crosses) and its hull (stars) where a model knows them.",
-            f"Returns of {names} of all policies found.",
+            f"Returns of {', '.join(map(str, data['objectives']))} of all policies found.",
         ),
-        "over-steps": (
+        Figure.of_file(
+            "Over environment steps",
+            folder / "figures" / "over-steps.svg",
             "Of all that the trials of a rule had found by then; steps are of all its trials together.",
             "Line charts of hypervolume and IGD+ over environment steps, one line for each rule.",
         ),
-    }
-    return Figure.of_file(_FILES[name], folder / "figures" / f"{name}.svg", *said[name])
+    )
 
 
 def _missed(data: dict[str, Any]) -> Table:
@@ -166,10 +240,6 @@ def _missed(data: dict[str, Any]) -> Table:
 
 def _exact(own: dict[str, Any]) -> bool:
     return "hull_points" in own
-
-
-def _value(value: float, ends: Any) -> str:
-    return number(value) if ends is None else f"{number(value)} [{number(ends[0])}, {number(ends[1])}]"
 
 
 def _vector(values: Any) -> str | None:

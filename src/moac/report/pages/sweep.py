@@ -3,73 +3,68 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from moac import files
-from moac.report import sweeps as drawing
-from moac.report.figures import ROUNDING
+from moac.report import figures, style
+from moac.report.figures import ROUNDING, Points
 from moac.report.numbers import number, plus_minus
 from moac.report.page import Table
 from moac.report.pages import experiment
-from moac.report.pages.experiment import Findings, Shown
+from moac.report.pages.experiment import About, Findings, Shown
 from moac.search import sweep as results
 from moac.search.sweep import End, Row
-from moac.search.sweep_spec import METHOD, Sweep, readable
+from moac.search.sweep_spec import METHOD, Sweep, is_number, readable
 from moac.statistics import Mean
 
+_NAMED = 8
+"""Up to so many values of a setting are named one by one; more are drawn along an axis of numbers."""
+_WIDE = 30.0
+"""A range whose ends differ by more than this factor is drawn by its logarithm."""
 _APART = ("env", "seed")
 """Axes that a figure is not drawn over: environments have their own, seeds are repetitions."""
 
 
-@final
-@dataclass(frozen=True)
-class _About:
-    """What the page says beside the findings."""
-
-    name: str
-    title: str
-    seed: int
-    summary: str
-    why: str
-    quick: bool = False
-
-
-def write(sweep: Sweep, found: list[Row], out: Path) -> None:
+def write(sweep: Sweep, rows: list[Row], out: Path) -> None:
     """results.csv, results.json, the figures, and experiment.json, from which the report is made."""
-    files.write_bytes(out / "results.csv", results.as_csv(sweep, found))
-    files.write_json(out / "results.json", results.as_json(sweep, found))
-    failed = sum(row.end is None for row in found)
-    environments = list(dict.fromkeys(row.cell.env for row in found))
-    facts = {"environment": ", ".join(environments), "tasks": len(found), "finished": len(found) - failed}
-    facts |= {"failed": failed, "trials per task": sweep.trials}
-    listed = [ends([row for row in found if row.cell.env == env], env, sweep) for env in environments]
-    tables = tuple(table for table in (*listed, _failures(found)) if table is not None)
-    shown = tuple(
-        item for env in environments for item in _figures([r for r in found if r.cell.env == env], env, sweep)
-    )
-    experiment.write(_about(sweep, found), Findings((), tables, shown), (facts, dict(sweep.common)), None, out)
+    files.write_bytes(out / "results.csv", results.as_csv(sweep, rows))
+    files.write_json(out / "results.json", results.as_json(sweep, rows))
+    environments = list(dict.fromkeys(row.cell.env for row in rows))
+    listed = [ends([row for row in rows if row.cell.env == env], env, sweep) for env in environments]
+    tables = tuple(table for table in (*listed, _failures(rows)) if table is not None)
+    shown = tuple(item for env in environments for item in _figures([r for r in rows if r.cell.env == env], env, sweep))
+    experiment.write(_about(sweep, rows, environments), Findings((), tables, shown), out)
 
 
-def _about(sweep: Sweep, found: list[Row]) -> _About:
+def _about(sweep: Sweep, rows: list[Row], environments: list[str]) -> About:
     varied = []
     for name in sweep.axes:
-        values = list(dict.fromkeys(readable(row.cell.values[name]) for row in found))
+        values = list(dict.fromkeys(readable(row.cell.values[name]) for row in rows))
         varied.append(f"{name} ({', '.join(values) if len(values) <= 6 else f'{len(values)} values'})")
-    failed = sum(row.end is None for row in found)
-    how = "All finished." if not failed else f"{failed} of {len(found)} failed; the others are not touched by that."
-    summary = f"{len(found)} tasks, which differ in {'; '.join(varied)}. {how}"
-    why = "As the sweep's file says; what it leaves out was resolved for each environment: tasks/*/config.json has all."
-    return _About(sweep.name, f"Sweep: {sweep.name}", sweep.seed, summary, why)
+    failed = sum(row.end is None for row in rows)
+    how = "All finished." if not failed else f"{failed} of {len(rows)} failed; the others are not touched by that."
+    facts = {"environment": ", ".join(environments), "tasks": len(rows), "finished": len(rows) - failed}
+    return About(
+        sweep.name,
+        f"Sweep: {sweep.name}",
+        sweep.seed,
+        f"{len(rows)} tasks, which differ in {'; '.join(varied)}. {how}",
+        "As the sweep's file says; what it leaves out was resolved for each environment: tasks/*/config.json has all.",
+        facts | {"failed": failed, "trials per task": sweep.trials},
+        dict(sweep.common),
+    )
 
 
-def ends(found: list[Row], env: str, sweep: Sweep, short: bool = False) -> Table | None:
+def ends(rows: list[Row], env: str, sweep: Sweep, short: bool = False) -> Table | None:
     """Where the tasks of an environment ended; None where none did. A short table has no intervals."""
-    done = [(row, row.end) for row in found if row.end is not None]
+    done = [(row, row.end) for row in rows if row.end is not None]
     if not done:
         return None
     axes = [name for name in sweep.axes if name != "env"] or ["seed"]
@@ -95,15 +90,15 @@ def _shown(one: Mean, short: bool) -> str:
     return number(one.value, 3) if short else plus_minus(one.value, (one.high - one.low) / 2)
 
 
-def _failures(found: list[Row]) -> Table | None:
-    failed = tuple((row.cell.label, row.error) for row in found if row.end is None)
+def _failures(rows: list[Row]) -> Table | None:
+    failed = tuple((row.cell.label, row.error) for row in rows if row.end is None)
     if not failed:
         return None
     return Table("Failures", "The same command tries them again. errors/ has the traces.", ("task", "error"), failed)
 
 
-def _figures(found: list[Row], env: str, sweep: Sweep) -> list[Shown]:
-    done = [(row, row.end) for row in found if row.end is not None]
+def _figures(rows: list[Row], env: str, sweep: Sweep) -> list[Shown]:
+    done = [(row, row.end) for row in rows if row.end is not None]
     if len(done) < 2:
         return []
     objectives, name = done[0][1].objectives, re.sub(r"[^a-z0-9]+", "-", env.lower()).strip("-")
@@ -129,21 +124,70 @@ def _effects(values: dict[str, tuple[Any, ...]], done: list[End], objectives: tu
     return Shown(
         f"What each setting does, {env[0]}",
         f"effects-{env[1]}",
-        drawing.effects(values, columns),
+        _effects_figure(values, columns),
         "A small dot is a task, its mean over trials; a large one is the mean of all tasks that share the value.",
         f"Panels of {', '.join(columns)} over {', '.join(values)}.",
     )
 
 
 def _places(values: dict[str, tuple[Any, ...]], rows: list[Row], objectives: tuple[str, ...], env: Any) -> Shown:
-    """Where tasks end, coloured by the method or the first axis."""
+    """Where tasks end, coloured by the method or the first axis; a ring around what is not dominated."""
     axis = METHOD if METHOD in values else next(iter(values), None)
     points = np.stack([row.end.point for row in rows if row.end is not None])
     best = np.array([not row.dominated for row in rows])
+    groups = [Points("not dominated", points[best], figures.rings())]
+    for index, (label, chosen) in enumerate(_groups(len(points), axis, values).items()):
+        groups.append(Points(label, points[chosen], figures.dots(index, 30, 0.75)))
     return Shown(
         f"Where the tasks end, {env[0]}",
         f"ends-{env[1]}",
-        drawing.ends(points, best, objectives, None if axis is None else (axis, values[axis])),
+        figures.scatter(groups, objectives),
         "Mean returns of every task; those that no other task dominates have a ring.",
         f"Scatter plots of mean returns for each pair of {', '.join(objectives)}.",
     )
+
+
+def _groups(count: int, axis: str | None, values: dict[str, tuple[Any, ...]]) -> dict[str, list[int]]:
+    """Tasks by the value of a setting, where there are not too many for colours to tell apart."""
+    if axis is None or len(set(map(readable, values[axis]))) > len(style.COLOURS):
+        return {"a task": list(range(count))}
+    groups: dict[str, list[int]] = {}
+    for k, value in enumerate(values[axis]):
+        groups.setdefault(f"{axis} = {readable(value)}", []).append(k)
+    return groups
+
+
+@style.styled
+def _effects_figure(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Float[np.ndarray, " E"]]) -> Figure:
+    """One row for each setting, one panel for each quantity of the E tasks."""
+    figure, axes = style.grid(len(values), len(columns), (3.4 * len(columns), 2.7 * len(values)))
+    for k, ax in enumerate(axes):
+        (setting, given), (name, y) = list(values.items())[k // len(columns)], list(columns.items())[k % len(columns)]
+        colour = style.line(k % len(columns))["color"]
+        numbers = len({readable(value) for value in given}) > _NAMED and all(map(is_number, given))
+        (_along if numbers else _by_value)(ax, given, y, colour)
+        if name == "exact gap" and y.min() > 0:
+            ax.set_yscale("log")
+        if k < len(columns):
+            ax.set_title(name)
+        ax.set_xlabel(setting)
+    return figure
+
+
+def _by_value(ax: Axes, given: Sequence[Any], y: Any, colour: str) -> None:
+    """Values side by side, in the order in which they were given; numbers ascending."""
+    numbers = all(map(is_number, given))
+    ordered = sorted(given) if numbers else given
+    names = list(dict.fromkeys(map(readable, ordered)))
+    at = np.array([names.index(readable(value)) for value in given])
+    spread = np.array([0.08 * ((int(np.sum(at[:k] == place)) % 5) - 2) for k, place in enumerate(at)])
+    ax.scatter(at + spread, y, s=18, alpha=0.5, color=colour, linewidths=0)
+    ax.plot(range(len(names)), [y[at == k].mean() for k in range(len(names))], "-o" if numbers else "o", color=colour)
+    ax.set_xticks(range(len(names)), names, rotation=30 if max(map(len, names)) > 8 else 0)
+    ax.set_xlim(-0.5, len(names) - 0.5)
+
+
+def _along(ax: Axes, given: Sequence[float], y: Any, colour: str) -> None:
+    if min(given) > 0 and max(given) > _WIDE * min(given):
+        ax.set_xscale("log")
+    ax.scatter(given, y, s=18, alpha=0.7, color=colour, linewidths=0)

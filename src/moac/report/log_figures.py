@@ -1,0 +1,268 @@
+"""Figures of logged data, and of policies evaluated on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.dates import AutoDateLocator, DateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
+from moac.logs.description import Description
+from moac.logs.splits import SPLITS
+from moac.offline.evaluation import Line, OfflineEvaluation
+from moac.report import style
+from moac.report.figures import band
+from moac.report.numbers import change, signed_percent
+from moac.training.history import History
+
+_GREY, _INK, _PALE = "#777777", "#222222", "#aaaaaa"
+_COLUMNS, _SMALL = 4, (2.9, 2.4)
+"""Of small panels: so many in a row, each of this size."""
+
+
+@style.styled
+def forest(evaluation: OfflineEvaluation) -> Figure:
+    """The relative change of each signal to Behavior-Clone, with its interval; hollow where it is not significant."""
+    methods = {name: evaluation.lines(name) for name in evaluation.methods}
+    signals, step = len(evaluation.report.signal_names), 0.8 / len(methods)
+    figure, (ax,) = style.grid(1, 1, (9.2, 1.1 + signals * max(0.42, 0.3 * len(methods))))
+    low, high = _reach([line for own in methods.values() for line in own])
+    ax.set_xlim(low, high)
+    ax.axvline(0, color=_GREY, linewidth=0.9)
+    for index, (name, own) in enumerate(methods.items()):
+        for k, line in enumerate(own):
+            _change(ax, line, k + (index - (len(methods) - 1) / 2) * step, _colour(index))
+        ax.plot([], [], "o-", color=_colour(index), label=name)
+    first = next(iter(methods.values()))
+    ax.set_yticks(range(signals), [line.label for line in first])
+    ax.set_ylim(signals - 0.5, -0.5)
+    ax.grid(visible=False, axis="y")
+    _in_per_cent(ax.xaxis, (low, high))
+    ax.set_xlabel(f"change to {evaluation.report.baseline}, of the signal: a cost that falls is to the left")
+    if len(methods) > 1:
+        ax.legend(loc="best", fontsize=9)
+    return figure
+
+
+@style.styled
+def sweep(evaluation: OfflineEvaluation) -> Figure:
+    """The change of each signal under each cap, one panel each, with bands over users."""
+    caps, names = evaluation.report.sweep, evaluation.report.signal_names
+    figure, axes = style.panels(len(names), _COLUMNS, _SMALL)
+    x = np.arange(len(caps.caps))
+    for k, (ax, signal) in enumerate(zip(axes, names, strict=True)):
+        ax.axhline(0, color=_GREY, linewidth=0.9)
+        for index, name in enumerate(evaluation.methods):
+            ax.plot(x, caps.relative[name][:, k], label=name, marker=".", **style.line(index))
+            low, high = caps.relative_interval[name][:, k].T
+            ax.fill_between(x, low, high, color=_colour(index), alpha=0.18, linewidth=0)
+        ax.axvline(caps.caps.index(float(evaluation.report.options.cap)), color=_GREY, linewidth=0.9, linestyle=":")
+        estimable = all(policy.estimable[k] for policy in evaluation.report.policies.values())
+        ax.set_title(signal if estimable else f"{signal}, not estimable", color=_INK if estimable else _GREY)
+        ax.set_xticks(x, ["∞" if math.isinf(cap) else f"{cap:g}" for cap in caps.caps])
+        ax.set_xlabel("cap")
+        ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        _in_per_cent(ax.yaxis, ax.get_ylim())
+    style.legend_below(figure, axes[:1], 8)
+    return figure
+
+
+@style.styled
+def weights(evaluation: OfflineEvaluation) -> Figure:
+    """How the uncapped weights are spread over rows, and what they leave of rows and users."""
+    figure, axes = style.grid(1, 2, (10.4, 3.4))
+    _histogram(axes[0], evaluation)
+    _sizes(axes[1], evaluation)
+    return figure
+
+
+@style.styled
+def training(history: History, objectives: Sequence[str]) -> Figure:
+    """λ over iterations, and the value of each signal on validation users, one panel each."""
+    figure, axes = style.panels(1 + len(objectives), _COLUMNS, _SMALL)
+    x = history.iteration
+    for i, name in enumerate(objectives):
+        band(axes[0], x, history.weights[:, :, i], i, name)
+        band(axes[i + 1], x, history.returns[:, :, i], i, None)
+        axes[i + 1].set_title(name)
+    axes[0].set_title("Weights λ")
+    axes[0].set_ylim(0, min(1.0, 1.3 * float(np.nanmax(history.weights.mean(axis=0), initial=0.1))))
+    for ax in axes:
+        ax.set_xlabel("iteration")
+        ax.locator_params(nbins=5)
+        ax.ticklabel_format(axis="y", scilimits=(-3, 4))
+    style.legend_below(figure, axes[:1], 8)
+    return figure
+
+
+def _change(ax: Axes, line: Line, y: float, colour: str) -> None:
+    """Marker, interval, and the numbers to the right of the axes."""
+    unknown = line.outcome == "not estimable"
+    colour = _PALE if unknown else colour
+    filled = line.outcome in ("better", "worse")
+    if np.isfinite(line.relative_interval).all():
+        ax.plot(line.relative_interval, (y, y), color=colour, linewidth=1.8, solid_capstyle="butt")
+    ax.plot(line.relative, y, "o", color=colour, markersize=6.5, markerfacecolor=colour if filled else "white")
+    said = "not estimable" if unknown else change(line.relative, line.relative_interval)
+    word = f"  {line.outcome}" if filled else ""
+    look: dict[str, Any] = {"va": "center", "fontsize": 9, "color": _GREY if unknown else _INK}
+    ax.text(1.015, y, said + word, transform=ax.get_yaxis_transform(), **look)
+
+
+def _reach(lines: Sequence[Line]) -> tuple[float, float]:
+    """Limits that hold 0 and the intervals of what can be estimated; other intervals may leave the figure."""
+    known = [line for line in lines if line.outcome != "not estimable"] or list(lines)
+    ends = [end for line in known for end in (*line.relative_interval, line.relative) if np.isfinite(end)]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    width = (high - low) or 0.02
+    return low - 0.12 * width, high + 0.12 * width
+
+
+def _histogram(ax: Axes, evaluation: OfflineEvaluation) -> None:
+    shares, edges = evaluation.weights.shares, evaluation.weights.edges[1:-1]
+    step = edges[1] / edges[0]
+    edges = np.concatenate([[edges[0] / step], edges, [edges[-1] * step]])
+    for index, name in enumerate(evaluation.methods):
+        ax.stairs(shares[name], edges, label=name, linewidth=1.6, color=_colour(index))
+    cap = evaluation.report.options.cap
+    full = np.flatnonzero(np.sum([shares[name] for name in evaluation.methods], axis=0))
+    beyond = 1.5 * cap if math.isfinite(cap) else 0.0
+    ends = min(0.5, float(edges[full[0]])), max(2.0, float(edges[full[-1] + 1]), beyond)
+    ax.axvline(1, color="#bbbbbb", linewidth=0.9)
+    if math.isfinite(cap):
+        ax.axvline(cap, color=_GREY, linewidth=0.9, linestyle=":")
+        ax.text(cap, 1.0, " cap", transform=ax.get_xaxis_transform(), fontsize=9, color=_GREY, va="top")
+    ax.set_xscale("log")
+    ax.set_xlim(0.9 * ends[0], 1.1 * ends[1])
+    ax.xaxis.set_major_formatter(_number)
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter(_per_cent)
+    ax.set_title("Weights π/π_b: share of the rows")
+    ax.set_xlabel("weight, without a cap")
+    ax.legend(fontsize=9)
+
+
+def _sizes(ax: Axes, evaluation: OfflineEvaluation) -> None:
+    """Effective shares, of the worst seed; 100 % is the log itself."""
+    bars = [
+        (f"{name}: {label}", min(getattr(one, measure) for one in evaluation.report.policies[name].diagnostics), index)
+        for index, name in enumerate(evaluation.methods)
+        for label, measure in (("rows", "row_effective_share"), ("users", "user_effective_share"))
+    ]
+    for y, (_, share, index) in enumerate(bars):
+        ax.barh(y, share, height=0.6, color=_colour(index), alpha=0.85 if y % 2 == 0 else 0.5)
+        ax.text(min(share, 1) + 0.01, y, f"{100 * share:.0f} %", va="center", fontsize=9)
+    ax.set_yticks(range(len(bars)), [label for label, _, _ in bars])
+    ax.set_ylim(len(bars) - 0.5, -0.5)
+    ax.set_xlim(0, 1.15)
+    ax.grid(visible=False, axis="y")
+    ax.xaxis.set_major_formatter(_per_cent)
+    ax.set_title("Effective share of rows and users")
+
+
+def _colour(index: int) -> str:
+    return style.line(index)["color"]
+
+
+def _per_cent(value: float, _: Any) -> str:
+    return f"{100 * value:g} %"
+
+
+def _number(value: float, _: Any) -> str:
+    return f"{value:g}"
+
+
+def _in_per_cent(axis: Axis, limits: tuple[float, float]) -> None:
+    """Ticks of changes: as many decimals as they need."""
+    width = 100 * (limits[1] - limits[0])
+    digits = 0 if width > 8 else 1 if width > 0.8 else 2
+    axis.set_major_formatter(lambda x, _: signed_percent(x, digits) if abs(x) > 1e-9 else "0 %")
+
+
+@style.styled
+def description(log: Description) -> Figure:
+    """How often each signal occurs, rows per user, rows per day, and how often each action was shown."""
+    figure, axes = style.grid(2, 2, (11.0, 7.0))
+    title = f"{log.name}: {log.num_rows:,} rows of {len(log.rows_per_user):,} users on {log.num_actions} videos"
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    _rates(axes[0], log)
+    _rows_per_user(axes[1], log)
+    _days(axes[2], log)
+    _actions(axes[3], log)
+    return figure
+
+
+def _rates(ax: Axes, log: Description) -> None:
+    """The share of rows that have each signal, with 95 % intervals."""
+    names = list(log.signals)
+    for k, split in enumerate(SPLITS):
+        part = log.splits[split]
+        rows = max(part["rows"], 1)
+        p = np.array([part["signals"][name]["amount"] / rows for name in names])
+        low, high = _wilson(p, rows)
+        x = np.arange(len(names)) + 0.24 * (k - 1)
+        ax.vlines(x, low, high, color=style.COLOURS[k], linewidth=1.6)
+        ax.plot(x[p > 0], p[p > 0], "o", markersize=5, color=style.COLOURS[k], label=split)
+    ax.set_yscale("log")
+    rarest = min((s["amount"] / log.num_rows for s in log.signals.values() if s["amount"]), default=0.1)
+    ax.set_ylim(rarest / 10, 2)
+    ax.yaxis.set_major_formatter(_per_cent)
+    ax.set_xticks(range(len(names)), names, rotation=25, ha="right")
+    ax.set_title("Rows that have each signal, 95 % intervals by row", loc="left", fontweight="bold")
+    ax.legend(frameon=False)
+
+
+def _wilson(p: Any, n: int) -> tuple[Any, Any]:
+    """Wilson's interval of a share p of n rows, which stays above 0 (Wilson, 1927)."""
+    z = 1.96
+    centre, spread = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
+    return np.maximum(centre - spread, 1e-9) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
+
+
+def _rows_per_user(ax: Axes, log: Description) -> None:
+    """Users that have at least so many rows."""
+    for k, split in enumerate(SPLITS):
+        counts = np.sort(log.rows_per_user[log.user_splits == k])
+        if not len(counts):
+            continue
+        values, first = np.unique(counts, return_index=True)
+        share = 1 - first / len(counts)
+        marker = "o" if len(values) == 1 else None
+        ax.plot(values, share, label=f"{split}, {len(counts):,} users", marker=marker, **style.line(k))
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.xaxis.set_major_formatter(_number)
+    ax.yaxis.set_major_formatter(_per_cent)
+    ax.set_xlabel("rows")
+    ax.set_title("Users with at least so many rows", loc="left", fontweight="bold")
+    ax.legend(frameon=False)
+
+
+def _days(ax: Axes, log: Description) -> None:
+    """Rows of the whole logs on each day."""
+    for k, (name, days) in enumerate(log.days.items()):
+        x = np.array([np.datetime64(date.fromisoformat(day)) for day in days])
+        ax.plot(x, list(days.values()), marker="o", markersize=4, label=f"{name} log", **style.line(k))
+    ax.xaxis.set_major_locator(AutoDateLocator(maxticks=8))
+    ax.xaxis.set_major_formatter(DateFormatter("%d %b"))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.set_ylim(bottom=0)
+    ax.set_title("Rows on each day, all videos", loc="left", fontweight="bold")
+    ax.legend(frameon=False)
+
+
+def _actions(ax: Axes, log: Description) -> None:
+    """How often each action was shown, the most viewed by train users first."""
+    shown = log.action_views / max(log.num_rows, 1)
+    ax.set_axisbelow(True)
+    ax.bar(np.arange(1, log.num_actions + 1), shown, width=1.0, color=style.COLOURS[0])
+    ax.yaxis.set_major_formatter(_per_cent)
+    ax.set_xlabel("action, by views of train users")
+    ax.set_title("Share of rows of each action", loc="left", fontweight="bold")
