@@ -12,7 +12,6 @@ from _timing import measure
 from moac.config import Config
 from moac.logs import About, LoggedDataset, Rows
 from moac.offline import recommend
-from moac.runs import scores
 from moac.training.result import catalogue, prepare
 from moac.training.trained import TrainedPolicy
 
@@ -29,7 +28,7 @@ def report() -> None:
     one = measure(lambda: [trained.recommend(*request) for request in asked], repeats=3)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "scores.csv"
-        many = measure(lambda: scores.write_csv(out, recommend.all_users(trained, dataset)), repeats=3)
+        many = measure(lambda: recommend.write_csv(out, recommend.all_users(trained, dataset)), repeats=3)
     print(f"  recommend 10 of {VIDEOS} videos, {dataset.num_features} features, hidden {HIDDEN}:")
     print(f"    one user:              {one.best / ASKED * 1e3:.2f} ms, {one.best_cpu / ASKED * 1e3:.2f} CPU ms")
     print(f"    {USERS:,} users to CSV:   {many.best:.2f} s, {many.best_cpu:.2f} CPU s")

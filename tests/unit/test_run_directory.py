@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from moac import Config, api, momdp, training, weighting
-from moac.runs import checkpoints, description, runner, saved
+from moac.runs import checkpoints, description, runner
 from moac.runs import directory as run_directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
@@ -289,7 +289,7 @@ def test_resuming_on_another_problem(directory):
 def test_parameters_in_several_leaves():
     theta = {"bias": np.arange(6.0).reshape(2, 3), "table": np.ones((2, S, 3))}
     stored = {"theta.0": theta["bias"], "theta.1": theta["table"]}
-    assert same(saved.parameters(stored, "theta", OwnPolicy()), theta)
+    assert same(checkpoints.parameters(stored, "theta", OwnPolicy()), theta)
 
 
 def test_commit_is_of_these_sources_only(monkeypatch, tmp_path):

@@ -109,7 +109,7 @@ class Score(Command):
         from moac import api, files
         from moac.cli.console import Progress, print_json
         from moac.offline import recommend
-        from moac.runs import log_files, scores
+        from moac.runs import log_files
 
         files.check_folder("out", out.parent)
         began = time.monotonic()
@@ -117,7 +117,7 @@ class Score(Command):
         blocks = recommend.all_users(api.load(self.path, self.trial), dataset, self.k, exclude_seen=self.exclude_seen)
         out.parent.mkdir(parents=True, exist_ok=True)
         with Progress() as progress:
-            users, lines = scores.write_csv(out, _shown(blocks, progress, len(recommend.last_rows(dataset))))
+            users, lines = recommend.write_csv(out, _shown(blocks, progress, len(recommend.last_rows(dataset))))
         absent = dataset.num_users - users
         if self.json:
             print_json({

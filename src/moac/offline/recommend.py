@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from moac import files
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.training.recommendation import check_count, ranked
@@ -16,6 +18,7 @@ from moac.training.trained import TrainedPolicy
 
 BLOCK = 512
 """Users whose recommendations are computed at a time."""
+HEADER = "user_id,rank,video_id,probability\n"
 
 
 @final
@@ -65,6 +68,27 @@ def _blocks(trained: TrainedPolicy, dataset: LoggedDataset, k: int, exclude_seen
         best = ranked(trained.logits(x), k, _viewed(dataset, user, end) if exclude_seen else None)
         names = dataset.action_ids[best.places]
         yield Recommendations(np.asarray(dataset.user_ids[user]), names, best.probabilities, best.counts)
+
+
+def write_csv(path: Path, blocks: Iterable[Recommendations]) -> tuple[int, int]:
+    """Write recommendations as CSV, wholly or not at all; how many users, and how many lines.
+
+    A line for each recommendation; rank 1 is the most probable. Nothing but the block at hand is in memory.
+    """
+    users = lines = 0
+    with files.replacing(path) as file:
+        file.write(HEADER.encode())
+        for block in blocks:
+            file.write("".join(_lines(block)).encode())
+            users, lines = users + len(block.user_ids), lines + int(block.counts.sum())
+    return users, lines
+
+
+def _lines(block: Recommendations) -> Iterator[str]:
+    columns = (block.user_ids, block.counts, block.ids, block.probabilities)
+    for user, count, ids, probabilities in zip(*(column.tolist() for column in columns), strict=True):
+        for place in range(count):
+            yield f"{user},{place + 1},{ids[place]},{probabilities[place]:.9g}\n"
 
 
 def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " n"]:

@@ -1,4 +1,4 @@
-"""Checkpoints: a snapshot as arrays by name, and which run it belongs to."""
+"""Arrays of a run by name, checked when read: checkpoints while it trains, history and policies at its end."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from typing import Any, final
 
 import jax
 import numpy as np
+from jaxtyping import Int
 
 from moac import files, training
+from moac.files import Arrays
+from moac.policies import SoftmaxLinear
 from moac.training.history import History
+from moac.training.result import Result
+from moac.training.trained import Scales
+from moac.types import Params, Policy
 
 _KEPT = 2
 
@@ -63,16 +69,15 @@ class Checkpoints:
         template = training.template(run)
         leaves: list[Any] = []
         for name, expected in _named_leaves(template):
-            found = arrays.get(f"trials{name}")
-            if found is None or found.shape != expected.shape or found.dtype != expected.dtype:
+            leaf = arrays.get(f"trials{name}")
+            if leaf is None or leaf.shape != expected.shape or leaf.dtype != expected.dtype:
                 raise files.DamagedError(path, f"array {name} is missing or has another shape")
-            leaves.append(found)
+            leaves.append(leaf)
         trials = jax.tree.unflatten(jax.tree.structure(template), leaves)
-        try:
-            history = History.of_arrays(_under("history.", arrays), about["kind"])
+        logged = {name.removeprefix("history."): a for name, a in arrays.items() if name.startswith("history.")}
+        with files.interpreting(path):
+            history = History.of_arrays(logged, about["kind"])
             return training.Snapshot.of(int(about["iteration"]), trials, history)
-        except (KeyError, TypeError, ValueError) as error:
-            raise files.DamagedError(path, f"{error} is missing or wrong") from None
 
 
 def check_same_run(config: Path, description: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -87,10 +92,6 @@ def check_same_run(config: Path, description: Mapping[str, Any], about: Mapping[
             )
 
 
-def _under(prefix: str, arrays: files.Arrays) -> files.Arrays:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
 def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in data.items():
@@ -100,3 +101,60 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def read_history(path: Path, size: tuple[int, int]) -> History:
+    """The history in a file, with arrays of the shapes that K trials and M objectives ask for."""
+    arrays, about = files.read_arrays(path)
+    with files.interpreting(path):
+        stored = History.of_arrays(arrays, str(about["kind"]))
+    (K, M), L = size, len(np.atleast_1d(stored.iteration))
+    cubes = ("returns", "weights", "min_norm_weights")
+    for name, array in stored.arrays().items():
+        wanted = (L,) if name == "iteration" else (K, L, M) if name in cubes else (K, L)
+        if array.shape != wanted or L == 0 or array.dtype.kind not in "fiu":
+            told = f"`{name}` has shape {array.shape} and type {array.dtype}"
+            raise files.DamagedError(path, f"{told} in place of {wanted} and numbers")
+    return stored
+
+
+def policy_arrays(outcome: Result) -> Arrays:
+    """The parameters of all policies, and what else it takes to let them act."""
+    stored: Arrays = {"random_iteration": outcome.random_iteration, "stopped": outcome.stopped}
+    for name, trained in (("theta", outcome.policy), ("theta_random", outcome.random_iterate_policy)):
+        leaves = jax.tree.leaves(trained.theta)
+        stored |= dict(zip(_names(name, len(leaves)), map(np.asarray, leaves), strict=True))
+    if isinstance(outcome.policy.policy, SoftmaxLinear):
+        stored["features"] = outcome.policy.policy.features.table()
+    if outcome.policy.observations is not None:
+        stored["observations"] = outcome.policy.observations
+    return stored | {f"observation_{name}": array for name, array in (outcome.policy.scales or {}).items()}
+
+
+def parameters(stored: Arrays, name: str, policy: Policy) -> Params:
+    """The parameters of that name as the policy has them, leading axis K; ValueError for other shapes."""
+    expected, structure = jax.tree.flatten(jax.eval_shape(policy.init, jax.random.key(0)))
+    names = _names(name, len(expected))
+    for leaf, one in zip(names, expected, strict=True):
+        wanted, array = (*stored[names[0]].shape[:1], *one.shape), stored[leaf]
+        if array.shape != wanted or array.dtype.kind != np.dtype(one.dtype).kind:
+            raise ValueError(f"`{leaf}` has shape {array.shape} and type {array.dtype}, not {wanted} and {one.dtype}")
+    return jax.tree.unflatten(structure, [stored[leaf] for leaf in names])
+
+
+def scales(stored: Arrays) -> Scales | None:
+    """Shift and gain of vectors; None for states."""
+    known = {name: stored.get(f"observation_{name}") for name in ("shift", "gain")}
+    return {name: array for name, array in known.items() if array is not None} or None
+
+
+def per_trial(stored: Arrays, name: str, trials: int) -> Int[np.ndarray, " K"]:
+    """An array with one whole number for each trial."""
+    array = stored[name]
+    if array.shape != (trials,) or array.dtype.kind not in "iu":
+        raise ValueError(f"`{name}` has shape {array.shape} and type {array.dtype}")
+    return array
+
+
+def _names(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}.{k}" for k in range(count)]

@@ -17,8 +17,8 @@ from moac import files, locks, parts, training
 from moac.config import Config
 from moac.files import Arrays
 from moac.policies import features
+from moac.runs import checkpoints, sinks
 from moac.runs import description as descriptions
-from moac.runs import saved, sinks
 from moac.runs.checkpoints import Checkpoints, check_same_run
 from moac.settings import Settings
 from moac.training import result
@@ -100,12 +100,12 @@ class RunDirectory:
         for name, content in (figures or {}).items():
             files.write_bytes(files.subfolder(self.path, "figures") / name, content)
         about = {"format": descriptions.FORMAT, "iteration": outcome.iteration, "run": self.description}
-        files.write_arrays(self.path / "policy.safetensors", saved.policy_arrays(outcome), about)
+        files.write_arrays(self.path / "policy.safetensors", checkpoints.policy_arrays(outcome), about)
 
     def outcome(self, run: training.Run, own: tuple[str, ...] = ()) -> result.Result:
         """The result of a run that has finished."""
         spec, policy, setting = run.source.spec, run.parts.policy, run.config.setting
-        history = saved.history(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
+        history = checkpoints.read_history(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
         catalogue = result.catalogue(run.source)
         arrays, about = self.policy_arrays()
         with files.interpreting(self.path / "policy.safetensors"):
@@ -115,8 +115,8 @@ class RunDirectory:
                 history,
                 _trained(arrays, "theta", policy, spec, setting, catalogue),
                 _trained(arrays, "theta_random", policy, spec, setting, catalogue),
-                saved.per_trial(arrays, "random_iteration", run.num_trials),
-                saved.per_trial(arrays, "stopped", run.num_trials),
+                checkpoints.per_trial(arrays, "random_iteration", run.num_trials),
+                checkpoints.per_trial(arrays, "stopped", run.num_trials),
                 own,
             )
 
@@ -184,12 +184,12 @@ def read(path: Path) -> FinishedRun:
             raise files.DamagedError(path / "config.json", f"`config.{name}` is missing")
     if not (path / "history.safetensors").exists():
         raise ValueError(f"{path} has not finished: continue it with moac resume {path}.")
-    history = saved.history(path / "history.safetensors", (trials, len(objectives)))
+    history = checkpoints.read_history(path / "history.safetensors", (trials, len(objectives)))
     stopped = None
     if directory.finished:  # a run without its policies can still be shown
         arrays = files.read_arrays(path / "policy.safetensors")[0]
         with files.interpreting(path / "policy.safetensors"):
-            stopped = saved.per_trial(arrays, "stopped", trials) if "stopped" in arrays else None
+            stopped = checkpoints.per_trial(arrays, "stopped", trials) if "stopped" in arrays else None
     return FinishedRun(description, _origin(path / "provenance.json"), config, objectives, history, stopped)
 
 
@@ -251,7 +251,7 @@ def _policy(arrays: Arrays, settings: Settings, spec: Spec) -> Policy:
 
 
 def _trained(arrays: Arrays, name: str, policy: Policy, spec: Spec, setting: Any, catalogue: Any) -> TrainedPolicy:
-    theta, scales = saved.parameters(arrays, name, policy), saved.scales(arrays)
+    theta, scales = checkpoints.parameters(arrays, name, policy), checkpoints.scales(arrays)
     return TrainedPolicy(policy, theta, spec.observations, 0, spec.encoder, scales, setting, spec.action_box, catalogue)
 
 

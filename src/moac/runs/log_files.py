@@ -1,4 +1,4 @@
-"""What a run on a log keeps beside config.json, so that it stands alone: how the log chose, and what it names."""
+"""Files saved with a run on a log: its behaviour model and its catalogue of users, items and actions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _EXPECTED = {
 }  # fmt: skip
 """Arrays of a catalogue: axes, kinds of numbers, and the ids they belong to."""
 _LISTS = ("context_sizes", "context_names", "signal_names", "signs")
+_OF_MEMBER = ("temperature", "rounds", "log_loss")
 _OF_MODEL = ":behaviour-"
 """What `with_behaviour` marks a fingerprint by."""
 
@@ -40,7 +41,11 @@ def write(folder: Path, dataset: LoggedDataset) -> None:
 
 
 def _write_model(path: Path, model: BehaviourModel, propensity: Any) -> None:
-    arrays = {f"weights.{k}.{layer}": W for k, member in enumerate(model.members) for layer, W in _layers(member)}
+    arrays = {
+        f"weights.{k}.{layer}": np.asarray(W)
+        for k, member in enumerate(model.members)
+        for layer, W in enumerate(member.weights)
+    }
     arrays |= {name: np.array([getattr(m, name) for m in model.members]) for name in _OF_MEMBER}
     network = model.network
     sizes = {"features": network.inputs.rows - 1, "hidden": network.hidden, "actions": network.outputs}
@@ -49,46 +54,33 @@ def _write_model(path: Path, model: BehaviourModel, propensity: Any) -> None:
     files.write_arrays(path, arrays | {"propensity": propensity}, about)
 
 
-_OF_MEMBER = ("temperature", "rounds", "log_loss")
-
-
-def _layers(member: Member) -> list[tuple[int, Any]]:
-    return list(enumerate(map(np.asarray, member.weights)))
-
-
 def catalogue_of(folder: Path, fingerprint: str) -> Catalogue:
     """The catalogue that a run on the log of that fingerprint keeps, its sizes checked."""
     path = folder / CATALOGUE
     arrays, about = files.read_arrays(path)
     if about.get("fingerprint") != fingerprint:
         raise ValueError(f"{path} belongs to another log than the run: its fingerprint is not {fingerprint}.")
-    try:
+    with files.interpreting(path):
         given: dict[str, Any] = {name: arrays[name] for name in _EXPECTED}
         given |= {name: tuple(about[name]) for name in _LISTS}
-        found = Catalogue(**given, window=about["window"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise files.DamagedError(path, f"{error} is missing or wrong") from None
-    _check_catalogue(path, found)
-    return found
+        catalogue = Catalogue(**given, window=about["window"])
+        _check_catalogue(catalogue)
+        return catalogue
 
 
-def _check_catalogue(path: Path, found: Catalogue) -> None:
+def _check_catalogue(catalogue: Catalogue) -> None:
     for name, (axes, kinds, ids) in _EXPECTED.items():
-        array = getattr(found, name)
-        if (
-            array.ndim != axes
-            or not len(array)
-            or array.dtype.kind not in kinds
-            or len(array) != len(getattr(found, ids))
-        ):
-            raise files.DamagedError(path, f"`{name}` has shape {array.shape} and type {array.dtype}")
-    if found.action_items.min() < 0 or found.action_items.max() >= len(found.items):
-        raise files.DamagedError(path, "`action_items` names items that are not there")
-    sizes: tuple[Any, ...] = (found.window, *found.context_sizes)
+        array = getattr(catalogue, name)
+        fits = array.ndim == axes and len(array) and array.dtype.kind in kinds
+        if not fits or len(array) != len(getattr(catalogue, ids)):
+            raise ValueError(f"`{name}` has shape {array.shape} and type {array.dtype}")
+    if catalogue.action_items.min() < 0 or catalogue.action_items.max() >= len(catalogue.items):
+        raise ValueError("`action_items` names items that are not there")
+    sizes: tuple[Any, ...] = (catalogue.window, *catalogue.context_sizes)
     if not all(isinstance(size, int) and size >= 0 for size in sizes):
-        raise files.DamagedError(path, "`window` and `context_sizes` must be whole numbers")
-    if len(found.context_names) not in (0, len(found.context_sizes)):
-        raise files.DamagedError(path, "`context_names` and `context_sizes` differ in length")
+        raise ValueError("`window` and `context_sizes` must be whole numbers")
+    if len(catalogue.context_names) not in (0, len(catalogue.context_sizes)):
+        raise ValueError("`context_names` and `context_sizes` differ in length")
 
 
 def behaviour_of(folder: Path) -> BehaviourModel | None:
@@ -99,14 +91,12 @@ def behaviour_of(folder: Path) -> BehaviourModel | None:
 def _read_model(path: Path) -> tuple[BehaviourModel, Any]:
     """The model and the propensities that it gave."""
     arrays, about = files.read_arrays(path)
-    try:
+    with files.interpreting(path):
         options = Options(**about["options"] | {"hidden": tuple(about["options"]["hidden"])})
         sizes = (Plain(int(about["features"])), tuple(map(int, about["hidden"])), int(about["actions"]))
         network = Network(*sizes, float(about["last_scale"]))
         members = tuple(_member(network, arrays, k) for k in range(1 + options.folds))
         return BehaviourModel(network, members, options, str(about["identity"])), arrays["propensity"]
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise files.DamagedError(path, f"{error} is missing or wrong") from None
 
 
 def _member(network: Network, arrays: files.Arrays, k: int) -> Member:
@@ -115,10 +105,10 @@ def _member(network: Network, arrays: files.Arrays, k: int) -> Member:
     weights: list[Any] = []
     for layer, (rows, columns) in enumerate(pairwise(widths)):
         name = f"weights.{k}.{layer}"
-        found = arrays[name]
-        if found.shape != (rows + 1, columns) or found.dtype != np.float32:
-            raise ValueError(f"`{name}` of shape {found.shape} and {found.dtype}")
-        weights.append(found)
+        matrix = arrays[name]
+        if matrix.shape != (rows + 1, columns) or matrix.dtype != np.float32:
+            raise ValueError(f"`{name}` has shape {matrix.shape} and type {matrix.dtype}")
+        weights.append(matrix)
     T, rounds, (plain, calibrated) = (arrays[name][k].tolist() for name in _OF_MEMBER)
     return Member(tuple(weights), T, rounds, (plain, calibrated))
 
@@ -133,13 +123,15 @@ def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
     problem = RunDirectory(folder).description["problem"]
     where, wanted = _place(folder, problem, data), str(problem["fingerprint"])
     dataset = LoggedDataset.from_parquet(where)
-    plain, marked, _ = wanted.partition(_OF_MODEL)
-    _check_same(folder, where, dataset.fingerprint, plain)
-    filled = restored(dataset, folder) if marked else dataset
-    if filled is None:
+    without_model, marked, _ = wanted.partition(_OF_MODEL)
+    _check_same(folder, where, dataset.fingerprint, without_model)
+    if not marked:
+        return dataset
+    restored_dataset = restored(dataset, folder)
+    if restored_dataset is None:
         raise files.DamagedError(folder / BEHAVIOUR, "it is missing")
-    _check_same(folder, where, filled.fingerprint, wanted)
-    return filled
+    _check_same(folder, where, restored_dataset.fingerprint, wanted)
+    return restored_dataset
 
 
 def restored(dataset: LoggedDataset, folder: Path) -> LoggedDataset | None:

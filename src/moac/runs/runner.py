@@ -30,7 +30,7 @@ def train(
     run: training.Run,
     snapshot: training.Snapshot | None = None,
     every: float = CHECKPOINT_SECONDS,
-    show: Callable[[training.Snapshot], None] | None = None,
+    show: Callable[[training.Snapshot], Any] = lambda _: None,
     more: Sequence[str] = (),
 ) -> training.Snapshot:
     """Iterate a run to its end; a checkpoint every so many seconds, and one when interrupted. The caller holds it.
@@ -45,33 +45,22 @@ def train(
     """
     files.remove_unfinished(directory.path)
     files.subfolder(directory.path, "checkpoint")
-    done, history = (0, None) if snapshot is None else (snapshot.iteration, snapshot.history)
-    with closing(sinks.feed(sinks.Place(directory.path, directory.description, done), more, history)) as feed:
-        latest = _iterated(directory, run, snapshot, every, (feed.show, *(() if show is None else (show,))))
+    checkpoints, last_time, latest = directory.checkpoints(), time.monotonic(), snapshot
+    written, history = (None, None) if snapshot is None else (snapshot.iteration, snapshot.history)
+    place = sinks.Place(directory.path, directory.description, written or 0)
+    with closing(sinks.feed(place, more, history)) as feed:
+        try:
+            for latest in training.iterate(run, snapshot):
+                feed.show(latest)
+                show(latest)
+                if time.monotonic() - last_time >= every:
+                    checkpoints.write(latest)
+                    last_time, written = time.monotonic(), latest.iteration
+        finally:
+            if latest is not None and latest.iteration != written:
+                checkpoints.write(latest)
     if latest is None:
         raise ValueError(f"{directory.path} has nothing to train.")
-    return latest
-
-
-def _iterated(
-    directory: RunDirectory,
-    run: training.Run,
-    snapshot: training.Snapshot | None,
-    every: float,
-    shown: Sequence[Callable[[training.Snapshot], None]],
-) -> training.Snapshot | None:
-    checkpoints, saved, latest = directory.checkpoints(), time.monotonic(), snapshot
-    stored = None if snapshot is None else snapshot.iteration
-    try:
-        for latest in training.iterate(run, snapshot):
-            for show in shown:
-                show(latest)
-            if time.monotonic() - saved >= every:
-                checkpoints.write(latest)
-                saved, stored = time.monotonic(), latest.iteration
-    finally:
-        if latest is not None and latest.iteration != stored:
-            checkpoints.write(latest)
     return latest
 
 

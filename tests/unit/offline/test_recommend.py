@@ -17,7 +17,7 @@ from moac.cli.main import main
 from moac.logs import About, LoggedDataset, Rows
 from moac.logs.catalogue import Catalogue
 from moac.offline import recommend
-from moac.runs import log_files, scores
+from moac.runs import log_files
 from moac.training import recommendation
 from moac.training.trained import TrainedPolicy
 from tests.helpers.log_runs import built_run, saved, untrained
@@ -221,7 +221,7 @@ def test_a_file_of_scores_that_fails_leaves_the_old_one(made, trained, tmp_path)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        scores.write_csv(path, failing())
+        recommend.write_csv(path, failing())
     assert path.read_text() == "before\n"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -315,7 +315,7 @@ def test_what_is_missing_is_named(copy, name, about):
     path = copy / f"{name}.safetensors"
     arrays, known = files.read_arrays(path)
     files.write_arrays(path, arrays, {key: value for key, value in known.items() if key != about})
-    with pytest.raises(ValueError, match=rf"{name}\.safetensors is damaged: '{about}' is missing or wrong"):
+    with pytest.raises(ValueError, match=rf"{name}\.safetensors is damaged: '{about}' is missing"):
         log_files.behaviour_of(copy) if name == "behaviour" else moac.load(copy)
 
 
