@@ -31,19 +31,11 @@ NAME = "looks.jsonl"
 @final
 @dataclass(frozen=True)
 class AccessLog:
-    """All accesses to test users that are known.
+    """All accesses to test users that are known."""
 
-    Attributes:
-        entries: in the order of time, each once: `id`, `time` (UTC), `moac` (version), `run`, `split`, `options`,
-            `data` (fingerprint), `policies` (fingerprint of each). A line that cannot be read is an entry of which
-            nothing else is known.
-        here: how many of them the run's own log has.
-        missing: why the last one is not recorded beside the data; None where it is.
-    """
-
-    entries: tuple[dict[str, Any], ...]
-    here: int
-    missing: str | None = None
+    entries: tuple[dict[str, Any], ...]  # each once, in the order of time; of a line that cannot be read, `damaged`
+    here: int  # how many of them the run's own log has
+    missing: str | None = None  # why the last one is not recorded beside the data; None where it is
 
     def __str__(self) -> str:
         times = "once" if len(self.entries) == 1 else f"{len(self.entries)} times"
@@ -52,14 +44,9 @@ class AccessLog:
 
 
 def record(run: Path, dataset: LoggedDataset, split: str, options: Mapping[str, Any], methods: Methods) -> AccessLog:
-    """Append an entry to the run's log, which must succeed, and to the one beside the data, if that can be written.
+    """Append an entry to the log of the run's folder, which must succeed, and to that beside the data, if possible.
 
-    Args:
-        run: folder of the run whose policies are evaluated.
-        dataset: on which.
-        split: whose users.
-        options: of the estimate and the command.
-        methods: policies by name.
+    `options` are those of the estimate and the command, `methods` the policies by name.
     """
     entry = {
         "id": uuid4().hex,

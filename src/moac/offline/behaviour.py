@@ -77,37 +77,23 @@ class Options:
 @final
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One softmax of the model.
+    """One softmax of the model."""
 
-    Attributes:
-        weights: of the network.
-        temperature: T of softmax(f(x) / T), chosen on validation users.
-        rounds: after which validation users' log-loss was least.
-        log_loss: of validation users, with T = 1 and with T.
-    """
-
-    weights: Weights
-    temperature: float
-    rounds: int
-    log_loss: tuple[float, float]
+    weights: Weights  # of the network
+    temperature: float  # T of softmax(f(x) / T), chosen on validation users
+    rounds: int  # after which validation users' log-loss was least
+    log_loss: tuple[float, float]  # of validation users, with T = 1 and with T
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class BehaviourModel:
-    """b(a|s) = softmax(f(x(s)) / T)_a over all K actions.
-
-    Attributes:
-        network: f.
-        members: the first has seen all train users; member 1 + k all but those of fold k.
-        options: how it was fitted.
-        identity: of the users, actions and tables it was fitted on.
-    """
+    """b(a|s) = softmax(f(x(s)) / T)_a over all K actions."""
 
     network: Network
-    members: tuple[Member, ...]
-    options: Options
-    identity: str
+    members: tuple[Member, ...]  # the first has seen all train users; member 1 + k all but those of fold k
+    options: Options  # how it was fitted
+    identity: str  # of the users, actions and tables it was fitted on
 
     @property
     def temperature(self) -> float:

@@ -20,33 +20,20 @@ BINS = 15
 @final
 @dataclass(frozen=True)
 class Calibration:
-    """Of one split's rows; log-losses are means of −log b(a|s), in nats.
+    """Of one split's rows; log-losses are means of −log b(a|s), in nats."""
 
-    Attributes:
-        split: whose users.
-        rows: how many.
-        log_loss: of the model.
-        uniform: log-loss of log K.
-        popularity: log-loss of the actions' shares among train users' rows, plus one each.
-        popularity_by_context: the same within each cell of the context: for KuaiRand, of tab and day of the week.
-        perplexity: exp(log_loss): among so many equally likely actions it is as unsure.
-        calibration_error: Σ_bins share × |hits − confidence|, of the action it thinks likeliest (Guo et al., 2017).
-        temperature: of the member that has seen all train users.
-        smallest_propensity: there is no floor; a weight is at most 1 / this.
-        mean_weight: mean of π/b without a cap, of each policy given; near 1 where b is right. Of the policy that made
-            the log it is 1 + χ², its distance from b.
-    """
-
-    split: str
+    split: str  # whose users
     rows: int
-    log_loss: float
-    uniform: float
-    popularity: float
-    popularity_by_context: float
-    perplexity: float
-    calibration_error: float
-    temperature: float
-    smallest_propensity: float
+    log_loss: float  # of the model
+    uniform: float  # log-loss of log K
+    popularity: float  # log-loss of the actions' shares among train users' rows, plus one each
+    popularity_by_context: float  # the same within each cell of the context: for KuaiRand, of tab and day of the week
+    perplexity: float  # exp(log_loss): among so many equally likely actions it is as unsure
+    calibration_error: float  # Σ_bins share × |hits − confidence|, of the action it thinks likeliest (Guo et al., 2017)
+    temperature: float  # of the member that has seen all train users
+    smallest_propensity: float  # there is no floor; a weight is at most 1 / this
+    # Mean of π/b without a cap, of each policy given; near 1 where b is right. Of the policy that made the log it is
+    # 1 + χ², its distance from b.
     mean_weight: dict[str, float]
 
 

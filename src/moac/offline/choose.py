@@ -19,15 +19,10 @@ _FLOOR = re.compile(r"(?P<signal>.+?)=(?P<change>[+-]?\d+(\.\d+)?)%")
 @final
 @dataclass(frozen=True)
 class Floor:
-    """A signal may not get worse than this.
-
-    Attributes:
-        signal: its name.
-        change: relative to Behavior-Clone, −0.01 is one per cent less; of a cost the most that it may rise.
-    """
+    """A signal may not get worse than this."""
 
     signal: str
-    change: float
+    change: float  # relative to Behavior-Clone, −0.01 is one per cent less; of a cost the most that it may rise
 
     def __str__(self) -> str:
         return f"{self.signal}={100 * self.change:+g}%"
@@ -36,31 +31,20 @@ class Floor:
 @final
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A policy and why it is, or is not, to be chosen.
-
-    Attributes:
-        name: of the policy.
-        against: reasons not to choose it; none makes it admissible.
-        gain: mean over estimable signals of the least change for the better that the intervals allow.
-    """
+    """A policy and why it is, or is not, to be chosen."""
 
     name: str
-    against: tuple[str, ...]
-    gain: float
+    against: tuple[str, ...]  # reasons not to choose it; none makes it admissible
+    gain: float  # mean over estimable signals of the least change for the better that the intervals allow
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The admissible candidate with the largest gain.
+    """The admissible candidate with the largest gain."""
 
-    Attributes:
-        chosen: its name; None where no candidate is admissible.
-        candidates: all of them, in the order given.
-    """
-
-    chosen: str | None
-    candidates: tuple[Candidate, ...]
+    chosen: str | None  # its name; None where no candidate is admissible
+    candidates: tuple[Candidate, ...]  # all of them, in the order given
 
 
 def floors(texts: Sequence[str], signals: Sequence[str]) -> tuple[Floor, ...]:

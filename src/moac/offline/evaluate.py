@@ -116,10 +116,10 @@ def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str =
 def probabilities(dataset: LoggedDataset, policy: Policy, theta: Params, rows: Any) -> Float[np.ndarray, "K n"]:
     """π(a|s) of the logged actions of some rows, for each of K policies."""
     of_seeds = []
-    for own in _seeds(theta):
+    for theta_of_seed in _seeds(theta):
         blocks = [rows[begin : begin + _BLOCK] for begin in range(0, len(rows), _BLOCK)]
         padded = [np.resize(block, _BLOCK).astype(np.int32) for block in blocks]
-        log_p = [np.asarray(_log_probs(policy, own, dataset.data, block)) for block in padded]
+        log_p = [np.asarray(_log_probs(policy, theta_of_seed, dataset.data, block)) for block in padded]
         of_seeds.append(np.exp(np.concatenate(log_p)[: len(rows)].astype(np.float64)))
     return np.stack(of_seeds)
 
@@ -203,8 +203,9 @@ def _tables(method: Method, x: Float[np.ndarray, "n F"], num_actions: int) -> li
     policy, theta = method
     padded = np.concatenate([x, np.zeros((-len(x) % _BLOCK, x.shape[1]), x.dtype)])
     tables = []
-    for own in _seeds(theta):
-        blocks = [_table(policy, own, padded[b : b + _BLOCK], num_actions) for b in range(0, len(x), _BLOCK)]
+    for theta_of_seed in _seeds(theta):
+        starts = range(0, len(x), _BLOCK)
+        blocks = [_table(policy, theta_of_seed, padded[b : b + _BLOCK], num_actions) for b in starts]
         tables.append(np.concatenate([np.asarray(block) for block in blocks])[: len(x)].astype(np.float64))
     return tables
 

@@ -34,30 +34,19 @@ EDGES = (0.0, *(2.0 ** ((2 * k + 1) / 8) for k in range(-32, 32)), np.inf)
 @final
 @dataclass(frozen=True)
 class Line:
-    """One signal of one method beside Behavior-Clone, in the signal's own units, also where it is a cost.
-
-    Attributes:
-        signal: its name.
-        cost: less of it is better.
-        baseline, value: V of both, of the signal: a cost is positive.
-        interval: of the value.
-        relative, relative_interval: V / V_b − 1.
-        difference, difference_interval: V − V_b.
-        p: adjusted by Holm over the signals.
-        outcome: in words; better and worse are significant.
-    """
+    """One signal of one method beside Behavior-Clone, in the signal's own units, also where it is a cost."""
 
     signal: str
-    cost: bool
-    baseline: float
+    cost: bool  # less of it is better
+    baseline: float  # V of both, of the signal: a cost is positive
     value: float
-    interval: Range
-    relative: float
+    interval: Range  # of the value
+    relative: float  # V / V_b − 1
     relative_interval: Range
-    difference: float
+    difference: float  # V − V_b
     difference_interval: Range
-    p: float
-    outcome: Outcome
+    p: float  # adjusted by Holm over the signals
+    outcome: Outcome  # in words; better and worse are significant
 
     @property
     def label(self) -> str:
@@ -70,7 +59,7 @@ class Line:
 class WeightHistogram:
     """How the weights π/π_b of each policy are spread over the rows, without a cap."""
 
-    edges: Float[np.ndarray, " E"]  # [B + 1] of the bins
+    edges: Float[np.ndarray, " E"]  # of the bins
     shares: dict[str, Float[np.ndarray, " B"]]  # by name, share of the rows, mean over training seeds
 
     @staticmethod
@@ -83,38 +72,22 @@ class WeightHistogram:
 @final
 @dataclass(frozen=True, eq=False)
 class OfflineEvaluation:
-    """Methods beside Behavior-Clone, on one split's users.
+    """Methods beside Behavior-Clone, on one split's users."""
 
-    Attributes:
-        data: name of the log.
-        fingerprint: of the log, with its propensities.
-        split: whose users.
-        rows, users: how many.
-        num_actions: K.
-        seeds: policies of each method.
-        costs: signals of which less is better.
-        report: values, changes, diagnostics, cap sweep and verdicts.
-        left_out: signals that never fire there: nothing can be said of them.
-        calibration: of the behaviour model; None where the log knows its propensities.
-        reward_model: of the doubly robust estimate, penalty and variance explained of each signal; None without one.
-        random_rows: of random exposure, that the estimates were checked against.
-        weights: how they are spread.
-    """
-
-    data: str
-    fingerprint: str
-    split: str
+    data: str  # name of the log
+    fingerprint: str  # of the log, with its propensities
+    split: str  # whose users
     rows: int
     users: int
     num_actions: int
-    seeds: dict[str, int]
-    costs: tuple[str, ...]
-    report: Report
-    left_out: tuple[str, ...]
-    calibration: Calibration | None
-    reward_model: dict[str, Any] | None
-    random_rows: int
-    weights: WeightHistogram
+    seeds: dict[str, int]  # policies of each method
+    costs: tuple[str, ...]  # signals of which less is better
+    report: Report  # values, changes, diagnostics, cap sweep and verdicts
+    left_out: tuple[str, ...]  # signals that never fire there: nothing can be said of them
+    calibration: Calibration | None  # of the behaviour model; None where the log knows its propensities
+    reward_model: dict[str, Any] | None  # of doubly robust: penalty and share of variance explained of each signal
+    random_rows: int  # of random exposure, that the estimates were checked against
+    weights: WeightHistogram  # how they are spread
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -170,13 +143,9 @@ def _outcome(estimable: Any, significant: Any, difference: Any) -> Outcome:
 def card(
     evaluation: OfflineEvaluation, dataset: LoggedDataset, policies: dict[str, str], accesses: AccessLog | None
 ) -> dict[str, Any]:
-    """All that is known of an evaluation, as plain data.
+    """All that is known of an evaluation on a dataset, as plain data.
 
-    Args:
-        evaluation: what came out.
-        dataset: on which.
-        policies: fingerprint of each method's parameters.
-        accesses: to test users; None on other users, which may be looked at.
+    `policies` are fingerprints of each method's parameters; `accesses` is None on other than test users.
     """
     plain = evaluation.as_dict()
     options = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]

@@ -24,19 +24,12 @@ HEADER = "user_id,rank,video_id,probability\n"
 @final
 @dataclass(frozen=True, eq=False)
 class Recommendations:
-    """Recommendations to n users, the most probable first.
+    """Recommendations to n users, the most probable first."""
 
-    Attributes:
-        user_ids: [n] as the log names them.
-        ids: [n, k] recommended actions, as the log names them.
-        probabilities: [n, k] of each.
-        counts: [n] how many of the k there are; fewer where too many were left out.
-    """
-
-    user_ids: Int[np.ndarray, " n"]
-    ids: Int[np.ndarray, "n k"]
-    probabilities: Float[np.ndarray, "n k"]
-    counts: Int[np.ndarray, " n"]
+    user_ids: Int[np.ndarray, " n"]  # as the log names them
+    ids: Int[np.ndarray, "n k"]  # recommended actions, as the log names them
+    probabilities: Float[np.ndarray, "n k"]  # of each
+    counts: Int[np.ndarray, " n"]  # how many of the k there are; fewer where too many were left out
 
 
 def all_users(

@@ -21,6 +21,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, Int
 
+from moac.config import check_trials
 from moac.logs import sampling
 from moac.logs.dataset import LoggedDataset
 from moac.logs.sampling import Data
@@ -252,23 +253,14 @@ def descended(optimiser: optax.GradientTransformation, loss: Any, parameters: An
 @final
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """Policies of K trials; every array has leading axis K.
+    """Policies of K trials; every array has leading axis K."""
 
-    Attributes:
-        policy: the network, for `evaluate.probabilities(dataset, policy, theta, rows)`.
-        theta: its weights.
-        steps: [L] of the last phase, after which validation users were asked; the last is after all.
-        weights_history: [K, L, M] of the signals.
-        values_history: [K, L, M] NCIS on validation users, rewards as in the dataset.
-        state: everything that the learner held at the end.
-    """
-
-    policy: SoftmaxMLP
-    theta: Weights
-    steps: Int[np.ndarray, " L"]
-    weights_history: Float[np.ndarray, "K L M"]
-    values_history: Float[np.ndarray, "K L M"]
-    state: Any
+    policy: SoftmaxMLP  # the network, for `evaluate.probabilities(dataset, policy, theta, rows)`
+    theta: Weights  # its weights
+    steps: Int[np.ndarray, " L"]  # of the last phase, after which validation users were asked; the last is after all
+    weights_history: Float[np.ndarray, "K L M"]  # of the signals
+    values_history: Float[np.ndarray, "K L M"]  # NCIS on validation users, rewards as in the dataset
+    state: Any  # everything that the learner held at the end
 
 
 def learn(
@@ -287,8 +279,7 @@ def learn(
         trials: K.
         seed: of all trials.
     """
-    check_whole("trials", trials, 1)
-    check_whole("seed", seed, 0)
+    check_trials(trials, seed)
     devices = tuple(jax.local_devices()[:trials])
     row = NamedSharding(Mesh(np.array(devices), ("device",)), PartitionSpec("device"))
     data = jax.device_put(dataset.data, NamedSharding(row.mesh, PartitionSpec()))

@@ -21,79 +21,39 @@ from moac.offline.ncis.sums import CAPS, Options, Shard, accumulate, over, value
 from moac.offline.ncis.trust import LIMITS, Agreement, Diagnostics, Reason, Verdict, uncapped
 
 __all__ = [
-    "CAPS",
-    "LIMITS",
-    "Agreement",
-    "Change",
-    "Diagnostics",
-    "Estimate",
-    "Flip",
-    "Logged",
-    "Options",
-    "PolicyReport",
-    "Reason",
-    "Report",
-    "Shard",
-    "Sweep",
-    "Verdict",
-    "accumulate",
-    "analyse",
-    "evaluate",
-    "holm",
-    "over",
-    "uncapped",
+    "CAPS", "LIMITS", "Agreement", "Change", "Diagnostics", "Estimate", "Flip", "Logged", "Options", "PolicyReport",
+    "Reason", "Report", "Shard", "Sweep", "Verdict", "accumulate", "analyse", "evaluate", "holm", "over", "uncapped",
     "values",
-]
+]  # fmt: skip
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class PolicyReport:
-    """One policy, or one method's training seeds.
+    """One policy, or one method's training seeds."""
 
-    Attributes:
-        ncis: with the cap in use.
-        snips: without a cap.
-        doubly_robust: None without a reward model.
-        by_seed: [R, M] values of each training seed.
-        change: to the baseline; None for itself, or without one.
-        diagnostics: of each training seed.
-        estimable: [M] enough weighted positives, for every seed.
-        agreement: with random exposure; None without it.
-        verdict: whether to trust all this.
-    """
-
-    ncis: Estimate
-    snips: Estimate
-    doubly_robust: Estimate | None
-    by_seed: Float[np.ndarray, "R M"]
-    change: Change | None
-    diagnostics: tuple[Diagnostics, ...]
-    estimable: Bool[np.ndarray, " M"]
-    agreement: Agreement | None
-    verdict: Verdict
+    ncis: Estimate  # with the cap in use
+    snips: Estimate  # without a cap
+    doubly_robust: Estimate | None  # None without a reward model
+    by_seed: Float[np.ndarray, "R M"]  # values of each training seed
+    change: Change | None  # to the baseline; None for itself, or without one
+    diagnostics: tuple[Diagnostics, ...]  # of each training seed
+    estimable: Bool[np.ndarray, " M"]  # enough weighted positives, for every seed
+    agreement: Agreement | None  # with random exposure; None without it
+    verdict: Verdict  # whether to trust all this
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Report:
-    """All policies on one log.
+    """All policies on one log."""
 
-    Attributes:
-        signal_names: M of them.
-        options: how it was made.
-        baseline: name of the policy that changes are counted from.
-        policies: by name.
-        sweep: over caps.
-        warnings: one line each; empty where there are none.
-    """
-
-    signal_names: tuple[str, ...]
-    options: Options
-    baseline: str | None
-    policies: Mapping[str, PolicyReport]
-    sweep: Sweep
-    warnings: tuple[str, ...]
+    signal_names: tuple[str, ...]  # M of them
+    options: Options  # how it was made
+    baseline: str | None  # name of the policy that changes are counted from
+    policies: Mapping[str, PolicyReport]  # by name
+    sweep: Sweep  # over caps
+    warnings: tuple[str, ...]  # one line each; empty where there are none
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON: arrays are lists, NaN is None, an infinite cap is "inf"."""
@@ -162,16 +122,16 @@ def analyse(
     estimable = {name: trust.estimable(seeds) for name, seeds in diagnostics.items()}
     changes = {} if baseline is None else _changes(drawn, estimable, baseline, at, level)
 
-    def policy(name: str, own: Drawn) -> PolicyReport:
-        ncis, snips, robust = own.estimate(at, level), own.estimate(-1, level), own.doubly_robust(level)
+    def policy(name: str, draws: Drawn) -> PolicyReport:
+        ncis, snips, robust = draws.estimate(at, level), draws.estimate(-1, level), draws.doubly_robust(level)
         opinions = {"SNIPS": snips} | ({} if robust is None else {"doubly robust": robust})
         flips = [flip for flip in swept.flips if name in (flip.better, flip.worse)]
         agreement, seeds = agreements.get(name), diagnostics[name]
         verdict = trust.verdict(shard.signal_names, seeds, ncis, opinions, flips, agreement)
-        numbers = (ncis, snips, robust, own.by_seed[:, at], changes.get(name))
+        numbers = (ncis, snips, robust, draws.by_seed[:, at], changes.get(name))
         return PolicyReport(*numbers, seeds, estimable[name], agreement, verdict)
 
-    policies = {name: policy(name, own) for name, own in drawn.items()}
+    policies = {name: policy(name, draws) for name, draws in drawn.items()}
     warnings = tuple(str(flip) for flip in swept.flips if flip.separated)
     return Report(shard.signal_names, chosen, baseline, policies, swept, warnings)
 
@@ -196,9 +156,9 @@ def _changes(
 ) -> dict[str, Change]:
     """From the baseline to each of the others; significant only where both are estimable."""
     changes = {
-        name: estimates.change(own, drawn[baseline], at, level) for name, own in drawn.items() if name != baseline
+        name: estimates.change(draws, drawn[baseline], at, level) for name, draws in drawn.items() if name != baseline
     }
     return {
-        name: replace(own, significant=own.significant & estimable[name] & estimable[baseline])
-        for name, own in changes.items()
+        name: replace(change, significant=change.significant & estimable[name] & estimable[baseline])
+        for name, change in changes.items()
     }

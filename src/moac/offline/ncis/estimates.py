@@ -19,12 +19,7 @@ _BLOCK = 4_000_000
 @final
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A value for each signal, and its interval over users; NaN where some draw of users does not support the policy.
-
-    Attributes:
-        value: [M].
-        interval: [M, 2].
-    """
+    """A value for each signal, and its interval over users; NaN where a draw of users does not support the policy."""
 
     value: Float[np.ndarray, " M"]
     interval: Float[np.ndarray, "M 2"]
@@ -33,27 +28,16 @@ class Estimate:
 @final
 @dataclass(frozen=True, eq=False)
 class Change:
-    """From the baseline's value to a policy's, users drawn alike for both.
+    """From the baseline's value to a policy's, users drawn alike for both."""
 
-    Attributes:
-        difference: [M] V − V_b, in units of the reward: positive is better, also for a cost.
-        difference_interval: [M, 2].
-        relative: [M] V / V_b − 1, of the signal: a cost that falls is negative.
-        relative_interval: [M, 2].
-        p: [M] two-sided p-value of the difference.
-        holm: [M] the same, adjusted for M signals.
-        significant: [M] `holm` is below 1 − level.
-        relative_draws: [B, M] `relative` in each draw of users, the same users for all policies of a report: two
-            policies' draws can be subtracted. No part of the plain data.
-    """
-
-    difference: Float[np.ndarray, " M"]
+    difference: Float[np.ndarray, " M"]  # V − V_b, in units of the reward: positive is better, also for a cost
     difference_interval: Float[np.ndarray, "M 2"]
-    relative: Float[np.ndarray, " M"]
+    relative: Float[np.ndarray, " M"]  # V / V_b − 1, of the signal: a cost that falls is negative
     relative_interval: Float[np.ndarray, "M 2"]
-    p: Float[np.ndarray, " M"]
-    holm: Float[np.ndarray, " M"]
-    significant: Bool[np.ndarray, " M"]
+    p: Float[np.ndarray, " M"]  # two-sided p-value of the difference
+    holm: Float[np.ndarray, " M"]  # the same, adjusted for M signals
+    significant: Bool[np.ndarray, " M"]  # `holm` is below 1 − level
+    # In each draw of users, the same for all policies of a report: two policies' draws can be subtracted.
     relative_draws: Float[np.ndarray, "B M"] = field(repr=False)
 
 
@@ -211,21 +195,14 @@ def _relative(value: Any, base: Any) -> Any:
 @final
 @dataclass(frozen=True)
 class Flip:
-    """Two policies whose order on a signal depends on the cap.
-
-    Attributes:
-        signal: its name.
-        better, worse: at `cap`; the other way round at `other_cap`.
-        cap, other_cap: where the two differ most, either way.
-        separated: some cap tells them apart: its paired interval leaves 0 out. Otherwise they are tied under all.
-    """
+    """Two policies whose order on a signal depends on the cap."""
 
     signal: str
-    better: str
+    better: str  # at `cap`; the other way round at `other_cap`
     worse: str
-    cap: float
+    cap: float  # where the two differ most, either way
     other_cap: float
-    separated: bool
+    separated: bool  # some cap tells them apart: its paired interval leaves 0 out. Otherwise they are tied under all
 
     def __str__(self) -> str:
         return (
@@ -237,23 +214,14 @@ class Flip:
 @final
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Estimates under several caps; the last cap is infinity, which is SNIPS.
+    """Estimates under several caps; the last cap is infinity, which is SNIPS."""
 
-    Attributes:
-        caps: C of them, ascending.
-        value: [C, M] for each policy.
-        interval: [C, M, 2] for each policy.
-        flips: pairs of policies whose order changes.
-        relative: [C, M] V / V_b − 1 for each policy but the baseline; empty without one.
-        relative_interval: [C, M, 2] of it, users drawn alike for both.
-    """
-
-    caps: tuple[float, ...]
-    value: Mapping[str, Float[np.ndarray, "C M"]]
-    interval: Mapping[str, Float[np.ndarray, "C M 2"]]
-    flips: tuple[Flip, ...]
-    relative: Mapping[str, Float[np.ndarray, "C M"]]
-    relative_interval: Mapping[str, Float[np.ndarray, "C M 2"]]
+    caps: tuple[float, ...]  # C of them, ascending
+    value: Mapping[str, Float[np.ndarray, "C M"]]  # for each policy
+    interval: Mapping[str, Float[np.ndarray, "C M 2"]]  # for each policy
+    flips: tuple[Flip, ...]  # pairs of policies whose order changes
+    relative: Mapping[str, Float[np.ndarray, "C M"]]  # V / V_b − 1 for each policy but the baseline; empty without one
+    relative_interval: Mapping[str, Float[np.ndarray, "C M 2"]]  # of it, users drawn alike for both
 
 
 def sweep(

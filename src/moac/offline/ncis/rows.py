@@ -70,8 +70,9 @@ class Logged:
     @staticmethod
     def of_rows(dataset: LoggedDataset, rows: Any, propensity: Any = None) -> Logged:
         """Some rows of a dataset, by index; `propensity` as in `from_dataset`."""
-        own = dataset.propensity
-        known = own if propensity is None else _column("`propensity`", propensity, len(dataset.user))
+        known: Any = dataset.propensity
+        if propensity is not None:
+            known = _column("`propensity`", propensity, dataset.num_rows)
         if known is None:
             raise ValueError(
                 f"{dataset.name} does not say how it chose, it has no propensities: fit a model and give it, "

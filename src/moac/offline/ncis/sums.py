@@ -116,17 +116,8 @@ def of_rows(
     cap: float,
     adjusted: Float[np.ndarray, "N M"] | None = None,
 ) -> Sums:
-    """The sums of rows.
-
-    Args:
-        users: in ascending order [U], and the index [N] of each row's user.
-        reward: r.
-        weight: π/π_b, uncapped.
-        caps: of `Sums.weight` and `Sums.reward`.
-        cap: in use.
-        adjusted: doubly robust terms.
-    """
-    user, index = users
+    """The sums of rows with ratios `weight` = π/π_b; `caps` are those of `Sums.weight`, `cap` is the one in use."""
+    user, index = users  # in ascending order [U], and of each row [N]
     raw = check_ratios(weight, len(reward))
     signals = np.ascontiguousarray(reward.T)
     w, fires = np.minimum(cap, raw), (signals != 0).astype(np.float64)

@@ -22,42 +22,25 @@ MIN_POSITIVES = 50
 @final
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """What the weights of one policy leave of a log, under the cap in use.
+    """What the weights of one policy leave of a log, under the cap in use."""
 
-    Attributes:
-        rows, users: of the log.
-        row_effective_size: (Σ w)² / Σ w² over rows (Kish).
-        row_effective_share: of the rows.
-        user_effective_size: the same over users, with w summed over each user's rows.
-        user_effective_share: of what the log itself has, where every row weighs 1.
-        largest_row_share: max w / Σ w.
-        largest_user_share: the same over users.
-        capped_share: of rows with π/π_b > c.
-        retained_mass: Σ min(c, π/π_b) / Σ π/π_b.
-        mean_weight: Σ (π/π_b) / N without a cap: 1 on average where the propensities are right and π takes no action
-            that the log cannot.
-        mean_weight_interval: [2] over users.
-        events: [M] rows on which a signal is not 0.
-        weighted_positives: [M] Σ w over them.
-        effective_positives: [M] (Σ w)² / Σ w² over them.
-        row_standard_error: [M] were rows independent: √Σ w²(r − V)² / Σ w. They are not: compare it with the interval.
-    """
-
-    rows: int
+    rows: int  # of the log
     users: int
-    row_effective_size: float
-    row_effective_share: float
-    user_effective_size: float
-    user_effective_share: float
-    largest_row_share: float
-    largest_user_share: float
-    capped_share: float
-    retained_mass: float
+    row_effective_size: float  # (Σ w)² / Σ w² over rows (Kish)
+    row_effective_share: float  # of the rows
+    user_effective_size: float  # the same over users, with w summed over each user's rows
+    user_effective_share: float  # of what the log itself has, where every row weighs 1
+    largest_row_share: float  # max w / Σ w
+    largest_user_share: float  # the same over users
+    capped_share: float  # of rows with π/π_b > c
+    retained_mass: float  # Σ min(c, π/π_b) / Σ π/π_b
+    # Σ (π/π_b) / N without a cap: 1 on average where propensities are right and π takes no action that the log cannot
     mean_weight: float
-    mean_weight_interval: Float[np.ndarray, " 2"]
-    events: Float[np.ndarray, " M"]
-    weighted_positives: Float[np.ndarray, " M"]
-    effective_positives: Float[np.ndarray, " M"]
+    mean_weight_interval: Float[np.ndarray, " 2"]  # over users
+    events: Float[np.ndarray, " M"]  # rows on which a signal is not 0
+    weighted_positives: Float[np.ndarray, " M"]  # Σ w over them
+    effective_positives: Float[np.ndarray, " M"]  # (Σ w)² / Σ w² over them
+    # √Σ w²(r − V)² / Σ w, were rows independent. They are not: compare it with the interval.
     row_standard_error: Float[np.ndarray, " M"]
 
     @property
@@ -110,26 +93,16 @@ def estimable(seeds: Sequence[Diagnostics]) -> Bool[np.ndarray, " M"]:
 @final
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """One policy's estimate on the log beside that on random exposure, whose propensities nobody had to estimate.
+    """One policy's estimate on the log beside that on random exposure, whose propensities nobody had to estimate."""
 
-    Attributes:
-        estimate: on random exposure, where no cap is used.
-        diagnostics: of it, for the first training seed.
-        difference: [M] on the log minus on random exposure.
-        difference_interval: [M, 2] users of the two logs drawn independently: wide rather than narrow, if they are
-            the same people.
-        holm: [M] p-values of the difference, adjusted for M signals.
-        checked: [M] random exposure has enough positives to say.
-        agrees: [M] `holm` is not below 1 − level, where checked.
-    """
-
-    estimate: Estimate
-    diagnostics: Diagnostics
-    difference: Float[np.ndarray, " M"]
+    estimate: Estimate  # on random exposure, where no cap is used
+    diagnostics: Diagnostics  # of it, for the first training seed
+    difference: Float[np.ndarray, " M"]  # on the log minus on random exposure
+    # Users of the two logs are drawn independently: wide rather than narrow, if they are the same people.
     difference_interval: Float[np.ndarray, "M 2"]
-    holm: Float[np.ndarray, " M"]
-    checked: Bool[np.ndarray, " M"]
-    agrees: Bool[np.ndarray, " M"]
+    holm: Float[np.ndarray, " M"]  # p-values of the difference, adjusted for M signals
+    checked: Bool[np.ndarray, " M"]  # random exposure has enough positives to say
+    agrees: Bool[np.ndarray, " M"]  # `holm` is not below 1 − level, where checked
 
 
 def uncapped(options: Options) -> Options:
@@ -192,21 +165,13 @@ MEAN_WEIGHT = Limit("mean_weight", "distance of the mean uncapped weight from 1"
 @final
 @dataclass(frozen=True)
 class Reason:
-    """Why an estimate is not simply trusted.
+    """Why an estimate is not simply trusted."""
 
-    Attributes:
-        measure: what was looked at.
-        level: how grave it is: `with care` or `not trusted`.
-        text: in words, with the number.
-        number: that decided; None where there is none.
-        limit: that it passed.
-    """
-
-    measure: str
-    level: Level
-    text: str
-    number: float | None = None
-    limit: float | None = None
+    measure: str  # what was looked at
+    level: Level  # how grave it is: `with care` or `not trusted`
+    text: str  # in words, with the number
+    number: float | None = None  # that decided; None where there is none
+    limit: float | None = None  # that it passed
 
 
 @final
