@@ -247,8 +247,8 @@ class _Capped(NamedTuple):
 def on_capped_simplex(A: Float[Array, "M M"], b: Float[Array, " M"], cap: Any = 1.0) -> Float[Array, " M"]:
     """argmin of ½ λᵀA λ − bᵀλ over Σ λ = 1, 0 ≤ λ ≤ `cap`, for a positive semi-definite A and a cap of at least 1/M.
 
-    Starts in the middle with every index free. The variables are x = n∘λ with n = √diag A, so that gradients of very
-    different lengths keep their digits.
+    Starts in the middle with every index free. The variables are x = n∘λ with n = √diag A, so that gradients of
+    different lengths keep their digits; the value is exact to rounding of the longest gradient's square.
     """
     M, eps = len(b), jnp.finfo(b.dtype).eps
     largest = jnp.max(jnp.diagonal(A))
@@ -279,8 +279,7 @@ def _capped_pivot(problem: _Capped, s: _CappedState) -> _CappedState:
     noise = 8 * jnp.finfo(x.dtype).eps * (jnp.abs(q) + jnp.abs(C) @ x + jnp.abs(nu) * a)
     candidate = jnp.where(s.free | refused | (gain <= noise), -jnp.inf, gain)
     best = jnp.argmax(candidate)
-    # The ridge makes p a little wrong, so the minimiser takes more than one step; √ε of x is ε of the value.
-    settled = ~jnp.any(leaving) & (jnp.max(jnp.abs(p)) <= jnp.sqrt(jnp.finfo(x.dtype).eps) * jnp.max(x))
+    settled = ~jnp.any(leaving) & ~jnp.any(p != 0)
     none_left = candidate[best] == -jnp.inf
     newest = (jnp.arange(len(x)) == best) & settled & ~none_left
     return _CappedState(x, (s.free & ~leaving) | newest, newest, refused, s.steps + 1, settled & none_left)
@@ -294,16 +293,22 @@ def _step_to_minimiser(problem: _Capped, s: _CappedState) -> tuple[Float[Array, 
     digits: C may be singular along a.
     """
     C, q, a, _ = problem
-    M = len(q)
-    ridge = 16 * M * jnp.finfo(q.dtype).eps
-    B = C + ridge * jnp.eye(M, dtype=C.dtype) + a[:, None] * a / jnp.sum(jnp.where(s.free, a * a, 0))
-    along, _ = solve(B, q - C @ s.x, s.free)
-    across, _ = solve(B, a, s.free)
+    M, eps = len(q), jnp.finfo(q.dtype).eps
+    slope = q - C @ s.x
+    B = C + 16 * M * eps * jnp.eye(M, dtype=C.dtype) + a[:, None] * a / jnp.sum(jnp.where(s.free, a * a, 0))
+    # One factor for both: XLA may run two of LAPACK's batches side by side, and on two cores each waits for the other.
+    # Not written out as in `solve`: the last pivot is mostly rounding, and a fused program would round it anew for
+    # every entry of p, so that the entries of a long p belong to different steps.
+    L = jnp.linalg.cholesky(jnp.where(s.free[:, None] & s.free, B, jnp.eye(M, dtype=B.dtype)))
+    both = jax.scipy.linalg.cho_solve((L, True), jnp.where(s.free[:, None], jnp.stack([slope, a], axis=1), 0))
+    along, across = jnp.where(jnp.all(jnp.diagonal(L) > 0), both, 0).T
     total = jnp.sum(a * across)
     nu = jnp.sum(a * along) / jnp.where(total > 0, total, 1)
     p = along - nu * across
     p = p - jnp.sum(a * p) / jnp.where(total > 0, total, 1) * across  # what rounding left of aᵀp
-    return jnp.where(s.free & (jnp.sum(s.free) > 1), p, 0), nu
+    # pᵀ slope is twice what the step gains. Within the rounding of the value it is no gain, however long p is.
+    gains = jnp.sum(p * slope) > eps * (jnp.sum(jnp.abs(q) * s.x) + s.x @ (jnp.abs(C) @ s.x))
+    return jnp.where(s.free & (jnp.sum(s.free) > 1) & gains, p, 0), nu
 
 
 def solve(
