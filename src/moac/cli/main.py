@@ -11,7 +11,6 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any, get_type_hints
@@ -45,8 +44,6 @@ _LONGEST_WORD, _LONGEST_LINE = 400, 4000
 """Characters of a message; a list of all known environments has about 1500."""
 _CLOSED_PIPE = 141
 """128 + SIGPIPE."""
-_KINDS = {"INT": "a whole number", "FLOAT": "a number", "INT [INT": "whole numbers", "FLOAT [FLOAT": "numbers"}
-"""What an option takes, by how its help begins."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -133,19 +130,19 @@ def _explained(text: str, program: str, command: type, arguments: list[str]) -> 
         return f"`{found[1]}` must be followed by {'a value' if found[2] == '1' else f'{found[2]} values'}."
     if found := re.search(r"invalid choice (.+?) for argument '(\S+)'. Expected one of \((.+?)\)", text):
         return f"`{found[2]}` must be one of {found[3].replace(chr(39), '')}, got {found[1]}."
-    if found := re.search(
-        r"Error parsing (\S+?):? .*Argument helptext: \S+ (?:-\S+ )*((?:INT|FLOAT)(?: \[\w+)?)", text
-    ):
+    if found := re.search(r"Error parsing (\S+?):? ", text):
         name, values = _typed(found[1].split("/"), arguments)
-        convert = int if found[2].startswith("INT") else float
+        kind = str(_options(command).get(name.replace("_", "-"), ""))
+        convert, what = (int, "whole number") if "int" in kind else (float, "number")
         wrong = [value for value in values if not _converts(convert, value)]
-        return f"`{name}` must be {_KINDS[found[2]]}, got {wrong[0]!r}." if wrong else text
+        right = f"{what}s" if "tuple" in kind else f"a {what}"
+        return f"`{name}` must be {right}, got {wrong[0]!r}." if wrong else text
     return text or f"the options could not be parsed; see {program} --help."
 
 
 def _unrecognised(token: str, program: str, command: type, arguments: list[str]) -> str:
     if token.startswith("-"):
-        near = did_you_mean(token, _option_names(command)) or f" See {program} --help."
+        near = did_you_mean(token, _options(command)) or f" See {program} --help."
         return f"`{token}` is not an option of {program}.{near}"
     for argument in arguments:
         if argument.startswith("-") and argument.endswith(f"={token}"):
@@ -153,15 +150,18 @@ def _unrecognised(token: str, program: str, command: type, arguments: list[str])
     return f"{token!r} is one argument too many for {program}. See {program} --help."
 
 
-def _option_names(command: type) -> Iterable[str]:
+def _options(command: type) -> dict[str, Any]:
+    """The type of each option, by its name as typed."""
     from moac.cli.options import ALIASES
 
-    hints = get_type_hints(command)
+    hints, options = get_type_hints(command), dict[str, Any]()
     for field in fields(command):
         if is_dataclass(hints[field.name]):
-            yield from _option_names(hints[field.name])
+            options |= _options(hints[field.name])
         else:
-            yield from (f"--{field.name.replace('_', '-')}", *ALIASES.get(field.name, ()))
+            names = (f"--{field.name.replace('_', '-')}", *ALIASES.get(field.name, ()))
+            options |= dict.fromkeys(names, hints[field.name])
+    return options
 
 
 def _typed(names: list[str], arguments: list[str]) -> tuple[str, list[str]]:
