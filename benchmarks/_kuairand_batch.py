@@ -16,7 +16,7 @@ import moac
 from moac import algorithm, settings, weighting
 from moac.critic import MLPCritic
 from moac.logs import LoggedDataset, states
-from moac.logs.sampling import next_observation, observation
+from moac.logs.states import next_observation, observation
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Network, Vectors
 from moac.types import Batch

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 
 from moac import files
 from moac.logs.dataset import LoggedDataset
-from moac.logs.states import STEPS, WINDOW
+from moac.logs.schema import STEPS, WINDOW
 
 GAMMA, TAU, BATCH, CLONE_BATCH, STAGE_TWO_WIDTH = 0.99, 0.001, 512, 64, 30.0
 WIDTH, CAP = 25.0, 10.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac.logs import sampling, states
-from moac.logs.sampling import Data
+from moac.logs import states
 from moac.logs.splits import SPLITS
-from moac.logs.states import Observation, Tables
+from moac.logs.states import Data, Observation, Tables
 from moac.policies.networks import Network, Weights
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
@@ -73,6 +71,7 @@ class LoggedDataset:
         random: the rows of uniformly random exposure, with the same users, actions and tables; None if there are none.
         behaviour: the model that `with_behaviour` took the propensities from.
         folder: where `from_parquet` read it.
+        bound_data: see `bound`.
         estimator: of what policies are worth on it; `moac.offline.evaluate` hands it down when it is imported.
     """
 
@@ -99,6 +98,7 @@ class LoggedDataset:
     random: LoggedDataset | None = None
     behaviour: Behaviour | None = None
     folder: str | None = None
+    bound_data: Data | None = None
     estimator: ClassVar[Callable[[LoggedDataset, Policy, Params], Evaluation] | None] = None
 
     @staticmethod
@@ -183,11 +183,11 @@ class LoggedDataset:
 
     def observation(self, rows: Any) -> Observation:
         """What was known when each of the rows was shown; an index for each, any shape."""
-        return sampling.observation(self.data, jnp.asarray(rows))
+        return states.observation(self.data, jnp.asarray(rows))
 
     def next_observation(self, rows: Any) -> Observation:
         """What is known when the user's next row is shown; after the last, the history including it, same context."""
-        return sampling.next_observation(self.data, jnp.asarray(rows))
+        return states.next_observation(self.data, jnp.asarray(rows))
 
     def features(self, observation: Observation) -> Any:
         """The numbers an observation stands for [..., F]. Compiled programs call `states.features(tables, …)`."""
@@ -196,8 +196,7 @@ class LoggedDataset:
     @cached_property
     def data(self) -> Data:
         """The arrays on the device, as one pytree: hand it to a compiled program as an argument, see `bound`."""
-        train = self.rows("train").astype(np.int32)
-        return sampling.data(self, train)
+        return states.on_device(self) if self.bound_data is None else self.bound_data
 
     def bound(self, data: Data) -> LoggedDataset:
         """This dataset with `data` in place of its own arrays.
@@ -205,9 +204,7 @@ class LoggedDataset:
         Inside a compiled program that takes `data` as an argument, `dataset.bound(data).sample(…)` traces without
         writing the arrays into the program as constants.
         """
-        other = copy.copy(self)
-        other.__dict__["data"] = data
-        return other
+        return replace(self, bound_data=data)
 
     @property
     def spec(self) -> Spec:
@@ -238,7 +235,7 @@ class LoggedDataset:
         """N·D + B rows of train users, uniformly with replacement; the policy has no say in what was logged."""
         del policy, theta
         self._check_known()
-        critic, actor = (sampling.seen(self.data, batch) for batch in sampling.draw(self.data, key, sizes))
+        critic, actor = (states.with_features(self.data, batch) for batch in states.draw(self.data, key, sizes))
         if self.behaviour is not None:
             logits = self.behaviour.network(self.data.behaviour, actor.observation)
             actor = replace(actor, behaviour_log_probs=jax.nn.log_softmax(logits))

@@ -20,9 +20,9 @@ from jax import Array
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
-from moac.logs import sampling, splits, states
+from moac.logs import splits, states
 from moac.logs.dataset import LoggedDataset
-from moac.logs.sampling import Data
+from moac.logs.states import Data
 from moac.policies.networks import Network, Plain, Weights
 
 _BLOCK = 2048
@@ -251,7 +251,7 @@ def _blocks(network: Network, weights: Weights, T: float, data: Data, rows: Any)
 @partial(jax.jit, static_argnames="network")
 def _log_probabilities(network: Network, weights: Weights, T: Any, data: Data, rows: Any) -> Float[Array, "n K"]:
     """log softmax(f(x) / T)."""
-    x = states.features(data.tables, sampling.observation(data, rows))
+    x = states.features(data.tables, states.observation(data, rows))
     return jax.nn.log_softmax(network(weights, x) / T)
 
 

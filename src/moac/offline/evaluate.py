@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from moac.logs import sampling, splits, states
+from moac.logs import splits, states
 from moac.logs.dataset import LoggedDataset
-from moac.logs.sampling import Data
+from moac.logs.states import Data
 from moac.offline import calibration, ncis
 from moac.offline.behaviour import BehaviourModel
 from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation, WeightHistogram
@@ -126,7 +126,7 @@ def probabilities(dataset: LoggedDataset, policy: Policy, theta: Params, rows: A
 
 @partial(jax.jit, static_argnames="policy")
 def _log_probs(policy: Policy, theta: Params, data: Data, rows: Any) -> Any:
-    x = states.features(data.tables, sampling.observation(data, rows))
+    x = states.features(data.tables, states.observation(data, rows))
     return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, x, data.action[rows])
 
 

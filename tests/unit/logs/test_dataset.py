@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import moac
-from moac.logs import About, LoggedDataset, Rows, sampling
+from moac.logs import About, LoggedDataset, Rows, states
 from moac.types import Sampling
 
 SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, average=False, survival=None)
@@ -32,7 +32,7 @@ def dataset():
 
 
 def draw(dataset, key, sizes=SIZES):
-    return jax.tree.map(np.asarray, sampling.draw(dataset.data, jax.random.key(key), sizes))
+    return jax.tree.map(np.asarray, states.draw(dataset.data, jax.random.key(key), sizes))
 
 
 def test_the_spec_says_what_it_is(dataset):

@@ -22,9 +22,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, Int
 
 from moac.config import check_trials
-from moac.logs import sampling
+from moac.logs import states
 from moac.logs.dataset import LoggedDataset
-from moac.logs.sampling import Data
+from moac.logs.states import Data
 from moac.offline import evaluate
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Network, Plain, Weights
@@ -163,7 +163,7 @@ class Problem:
     def draw(self, data: Data, key: Key) -> Batch:
         """Rows of train users, uniformly with replacement, with scaled rewards."""
         rows = data.train[jax.random.randint(key, (self.batch_size,), 0, len(data.train))]
-        batch = sampling.seen(data, sampling.transitions(data, rows))
+        batch = states.with_features(data, states.transitions(data, rows))
         log_b = (
             None if self.behaviour is None else jax.nn.log_softmax(self.behaviour(data.behaviour, batch.observation))
         )

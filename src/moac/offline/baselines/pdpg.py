@@ -27,7 +27,7 @@ from jaxtyping import Float
 
 from moac import simplex
 from moac.logs.dataset import LoggedDataset
-from moac.logs.sampling import Data
+from moac.logs.states import Data
 from moac.offline import baselines
 from moac.offline.baselines import ActionValues, CriticState, Learned, Problem
 from moac.policies.networks import Weights

@@ -36,7 +36,7 @@ from jax import Array
 from jaxtyping import Float
 
 from moac.logs.dataset import LoggedDataset
-from moac.logs.sampling import Data
+from moac.logs.states import Data
 from moac.offline import baselines
 from moac.offline.baselines import ActionValues, CriticState, Learned, Problem, descended
 from moac.policies.networks import Weights
