@@ -21,7 +21,7 @@ from moac.report.numbers import Value
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
 from moac.search import EXPLORING, archive, explore, values
-from moac.search.measures import BELOW, REACH, Exact
+from moac.search.measures import REACH, Yardstick
 from moac.training import result
 from moac.types import Source
 from moac_studies import compare, drawings, framework, recorded
@@ -43,7 +43,7 @@ class Explored:
             `wall`, and `compiling`, CPU and wall seconds.
     """
 
-    known: Exact | None
+    known: Yardstick | None
     runs: tuple[Arrays, ...]
 
     @property
@@ -89,7 +89,7 @@ def _explored(table: framework.Table, seeds: Sequence[int], work: Workspace) -> 
     model = library.for_environment(table["env"])
     problem, label = model or envs.make(table["env"], 8), f"{table['env']}-{table['discount']:g}"
     runs = [work.keep(f"{label}-{s}", {**table, "seed": s}, lambda s=s: _measured(problem, table, s)) for s in seeds]
-    return Explored(Exact.of(model, Discounted(table["discount"])), tuple(runs))
+    return Explored(Yardstick.exact(model, Discounted(table["discount"])), tuple(runs))
 
 
 def _measured(problem: Source, table: framework.Table, seed: int) -> Arrays:
@@ -168,10 +168,8 @@ def _curves(table: framework.Table, own: Explored) -> dict[str, list[Curve]]:
     }
 
 
-def _reference(table: framework.Table, known: Exact | None) -> Float[np.ndarray, " M"]:
-    if known is None:
-        return np.array(table["reference"])
-    return known.front.min(axis=0) - BELOW * known.unit
+def _reference(table: framework.Table, known: Yardstick | None) -> Float[np.ndarray, " M"]:
+    return np.array(table["reference"]) if known is None else known.reference
 
 
 def all_hull(name: str, own: Explored, compiling: float, table: framework.Table) -> Claim:

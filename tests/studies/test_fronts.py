@@ -5,11 +5,11 @@ import pytest
 
 from moac.config import Discounted
 from moac.momdp import indicators, library
-from moac.search.measures import Exact
+from moac.search.measures import Yardstick
 from moac_studies import framework, fronts, recorded
 
 TABLE = {"env": "deep-sea-treasure-v0", "discount": 0.99, "preferences": 10, "iterations": 10}
-KNOWN = Exact.of(library.deep_sea_treasure(), Discounted(0.99))
+KNOWN = Yardstick.exact(library.deep_sea_treasure(), Discounted(0.99))
 
 
 def explored(points):

@@ -27,7 +27,7 @@ from moac.runs.log_files import BEHAVIOUR
 from moac.runs.runner import Task
 from moac.search import EXPLORING, archive, measures, preferences, values
 from moac.search.archive import Archive
-from moac.search.measures import Exact, Yardstick
+from moac.search.measures import Yardstick
 from moac.settings import Settings
 from moac.training import result
 from moac.training.result import Result
@@ -235,7 +235,8 @@ def run(
     valued = values.evaluate(candidates, plan.preferences, tell)
     kept = valued.picked(archive.select(valued))
     model = problem if isinstance(problem, FiniteMOMDP) else library.for_environment(plan.env)
-    yardstick = Yardstick.of(kept, Exact.of(model, Settings.of(plan.config).setting), plan.reference)
+    yardstick = Yardstick.exact(model, Settings.of(plan.config).setting, plan.reference)
+    yardstick = yardstick or Yardstick.of(kept.points, plan.reference)
     outcome = values.merged(candidates, kept)
     by_rule = {rule: measures.of_rule(rule, own, valued, kept, yardstick) for rule, own in stages.items()}
     curves = {rule: measures.over_steps([own], yardstick) for rule, own in stages.items()}

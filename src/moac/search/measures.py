@@ -29,89 +29,59 @@ _DIGITS = 3
 
 @final
 @dataclass(frozen=True, eq=False)
-class Exact:
-    """The exact front and its hull.
+class Yardstick:
+    """What points are measured by: the exact front where a model knows it, else the archive itself.
 
     Attributes:
-        front: [F, M] values of deterministic policies that none dominates; the hull alone where they are not known.
-        hull: [H, M] those that no mixture dominates.
+        front: [F, M] the target of IGD+; exactly, values of deterministic policies that none dominates, or the hull.
+        reference: [M] of the hypervolume.
+        about: where the reference comes from.
+        hull: [H, M] points of the exact front that no mixture dominates; empty where nothing is known exactly.
         support: the largest pᵀJ for every p; None with too many objectives.
     """
 
-    front: Float[np.ndarray, "F M"]
+    front: Points
+    reference: Float[np.ndarray, " M"]
+    about: str
     hull: Float[np.ndarray, "H M"]
-    support: Support | None
+    support: Support | None = None
 
     @classmethod
-    def of(cls, model: FiniteMOMDP | None, setting: Setting) -> Exact | None:
-        """What is known exactly of a model; None where there is none, or where it is too large."""
+    def of(cls, front: Points, reference: Any = None, hull: Any = None, support: Support | None = None) -> Yardstick:
+        """By a front; the reference lies below its worst, unless it is given."""
+        hull = front[:0] if hull is None else hull
+        if reference is not None:
+            return cls(front, np.asarray(reference, dtype=np.float64), "as given", hull, support)
+        about = f"a tenth of the range below the worst of the {'exact front' if len(hull) else 'archive found'}"
+        return cls(front, front.min(axis=0) - BELOW * span(front), about, hull, support)
+
+    @classmethod
+    def exact(cls, model: FiniteMOMDP | None, setting: Setting, reference: Any = None) -> Yardstick | None:
+        """By what is known exactly of a model; None where there is none, or where it is too large."""
         if model is None:
             return None
-        support = front = None
+        support = None
         if model.num_objectives <= _FEW:
             with contextlib.suppress(ValueError):
                 support = momdp.support_of(model, setting)
         with contextlib.suppress(ValueError):
             front = momdp.pareto_front(model, setting)
-        if front is not None:
-            return cls(front.points, front.points[front.hull], support)
+            return cls.of(front.points, reference, front.points[front.hull], support)
         if support is None:
             return None
         corners = np.unique(support.points.round(9), axis=0)
         hull = corners[indicators.non_dominated(corners)]
-        return cls(hull, hull, support)
+        return cls.of(hull, reference, hull, support)
 
     @property
     def unit(self) -> Float[np.ndarray, " M"]:
         """The front's range in each objective."""
         return span(self.front)
 
-    def best(self, preferences: Any) -> Float[np.ndarray, " N"]:
-        """max_π pᵀJ(π) of each p."""
-        points = self.hull if self.support is None else self.support.points
-        return (preferences @ points.T).max(axis=1)
-
-    def shortfalls(self, points: Any) -> Float[np.ndarray, " H"]:
-        """Of each point of the hull: the least, over `points`, of the largest |Jⁱ − hⁱ| in units of the range."""
-        distance = np.abs(np.asarray(points)[:, None] - self.hull) / self.unit
-        return distance.max(axis=2).min(axis=0)
-
-    def below_hull(self, points: Any) -> Float[np.ndarray, " N"]:
-        """How far each point is below the hull, min over λ of h(λ) − λᵀJ; NaN where the support is not known."""
-        return np.full(len(points), np.nan) if self.support is None else self.support.regret(points)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Yardstick:
-    """What points are measured by.
-
-    Attributes:
-        reference: of the hypervolume.
-        about: where it comes from.
-        front: the target of IGD+: the exact front, or the final archive.
-        exact: what is known exactly; None where nothing is.
-    """
-
-    reference: Float[np.ndarray, " M"]
-    about: str
-    front: Points
-    exact: Exact | None
-
-    @classmethod
-    def of(cls, archive: Archive, exact: Exact | None, reference: Any = None) -> Yardstick:
-        """By the exact front where it is known, else by the archive; a given reference is taken as it is."""
-        front = archive.points if exact is None else exact.front
-        if reference is not None:
-            return cls(np.asarray(reference, dtype=np.float64), "as given", front, exact)
-        of_what = "the archive found" if exact is None else "the exact front"
-        below = front.min(axis=0) - BELOW * span(front)
-        return cls(below, f"a tenth of the range below the worst of {of_what}", front, exact)
-
     @property
-    def unit(self) -> Float[np.ndarray, " M"]:
-        """The front's range in each objective."""
-        return span(self.front)
+    def is_exact(self) -> bool:
+        """Whether the front is exact."""
+        return len(self.hull) > 0
 
     def volume(self, points: Any) -> float:
         """Hypervolume."""
@@ -120,6 +90,10 @@ class Yardstick:
     def distance(self, points: Any) -> float:
         """IGD+, each objective in units of its range."""
         return indicators.igd_plus(points / self.unit, self.front / self.unit)
+
+    def shortfalls(self, points: Any) -> Float[np.ndarray, " H"]:
+        """Of each point of the hull: the least, over `points`, of the largest |Jⁱ − hⁱ| in units of the range."""
+        return (np.abs(np.asarray(points)[:, None] - self.hull) / self.unit).max(axis=2).min(axis=0)
 
 
 def over_steps(rules: Sequence[Sequence[Result]], yardstick: Yardstick) -> dict[str, Float[np.ndarray, " L"]]:
@@ -182,16 +156,17 @@ def indicators_of(points: Points, candidates: Archive, archive: Archive, yardsti
         archive: whose best serves a preference too.
         yardstick: what all is measured by.
     """
-    known, exact = finite(points), yardstick.exact
+    known = finite(points)
     numbers: dict[str, Any] = {
         "hypervolume": yardstick.volume(known),
         "igd_plus": yardstick.distance(known) if len(known) else float("nan"),
         "preferences_served": served(candidates, archive, yardstick),
     }
-    if exact is not None and len(known):
-        short, below = exact.shortfalls(known), exact.below_hull(known)
-        numbers |= {"hull_points": len(exact.hull), "hull_found": int((short <= REACH).sum())}
-        numbers |= {"hull_missed": exact.hull[short > REACH], "farthest_hull_point": float(short.max())}
+    if yardstick.is_exact and len(known):
+        short, support = yardstick.shortfalls(known), yardstick.support
+        below = np.nan if support is None else support.regret(known)  # min over λ of h(λ) − λᵀJ
+        numbers |= {"hull_points": len(yardstick.hull), "hull_found": int((short <= REACH).sum())}
+        numbers |= {"hull_missed": yardstick.hull[short > REACH], "farthest_hull_point": float(short.max())}
         numbers |= {"mean_below_hull": float(np.mean(below)), "most_below_hull": float(np.max(below))}
     return numbers
 
@@ -203,7 +178,7 @@ def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
     """
     front, unit = yardstick.front, yardstick.unit
     nothing = np.abs(points) <= REACH * np.maximum(unit, np.abs(front).max(axis=0))
-    if yardstick.exact is None:
+    if not yardstick.is_exact:
         return np.asarray(nothing.all(axis=1))
     away = (np.abs(points[:, None] - front) / unit).max(axis=2).min(axis=1) > REACH
     return away & (nothing | (points <= front.min(axis=0) + REACH * unit)).all(axis=1)
@@ -220,8 +195,11 @@ def served(candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[
         return dict.fromkeys(("own", "archive", "chebyshev"), float("nan"))
     preferences, points = candidates.preferences[usable], candidates.points[usable]
     p, which = np.unique(preferences, axis=0, return_inverse=True)
-    allowed, best_archived = REACH * (p @ yardstick.unit), (p @ archive.points.T).max(axis=1)
-    best = best_archived if yardstick.exact is None else yardstick.exact.best(p)
+    reachable = yardstick.hull if yardstick.is_exact else archive.points
+    if yardstick.support is not None:
+        reachable = yardstick.support.points
+    best, best_archived = ((p @ each.T).max(axis=1) for each in (reachable, archive.points))
+    allowed = REACH * (p @ yardstick.unit)
     top = yardstick.front.max(axis=0)
     far = (preferences * (top - points) / yardstick.unit).max(axis=1)
     least = (p[:, None] * ((top - archive.points) / yardstick.unit)).max(axis=2).min(axis=1)

@@ -4,39 +4,38 @@ import numpy as np
 import pytest
 
 from moac.search import measures
-from moac.search.measures import Exact
+from moac.search.measures import Yardstick
 from tests.helpers.archives import archive
 
 FRONT = np.array([[0.0, 1.0], [0.7, 0.7], [1.0, 0.0]])
 
 
-def yardstick(points):
-    return measures.Yardstick.of(archive(points), Exact(FRONT, FRONT, None))
+YARDSTICK = Yardstick.of(FRONT, hull=FRONT)
 
 
 def test_the_reference_lies_below_the_front_and_volumes_add_up():
-    own = yardstick(FRONT)
+    own = YARDSTICK
     assert own.reference.tolist() == pytest.approx([-0.1, -0.1])
     assert own.volume(FRONT) == pytest.approx(0.1 * 1.1 + 0.7 * 0.8 + 0.3 * 0.1)
     assert own.distance(FRONT) == 0
-    assert measures.Yardstick.of(archive(FRONT), None, [-1, -1]).volume([[0, 0]]) == pytest.approx(1)
+    assert Yardstick.of(FRONT, [-1, -1]).volume([[0, 0]]) == pytest.approx(1)
 
 
 def test_what_was_found_over_steps_never_gets_worse():
     returns = np.array([[[0.0, 0.0], [0.7, 0.7]], [[1.0, 0.0], [0.0, 0.0]]])
-    curve = measures.over_evaluations(returns, yardstick(FRONT))
+    curve = measures.over_evaluations(returns, YARDSTICK)
     assert curve["hypervolume"].tolist() == pytest.approx([1.1 * 0.1, 0.8 * 0.8 + 0.3 * 0.1])
     assert curve["igd_plus"][1] == pytest.approx(0.3 / 3) and curve["igd_plus"][0] > curve["igd_plus"][1]
 
 
 def test_traps_earn_nothing_in_every_objective():
     points = np.array([[0.0, 0.0], [0.005, -0.3], [0.0, 1.0], [0.3, 0.0]])
-    assert measures.trapped(points, yardstick(FRONT)).tolist() == [True, True, False, False]
+    assert measures.trapped(points, YARDSTICK).tolist() == [True, True, False, False]
 
 
 def test_preferences_are_served_by_the_own_policy_or_by_the_archive():
     p = [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9], [0.1, 0.9]]
     found = archive([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]], p=p)
-    served = measures.served(found, found, yardstick(found.points))
+    served = measures.served(found, found, YARDSTICK)
     assert served["own"] == served["archive"] == 2 / 3  # nobody has (0.7, 0.7); one of two own policies is enough
-    assert np.isnan(measures.served(archive(FRONT), archive(FRONT), yardstick(FRONT))["own"])
+    assert np.isnan(measures.served(archive(FRONT), archive(FRONT), YARDSTICK)["own"])

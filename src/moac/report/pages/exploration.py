@@ -40,16 +40,16 @@ def write(explored: Explored, out: Path) -> None:
 
 def _fronts(explored: Explored) -> Drawing:
     """The archive among all policies, with the exact front where it is known."""
-    exact, archive, candidates = explored.yardstick.exact, explored.archive, explored.candidates
+    exact, archive, candidates = explored.yardstick, explored.archive, explored.candidates
     if len(explored.objectives) > _FEW:
-        hull = {} if exact is None else {"exact hull": exact.hull}
+        hull = {"exact hull": exact.hull} if exact.is_exact else {}
         sets = {"policies": measures.finite(candidates.points)} | hull | {"archive": archive.points}
         return _parallel(sets, explored.objectives)
     groups: list[Points] = []
     for index, rule in enumerate(dict.fromkeys(candidates.trained_by)):
         own = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
         groups.append(Points(f"policies, {rule}", measures.finite(own.points), figures.dots(index, 14, 0.45)))
-    if exact is not None:
+    if exact.is_exact:
         for label, values, marker, colour in (("front", exact.front, "x", "#999999"), ("hull", exact.hull, "*", _INK)):
             groups.append(Points(f"exact {label}", values, {"s": 70, "marker": marker, "color": colour}))
     groups.append(Points("archive", archive.points, figures.rings(), archive.low, archive.high))
