@@ -10,21 +10,23 @@ import hashlib
 import json
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 
 from moac import files as files_
+from moac import tasks
 from moac.logs import buckets, csv_files, description, engine, features, folder, splits, workspace
 from moac.logs.buckets import Bucket
 from moac.logs.csv_files import File
 from moac.logs.engine import Connection, Limits
 from moac.logs.schema import LogFiles, Table
+from moac.tasks import Executor
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and how much there is."""
@@ -35,14 +37,6 @@ _BUFFERED = 1 << 19
 """Rows that all buckets together buffer in a thread while a log is scattered; of DuckDB's own, half a million of each
 bucket, 256 buckets would not fit into memory."""
 _VERSIONS = ("moac", "duckdb", "numpy")
-
-
-class Executor(Protocol):
-    """Runs tasks, such as those of `moac.runs.executors`."""
-
-    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
-        """For each item, as it ends, an object whose `failure` is None, or has an `error` or else a `message`."""
-        ...
 
 
 @final
@@ -173,10 +167,9 @@ class _Build:
         every = self._buckets
         left = [bucket for bucket in every if not done(bucket)]
         say(len(every) - len(left), len(every))
-        for ended, outcome in enumerate(map(function, left) if executor is None else executor.map(function, left), 1):
-            if outcome is not None and outcome.failure is not None:
-                raise outcome.failure.error or ValueError(outcome.failure.message)
-            say(len(every) - len(left) + ended, len(every))
+        outcomes = tasks.ended((executor or tasks.Serial()).map(function, left))
+        for finished, _ in enumerate(outcomes, len(every) - len(left) + 1):
+            say(finished, len(every))
 
     def _copy_tables(self, connection: Connection) -> None:
         """Feature files to one Parquet file for each table."""

@@ -16,10 +16,10 @@ from jaxtyping import Float
 from moac import files, locks, settings
 from moac.envs.make import quiet
 from moac.runs import directory, runner
-from moac.runs.executors import Executor, Failure
 from moac.runs.runner import Task
 from moac.search.sweep_spec import Cell, Sweep
 from moac.statistics import Mean, mean
+from moac.tasks import Executor, Failure
 from moac.types import Source
 
 FORMAT = 1

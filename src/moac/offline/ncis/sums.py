@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac.offline.ncis.rows import Logged, check_ratios
-from moac.runs.executors import Executor, Serial, results
+from moac.tasks import Executor, Serial, results
 
 T = TypeVar("T")
 CAPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf)

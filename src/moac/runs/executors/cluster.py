@@ -21,8 +21,9 @@ from itertools import islice
 from typing import Any, NoReturn, TypeVar, final
 
 from moac.machine import cores, one_thread, variables
-from moac.runs.executors import Failure, Limits, Outcome
+from moac.runs.executors import Limits
 from moac.runs.executors.process import Worker, end_with_parent, failed, outcome
+from moac.tasks import Failure, Outcome
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -23,7 +23,8 @@ from queue import SimpleQueue
 from typing import Any, NoReturn, TypeVar, final
 
 from moac.machine import one_thread, resident, variables
-from moac.runs.executors import Failure, Limits, Outcome
+from moac.runs.executors import Limits
+from moac.tasks import Failure, Outcome
 
 T = TypeVar("T")
 R = TypeVar("R")
