@@ -192,8 +192,9 @@ def test_buckets_and_shards_run_on_the_cluster_too(place, executor, monkeypatch)
     there = build(source, place / "data-there", executor, actions=30)
     assert there["content"] == here["content"]
     _, parts = parts_of_a_log(place)
-    reports = [ncis.analyse(ncis.over(tasks.weigh, parts, where)).as_dict() for where in (None, executor)]
-    assert reports[0] == reports[1]
+    shards = executors.results(executor.map(tasks.sums_of_part, parts))
+    one_by_one = [tasks.sums_of_part(part) for part in parts]
+    assert ncis.analyse(ncis.total(shards)).as_dict() == ncis.analyse(ncis.total(one_by_one)).as_dict()
     found = {o.index: o for o in executor.map(tasks.misbehave, ["raises", "fine", "killed"])}
     assert found[0].failure.message == "ZeroDivisionError: no road"
     assert found[1].value == "fine"

@@ -95,7 +95,7 @@ def killed_once(path):
     return "second"
 
 
-def weigh(path):
+def sums_of_part(path):
     """The sums of one part of a log, which is a file."""
     import numpy as np
 

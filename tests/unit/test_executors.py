@@ -224,12 +224,13 @@ def test_a_size_is_read_in_bytes_and_a_process_has_one():
     assert machine.resident(2**22 + 1) == 0
 
 
-def test_shards_of_an_estimate_are_weighed_where_the_executor_runs(tmp_path):
+def test_shards_of_an_estimate_are_summed_where_the_executor_runs(tmp_path):
     arrays, parts = parts_of_a_log(tmp_path)
     log = ncis.Logged.of(arrays["user"], arrays["reward"], arrays["propensity"])
     whole = ncis.analyse(ncis.accumulate(log, {"mine": arrays["policy"]})).as_dict()
     with executors.opened("process", workers=2) as process:
-        for executor in (None, process):
-            assert ncis.analyse(ncis.over(tasks.weigh, parts, executor)).as_dict() == whole
-    with pytest.raises(ValueError, match="`parts` must hold at least one part"):
-        ncis.over(tasks.weigh, [])
+        for executor in (executors.Serial(), process):
+            shards = executors.results(executor.map(tasks.sums_of_part, parts))
+            assert ncis.analyse(ncis.total(shards)).as_dict() == whole
+    with pytest.raises(ValueError, match="`shards` must hold at least one part"):
+        ncis.total([])

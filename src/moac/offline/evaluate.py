@@ -147,10 +147,7 @@ class _Policies:
         size = max(_BLOCK, _NUMBERS // (self.dataset.num_actions * seeds))
         blocks = [self._block(source, rows[k : k + size], model, options) for k in range(0, len(rows), size)]
         ratios = {name: np.concatenate([block[1][name] for block in blocks], axis=1) for name in blocks[0][1]}
-        shards = [shard for shard, _ in blocks]
-        while len(shards) > 1:  # neighbours first: each user's sums are copied few times
-            shards = [a + b for a, b in zip(shards[::2], shards[1::2], strict=False)] + shards[len(shards) & ~1 :]
-        return shards[0], ratios
+        return ncis.total(shard for shard, _ in blocks), ratios
 
     def _block(self, source: LoggedDataset, rows: Any, model: Any, options: ncis.Options) -> tuple[Shard, Any]:
         log = Logged.of_rows(source, rows).signals(self.signals)

@@ -1,7 +1,7 @@
 """Normalised capped importance sampling: vector rewards, intervals over users, and a verdict with its reasons.
 
-`evaluate` is the whole road: sums over users, draws of users, changes, diagnostics, verdict. `accumulate`, `+` (or
-`over` many parts, on any executor) and `analyse` are the same in shards. NumPy only.
+`evaluate` is the whole road: sums over users, draws of users, changes, diagnostics, verdict. `accumulate`, `total`
+(or `+`) and `analyse` are the same in shards, computed wherever their rows are. NumPy only.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from moac import files
 from moac.offline.ncis import estimates, trust
 from moac.offline.ncis.estimates import Change, Drawn, Estimate, Flip, Sweep, holm
 from moac.offline.ncis.rows import Logged
-from moac.offline.ncis.sums import CAPS, Options, Shard, accumulate, over, values
+from moac.offline.ncis.sums import CAPS, Options, Shard, accumulate, total, values
 from moac.offline.ncis.trust import LIMITS, Agreement, Diagnostics, Reason, Verdict, uncapped
 
 __all__ = [
     "CAPS", "LIMITS", "Agreement", "Change", "Diagnostics", "Estimate", "Flip", "Logged", "Options", "PolicyReport",
-    "Reason", "Report", "Shard", "Sweep", "Verdict", "accumulate", "analyse", "evaluate", "holm", "over", "uncapped",
+    "Reason", "Report", "Shard", "Sweep", "Verdict", "accumulate", "analyse", "evaluate", "holm", "total", "uncapped",
     "values",
 ]  # fmt: skip
 

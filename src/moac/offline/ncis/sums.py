@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import reduce
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from moac.offline.ncis.rows import Logged, check_ratios
-from moac.tasks import Executor, Serial, results
 
-T = TypeVar("T")
 CAPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf)
 """Of the sweep over caps."""
 _BLOCK = 4_000_000
@@ -222,18 +218,18 @@ def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options:
     return Shard(log.signal_names, chosen.all_caps, float(chosen.cap), sums)
 
 
-def over(accumulate_part: Callable[[T], Shard], parts: Sequence[T], executor: Executor | None = None) -> Shard:
-    """The sums over all parts of a log, each computed where the executor runs it, added in the order of `parts`.
+def total(shards: Iterable[Shard]) -> Shard:
+    """The sums over all shards of a log, neighbours first: each user's sums are copied few times.
 
-    Args:
-        accumulate_part: a function of a module: reads a part, by its path, and calls `accumulate`. What goes between
-            processes is a path and the sums of users, never rows.
-        parts: paths, or whatever `accumulate_part` takes.
-        executor: None works here, one part after the other.
+    Shards may come from other processes, `total(results(executor.map(accumulate_part, paths)))`: what goes between
+    them is a path and the sums of users, never rows.
     """
+    parts = list(shards)
     if not parts:
-        raise ValueError("`parts` must hold at least one part of a log.")
-    return reduce(operator.add, results((executor or Serial()).map(accumulate_part, parts)))
+        raise ValueError("`shards` must hold at least one part of a log.")
+    while len(parts) > 1:
+        parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
+    return parts[0]
 
 
 def values(shard: Shard) -> dict[str, Float[np.ndarray, " M"]]:
