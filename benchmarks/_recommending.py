@@ -12,7 +12,7 @@ from _timing import measure
 from moac.config import Config
 from moac.logs import About, LoggedDataset, Rows
 from moac.offline import recommend
-from moac.training.result import catalogue, prepare
+from moac.training.result import prepare
 from moac.training.trained import TrainedPolicy
 
 USERS, VIDEOS, HIDDEN, ASKED = 10_000, 150, 128, 1_000
@@ -51,4 +51,4 @@ def _policy(dataset: LoggedDataset) -> TrainedPolicy:
     policy = prepare(dataset, Config(hidden=(HIDDEN,)), 1, 0).parts.policy
     rng, widths = np.random.default_rng(2), (dataset.num_features, HIDDEN, VIDEOS)
     theta = tuple(rng.normal(0, n**-0.5, (1, n + 1, m)).astype(np.float32) for n, m in pairwise(widths))
-    return TrainedPolicy(policy, theta, catalogue=catalogue(dataset))
+    return TrainedPolicy(policy, theta, dataset.spec.observations)

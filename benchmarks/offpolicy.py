@@ -13,6 +13,7 @@ from _timing import run_peer
 
 from moac import algorithm, parts, settings
 from moac.config import Config, Discounted
+from moac.policies.observations import LogSpec
 from moac.types import Batch, Spec
 
 INPUTS, HIDDEN, ACTIONS, OBJECTIVES, REPEATS, ROUNDS = 400, 128, 150, 7, 40, 2
@@ -42,7 +43,7 @@ def _ours(batch: int) -> float:
         Discounted(0.5), 1, 1, batch, batch, 1e-4, 1e-3, policy="mlp", hidden=(HIDDEN,), optimiser="adam",
         critic_optimiser="adam", features="plain", normalise="none", behaviour_pull=0.3, momentum="1",
     )  # fmt: skip
-    spec = Spec("log", tuple("abcdefg"), None, ACTIONS, 0, 1.0, "", vector_size=INPUTS)
+    spec = Spec("log", tuple("abcdefg"), LogSpec(INPUTS), ACTIONS)
     resolved = settings.resolve(config, spec)
     init, update = algorithm.build(resolved, spec, *parts.build(resolved, spec, 0))
     state, critic, actor = init(jax.random.key(0)), _data(batch, 0), _data(batch, 1)

@@ -15,6 +15,7 @@ from moac import files, training
 from moac.choices import did_you_mean
 from moac.config import Config
 from moac.momdp import FiniteMOMDP, library
+from moac.policies.observations import LogSpec
 from moac.runs import directory as run_directory
 from moac.runs import runner
 from moac.search import archive
@@ -58,7 +59,7 @@ def train(  # noqa: PLR0913 - four optional parts beside the four that make a ru
     """
     own: result.Own = {"policy": policy, "critic": critic, "rule": rule}
     source = problem_of(problem) if isinstance(problem, str) else problem
-    if source.spec.logged:
+    if isinstance(source.spec.observations, LogSpec):
         from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
     run = result.prepare(source, config, trials, seed, own)
     (final,) = deque(training.iterate(run, None if start is None else start.as_start()), maxlen=1)

@@ -14,6 +14,7 @@ from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, 
 from moac.policies.features import Basis, Features
 from moac.policies.gaussian import Squash
 from moac.policies.networks import Inputs, Network, Plain, States, Vectors
+from moac.policies.observations import LogSpec
 from moac.settings import Settings
 from moac.types import Critic, Key, Policy, Spec
 from moac.weighting import Rule
@@ -44,7 +45,7 @@ def policy(settings: Settings, spec: Spec, phi: Features | Basis) -> Policy:
     if settings.policy == "mlp":
         return SoftmaxMLP(_inputs(spec), settings.hidden, spec.num_actions)
     if settings.policy == "gaussian":
-        bounds = Squash(spec.action_low or (), spec.action_high or ())
+        bounds = Squash((), ()) if spec.action_box is None else Squash(spec.action_box.low, spec.action_box.high)
         return GaussianMLP(_inputs(spec), settings.hidden, bounds, settings.action_scale == "state")
     if spec.num_states is None:
         return SoftmaxBasis(phi, spec.num_actions)
@@ -62,7 +63,8 @@ def _critic(settings: Settings, spec: Spec, phi: Features | Basis) -> Critic:
 def _inputs(spec: Spec) -> Inputs:
     if spec.num_states is not None:
         return States(spec.num_states)
-    return Plain(spec.vector_size) if spec.logged else Vectors(spec.observation_size)
+    log = isinstance(spec.observations, LogSpec)
+    return Plain(spec.observation_size) if log else Vectors(spec.observation_size)
 
 
 def run_key(seed: int) -> Key:

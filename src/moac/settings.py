@@ -9,6 +9,7 @@ import jax
 
 from moac.choices import WEIGHTINGS
 from moac.config import Average, Config, Discounted, Setting
+from moac.policies.observations import LogSpec
 from moac.types import Sampling, Source, Spec
 
 _VECTOR_STEP = 20.0
@@ -113,8 +114,8 @@ def defaults(problem: Source, chosen: Config | None = None) -> Config:
 
 def _defaults(spec: Spec, given: Config) -> Config:
     states, chains = spec.num_states, spec.num_chains
-    if spec.logged:
-        return _of_log(spec, given)
+    if isinstance(spec.observations, LogSpec):
+        return _of_log(spec.observations, given)
     policy = given.policy or _policy_name(spec)
     optimiser = given.optimiser or ("adam" if policy in NETWORKS else "constant")
     critic_optimiser = given.critic_optimiser or ("adam" if given.critic == "mlp" else "constant")
@@ -131,7 +132,7 @@ def _defaults(spec: Spec, given: Config) -> Config:
         optimiser=optimiser,
         critic_optimiser=critic_optimiser,
         features=_features(spec),
-        observation_scale="bounds" if spec.encoder is None or spec.encoder.bounded else "running",
+        observation_scale="bounds" if spec.observations.bounded else "running",
         hidden=(64, 64),
         normalise="none",
         start="random",
@@ -139,7 +140,7 @@ def _defaults(spec: Spec, given: Config) -> Config:
     )
 
 
-def _of_log(spec: Spec, given: Config) -> Config:
+def _of_log(log: LogSpec, given: Config) -> Config:
     """Steps by Adam from the behaviour model, pulled back to it: what strays from the log cannot be judged by it."""
     adam = (given.optimiser or "adam") == "adam"
     return Config(
@@ -155,9 +156,9 @@ def _of_log(spec: Spec, given: Config) -> Config:
         critic_optimiser="adam",
         features="plain",
         observation_scale="bounds",
-        hidden=spec.behaviour_hidden or (64,),
+        hidden=log.behaviour_hidden or (64,),
         normalise="l2",
-        start="random" if spec.behaviour_hidden is None else "behaviour",
+        start="random" if log.behaviour_hidden is None else "behaviour",
         behaviour_pull=0.1,
     )
 
@@ -228,8 +229,8 @@ def complete(config: Config, spec: Spec) -> Config:
 
 
 def _check_spaces(config: Config, spec: Spec) -> None:
-    if spec.logged:
-        _check_log(config, spec)
+    if isinstance(spec.observations, LogSpec):
+        _check_log(config, spec.name, spec.observations)
     elif config.start == "behaviour" or config.behaviour_pull:
         raise ValueError("`start` must be random and `behaviour_pull` 0 where no log is: there is no behaviour policy.")
     if spec.num_states is None and config.policy == "table":
@@ -237,7 +238,7 @@ def _check_spaces(config: Config, spec: Spec) -> None:
     if (config.policy == "gaussian") != bool(spec.action_size):
         kind = "gaussian for continuous actions" if spec.action_size else "table, linear or mlp for discrete actions"
         raise ValueError(f"`policy` must be {kind}, got {config.policy!r}.")
-    if spec.encoder is not None and not spec.encoder.bounded and config.observation_scale == "bounds":
+    if not spec.observations.bounded and config.observation_scale == "bounds":
         raise ValueError("`observation_scale` must be running where a bound is infinite, got 'bounds'.")
     for name in ("critic_batch_size", "actor_batch_size"):
         size = getattr(config, name)
@@ -245,7 +246,7 @@ def _check_spaces(config: Config, spec: Spec) -> None:
             raise ValueError(f"`{name}` must be a multiple of `num_envs` ({spec.num_chains}), got {size}.")
 
 
-def _check_log(config: Config, spec: Spec) -> None:
+def _check_log(config: Config, name: str, log: LogSpec) -> None:
     """What rows drawn one by one, whose actions are given, do not allow."""
     if isinstance(config.setting, Average):
         raise ValueError("`setting` must be discounted on a log, got the average setting.")
@@ -256,10 +257,10 @@ def _check_log(config: Config, spec: Spec) -> None:
     if config.features != "plain":
         raise ValueError(f"`features` must be plain on a log, got {config.features!r}.")
     if config.start == "behaviour":
-        if spec.behaviour_hidden is None:
-            raise ValueError(f"`start` must be random on {spec.name}, which has no behaviour model, got 'behaviour'.")
-        if config.policy != "mlp" or config.hidden != spec.behaviour_hidden:
-            widths = list(spec.behaviour_hidden)
+        if log.behaviour_hidden is None:
+            raise ValueError(f"`start` must be random on {name}, which has no behaviour model, got 'behaviour'.")
+        if config.policy != "mlp" or config.hidden != log.behaviour_hidden:
+            widths = list(log.behaviour_hidden)
             raise ValueError(f"`policy` must be mlp with hidden={widths}, as the behaviour model, to start from it.")
 
 

@@ -13,7 +13,8 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 if TYPE_CHECKING:
-    from moac.policies.encoding import ActionBox, Encoder
+    from moac.policies.encoding import ActionBox
+    from moac.policies.observations import Observations
 
 Params = Any
 Observation = Any
@@ -104,39 +105,25 @@ class Spec:
     Attributes:
         name: of the problem.
         objective_names: one per objective.
-        num_states: S, where observations are state indices; None where they are vectors.
+        observations: what policies see: states, vectors, or the features of a log.
         num_actions: A; 0 where actions are vectors.
-        reference_state: the most visited state under the uniform policy, where known.
         reward_bound: r_max, the largest |rⁱ|; 1 where all rewards are zero or unknown.
         fingerprint: two sources with one fingerprint are the same problem.
-        observations: [S, …] what the environment shows in each state; None where it shows the index.
-        encoder: from what an environment shows to what features see; None where `observations` says it.
         num_chains: chains that stand side by side in a batch.
         options: what it takes to make the source again, as plain data; None for a model.
-        action_low: smallest value of each number of an action that is a vector; may be infinite. None for A actions.
-        action_high: likewise the largest.
-        action_box: how the environment takes such an action.
-        vector_size: d, where a log's observations are vectors, used as they are; 0 where there is no log.
-        behaviour_hidden: hidden layers of the network that models how the log chose; None where there is none.
+        action_box: bounds of actions that are vectors, and how the environment takes them; None for A actions.
         no_average: why the average setting has no answer here, as a sentence; empty where it has one.
     """
 
     name: str
     objective_names: tuple[str, ...]
-    num_states: int | None
+    observations: Observations
     num_actions: int
-    reference_state: int
-    reward_bound: float
-    fingerprint: str
-    observations: np.ndarray[Any, Any] | None = None
-    encoder: Encoder | None = None
+    reward_bound: float = 1.0
+    fingerprint: str = ""
     num_chains: int = 1
     options: Mapping[str, Any] | None = None
-    action_low: tuple[float, ...] | None = None
-    action_high: tuple[float, ...] | None = None
     action_box: ActionBox | None = None
-    vector_size: int = 0
-    behaviour_hidden: tuple[int, ...] | None = None
     no_average: str = ""
 
     @property
@@ -145,19 +132,19 @@ class Spec:
         return len(self.objective_names)
 
     @property
-    def observation_size(self) -> int:
-        """d, where observations are vectors."""
-        return self.vector_size if self.encoder is None else self.encoder.size
+    def num_states(self) -> int | None:
+        """S, where policies see states; None where they see vectors."""
+        return self.observations.num_states
 
     @property
-    def logged(self) -> bool:
-        """Whether another policy has chosen the actions, once and for all."""
-        return self.vector_size > 0
+    def observation_size(self) -> int:
+        """d, where policies see vectors."""
+        return self.observations.size
 
     @property
     def action_size(self) -> int:
         """k, where actions are vectors; 0 where they are indices."""
-        return 0 if self.action_low is None else len(self.action_low)
+        return 0 if self.action_box is None else self.action_box.size
 
 
 @final

@@ -24,6 +24,7 @@ from moac.config import Average, Config, Setting
 from moac.critic import LinearCritic
 from moac.momdp import FiniteMOMDP
 from moac.policies import features
+from moac.policies.observations import StateSpec
 from moac.types import Batch, Key, Observation, Params, Sampling, Spec, State
 from moac.weighting import Rule
 
@@ -276,7 +277,7 @@ def exponents(labels: tuple[str, ...]) -> tuple[Any, Any]:
 def spec_of(problem: Problem) -> Spec:
     """What the algorithm knows of a problem, or of stacked ones."""
     S, A, _, M = problem.reward.shape[-4:]
-    return Spec("problem", tuple(map(str, range(M))), S, A, 0, 1.0, "")
+    return Spec("problem", tuple(map(str, range(M))), StateSpec(S), A)
 
 
 def config_of(p: Mapping[str, Any], setting: Setting, step: float, num_evaluations: int, **more: Any) -> Config:

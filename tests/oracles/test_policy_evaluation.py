@@ -47,7 +47,7 @@ def test_our_episodes_agree_with_the_exact_values(environment, policy):
 
 def test_the_interface_that_morl_baselines_asks_for(environment, policy):
     """Its loop: actions by `eval(obs, w)`, the first reward undiscounted, each next one times `gamma` once more."""
-    env, _ = environment.plan.maker()
+    env, _ = environment.interface.make()
     observation, _ = env.reset(seed=0)
     total, discount, done = np.zeros(3), 1.0, False
     while not done:
@@ -58,6 +58,6 @@ def test_the_interface_that_morl_baselines_asks_for(environment, policy):
 
 
 def test_gamma_of_several_objectives_and_of_the_average_setting(policy):
-    other = TrainedPolicy(policy.policy, policy.theta, setting=moac.Discounted((0.9, 0.8, 0.7)))
+    other = TrainedPolicy(policy.policy, policy.theta, policy.observations, setting=moac.Discounted((0.9, 0.8, 0.7)))
     np.testing.assert_array_equal(other.gamma, [0.9, 0.8, 0.7])
-    assert TrainedPolicy(policy.policy, policy.theta, setting=moac.Average()).gamma == 1
+    assert TrainedPolicy(policy.policy, policy.theta, policy.observations, setting=moac.Average()).gamma == 1

@@ -8,11 +8,12 @@ import pytest
 
 from moac import beyond, settings
 from moac.config import Config, Discounted
+from moac.policies.observations import StateSpec
 from moac.types import Batch, Spec
 
 T, N, M = 6, 3, 2
 GAMMA, TRACE = (0.9, 0.5), 0.8
-SETTINGS = settings.resolve(Config(setting=Discounted(GAMMA)), Spec("problem", ("a", "b"), 3, 2, 0, 1.0, ""))
+SETTINGS = settings.resolve(Config(setting=Discounted(GAMMA)), Spec("problem", ("a", "b"), StateSpec(3), 2))
 GENERATOR = np.random.default_rng(0)
 DELTA = GENERATOR.normal(size=(T * N, M)).astype(np.float32)
 

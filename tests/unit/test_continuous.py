@@ -104,7 +104,7 @@ def trained():
 
 def test_trained_policies_act_in_the_box(trained, tmp_path):
     environment, outcome = trained
-    assert (environment.spec.num_actions, environment.spec.action_low) == (0, (-1.0, 0.0))
+    assert (environment.spec.num_actions, environment.spec.action_box.low) == (0, (-1.0, 0.0))
     assert outcome.config.policy == "gaussian"
     outcome.save(tmp_path / "run")
     loaded, policy = moac.load(tmp_path / "run", trial=1), outcome.policy.of_trial(1)

@@ -169,7 +169,7 @@ def test_running_moments_are_kept_per_chain_and_recalled():
     assert memory["mean"][0] != memory["mean"][1]
     policy = result.Result.of(run, last).policy
     low = memory["mean"][1] - 3 * np.sqrt(memory["squares"][1] / memory["count"][1])
-    np.testing.assert_allclose(policy.of_trial(1).scale.shift, low)
+    np.testing.assert_allclose(policy.observations.scale(1).shift, low)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_the_real_environment_takes_the_steps_of_its_model():
     """Every observed transition is one that the exact model allows, and leaves the frequencies it should."""
     model, environment = library.resource_gathering(), envs.make("resource-gathering-v0", num_envs=8)
     batch = sampled(environment, Sampling(1, 4000, 4000, average=False, survival=None))
-    state_of = {environment.spec.encoder.state(row): s for s, row in enumerate(model.observations)}
+    state_of = {environment.interface.encoder.state(row): s for s, row in enumerate(model.observations)}
     s = np.array([state_of[i] for i in batch.observation])
     possible = model.probability[s, batch.action] > 0
     same = (model.reward[s, batch.action] == batch.reward[:, None]).all(axis=2)

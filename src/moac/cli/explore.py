@@ -77,6 +77,7 @@ class Explore(Command):
         from moac.cli.console import Progress, labelled_progress, print_json
         from moac.cli.offline_train import with_behaviour
         from moac.envs.make import quiet
+        from moac.policies.observations import LogSpec
         from moac.report import pages
         from moac.report.pages import exploration
         from moac.search import explore
@@ -89,7 +90,7 @@ class Explore(Command):
             problem = self._problem()
             plan = self._plan(config, problem)  # a mistake shows before anything is fitted or trained
             with process.continued(f"the same command continues {out}"), locks.folder(out):
-                if problem.spec.logged:
+                if isinstance(problem.spec.observations, LogSpec):
                     problem = with_behaviour(problem, out, config.hidden)
                     plan = self._plan(config, problem)
                 with process.Interrupts() as interrupts, Progress() as progress:

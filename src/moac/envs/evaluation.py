@@ -65,12 +65,10 @@ class Player:
     @classmethod
     def of(cls, interface: Interface, trained: TrainedPolicy) -> Player:
         """One trial of trained policies, of an environment or of its exact model."""
-        policy, theta = trained.policy, trained.own_theta
-        if interface.box is not None or trained.scales is not None:
+        policy, theta, states = trained.policy, trained.own_theta, trained.observations.num_states
+        if interface.box is not None or states is None:
             return cls(trained.see, acting.of_policy(policy, theta, interface.box is not None), interface)
-        states = interface.encoder.num_states if trained.observations is None else len(trained.observations)
-        logits = acting.table(policy, theta, states or 0, interface.num_actions)
-        return cls(trained.see, acting.of_table(logits), interface)
+        return cls(trained.see, acting.of_table(acting.table(policy, theta, states, interface.num_actions)), interface)
 
     def act(self, seen: list[Any], generators: list[np.random.Generator]) -> Any:
         """What the environment is given after each of some observations; each has random numbers of its own."""

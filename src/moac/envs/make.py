@@ -21,6 +21,7 @@ from moac.envs import spaces
 from moac.envs.environment import Environment
 from moac.envs.rollout import Interface, seeded_globally
 from moac.policies.encoding import ActionBox
+from moac.policies.observations import of_encoder
 from moac.types import Spec
 
 importlib.import_module("mo_gymnasium")  # registers its environments
@@ -175,16 +176,12 @@ def _environment(maker: Maker, stepping: Mapping[str, Any]) -> Environment:
     spec = Spec(
         name=maker.name,
         objective_names=_objectives(maker.name, len(low)),
-        num_states=encoder.num_states,
+        observations=of_encoder(encoder),
         num_actions=num_actions,
-        reference_state=0,
         reward_bound=float(np.max(bounds, initial=0.0, where=np.isfinite(bounds) & (bounds < 1e30))) or 1.0,
         fingerprint=_fingerprint(maker, interface, stepping["num_envs"]),
-        encoder=encoder,
         num_chains=stepping["num_envs"],
         options=dict(stepping) | {"time_limit": maker.time_limit} | dict(maker.options),
-        action_low=None if box is None else box.low,
-        action_high=None if box is None else box.high,
         action_box=box,
     )
     return Environment(interface, spec)

@@ -15,9 +15,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac.logs import states
+from moac.logs.catalogue import Catalogue
 from moac.logs.splits import SPLITS
 from moac.logs.states import Data, Observation, Tables
 from moac.policies.networks import Network, Weights
+from moac.policies.observations import LogSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
 if TYPE_CHECKING:
@@ -215,9 +217,10 @@ class LoggedDataset:
     def _spec(self) -> Spec:
         bound = float(np.abs(self.reward[self.rows("train")]).max(initial=0.0)) or 1.0
         hidden = None if self.behaviour is None else self.behaviour.network.hidden
-        about = (self.name, self.signal_names, None, self.num_actions, 0, bound, self.fingerprint)
+        observations = LogSpec(self.num_features, Catalogue.of(self), hidden)
         again = None if self.folder is None else {"data": self.folder}
-        return Spec(*about, options=again, vector_size=self.num_features, behaviour_hidden=hidden)
+        about = (self.name, self.signal_names, observations, self.num_actions, bound, self.fingerprint)
+        return Spec(*about, options=again)
 
     @property
     def compiled(self) -> bool:

@@ -24,6 +24,7 @@ from moac.momdp import chain as chains
 from moac.momdp import oracle, support
 from moac.momdp.model import FiniteMOMDP
 from moac.policies import OnHost, SoftmaxTable, Tabulated
+from moac.policies.observations import StateSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
 _UNROLL = 8
@@ -36,12 +37,10 @@ def spec(model: FiniteMOMDP) -> Spec:
     return Spec(
         model.name,
         model.objective_names,
-        model.num_states,
+        StateSpec(model.num_states, model.observations, reference=most_visited(model)),
         model.num_actions,
-        most_visited(model),
         float(np.abs(model.reward[model.probability > 0]).max()) or 1.0,
         model.fingerprint,
-        model.observations,
         no_average=chains.several_classes(model),
     )
 

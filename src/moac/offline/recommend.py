@@ -13,8 +13,7 @@ from jaxtyping import Bool, Float, Int
 from moac import files
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
-from moac.training.recommendation import check_count, ranked
-from moac.training.trained import TrainedPolicy
+from moac.training.trained import TrainedPolicy, check_count, ranked
 
 BLOCK = 512
 """Users whose recommendations are computed at a time."""

@@ -18,6 +18,7 @@ from jax import Array
 from jaxtyping import Float, Int
 from scipy.stats import qmc
 
+from moac.policies.observations import StateSpec
 from moac.types import Key, Observation, Spec
 
 _PRIMES = (73_856_093, 19_349_663, 83_492_791, 49_979_687, 86_028_121, 67_867_967, 32_452_843, 15_485_863)
@@ -33,16 +34,17 @@ def by_name(name: str, spec: Spec, key: Key) -> Features | Basis:
 def of_states(name: str, spec: Spec, key: Key) -> Features:
     """The features of that name for states."""
     kind, _, size = name.partition(":")
-    if spec.num_states is None:
+    if not isinstance(spec.observations, StateSpec):
         raise ValueError(f"`features` must be those of vectors for {spec.name}, got {name!r}.")
+    count = spec.observations.num_states
     if kind == "one-hot":
-        return OneHot(spec.num_states)
+        return OneHot(count)
     if kind == "one-hot-reference":
-        if spec.num_states < 2:
+        if count < 2:
             raise ValueError("`features` must be one-hot for a model of one state, got 'one-hot-reference'.")
-        return OneHot(spec.num_states, spec.reference_state)
+        return OneHot(count, spec.observations.reference)
     if kind == "random":
-        return random_table(key, spec.num_states, int(size))
+        return random_table(key, count, int(size))
     raise ValueError(f"`features` must be one-hot, one-hot-reference or random:<d> for states, got {name!r}.")
 
 

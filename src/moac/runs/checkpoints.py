@@ -16,9 +16,9 @@ from jaxtyping import Int
 from moac import files, training
 from moac.files import Arrays
 from moac.policies import SoftmaxLinear
+from moac.policies.observations import Scales, StateSpec
 from moac.training.history import History
 from moac.training.result import Result
-from moac.training.trained import Scales
 from moac.types import Params, Policy
 
 _KEPT = 2
@@ -126,9 +126,10 @@ def policy_arrays(outcome: Result) -> Arrays:
         stored |= dict(zip(_names(name, len(leaves)), map(np.asarray, leaves), strict=True))
     if isinstance(outcome.policy.policy, SoftmaxLinear):
         stored["features"] = outcome.policy.policy.features.table()
-    if outcome.policy.observations is not None:
-        stored["observations"] = outcome.policy.observations
-    return stored | {f"observation_{name}": array for name, array in (outcome.policy.scales or {}).items()}
+    observations = outcome.policy.observations
+    if isinstance(observations, StateSpec) and observations.shown is not None:
+        stored["observations"] = observations.shown
+    return stored | {f"observation_{name}": array for name, array in (observations.scales or {}).items()}
 
 
 def parameters(stored: Arrays, name: str, policy: Policy) -> Params:

@@ -14,6 +14,7 @@ import jax
 from moac import files, training
 from moac.config import check_trials
 from moac.policies.encoding import ActionBox, Encoder
+from moac.policies.observations import LogSpec, StateSpec, of_encoder
 from moac.types import Spec
 
 FORMAT = 1
@@ -52,9 +53,9 @@ def of(run: training.Run, env: str | None, own: tuple[str, ...]) -> dict[str, An
         "num_actions": spec.num_actions,
         "fingerprint": spec.fingerprint,
     }
-    if spec.encoder is not None:
-        problem |= {"encoder": spec.encoder.to_json(), "options": files.finite(spec.options)}
-    if spec.logged:
+    if spec.observations.encoder is not None:
+        problem |= {"encoder": spec.observations.encoder.to_json(), "options": files.finite(spec.options)}
+    if isinstance(spec.observations, LogSpec):
         problem["log"] = spec.options or {}
     if spec.action_box is not None:
         problem["actions"] = spec.action_box.to_json()
@@ -108,30 +109,28 @@ def unfinished(folder: Path) -> str:
     return "" if command is None else f" It is {command} that was stopped: the same command continues it."
 
 
-def spec_of(problem: Mapping[str, Any], observations: Any, vector_size: int) -> Spec:
+def spec_of(problem: Mapping[str, Any], shown: Any, catalogue: Any) -> Spec:
     """What a policy must know of the problem it was trained on, from the description alone.
 
     Args:
         problem: of the description.
-        observations: what the environment shows in each state, where the run keeps it.
-        vector_size: of a log's feature vectors; 0 where there is no log.
+        shown: what the environment shows in each state, where the run keeps it.
+        catalogue: of a log; None where there is no log.
     """
     encoder, box = problem.get("encoder"), problem.get("actions")
-    action_box = None if box is None else ActionBox.from_json(box)
+    if catalogue is not None:
+        observations = LogSpec(catalogue.size, catalogue)
+    elif encoder is not None:
+        observations = of_encoder(Encoder.from_json(encoder))
+    else:
+        observations = StateSpec(problem["num_states"], shown)
     return Spec(
         name=problem["name"],
         objective_names=tuple(problem["objectives"]),
-        num_states=problem["num_states"],
-        num_actions=problem["num_actions"],
-        reference_state=0,
-        reward_bound=1.0,
-        fingerprint=problem["fingerprint"],
         observations=observations,
-        encoder=None if encoder is None else Encoder.from_json(encoder),
-        action_low=None if action_box is None else action_box.low,
-        action_high=None if action_box is None else action_box.high,
-        action_box=action_box,
-        vector_size=vector_size,
+        num_actions=problem["num_actions"],
+        fingerprint=problem["fingerprint"],
+        action_box=None if box is None else ActionBox.from_json(box),
     )
 
 

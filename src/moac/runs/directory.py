@@ -17,6 +17,7 @@ from moac import files, locks, parts, training
 from moac.config import Config
 from moac.files import Arrays
 from moac.policies import features
+from moac.policies.observations import LogSpec
 from moac.runs import checkpoints, sinks
 from moac.runs import description as descriptions
 from moac.runs.checkpoints import Checkpoints, check_same_run
@@ -56,7 +57,7 @@ class RunDirectory:
             raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
         try:
             files.write_json(path / "provenance.json", origin)
-            if run.source.spec.logged:
+            if isinstance(run.source.spec.observations, LogSpec):
                 _log_files().write(path, run.source)
             files.write_json(path / "config.json", description)
         except BaseException:
@@ -106,15 +107,14 @@ class RunDirectory:
         """The result of a run that has finished."""
         spec, policy, setting = run.source.spec, run.parts.policy, run.config.setting
         history = checkpoints.read_history(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
-        catalogue = result.catalogue(run.source)
         arrays, about = self.policy_arrays()
         with files.interpreting(self.path / "policy.safetensors"):
             return result.Result(
                 run,
                 int(about["iteration"]),
                 history,
-                _trained(arrays, "theta", policy, spec, setting, catalogue),
-                _trained(arrays, "theta_random", policy, spec, setting, catalogue),
+                _trained(arrays, "theta", policy, spec, setting),
+                _trained(arrays, "theta_random", policy, spec, setting),
                 checkpoints.per_trial(arrays, "random_iteration", run.num_trials),
                 checkpoints.per_trial(arrays, "stopped", run.num_trials),
                 own,
@@ -226,10 +226,10 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
     arrays, _ = opened.policy_arrays()
     settings = _settings(opened)
     catalogue = _log_files().catalogue_of(opened.path, problem["fingerprint"]) if "log" in problem else None
-    spec = descriptions.spec_of(problem, arrays.get("observations"), 0 if catalogue is None else catalogue.size)
+    spec = descriptions.spec_of(problem, arrays.get("observations"), catalogue)
     with files.interpreting(opened.path / "policy.safetensors"):
         kind = _policy(arrays, settings, spec) if policy is None else policy
-        trained = _trained(arrays, "theta", kind, spec, settings.setting, catalogue)
+        trained = _trained(arrays, "theta", kind, spec, settings.setting)
     return trained.of_trial(trial)
 
 
@@ -250,9 +250,9 @@ def _policy(arrays: Arrays, settings: Settings, spec: Spec) -> Policy:
     return parts.policy(settings, spec, features.by_name(settings.features, spec, parts.run_key(0)))
 
 
-def _trained(arrays: Arrays, name: str, policy: Policy, spec: Spec, setting: Any, catalogue: Any) -> TrainedPolicy:
+def _trained(arrays: Arrays, name: str, policy: Policy, spec: Spec, setting: Any) -> TrainedPolicy:
     theta, scales = checkpoints.parameters(arrays, name, policy), checkpoints.scales(arrays)
-    return TrainedPolicy(policy, theta, spec.observations, 0, spec.encoder, scales, setting, spec.action_box, catalogue)
+    return TrainedPolicy(policy, theta, spec.observations.scaled(scales), 0, setting, spec.action_box)
 
 
 def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[RunDirectory, training.Run]:

@@ -21,6 +21,7 @@ from moac import settings as resolving
 from moac.choices import takes_preferences
 from moac.config import Config
 from moac.momdp import FiniteMOMDP, library
+from moac.policies.observations import LogSpec
 from moac.runs import runner
 from moac.runs.directory import RunDirectory
 from moac.runs.log_files import BEHAVIOUR
@@ -97,8 +98,9 @@ class Plan:
     def of(cls, options: Options, problem: Source, env: str | None = None) -> Plan:
         """The plan for a problem; a mistake in the options is a ValueError."""
         spec, config = problem.spec, options.config
-        simple = problem.compiled and not spec.logged
-        if spec.logged:
+        logged = isinstance(spec.observations, LogSpec)
+        simple = problem.compiled and not logged
+        if logged:
             config = replace(config, gae=0.0)  # rows are drawn one by one
         if simple and config.num_iterations is None:
             config = replace(config, num_iterations=ITERATIONS)
@@ -111,7 +113,7 @@ class Plan:
         if options.reference is not None and len(options.reference) != spec.num_objectives:
             expected = f"one number per objective ({spec.num_objectives})"
             raise ValueError(f"`reference` must hold {expected}, got {len(options.reference)}.")
-        name = spec.name if spec.logged or env is None else env
+        name = spec.name if logged or env is None else env
         full = resolving.complete(config, spec)
         plan = cls(name, options.seed, full, rules, entropies, p, options.reference)
         for rule in rules:

@@ -20,6 +20,7 @@ from moac.envs.evaluation import Episodes, play, seeds_of
 from moac.momdp import FiniteMOMDP, oracle
 from moac.momdp.sampling import action_probabilities
 from moac.policies import Sharpening
+from moac.policies.observations import LogSpec
 from moac.search.archive import Archive, joined
 from moac.search.preferences import as_tuples
 from moac.statistics import Mean
@@ -105,7 +106,7 @@ def _valued(candidate: Candidate, preferences: Float[np.ndarray, "K M"], progres
     if isinstance(source, Environment):
         told = partial(progress, f"{candidate.name}: episodes")
         points, low, high = _of_each_trial(source, outcome, told)
-    elif source.spec.logged:
+    elif isinstance(source.spec.observations, LogSpec):
         points, low, high = _by_users(source, outcome.policy)
     else:
         points = low = high = outcome.returns
@@ -125,7 +126,8 @@ def merged(candidates: list[Candidate], archive: Archive) -> Result:
 
     def trained(name: str) -> TrainedPolicy:
         theta = gathered(lambda own: getattr(own, name).theta)
-        return replace(getattr(first, name), theta=theta, scales=gathered(lambda own: own.policy.scales))
+        scales = gathered(lambda own: own.policy.observations.scales)
+        return replace(getattr(first, name), theta=theta, observations=first.policy.observations.scaled(scales))
 
     p = np.where(np.isnan(archive.preferences), 1 / archive.points.shape[1], archive.preferences)
     config = replace(first.config, preferences=None if first.config.preferences is None else as_tuples(p))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 from moac import parts, settings, training
 from moac.config import Config, check_trials
 from moac.training.history import History
-from moac.training.recommendation import Catalogue
 from moac.training.trained import TrainedPolicy as TrainedPolicy
 from moac.types import Source
 
@@ -58,19 +57,14 @@ class Result:
     @classmethod
     def of(cls, run: training.Run, snapshot: training.Snapshot, own: Own | None = None) -> Result:
         """The result of a run that ended, or stands, at `snapshot`."""
-        state, memory = snapshot.trials.state, snapshot.trials.chain if not run.source.compiled else None
-        known = catalogue(run.source)
-
-        def trained(theta: Any) -> TrainedPolicy:
-            own = TrainedPolicy.of(run.parts.policy, theta, run.source.spec, memory, run.config.setting)
-            return replace(own, catalogue=known)
-
+        state, memory = snapshot.trials.state, None if run.source.compiled else snapshot.trials.chain
+        rest = (run.source.spec, memory, run.config.setting)
         return cls(
             run,
             snapshot.iteration,
             snapshot.history,
-            trained(state.theta),
-            trained(state.theta_random),
+            TrainedPolicy.of(run.parts.policy, state.theta, *rest),
+            TrainedPolicy.of(run.parts.policy, state.theta_random, *rest),
             np.asarray(state.random_iteration),
             np.asarray(snapshot.trials.stopped),
             given(own),
@@ -103,15 +97,6 @@ class Result:
         if self.writer is None:
             raise ValueError("`writer` must be set to save a result: moac.api.with_outputs(result) does.")
         return self.writer(self, Path(directory))
-
-
-def catalogue(source: Any) -> Catalogue | None:
-    """What a log's policies need to recommend by ids; None where the source is no log."""
-    if not source.spec.logged:
-        return None
-    from moac.logs import catalogue
-
-    return catalogue.Catalogue.of(source)
 
 
 def given(own: Own | None) -> tuple[str, ...]:

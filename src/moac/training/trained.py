@@ -1,8 +1,8 @@
-"""Trained policies as one uses them: on the environment's own observations."""
+"""Trained policies as one uses them: to act on an environment's own observations, to recommend to users of a log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -10,15 +10,13 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from moac.config import Setting
-from moac.policies.encoding import ActionBox, Encoder, Moments, Scale
+from moac.policies.encoding import ActionBox
+from moac.policies.observations import Catalogue, LogSpec, Observations
 from moac.policies.protocols import OnHost
-from moac.training.recommendation import Catalogue, Recommendation, check_count, ranked
 from moac.types import Key, Params, Policy, Spec
-
-Scales = dict[str, Float[np.ndarray, "K d"]]
 
 
 @final
@@ -29,33 +27,26 @@ class TrainedPolicy:
     Attributes:
         policy: their kind.
         theta: parameters, leading axis K.
-        observations: [S, …] what the environment shows in each state; None where `encoder` knows, or it is the index.
+        observations: from what the environment shows, or the user of a log gives, to what the policy sees.
         trial: which of them `act` uses.
-        encoder: from what the environment shows to what the policy sees.
-        scales: `shift` and `gain` [K, d] of vectors; None for states.
         setting: in which they were trained.
         box: how the environment takes continuous actions; None where actions are indices.
-        catalogue: of the log that they were trained on, whose feature vectors they see; None where there is none.
-        archive: the `search.archive.Archive` that they are, where an exploration made them.
+        archive: what an exploration knows of them, where they are one's Pareto archive (`moac.search.archive`).
     """
 
     policy: Policy
     theta: Params
-    observations: np.ndarray[Any, Any] | None = None
+    observations: Observations
     trial: int = 0
-    encoder: Encoder | None = None
-    scales: Scales | None = None
     setting: Setting | None = None
     box: ActionBox | None = None
-    catalogue: Catalogue | None = None
     archive: Any = None
 
     @classmethod
     def of(cls, policy: Policy, theta: Params, spec: Spec, memory: Any, setting: Setting | None) -> TrainedPolicy:
         """The policies of a source, whose chains have learned `memory` (leading axis K)."""
-        count = len(jax.tree.leaves(theta)[0])
-        scales = None if spec.num_states is not None or spec.logged else scales_of(spec.encoder, memory, count)
-        return cls(policy, theta, spec.observations, 0, spec.encoder, scales, setting, spec.action_box)
+        observations = spec.observations.learned(memory, len(jax.tree.leaves(theta)[0]))
+        return cls(policy, theta, observations, 0, setting, spec.action_box)
 
     @property
     def gamma(self) -> Any:
@@ -69,6 +60,13 @@ class TrainedPolicy:
     def num_trials(self) -> int:
         """K."""
         return len(jax.tree.leaves(self.theta)[0])
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Of the log that they were trained on; a ValueError where there was none."""
+        if not isinstance(self.observations, LogSpec):
+            raise ValueError("the policy was not trained on a log, so it has nothing to recommend: use `act`.")
+        return self.observations.known_catalogue
 
     def act(self, observation: Any, key: Key) -> Any:
         """An action for what the real environment shows, drawn from the policy: an index, or an array of its box."""
@@ -86,6 +84,16 @@ class TrainedPolicy:
         seen = jnp.asarray(self.see(observation))
         return float(self.policy.log_prob(self.own_theta, seen, action if self.box is None else self.box.flat(action)))
 
+    def see(self, observation: Any) -> Any:
+        """What the policy sees of an observation: the index of a state, a vector in [0, 1]^d, or a log's features."""
+        return self.observations.see(observation, self.trial)
+
+    def of_trial(self, trial: int) -> TrainedPolicy:
+        """The same policies, acting as another trial's."""
+        if not 0 <= trial < self.num_trials:
+            raise ValueError(f"`trial` must be in [0, {self.num_trials}), got {trial}.")
+        return replace(self, trial=trial)
+
     def recommend(
         self, user: Any, context: Any, history: Any, k: int = 10, *, exclude_seen: bool = False
     ) -> Recommendation:
@@ -99,44 +107,21 @@ class TrainedPolicy:
             exclude_seen: leave out actions of the history; probabilities are then among the others, and there may be
                 fewer than k.
         """
-        catalogue = self._known_catalogue
+        catalogue = self.catalogue
         names = catalogue.action_ids
         check_count(k, len(names))
         x, notes = catalogue.see(user, context, history)
         left_out = np.isin(names, np.asarray(history, dtype=np.int64))[None] if exclude_seen else None
-        found = ranked(self.logits(x[None]), k, left_out)
-        count = found.counts[0]
-        ids, p = names[found.places[0, :count]], found.probabilities[0, :count]
+        first = ranked(self.logits(x[None]), k, left_out)
+        count = first.counts[0]
+        ids, p = names[first.places[0, :count]], first.probabilities[0, :count]
         return Recommendation(tuple(ids.tolist()), tuple(p.tolist()), notes)
 
     def logits(self, x: Float[np.ndarray, "n F"]) -> Float[np.ndarray, "n K"]:
         """Of all actions of a log, for each of n feature vectors: π(·|x) is their softmax."""
         if isinstance(self.policy, OnHost):
             return self.policy.logits(self._host_theta, x)
-        actions = np.arange(len(self._known_catalogue.action_ids))
-        return np.asarray(self._log_probs(self.own_theta, x, actions))
-
-    def of_trial(self, trial: int) -> TrainedPolicy:
-        """The same policies, acting as another trial's."""
-        if not 0 <= trial < self.num_trials:
-            raise ValueError(f"`trial` must be in [0, {self.num_trials}), got {trial}.")
-        return replace(self, trial=trial)
-
-    def see(self, observation: Any) -> Any:
-        """What the policy sees of an observation: the index of a state, a vector in [0, 1]^d, or a log's features."""
-        if self.catalogue is not None:
-            return self.catalogue.vector(observation)
-        if self.encoder is None:
-            return self._state(observation)
-        if self.scales is None:
-            return self.encoder.state(observation)
-        return self.scale(self.encoder.flat(observation))
-
-    @cached_property
-    def scale(self) -> Scale:
-        """How the trial scales vectors."""
-        scales = self.scales or {}
-        return Scale(scales["shift"][self.trial], scales["gain"][self.trial])
+        return np.asarray(self._log_probs(self.own_theta, x, np.arange(len(self.catalogue.action_ids))))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """θ as an array, where it is one: for a table, logits [K, S, A] ready for `momdp.evaluate`."""
@@ -146,12 +131,6 @@ class TrainedPolicy:
     def own_theta(self) -> Params:
         """θ of the trial."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[self.trial]), self.theta)
-
-    @property
-    def _known_catalogue(self) -> Catalogue:
-        if self.catalogue is None:
-            raise ValueError("the policy was not trained on a log, so it has nothing to recommend: use `act`.")
-        return self.catalogue
 
     @cached_property
     def _host_theta(self) -> Params:
@@ -170,28 +149,61 @@ class TrainedPolicy:
     def _sample(self) -> Any:
         return jax.jit(self.policy.sample)
 
-    @cached_property
-    def _index(self) -> dict[bytes, int]:
-        if self.observations is None:
-            return {}
-        return {np.asarray(row).tobytes(): s for s, row in enumerate(self.observations)}
 
-    def _state(self, observation: Any) -> int:
-        seen = np.asarray(observation)
-        if self.observations is None:
-            if seen.size != 1 or not np.issubdtype(seen.dtype, np.integer) or seen.item() < 0:
-                raise ValueError(f"`observation` must be the index of a state, got {seen.tolist()}.")
-            return int(seen.item())
-        cast = seen.astype(self.observations.dtype, copy=False)
-        state = self._index.get(cast.tobytes())
-        if state is None or not np.array_equal(cast, seen):
-            raise ValueError(f"`observation` must be one that the model knows, got {seen.tolist()}.")
-        return state
+@final
+@dataclass(frozen=True, repr=False)
+class Recommendation:
+    """Actions, the most probable first; as a sequence, pairs of id and probability.
+
+    Attributes:
+        ids: as the log names them.
+        probabilities: π(a|s) of each.
+        notes: in words, what of the request was unknown.
+    """
+
+    ids: tuple[int, ...]
+    probabilities: tuple[float, ...]
+    notes: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        return zip(self.ids, self.probabilities, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        pairs = ", ".join(f"{name}: {p:.3g}" for name, p in self)
+        return f"Recommendation({pairs}{''.join(f'; {note}' for note in self.notes)})"
 
 
-def scales_of(encoder: Encoder | None, memory: Mapping[str, Any] | None, count: int) -> Scales:
-    """Shift and gain of K trials: by what their chains have learned, or by the bounds of the space."""
-    if encoder is None:
-        raise ValueError("`encoder` must be known where observations are vectors, got None.")
-    rows = [encoder.scale(Moments.of(memory, k)) for k in range(count)]
-    return {"shift": np.stack([row.shift for row in rows]), "gain": np.stack([row.gain for row in rows])}
+@final
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The first k actions of n states.
+
+    Attributes:
+        places: [n, k] indices of actions, the most probable first; the earlier action where two are alike.
+        probabilities: [n, k] of each.
+        counts: [n] how many of the k there are; fewer where too many are left out.
+    """
+
+    places: Int[np.ndarray, "n k"]
+    probabilities: Float[np.ndarray, "n k"]
+    counts: Int[np.ndarray, " n"]
+
+
+def ranked(logits: Float[np.ndarray, "n K"], k: int, left_out: Bool[np.ndarray, "n K"] | None = None) -> Ranked:
+    """The k most probable actions under softmax(logits), in float64; among the others, where some are left out."""
+    kept = logits.astype(np.float64)
+    kept = kept if left_out is None else np.where(left_out, -np.inf, kept)
+    weight = np.exp(kept - np.maximum(kept.max(axis=1, keepdims=True), np.finfo(np.float64).min))
+    p = weight / np.maximum(weight.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    places = np.argsort(-kept, axis=1, kind="stable")[:, :k]
+    left = np.full(len(kept), kept.shape[1]) if left_out is None else np.count_nonzero(~left_out, axis=1)
+    return Ranked(places, np.take_along_axis(p, places, axis=1), np.minimum(left, k))
+
+
+def check_count(k: Any, num_actions: int) -> None:
+    """Refuse what is no number of recommendations."""
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= num_actions:
+        raise ValueError(f"`k` must be a whole number in [1, {num_actions}], the number of actions, got {k!r}.")

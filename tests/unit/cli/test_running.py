@@ -18,7 +18,8 @@ def outcome_of(config=None, trials=K, stopped=None, value=0.1):
     run = result.prepare(MODEL, config, trials, 0)
     cube, square = np.full((trials, L, M), value), np.full((trials, L), value)
     history = History(np.array([1, 5, 9]), cube, cube, cube, *(square,) * 5)
-    policy = result.TrainedPolicy(run.parts.policy, np.zeros((trials, MODEL.num_states, MODEL.num_actions), np.float32))
+    theta = np.zeros((trials, MODEL.num_states, MODEL.num_actions), np.float32)
+    policy = result.TrainedPolicy(run.parts.policy, theta, MODEL.spec.observations)
     stopped = np.zeros(trials, int) if stopped is None else np.array(stopped)
     return result.Result(run, 9, history, policy, policy, np.ones(trials, int), stopped)
 

@@ -9,6 +9,7 @@ import pytest
 
 import moac
 from moac.logs import About, LoggedDataset, Rows, states
+from moac.policies.observations import LogSpec
 from moac.types import Sampling
 
 SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, average=False, survival=None)
@@ -37,7 +38,8 @@ def draw(dataset, key, sizes=SIZES):
 
 def test_the_spec_says_what_it_is(dataset):
     spec = dataset.spec
-    assert (spec.name, spec.num_states, spec.num_actions, spec.encoder) == ("small", None, 5, None)
+    assert (spec.name, spec.num_states, spec.num_actions) == ("small", None, 5)
+    assert isinstance(spec.observations, LogSpec)
     assert spec.objective_names == ("click", "share", "hate")
     assert spec.reward_bound == np.abs(dataset.reward[dataset.rows("train")]).max()
     assert spec.fingerprint == dataset.fingerprint

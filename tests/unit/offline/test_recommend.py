@@ -17,9 +17,9 @@ from moac.cli.main import main
 from moac.logs import About, LoggedDataset, Rows
 from moac.logs.catalogue import Catalogue
 from moac.offline import recommend
+from moac.policies.observations import StateSpec
 from moac.runs import log_files
-from moac.training import recommendation
-from moac.training.trained import TrainedPolicy
+from moac.training.trained import TrainedPolicy, ranked
 from tests.helpers.log_runs import built_run, saved, untrained
 from tests.helpers.run_folders import invented, rewrite
 
@@ -123,7 +123,7 @@ def test_what_was_seen_can_be_left_out(made, trained):
 
 
 def test_actions_that_are_alike_keep_their_order():
-    found = recommendation.ranked(np.array([[0.0, 1.0, 1.0, -800.0]], np.float32), 4)
+    found = ranked(np.array([[0.0, 1.0, 1.0, -800.0]], np.float32), 4)
     assert found.places.tolist() == [[1, 2, 0, 3]]
     np.testing.assert_allclose(found.probabilities[0, :3], np.exp([1, 1, 0]) / (2 * np.e + 1), rtol=1e-12)
     assert not np.isnan(found.probabilities).any()
@@ -144,7 +144,7 @@ class Biased:
 
 def test_a_policy_of_ones_own_recommends_too(made):
     theta = np.arange(12, dtype=np.float32)[None] / 4
-    trained = TrainedPolicy(Biased(), theta, catalogue=Catalogue.of(made.dataset))
+    trained = TrainedPolicy(Biased(), theta, made.dataset.spec.observations)
     found = trained.recommend(*request(made.dataset, 3), k=4)
     assert found.ids == tuple(made.dataset.action_ids[:-5:-1].tolist())
     np.testing.assert_allclose(found.probabilities, softmax(theta[0])[:-5:-1], rtol=1e-5)
@@ -179,10 +179,10 @@ def test_a_wrong_request_is_one_clear_line(trained, case):
 def test_wrong_vectors_and_policies_of_no_log_are_refused(trained, made):
     with pytest.raises(ValueError, match=rf"`observation` must be {trained.catalogue.size} finite numbers"):
         trained.act(np.zeros(3), jax.random.key(0))
-    other = TrainedPolicy(trained.policy, trained.theta)
+    other = TrainedPolicy(trained.policy, trained.theta, StateSpec(3))
     with pytest.raises(ValueError, match="not trained on a log"):
         other.recommend(1, None, [])
-    with pytest.raises(ValueError, match=r"other users, items or actions than those of kuairand-pure\."):
+    with pytest.raises(ValueError, match="not trained on a log"):
         recommend.all_users(other, made.dataset)
     with pytest.raises(ValueError, match=r"than those of own\."):
         recommend.all_users(trained, own_log())

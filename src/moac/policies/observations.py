@@ -1,0 +1,182 @@
+"""What policies see of a problem: the index of a state, a scaled vector, or the features of a logged request.
+
+`Spec.observations` is one of the three, and trained policies keep it: `see` turns an observation, as the environment
+or the user gives it, into what the policy takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, final
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from moac.policies.encoding import Encoder, Moments, Scale
+
+Scales = Mapping[str, Float[np.ndarray, "K d"]]
+"""`shift` and `gain` of K trials."""
+
+
+class Catalogue(Protocol):
+    """What turns ids of a log into feature vectors: `moac.logs.catalogue` has it."""
+
+    @property
+    def action_ids(self) -> Int[np.ndarray, " K"]:
+        """As the log names them."""
+        ...
+
+    def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
+        """A feature vector, checked."""
+        ...
+
+    def see(self, user: Any, context: Any, history: Any) -> tuple[Float[np.ndarray, " F"], tuple[str, ...]]:
+        """The feature vector of a request, and in words what of the request is unknown."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StateSpec:
+    """Policies see the index of one of S states.
+
+    Attributes:
+        num_states: S.
+        shown: [S, …] what the environment shows in each state of a model; None where it shows the index.
+        encoder: from an environment's observation to the index; None on a model.
+        reference: the most visited state under the uniform policy, where known.
+    """
+
+    num_states: int
+    shown: np.ndarray[Any, Any] | None = None
+    encoder: Encoder | None = None
+    reference: int = 0
+    size: ClassVar[int] = 1
+    bounded: ClassVar[bool] = True
+    scales: ClassVar[None] = None
+
+    def see(self, observation: Any, trial: int = 0) -> int:
+        """The index; what is no state is a ValueError."""
+        del trial
+        if self.encoder is not None:
+            return self.encoder.state(observation)
+        seen = np.asarray(observation)
+        if self.shown is None:
+            if seen.size != 1 or not np.issubdtype(seen.dtype, np.integer) or not 0 <= seen.item() < self.num_states:
+                raise ValueError(f"`observation` must be the index of a state, got {seen.tolist()}.")
+            return int(seen.item())
+        cast = seen.astype(self.shown.dtype, copy=False)
+        state = self._states.get(cast.tobytes())
+        if state is None or not np.array_equal(cast, seen):
+            raise ValueError(f"`observation` must be one that the model knows, got {seen.tolist()}.")
+        return state
+
+    def learned(self, memory: Any, trials: int) -> StateSpec:
+        """The same: there is nothing to learn."""
+        del memory, trials
+        return self
+
+    def scaled(self, scales: Scales | None) -> StateSpec:
+        """The same: there is nothing to scale."""
+        del scales
+        return self
+
+    @cached_property
+    def _states(self) -> dict[bytes, int]:
+        return {np.asarray(row).tobytes(): s for s, row in enumerate(() if self.shown is None else self.shown)}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class VectorSpec:
+    """Policies see all numbers of an observation, scaled to [0, 1].
+
+    Attributes:
+        encoder: from an environment's observation to a vector.
+        scales: of K trials; None before they are trained.
+    """
+
+    encoder: Encoder
+    scales: Scales | None = None
+    num_states: ClassVar[None] = None
+
+    @property
+    def size(self) -> int:
+        """d."""
+        return self.encoder.size
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every number has finite bounds."""
+        return self.encoder.bounded
+
+    def see(self, observation: Any, trial: int = 0) -> Float[np.ndarray, " d"]:
+        """The scaled vector, as a trial scales it."""
+        return self.scale(trial)(self.encoder.flat(observation))
+
+    def scale(self, trial: int) -> Scale:
+        """How a trial scales vectors."""
+        if self.scales is None:
+            raise ValueError("`scales` must be known where observations are vectors, got None.")
+        return Scale(self.scales["shift"][trial], self.scales["gain"][trial])
+
+    def learned(self, memory: Mapping[str, Any] | None, trials: int) -> VectorSpec:
+        """With the scales of K trials: by the moments that their chains have kept, or by the bounds of the space."""
+        rows = [self.encoder.scale(Moments.of(memory, k)) for k in range(trials)]
+        return self.scaled({"shift": np.stack([x.shift for x in rows]), "gain": np.stack([x.gain for x in rows])})
+
+    def scaled(self, scales: Scales | None) -> VectorSpec:
+        """With scales that are known."""
+        return replace(self, scales=scales)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LogSpec:
+    """Policies see feature vectors of logged requests as they are; another policy has chosen the logged actions.
+
+    Attributes:
+        size: F, numbers of a feature vector.
+        catalogue: from ids to feature vectors; None where there are no ids.
+        behaviour_hidden: hidden layers of the network that models how the log chose; None where there is none.
+    """
+
+    size: int
+    catalogue: Catalogue | None = None
+    behaviour_hidden: tuple[int, ...] | None = None
+    num_states: ClassVar[None] = None
+    encoder: ClassVar[None] = None
+    bounded: ClassVar[bool] = True
+    scales: ClassVar[None] = None
+
+    def see(self, observation: Any, trial: int = 0) -> Float[np.ndarray, " F"]:
+        """The feature vector, checked."""
+        del trial
+        return self.known_catalogue.vector(observation)
+
+    def learned(self, memory: Any, trials: int) -> LogSpec:
+        """The same: there is nothing to learn."""
+        del memory, trials
+        return self
+
+    def scaled(self, scales: Scales | None) -> LogSpec:
+        """The same: there is nothing to scale."""
+        del scales
+        return self
+
+    @property
+    def known_catalogue(self) -> Catalogue:
+        """The catalogue; a ValueError where there is none."""
+        if self.catalogue is None:
+            raise ValueError("`catalogue` must be known to see ids of a log, got None.")
+        return self.catalogue
+
+
+Observations = StateSpec | VectorSpec | LogSpec
+
+
+def of_encoder(encoder: Encoder) -> StateSpec | VectorSpec:
+    """What policies see of an environment: states where there are few enough, else vectors."""
+    return VectorSpec(encoder) if encoder.num_states is None else StateSpec(encoder.num_states, encoder=encoder)
