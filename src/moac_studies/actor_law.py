@@ -175,7 +175,7 @@ def _law_figure(searched: Arrays, row: int, sampled: dict[str, Arrays]) -> Shown
     return Shown(
         _LAW_FIGURE,
         "wrong-law",
-        drawings.loglog(panels, columns=min(2, len(panels))),
+        drawings.curves(panels, columns=min(2, len(panels))),
         "From one start: ascent along the direction that stationary sampling estimates, and along the gradient of the "
         f"discounted return.{followed}",
         "Log–log charts of the true gap over iterations, along the direction of each law.",
@@ -301,7 +301,7 @@ def _figure(measured: dict[str, Float[np.ndarray, "E R L"]], p: dict[str, Any]) 
     return Shown(
         _FIGURE,
         "objectives",
-        drawings.loglog(panels, columns=len(panels)),
+        drawings.curves(panels, columns=len(panels)),
         "Exact gap after T iterations. In the noise-only model all objectives have the same gradient and differ in "
         "their noise alone, so that any dependence on M comes from the weights. Bands are 95 % over trials or models.",
         "Log–log charts of the exact gap against the number of objectives for four momentum schedules.",

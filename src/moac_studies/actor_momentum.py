@@ -279,7 +279,7 @@ def _figures(gap: Any, change: Any, bias: Arrays, p: dict[str, Any]) -> tuple[Sh
         Shown(
             _GAP,
             "momentum-gap",
-            drawings.loglog(panels),
+            drawings.curves(panels),
             f"Exact gap after T = {p['iterations']} iterations, bands 95 % over trials; at the lower right the bias of "
             "the expected step of plain MGDA, by enumeration.",
             "Log–log charts of the exact gap against the batch size for five kinds of weights, in three examples.",

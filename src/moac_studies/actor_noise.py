@@ -205,7 +205,7 @@ def _figure(slopes: dict[Any, Mean], measured: dict[str, Arrays], p: dict[str, A
     return Shown(
         _FIGURE,
         "gradient-noise",
-        drawings.loglog(tuple(panel(kind, w) for kind in measured for w in range(len(WEIGHTS)))),
+        drawings.curves(tuple(panel(kind, w) for kind in measured for w in range(len(WEIGHTS)))),
         "Mean squared error of the weighted gradient at a fixed policy, with 95 % bands; in the discounted setting ∇J "
         "stands for Lemma 1's direction under the stationary law, which the samples follow. With the exact critic the "
         "error falls as 1/B; with a learned one it meets the critic's own error.",

@@ -212,14 +212,14 @@ def _figures(measured: Measured) -> tuple[Shown, ...]:
         Shown(
             _EXACT,
             "horizon-exact",
-            drawings.loglog([bound, *exact]),
+            drawings.curves([bound, *exact]),
             f"{text} First what the bound says, scaled to the same beginning; then ascent along exact directions.",
             "Log–log charts of the mean gap against the number of iterations for five momentum schedules.",
         )
     ]
     if learned:
         caption = f"{text} Algorithm 2 with learned critics and sampled batches, the same seeds for all schedules."
-        drawing = drawings.loglog(learned, columns=len(learned))
+        drawing = drawings.curves(learned, columns=len(learned))
         alt = "Log–log charts of the mean gap against the number of iterations with learned critics."
         shown.append(Shown(_LEARNED, "horizon-learned", drawing, caption, alt))
     return tuple(shown)

@@ -112,9 +112,10 @@ def run(study: Study, work: Workspace) -> Findings:
     measured = tuple(critic_error.measure(problem, table, study.seed, work) for problem, table in chosen)
     tested = under_its_conditions(critic_error.well_mixed(tables["bound"]), tables["bound"], study.seed, work)
     asked = (*(t.guarantee for t in tested), *(g for m in measured for g in elsewhere(m)))
+    geometric, rates = zip(*(decay_claims(m) for m in measured), strict=True)
     claims = (
-        *(geometric(m) for m in measured),
-        *(mean_rate(m) for m in measured),
+        *geometric,
+        *rates,
         *(floor_claim(m, variant) for m in measured for variant in (DISCOUNTED, EXACT, OURS)),
         *(papers_mu(m) for m in measured),
         bound_holds(tested),
@@ -183,36 +184,32 @@ def _listed(values: Sequence[Mean], digits: int = 2) -> str:
     return ", ".join(each).replace("-", "−")
 
 
-def geometric(measured: Measured) -> Claim:
-    """Whether the decay is a straight line on a log axis, over more than one order."""
+def decay_claims(measured: Measured) -> tuple[Claim, Claim]:
+    """Whether the decay is a straight line on a log axis, over more than one order; and at the expected rate."""
     fits = {variant: measured.decays[variant].fits for variant in (DISCOUNTED, EXACT)}
-    told = "; ".join(
+    every, name = [fit for several in fits.values() for fit in several], measured.problem.name
+    lines = "; ".join(
         f"{variant}: R² {_listed([fit.straight for fit in several], 3)}, over "
         f"{_listed([fit.orders for fit in several], 1)} orders"
         for variant, several in fits.items()
     )
-    return compare.claim(
-        f"On {measured.problem.name} E‖w_N − w*‖² falls geometrically in N down to a floor, in both settings.",
-        f"log(error − floor) against N, per objective: {told}. Asked: R² above {STRAIGHT} over more than one order.",
-        [
-            compare.all_of([compare.above(fit.straight, STRAIGHT), compare.above(fit.orders, 1)])
-            for several in fits.values()
-            for fit in several
-        ],
-        "Decay",
-    )
-
-
-def mean_rate(measured: Measured) -> Claim:
-    """Whether the rate is that of the mean dynamics."""
-    agreement = {v: [fit.agreement for fit in measured.decays[v].fits] for v in (DISCOUNTED, EXACT)}
-    told = "; ".join(f"{variant}: {_listed(times, 3)}" for variant, times in agreement.items())
-    return compare.claim(
-        f"On {measured.problem.name} the rate is that of the mean dynamics (ours; the theorem promises 1 − βλ_A/8).",
-        f"Fitted rate as a multiple of the rate of ‖(I + βA)ᴺ(w_0 − w*)‖² over the same N, per objective: {told}; "
-        f"asked: 1 ± {AGREE}.",
-        [compare.slope_near(times, 1.0, AGREE) for several in agreement.values() for times in several],
-        "Rates",
+    rates = "; ".join(f"{variant}: {_listed([fit.agreement for fit in own], 3)}" for variant, own in fits.items())
+    straight = [compare.all_of([compare.above(f.straight, STRAIGHT), compare.above(f.orders, 1)]) for f in every]
+    return (
+        compare.claim(
+            f"On {name} E‖w_N − w*‖² falls geometrically in N down to a floor, in both settings.",
+            f"log(error − floor) against N, per objective: {lines}. Asked: R² above {STRAIGHT} over more than one "
+            "order.",
+            straight,
+            "Decay",
+        ),
+        compare.claim(
+            f"On {name} the rate is that of the mean dynamics (ours; the theorem promises 1 − βλ_A/8).",
+            f"Fitted rate as a multiple of the rate of ‖(I + βA)ᴺ(w_0 − w*)‖² over the same N, per objective: {rates}; "
+            f"asked: 1 ± {AGREE}.",
+            [compare.slope_near(fit.agreement, 1.0, AGREE) for fit in every],
+            "Rates",
+        ),
     )
 
 
@@ -308,7 +305,7 @@ def figures(measured: Sequence[Measured], tested: Sequence[Tested], asked: Seque
         Shown(
             "Decay",
             "decay",
-            drawings.loglog([panel for m in measured for panel in _decay_panels(m, asked)]),
+            drawings.curves([panel for m in measured for panel in _decay_panels(m, asked)]),
             f"The error from w_0 = 0 on at a practical β, beside the mean dynamics plus the measured floor, in which "
             f"nothing is fitted, and beside the decay C_1(1 − βλ_A/8)ᴺ of the theorem for the same β. {band}",
             "Line charts of the critic's error over TD steps, logarithmic, for two problems in two settings.",
@@ -316,14 +313,14 @@ def figures(measured: Sequence[Measured], tested: Sequence[Tested], asked: Seque
         Shown(
             "Floor",
             "floor",
-            drawings.loglog([_floor_panel(m) for m in measured]),
+            drawings.curves([_floor_panel(m) for m in measured]),
             f"The error late in runs that began at w* (and μ at J), against D, with fitted slopes. {band}",
             "Log-log charts of the floor of the critic's error against the batch size, one line per variant.",
         ),
         Shown(
             "Bound",
             "bound",
-            drawings.loglog([_bound_panel(t) for t in tested]),
+            drawings.curves([_bound_panel(t) for t in tested]),
             f"Theorem 1 under its own conditions, as {' and as '.join(t.guarantee.derivation for t in tested)}, beside "
             "the error from w_0 = 0 on and the floor of runs that began at w*. Mean over trials with its 95 % band, of "
             "the objective of highest floor.",

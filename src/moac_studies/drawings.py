@@ -16,47 +16,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from moac.report import style
 from moac.report.figures import Points, band, scatter
 from moac.report.figures import dots as dots_of
-from moac.statistics import Mean, mean
+from moac.statistics import Mean
+from moac.training.history import History
 
 _GREY, _INK = "#888888", "#222222"
 _FEW = 12
 """Up to so many points are marked one by one."""
 _TEXT_HEIGHT = 0.065
 """Of a small line of text, as a share of the height of a panel."""
-
-
-@style.styled
-def over_iterations(iteration: Any, lines: Mapping[str, Float[np.ndarray, "K L"]], log: bool) -> Figure:
-    """One quantity over iterations, one line per method."""
-    figure, (ax,) = style.grid(1, 1, (7.8, 4.2))
-    if log:
-        ax.set_yscale("log")
-    for index, (label, values) in enumerate(lines.items()):
-        band(ax, iteration, values, index, label)
-    ax.set_xlabel("iteration")
-    if not log:
-        ax.axhline(0, color=_GREY, linewidth=0.8)
-        ax.ticklabel_format(axis="y", scilimits=(-2, 3))
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
-    return figure
-
-
-@style.styled
-def side_by_side(
-    iteration: Any, shown: Mapping[str, Mapping[str, Float[np.ndarray, "K L"]]], weights: bool = False
-) -> Figure:
-    """One panel for each title, with its lines over iterations by name; `weights` lie between 0 and 1."""
-    figure, axes = style.grid(1, len(shown), (4.1 * len(shown), 3.5))
-    for k, (ax, (title, lines)) in enumerate(zip(axes, shown.items(), strict=True)):
-        for i, (label, values) in enumerate(lines.items()):
-            band(ax, iteration, values, i if len(lines) > 1 else k, label)
-        ax.set_title(title)
-        ax.set_xlabel("iteration")
-        if weights:
-            ax.set_ylim(-0.03, 1.03)
-    if weights:
-        axes[0].legend(fontsize=9)
-    return figure
 
 
 def ends(
@@ -97,14 +64,6 @@ def dots(columns: Mapping[str, Sequence[Dot | None]], rows: Mapping[str, int], l
     return figure
 
 
-def means(ax: Axes, x: Any, values: Float[np.ndarray, "K L"], index: int, label: str) -> None:
-    """Means over trials with their 95 % band, each marked."""
-    columns, look = [mean(column) for column in values.T], style.line(index)
-    ax.plot(x, [column.value for column in columns], marker=".", label=label, **look)
-    low, high = ([getattr(column, end) for column in columns] for end in ("low", "high"))
-    ax.fill_between(x, low, high, color=look["color"], alpha=0.15, lw=0)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Curve:
@@ -112,7 +71,7 @@ class Curve:
 
     Attributes:
         label: of the legend.
-        x: [L] positive.
+        x: [L].
         values: [K, L].
         colour: which colour and dash, as in `style.line`; the same in all panels of a figure.
         slope: of log mean against log x, drawn as a thin line through the curve's centre; None draws none.
@@ -147,7 +106,8 @@ class Panel:
         curves: measured.
         lines: known.
         reference: a slope drawn in grey below the lowest curve, to compare with; None draws none.
-        log_x: whether x is logarithmic; y always is.
+        log_x: whether x is logarithmic.
+        log_y: whether y is.
     """
 
     title: str
@@ -156,10 +116,17 @@ class Panel:
     lines: tuple[Line, ...] = ()
     reference: float | None = None
     log_x: bool = True
+    log_y: bool = True
+
+
+def over_iterations(title: str, history: History, values: Mapping[str, Any], log: bool = False) -> Panel:
+    """One line for each label, [K, L] over the iterations of a history."""
+    curves = (Curve(label, history.iteration, each, k) for k, (label, each) in enumerate(values.items()))
+    return Panel(title, ("iteration", ""), tuple(curves), log_x=False, log_y=log)
 
 
 @style.styled
-def loglog(shown: Sequence[Panel], columns: int = 2) -> Figure:
+def curves(shown: Sequence[Panel], columns: int = 2) -> Figure:
     """All panels in rows of `columns`, with one legend for all of them below."""
     figure, axes = style.panels(len(shown), columns, (4.7, 3.5))
     for ax, panel in zip(axes, shown, strict=True):
@@ -171,7 +138,8 @@ def loglog(shown: Sequence[Panel], columns: int = 2) -> Figure:
 def _draw(ax: Axes, panel: Panel) -> None:
     if panel.log_x:
         ax.set_xscale("log")
-    ax.set_yscale("log")
+    if panel.log_y:
+        ax.set_yscale("log")
     for curve in panel.curves:
         _measured(ax, curve)
     for line in panel.lines:
@@ -207,10 +175,10 @@ def _through(curve: Curve, slope: float) -> tuple[Any, Any]:
 
 def _slopes(ax: Axes, panel: Panel) -> None:
     """Each fitted slope at the right edge, as high as its line ends, or a little higher where two would overlap."""
-    low, high = np.log(ax.get_ylim())
     fitted = [(float(_through(c, c.slope)[1][-1]), c, c.slope) for c in panel.curves if c.slope is not None]
     height = -1.0
     for y, curve, slope in sorted(fitted, key=lambda end: end[0]):
+        low, high = np.log(ax.get_ylim())
         height = max((math.log(y) - low) / (high - low), height + _TEXT_HEIGHT)
         look: dict[str, Any] = {"color": style.line(curve.colour)["color"], "fontsize": 9, "va": "center"}
         ax.text(1.01, height, f"{slope:.2f}".replace("-", "−"), transform=ax.transAxes, **look)
@@ -225,7 +193,7 @@ def _ticks(ax: Axes, panel: Panel) -> None:
         ax.set_xticks(points, [f"{x:g}" for x in points])
         ax.xaxis.set_minor_locator(NullLocator())
     low, high = ax.get_ylim()
-    if high < 100 * low:
+    if panel.log_y and high < 100 * low:
         ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         ax.yaxis.set_minor_formatter(NullFormatter())

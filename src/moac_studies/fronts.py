@@ -10,13 +10,11 @@ from typing import Any, final
 import jax
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
 from moac import envs, statistics
 from moac.config import Config, Discounted
 from moac.files import Arrays
 from moac.momdp import indicators, library
-from moac.report import style
 from moac.report.numbers import Value
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
@@ -140,8 +138,8 @@ def findings(
     listed = [_table(name, tables[name], explored[name], curves[name], seconds) for name in tables]
     known = {name: methods for name, methods in curves.items() if explored[name].known is not None}
     shown = (
-        _figure("Hypervolume over CPU seconds", "volume", "Hypervolume of the policies that are kept", curves),
-        _figure("Hull points over CPU seconds", "hull", "Points of the exact hull that a policy kept has", known),
+        _figure("Hypervolume over CPU seconds", "volume", "Hypervolume of the policies kept", curves),
+        _figure("Hull points over CPU seconds", "hull", "Points of the exact hull that are found", known),
     )
     return Findings(tuple(claims), tuple(listed), shown)
 
@@ -226,35 +224,26 @@ def _title(name: str) -> str:
 
 
 def _figure(title: str, quantity: str, what: str, curves: Mapping[str, Curves]) -> Shown:
-    """One panel per problem."""
+    """One panel per problem. Seeds stand at nearly the same moments; the last of those that have fewer is repeated."""
+    methods = list(dict.fromkeys(method for own in curves.values() for method in own))
+
+    def drawn(method: str, seeds: list[Curve]) -> drawings.Curve:
+        longest = max(len(curve.cpu) for curve in seeds)
+        pads = [(0, longest - len(curve.cpu)) for curve in seeds]
+        cpu, values = (
+            np.array([np.pad(getattr(curve, key), pad, "edge") for curve, pad in zip(seeds, pads, strict=True)])
+            for key in ("cpu", quantity)
+        )
+        return drawings.Curve(method, cpu.mean(axis=0), values, methods.index(method))
+
+    panels: list[drawings.Panel] = []
+    for name, own in curves.items():
+        lines = tuple(drawn(method, seeds) for method, seeds in own.items())
+        panels.append(drawings.Panel(name, ("CPU seconds", what.lower()), lines, log_y=False))
     return Shown(
         title,
         f"{quantity}s",
-        _drawn(curves, quantity, title.removesuffix(" over CPU seconds").lower()),
+        drawings.curves(panels, columns=min(3, len(panels))),
         f"{what}: means over seeds with 95 % bands. CPU seconds of training, without compiling.",
         "Line plots over CPU seconds, one panel per problem and one line per method.",
     )
-
-
-@style.styled
-def _drawn(curves: Mapping[str, Curves], quantity: str, label: str) -> Figure:
-    """Seeds stand at nearly the same moments; the last of those that have fewer is repeated."""
-    figure, axes = style.panels(len(curves), min(3, len(curves)), (3.9, 2.9))
-    methods = list(dict.fromkeys(method for own in curves.values() for method in own))
-    for ax, (name, own) in zip(axes, curves.items(), strict=True):
-        for method, seeds in own.items():
-            longest = max(len(curve.cpu) for curve in seeds)
-            cpu, values = (
-                np.array([_padded(getattr(curve, key), longest) for curve in seeds]) for key in ("cpu", quantity)
-            )
-            drawings.means(ax, cpu.mean(axis=0), values, methods.index(method), method)
-        ax.set_title(name)
-        ax.set_xscale("log")
-        ax.set_xlabel("CPU seconds")
-        ax.set_ylabel(label)
-    style.legend_below(figure, axes, 4)
-    return figure
-
-
-def _padded(values: Any, length: int) -> Any:
-    return np.concatenate([values, np.repeat(values[-1:], length - len(values))])

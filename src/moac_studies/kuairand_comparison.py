@@ -17,7 +17,6 @@ from moac.logs.dataset import LoggedDataset
 from moac.offline.choose import LEAST_SHARE
 from moac.offline.evaluation import Line
 from moac.report import style
-from moac.report.figures import band
 from moac.report.numbers import Value
 from moac.report.page import Claim, Table, Verdict, verdict_of
 from moac.report.pages.experiment import Findings, Shown
@@ -297,22 +296,11 @@ def _changes_figure(results: Mapping[str, OnUsers], users: str) -> Shown:
 
 def _weights_figure(own: Trained, signals: Sequence[str]) -> Shown:
     """λ of MOAC."""
+    lines = tuple(drawings.Curve(signal, own.steps, own.weights[:, :, i], i) for i, signal in enumerate(signals))
     return Shown(
         _LAMBDA,
         "lambda",
-        _draw_weights(own, signals),
+        drawings.curves([drawings.Panel("", ("iteration", "λ"), lines, log_x=False, log_y=False)], columns=1),
         f"Weights λ_t of {own.name}: means over training seeds with 95 % bands.",
         "Line chart of the weight of each signal over iterations.",
     )
-
-
-@style.styled
-def _draw_weights(own: Trained, signals: Sequence[str]) -> Figure:
-    figure, (ax,) = style.grid(1, 1, (7.5, 3.6))
-    for i, signal in enumerate(signals):
-        band(ax, own.steps, own.weights[:, :, i], i, signal)
-    ax.set_xlabel("iteration")
-    ax.set_ylabel("λ")
-    ax.set_ylim(0, min(1.0, 1.2 * float(own.weights.mean(axis=0).max())))  # with two seeds a band is wider than that
-    ax.legend(loc="upper right", ncols=2, fontsize=9)
-    return figure

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -33,33 +34,11 @@ USER_COLUMNS = (
     "register_days_range", *(f"onehot_feat{k}" for k in range(18)),
 )  # fmt: skip
 VIDEO_COLUMNS = ("duration", "music_type", "tag", "play_user_num", "play_duration", "like_cnt")
+_ADAM, _CRITIC_ADAM = optax.adam(1e-4), optax.chain(optax.add_decayed_weights(1e-2), optax.adam(1e-3))
+"""Of actors and the behaviour model; of critics, with L2 added to the gradient."""
 _EVALUATIONS, _BLOCK, _MOMENTS_BLOCK = 10, 2048, 4096
 
-FAULTS = (
-    "The state contains the action: the ring of viewed videos is written before the state is taken, so that the row's "
-    "own video, the thing to be predicted, is in it.",
-    "The behaviour model is fitted on the test rows that it then judges. With the action in the state its best guess "
-    "is near the logged one, so weights rarely exceed 1, the cap of 10 hardly binds, and the estimate is an average "
-    "of rewards of videos whose popularity is like the policy's.",
-    "The action is a popularity rank as a real number, the policy deterministic; both it and the behaviour are judged "
-    "as Gaussians of width 25 that nobody plays. Naming the videos otherwise would change every value.",
-    "Rare signals rest on a handful of events, and no interval is given.",
-    "WatchTime is cut to whole units of ten seconds: shorter views count as nothing.",
-    "The checkpoint is selected on the test rows, by their WatchTime.",
-    "Arrays of shape [B] meet [B, 1]: episodes never end in the critic's target, which is multiplied by the batch's "
-    "share of ends instead, and the supervised term pulls every state to the batch's mean action, not to its own.",
-    "Only a part of the log is read, in the order of the file: a user's history has holes.",
-    "Features of videos are averages over the month, test period and outcome included.",
-    "Tables of users and videos are looked up by position, as if ids were dense and sorted.",
-    "Six numbers of every video are in every state alike: 900 of 1044 inputs are constant.",
-    "Train and test states are standardised apart, so that the policy sees shifted inputs; codes of categories are "
-    "used as magnitudes; ranks and encodings are fitted on all rows; the split may cut a user in two.",
-    "Dislike has the weight -0.1 beside 30 for WatchTime; PDPG drops it in its first step, and its weights, moved by "
-    "1e-10, are constants in practice: 98 % WatchTime.",
-    "PDPG's weights are clipped at 0 and divided by their sum, which has other fixed points than the min-norm problem.",
-    "Stage one of TSCAC is one policy of the weighted sum, not one policy for each auxiliary signal; stage two is "
-    "held to it by a coefficient of 10, since the option that was to lower it is misspelt and never read.",
-)
+FAULTS = tuple((resources.files("moac_studies") / "recorded" / "tscac-faults.txt").read_text("utf-8").splitlines())
 """What is wrong with the published protocol, the most harmful first; repeated unless `departures` say otherwise."""
 
 
@@ -93,18 +72,17 @@ class Table:
     def __str__(self) -> str:
         head = f"{'tscac-compat':16}" + "".join(f"{name:>20}" for name in self.signal_names)
         lines = ["The published protocol, repeated with its faults: these are no estimates to rely on.", head]
-        lines += [f"{name:16}" + "".join(self._cells(own)) for name, own in self.values.items()]
+        base = next(iter(self.values.values()))
+        for name, own in self.values.items():
+            changes = (f"{value / b - 1:+.1%}" if b else "n/a" for value, b in zip(own, base, strict=True))
+            cells = (f"{value:>11.4g} {change:>8}" for value, change in zip(own, changes, strict=True))
+            lines.append(f"{name:16}" + "".join(cells))
         lines += ["Faults of the protocol:", *(f"  {k}. {fault}" for k, fault in enumerate(self.faults, 1))]
         lines += ["On these rows:", *(f"  {name}: {value:.4g}" for name, value in self.measured.items())]
         lines += ["Other than in the published setting:", *(f"  {text}" for text in self.departures)]
         if self.lacking:
             lines.append(f"  not in the dataset as raw numbers: {', '.join(self.lacking)}")
         return "\n".join(lines)
-
-    def _cells(self, own: Any) -> list[str]:
-        base = next(iter(self.values.values()))
-        changes = [f"{value / b - 1:+.1%}" if b else "n/a" for value, b in zip(own, base, strict=True)]
-        return [f"{value:>11.4g} {change:>8}" for value, change in zip(own, changes, strict=True)]
 
 
 def run(dataset: LoggedDataset | str | Path, steps: int = 500, seed: int = 0) -> Table:
@@ -144,7 +122,7 @@ def _clone(test: Buffer, key: Any, steps: int) -> Any:
     """The behaviour model, on the test rows."""
     key_start, key_steps = jax.random.split(key)
     networks = _layers(key_start, (test.mean.shape[0], 512, 256, 256, len(test.videos)))
-    state = (networks, optax.adam(1e-4).init(networks))
+    state = (networks, _ADAM.init(networks))
     return _advance(_clone_step)((test,), state, key_steps, 0, steps)[0]
 
 
@@ -162,11 +140,11 @@ def _best(train: Buffer, how: tuple[Recipe, Any], evaluate: Callable[..., Any], 
 @lru_cache(maxsize=2)
 def _advance(step: Callable[..., Any]) -> Callable[..., Any]:
     """(arguments, state, key, begin, end) ↦ the state after the steps of these numbers."""
-    return jax.jit(
-        lambda given, state, key, begin, end: jax.lax.fori_loop(
-            begin, end, lambda t, own: step(*given, own, jax.random.fold_in(key, t)), state
-        )
-    )
+
+    def advance(given: Any, state: Any, key: Any, begin: Any, end: Any) -> Any:
+        return jax.lax.fori_loop(begin, end, lambda t, now: step(*given, now, jax.random.fold_in(key, t)), state)
+
+    return jax.jit(advance)
 
 
 @jax.jit
@@ -351,10 +329,8 @@ def _dense(W: Any, x: Any) -> Any:
 def _layers(key: Any, sizes: tuple[int, ...]) -> list[Any]:
     """Uniform in ±1/√inputs, biases too."""
     pairs = list(pairwise(sizes))
-    keys = jax.random.split(key, len(pairs))
-    return [
-        jax.random.uniform(k, (n + 1, m), jnp.float32, -1, 1) / n**0.5 for k, (n, m) in zip(keys, pairs, strict=True)
-    ]
+    drawn = zip(jax.random.split(key, len(pairs)), pairs, strict=True)
+    return [jax.random.uniform(k, (n + 1, m), jnp.float32, -1, 1) / n**0.5 for k, (n, m) in drawn]
 
 
 def _mu(actor: Any, x: Float[Array, "B F"], K: int) -> Float[Array, " B"]:
@@ -387,7 +363,7 @@ def _start(key: Any, buffer: Buffer, weights: Any) -> Agent:
     first = jax.vmap(lambda k: _layers(k, (inputs, 32)))(jax.random.split(key_critics, M))
     rest = jax.vmap(lambda k: _layers(k, (33, 32, 1)))(jax.random.split(jax.random.fold_in(key_critics, 1), M))
     critics = [*first, *rest]
-    moments = (optax.adam(1e-4).init(actor), _critic_steps().init(critics))
+    moments = (_ADAM.init(actor), _CRITIC_ADAM.init(critics))
     return Agent(actor, critics, actor, critics, moments, weights)
 
 
@@ -399,7 +375,7 @@ def _step(recipe: Recipe, fixed: Any, buffer: Buffer, agent: Agent, key: Any) ->
     ahead = _values(agent.critics_target, after, _mu(agent.actor_target, after, K))
     y = buffer.reward[rows] + GAMMA * alive.mean() * ahead
     slope = jax.grad(lambda critics: jnp.sum(jnp.mean((_values(critics, x, a) - y) ** 2, axis=0)))(agent.critics)
-    change, critic_moments = _critic_steps().update(slope, agent.moments[1], agent.critics)
+    change, critic_moments = _CRITIC_ADAM.update(slope, agent.moments[1], agent.critics)
     critics = optax.apply_updates(agent.critics, change)
 
     def worth(actor: Any) -> Float[Array, "B M"]:
@@ -415,13 +391,10 @@ def _step(recipe: Recipe, fixed: Any, buffer: Buffer, agent: Agent, key: Any) ->
         near = recipe.supervised * jnp.mean((own - a.mean()) ** 2) + recipe.held * jnp.mean((own - pinned) ** 2)
         return near - jnp.mean(rho * (worth(actor) @ w))
 
-    change, actor_moments = optax.adam(1e-4).update(jax.grad(actor_loss)(agent.actor), agent.moments[0])
+    change, actor_moments = _ADAM.update(jax.grad(actor_loss)(agent.actor), agent.moments[0])
     actor = optax.apply_updates(agent.actor, change)
-    targets = [
-        optax.incremental_update(new, old, TAU)
-        for new, old in ((actor, agent.actor_target), (critics, agent.critics_target))
-    ]
-    return Agent(actor, critics, targets[0], targets[1], (actor_moments, critic_moments), w)
+    targets = optax.incremental_update((actor, critics), (agent.actor_target, agent.critics_target), TAU)
+    return Agent(actor, critics, *targets, (actor_moments, critic_moments), w)
 
 
 def _moved(eta: Any, agent: Agent, worth: Any) -> Any:
@@ -429,7 +402,8 @@ def _moved(eta: Any, agent: Agent, worth: Any) -> Any:
     G = jax.jacrev(lambda actor: -jnp.mean(worth(actor), axis=0))(agent.actor)
     flat = jnp.concatenate([layer.reshape(len(layer), -1) for layer in G], axis=1)
     w = jnp.maximum(0, agent.weights - eta * jnp.clip(flat @ (agent.weights @ flat), -1000, 1000))
-    return jnp.where(w.sum() > 0, w, agent.weights) / jnp.where(w.sum() > 0, w, agent.weights).sum()
+    w = jnp.where(w.sum() > 0, w, agent.weights)
+    return w / w.sum()
 
 
 def _clone_step(buffer: Buffer, state: tuple[Any, Any], key: Any) -> tuple[Any, Any]:
@@ -438,10 +412,5 @@ def _clone_step(buffer: Buffer, state: tuple[Any, Any], key: Any) -> tuple[Any, 
     x, target = buffer.states(rows), buffer.rank[rows]
     entropy = optax.softmax_cross_entropy_with_integer_labels
     slope = jax.grad(lambda W: entropy(_clone_logits(W, x), target).mean())(state[0])
-    change, moments = optax.adam(1e-4).update(slope, state[1])
+    change, moments = _ADAM.update(slope, state[1])
     return optax.apply_updates(state[0], change), moments
-
-
-def _critic_steps() -> optax.GradientTransformation:
-    """Adam with L2 added to the gradient."""
-    return optax.chain(optax.add_decayed_weights(1e-2), optax.adam(1e-3))

@@ -53,18 +53,17 @@ def measured(*several):
     ],
 )
 def test_a_decay_is_geometric_where_it_is_straight_over_an_order(several, expected):
-    assert critic_rate.geometric(measured(*several)).verdict == expected
+    assert critic_rate.decay_claims(measured(*several))[0].verdict == expected
 
 
 @pytest.mark.parametrize(("agreement", "expected"), [(1.0, YES), (1.2, PART), (0.8, PART), (1.1, OPEN), (0.9, OPEN)])
 def test_a_rate_is_the_expected_one_within_a_tenth(agreement, expected):
-    assert critic_rate.mean_rate(measured(fit(agreement=agreement))).verdict == expected
+    assert critic_rate.decay_claims(measured(fit(agreement=agreement)))[1].verdict == expected
 
 
 def test_a_decay_with_too_few_points_is_not_decided():
     unknown = critic_error.Fit(critic_error.UNKNOWN, critic_error.UNKNOWN, critic_error.UNKNOWN, np.nan, 0.1)
-    for judge in (critic_rate.geometric, critic_rate.mean_rate):
-        claim = judge(measured(unknown))
+    for claim in critic_rate.decay_claims(measured(unknown)):
         assert claim.verdict == OPEN
         assert "too few" in claim.measured
 
@@ -152,7 +151,7 @@ def test_the_theorem_applies_where_its_batch_can_be_paid():
 
 @pytest.mark.parametrize("derivations", [("printed",), ("printed", "derived")])
 def test_a_caption_names_the_bounds_that_were_run(derivations, monkeypatch):
-    monkeypatch.setattr(critic_rate.drawings, "loglog", lambda panels: panels)
+    monkeypatch.setattr(critic_rate.drawings, "curves", lambda panels: panels)
     shown = critic_rate.figures((), [beside(shaken(1.0), 2.0, derivation=d) for d in derivations], ())
     words = [word for word in ("printed", "derived") if word in shown[-1].caption]
     assert words == list(derivations)

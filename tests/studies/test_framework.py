@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -176,7 +177,7 @@ def test_quick_replaces_settings():
 
 
 def test_finished_tasks_are_kept_and_interrupted_ones_continue(tmp_path):
-    model, place = momdp.library.fishwood(), training._Place("fishwood-v0", 5)
+    model, place = momdp.library.fishwood(), SimpleNamespace(env="fishwood-v0", seed=5)
     (task,) = training.method_tasks(framework.parse("tiny", TINY))
     first = runner.complete(task, place, model, tmp_path / "a", silent)
     again = runner.complete(task, place, model, tmp_path / "a", silent)
@@ -198,7 +199,7 @@ def test_finished_tasks_are_kept_and_interrupted_ones_continue(tmp_path):
 
 
 def test_anything_that_changes_the_result_changes_the_folder():
-    model, (place, other) = momdp.library.fishwood(), (training._Place("fishwood-v0", seed) for seed in (5, 6))
+    model, (place, other) = momdp.library.fishwood(), (SimpleNamespace(env="fishwood-v0", seed=seed) for seed in (5, 6))
     (task,) = training.method_tasks(framework.parse("tiny", TINY))
     assert runner.key(task, place, model) != runner.key(task, other, model)
     assert runner.key(task, place, model) != runner.key(task, place, momdp.library.fishwood(0.2))
