@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import jax
@@ -32,24 +33,20 @@ WEIGHTS = ("λ fixed", "λ̂ of the same batch")
 _EXACT = "exact critic w*"
 
 
+Errors = dict[tuple[str, str, str], Float[np.ndarray, "K L"]]
+"""Squared errors by setting, critic and weights, of K batches at L sizes."""
+
+
 def findings(work: Workspace, p: dict[str, Any], seed: int) -> Findings:
-    """Squared errors [C, W, K, L] by setting, for C critics and W kinds of weights."""
-    measured = {
-        kind: work.keep("gradient-noise", {"seed": seed, **p, "setting": kind}, lambda k=kind: _measure(p, k, seed))
-        for kind in p["settings"]
-    }
-    critics = (_EXACT, *(f"learned, D = {D}" for D in p["critic_batches"]))
-    slopes = {
-        (kind, critic, way): compare.slope(p["batches"], arrays["error"][c, w])
-        for kind, arrays in measured.items()
-        for c, critic in enumerate(critics)
-        for w, way in enumerate(WEIGHTS)
-    }
-    return Findings(
-        _claims(slopes, measured, critics),
-        (_table(slopes, measured, p, critics),),
-        (_figure(slopes, measured, p, critics),),
-    )
+    """Measure every setting with every critic."""
+    critics, errors = (_EXACT, *(f"learned, D = {D}" for D in p["critic_batches"])), Errors()
+    for kind in p["settings"]:
+        about = {"seed": seed, **p, "setting": kind}
+        arrays = work.keep("gradient-noise", about, lambda kind=kind: _measure(p, kind, seed))
+        for (c, critic), (w, weights) in product(enumerate(critics), enumerate(WEIGHTS)):
+            errors[kind, critic, weights] = arrays["error"][c, w]
+    slopes = {key: compare.slope(p["batches"], values) for key, values in errors.items()}
+    return Findings(claims_of(slopes, errors, critics), (_table(slopes, errors, p),), (_figure(slopes, errors, p),))
 
 
 def _measure(p: dict[str, Any], kind: str, seed: int) -> Arrays:
@@ -120,9 +117,19 @@ def prefix_gradients(
     return total[B - 1].reshape(len(B), delta.shape[1], -1) / B[:, None, None]
 
 
-def _claims(slopes: dict[Any, Mean], measured: dict[str, Arrays], critics: tuple[str, ...]) -> tuple[Claim, ...]:
-    exact = {f"{kind}, {way}": s for (kind, critic, way), s in slopes.items() if critic == _EXACT}
-    last = {kind: arrays["error"][:, 1, :, -1] for kind, arrays in measured.items()}
+def claims_of(slopes: dict[Any, Mean], errors: Errors, critics: tuple[str, ...]) -> tuple[Claim, ...]:
+    """By slopes with the exact critic; and by errors at the largest B, batch by batch."""
+    exact = {f"{kind}, {weights}": s for (kind, critic, weights), s in slopes.items() if critic == _EXACT}
+    last = {key[:2]: values[:, -1] for key, values in errors.items() if key[2] == WEIGHTS[1]}
+    kinds, smallest = dict.fromkeys(kind for kind, _ in last), critics[1]
+    excess = {kind: compare.paired(last[kind, smallest], 2 * last[kind, _EXACT]) for kind in kinds}
+    rest = {kind: compare.paired(2 * last[kind, critics[-1]], last[kind, smallest]) for kind in kinds}
+    times = {
+        ", ".join(key): f"{values.mean() / last[key[0], _EXACT].mean():.1f}×"
+        for key, values in last.items()
+        if key[1] != _EXACT
+    }
+    falls = "The floor of a learned critic falls with the critic's batch D."
     return (
         compare.claim(
             "E‖(∇J − g)λ_t‖² falls as 1/B, also for weights chosen by the same batch.",
@@ -130,57 +137,28 @@ def _claims(slopes: dict[Any, Mean], measured: dict[str, Arrays], critics: tuple
             [compare.slope_near(s, -1.0, TOLERANCE) for s in exact.values()],
             _FIGURE,
         ),
-        _floor_claim(last, critics),
-        _batch_claim(last, critics),
-    )
-
-
-def _floor_claim(last: dict[str, Float[np.ndarray, "C K"]], critics: tuple[str, ...]) -> Claim:
-    """By the error at the largest B, batch by batch: twice that with the exact critic, or more."""
-    excess = {kind: compare.paired(errors[1], 2 * errors[0]) for kind, errors in last.items()}
-    return compare.claim(
-        "A learned critic leaves a floor that no actor batch removes.",
-        f"Error at the largest B over that with w*: {compare.listed(_times(last, critics))}. Of {critics[1]}, minus "
-        f"twice that with w*: {compare.listed(excess)}.",
-        map(compare.above, excess.values()),
-        _FIGURE,
-    )
-
-
-def _batch_claim(last: dict[str, Float[np.ndarray, "C K"]], critics: tuple[str, ...]) -> Claim:
-    """By the same error: with the largest D half of that with the smallest, or less."""
-    text = "The floor of a learned critic falls with the critic's batch D."
-    if len(critics) < 3:
-        return Claim(text, compare.NOT_RUN, "not measured")
-    rest = {kind: compare.paired(2 * errors[-1], errors[1]) for kind, errors in last.items()}
-    return compare.claim(
-        text,
-        f"Twice the error at the largest B of {critics[-1]}, minus that of {critics[1]}: {compare.listed(rest)}.",
-        map(compare.below, rest.values()),
-        _FIGURE,
-    )
-
-
-def _times(last: dict[str, Float[np.ndarray, "C K"]], critics: tuple[str, ...]) -> dict[str, str]:
-    """The mean error of each learned critic as a multiple of that with the exact one."""
-    return {
-        f"{kind}, {critics[c]}": f"{errors[c].mean() / errors[0].mean():.1f}×"
-        for kind, errors in last.items()
-        for c in range(1, len(critics))
-    }
-
-
-def _table(slopes: dict[Any, Mean], measured: dict[str, Arrays], p: dict[str, Any], critics: tuple[str, ...]) -> Table:
-    rows = tuple(
-        (
-            f"{kind}, {critic}, {way}",
-            compare.with_interval(slopes[kind, critic, way]),
-            float(arrays["error"][c, w, :, 0].mean()),
-            float(arrays["error"][c, w, :, -1].mean()),
+        compare.claim(
+            "A learned critic leaves a floor that no actor batch removes.",
+            f"Error at the largest B over that with w*: {compare.listed(times)}. Of {smallest}, minus "
+            f"twice that with w*: {compare.listed(excess)}.",
+            map(compare.above, excess.values()),
+            _FIGURE,
+        ),
+        compare.claim(
+            falls,
+            f"Twice the error at the largest B of {critics[-1]}, minus that of {smallest}: {compare.listed(rest)}.",
+            map(compare.below, rest.values()),
+            _FIGURE,
         )
-        for kind, arrays in measured.items()
-        for c, critic in enumerate(critics)
-        for w, way in enumerate(WEIGHTS)
+        if len(critics) > 2
+        else Claim(falls, compare.NOT_RUN, "not measured"),
+    )
+
+
+def _table(slopes: dict[Any, Mean], errors: Errors, p: dict[str, Any]) -> Table:
+    rows = tuple(
+        (", ".join(key), compare.with_interval(slopes[key]), *(float(values[:, k].mean()) for k in (0, -1)))
+        for key, values in errors.items()
     )
     return Table(
         _TABLE,
@@ -192,20 +170,17 @@ def _table(slopes: dict[Any, Mean], measured: dict[str, Arrays], p: dict[str, An
     )
 
 
-def _figure(slopes: dict[Any, Mean], measured: dict[str, Arrays], p: dict[str, Any], critics: tuple[str, ...]) -> Shown:
-    def panel(kind: str, w: int) -> drawings.Panel:
-        error = measured[kind]["error"]
-        curves = tuple(
-            drawings.Curve(name, p["batches"], error[c, w], c, slopes[kind, name, WEIGHTS[w]].value if c == 0 else None)
-            for c, name in enumerate(critics)
-        )
-        title = f"{kind[0].upper()}{kind[1:]}, {WEIGHTS[w]}"
-        return drawings.Panel(title, ("B", "E‖(∇J − g)λ‖²"), curves)
-
+def _figure(slopes: dict[Any, Mean], errors: Errors, p: dict[str, Any]) -> Shown:
+    panels: dict[str, list[drawings.Curve]] = {}
+    for (kind, critic, weights), values in errors.items():
+        curves = panels.setdefault(f"{kind[0].upper()}{kind[1:]}, {weights}", [])
+        slope = slopes[kind, critic, weights].value if critic == _EXACT else None
+        curves.append(drawings.Curve(critic, p["batches"], values, len(curves), slope))
+    labels = ("B", "E‖(∇J − g)λ‖²")
     return Shown(
         _FIGURE,
         "gradient-noise",
-        drawings.curves(tuple(panel(kind, w) for kind in measured for w in range(len(WEIGHTS)))),
+        drawings.curves([drawings.Panel(title, labels, tuple(curves)) for title, curves in panels.items()]),
         "Mean squared error of the weighted gradient at a fixed policy, with 95 % bands; in the discounted setting ∇J "
         "stands for Lemma 1's direction under the stationary law, which the samples follow. With the exact critic the "
         "error falls as 1/B; with a learned one it meets the critic's own error.",

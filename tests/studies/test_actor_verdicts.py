@@ -97,12 +97,13 @@ def noise_verdicts(slope, floor, large=None):
     shake = 1 + 0.1 * NOISE * np.array([1, -1, 1])[: len(rows), None]
     error = np.stack(rows)[:, None, None] * shake[:, None, :, None] * np.ones((1, 2, 1, 1))
     named = critics[: len(rows)]
-    slopes = {
-        ("average", critic, way): compare.slope(B, error[c, w])
+    errors = {
+        ("average", critic, way): error[c, w]
         for c, critic in enumerate(named)
         for w, way in enumerate(actor_noise.WEIGHTS)
     }
-    claims = actor_noise._claims(slopes, {"average": {"error": error}}, named)
+    slopes = {key: compare.slope(B, values) for key, values in errors.items()}
+    claims = actor_noise.claims_of(slopes, errors, named)
     return [claim.verdict for claim in claims]
 
 
@@ -125,8 +126,9 @@ def test_the_gradients_error_and_its_floors(arguments, expected):
 def test_weights_of_the_same_batch_are_judged_too():
     fixed, chosen = actor_noise.WEIGHTS
     slopes = {("average", actor_noise._EXACT, way): around(s) for way, s in ((fixed, -1), (chosen, -0.5))}
-    error = np.ones((2, 2, 4, 3))
-    claims = actor_noise._claims(slopes, {"average": {"error": error}}, (actor_noise._EXACT, "learned"))
+    critics = (actor_noise._EXACT, "learned")
+    errors = {("average", critic, way): np.ones((4, 3)) for critic in critics for way in actor_noise.WEIGHTS}
+    claims = actor_noise.claims_of(slopes, errors, critics)
     assert claims[0].verdict == PART
 
 
