@@ -40,6 +40,6 @@ def about(command: str) -> dict[str, Any]:
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
-    """As JSON."""
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    """As JSON on one line."""
+    path.write_text(json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n")
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

@@ -35,11 +35,12 @@ def main() -> None:
     for seed, (env, discount), method in product(SEEDS, PROBLEMS, METHODS):
         if (method, env) in LEFT_OUT or (method, env, discount, seed) in done:
             continue
-        found = peer_run("fronts.py", method, env, discount, seed, *SECONDS)
-        for each in found["seen"]:
+        run = peer_run("fronts.py", method, env, discount, seed, *SECONDS)
+        for each in run["seen"]:
             each["cpu"] = round(each["cpu"], 2)
-            each["returns"] = [[round(x, 5) + 0.0 for x in point] for point in each["returns"]]
-        kept.append({"method": method, "env": env, "discount": discount, "seed": seed, "seen": found["seen"]})
+            points = (tuple(round(x, 5) + 0.0 for x in point) for point in each["returns"])
+            each["returns"] = list(dict.fromkeys(points))  # a point that several policies have is kept once
+        kept.append({"method": method, "env": env, "discount": discount, "seed": seed, "seen": run["seen"]})
         left_out = [{"method": m, "env": e, "why": why} for (m, e), why in LEFT_OUT.items()]
         content = {**about("python benchmarks/record_fronts.py"), "seconds": list(SECONDS), "left_out": left_out}
         write(OUTPUT, content | {"runs": kept})
