@@ -393,7 +393,7 @@ def _step(recipe: Recipe, fixed: Any, buffer: Buffer, agent: Agent, key: Any) ->
 
     change, actor_moments = _ADAM.update(jax.grad(actor_loss)(agent.actor), agent.moments[0])
     actor = optax.apply_updates(agent.actor, change)
-    targets = optax.incremental_update((actor, critics), (agent.actor_target, agent.critics_target), TAU)
+    targets: Any = optax.incremental_update((actor, critics), (agent.actor_target, agent.critics_target), TAU)
     return Agent(actor, critics, *targets, (actor_moments, critic_moments), w)
 
 
