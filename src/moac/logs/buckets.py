@@ -102,7 +102,7 @@ def indexed(columns: Arrays, schema: Schema, actions: np.ndarray[Any, Any]) -> A
         "history": item[reach],
         "user": user[row],
         "action": action[row],
-        "reward": rewards(columns, schema.signals)[row],
+        "reward": rewards({s.column: columns[s.column][row] for s in schema.signals}, schema.signals),
         "time": columns[schema.time][row],
         "context": np.concatenate(codes, axis=1).astype(np.int8 if small else np.int32),
         "end": before[row],

@@ -19,13 +19,13 @@ from typing import Any, final
 
 import numpy as np
 
-from moac import files as files_
 from moac import tasks
+from moac.files import write_arrays, write_json
 from moac.logs import buckets, csv_files, description, engine, features, folder, splits, workspace
 from moac.logs.buckets import Bucket
 from moac.logs.csv_files import File
 from moac.logs.engine import Connection, Limits
-from moac.logs.schema import LogFiles, Table
+from moac.logs.schema import LogFiles
 from moac.tasks import Executor
 
 Progress = Callable[[str, int, int], None]
@@ -86,16 +86,14 @@ def build(
     if options.actions < 2:
         raise ValueError(f"`actions` must be at least 2, got {options.actions}.")
     workspace.refuse_existing(Path(out), "out")
-    inspected = [_said(say, k, len(files.tables), path, table) for k, (path, table) in enumerate(files.tables)]
+    inspected: list[File] = []
+    for path, table in files.tables:
+        say("checking files", len(inspected), len(files.tables))
+        inspected.append(csv_files.inspect(path, table))
     say("checking files", len(inspected), len(inspected))
     origin = _origin(inspected, files, options)
     with workspace.becoming(Path(out), _sha256(origin)[:16]) as place:
         return _Build(files, inspected, options, limits, place).run(origin, executor, say)
-
-
-def _said(say: Progress, done: int, total: int, path: Path, table: Table) -> File:
-    say("checking files", done, total)
-    return csv_files.inspect(path, table)
 
 
 def _origin(inspected: list[File], files: LogFiles, options: Options) -> dict[str, Any]:
@@ -138,14 +136,14 @@ class _Build:
         with self._connect() as connection:
             self._register_splits(connection)
             actions = self._actions(connection)
-            totals = self._totals(connection)
+            totals = description.of_logs(connection, self.schema, self._rows)
         index = partial(buckets.index, actions=actions)
         self._map(executor, index, lambda bucket: bucket.arrays.exists(), partial(say, "indexing users"))
         say("writing arrays", 0, 1)
         with self._connect() as connection:
             about = self._write(connection, actions)
         manifest = self._manifest(origin, totals, about)
-        files_.write_json(self.place / folder.MANIFEST, manifest)
+        write_json(self.place / folder.MANIFEST, manifest)
         shutil.rmtree(self.work)
         say("writing arrays", 1, 1)
         return json.loads(json.dumps(manifest))
@@ -191,14 +189,13 @@ class _Build:
         for number, file in enumerate(self.logs):
             out = self.work / "raw" / str(number)
             if not out.exists():
-                show = partial(self._show_reading, say, read, file.size, total)
+
+                def show(share: float, read: int = read, size: int = file.size) -> None:
+                    say("reading logs", read + int(share * size), total)
+
                 engine.watch(connection, partial(self._scatter_log, connection, file, out), show)
             read += file.size
             say("reading logs", read, total)
-
-    @staticmethod
-    def _show_reading(say: Progress, read: int, size: int, total: int, share: float) -> None:
-        say("reading logs", read + int(share * size), total)
 
     def _scatter_log(self, connection: Connection, file: File, out: Path) -> None:
         temporary = self.work / ".raw.tmp"
@@ -253,27 +250,6 @@ class _Build:
             )
         return actions
 
-    def _totals(self, connection: Connection) -> dict[str, Any]:
-        """Counts of the whole logs, whatever the item: rows before and after duplicates were dropped, signals, days."""
-        signals = [f"count(*) FILTER ({signal.column} != 0), sum({signal.column})" for signal in self.schema.signals]
-        query = f"SELECT random, sum(copies)::BIGINT, count(*), {', '.join(signals)} FROM {self._rows} GROUP BY random"
-        logs: dict[str, Any] = {}
-        for random, read, kept, *counts in sorted(connection.execute(query).fetchall()):
-            names, units = zip(*((signal.name, signal.unit) for signal in self.schema.signals), strict=True)
-            sums = [float(total) / unit for total, unit in zip(counts[1::2], units, strict=True)]
-            table = description.signal_table(names, counts[::2], sums, kept)
-            counted = {"rows_read": read, "duplicates": read - kept, "rows": kept, "signals": table}
-            logs["random" if random else "standard"] = counted | {"days": self._days(connection, random)}
-        return logs
-
-    def _days(self, connection: Connection, random: bool) -> dict[str, int]:
-        """Rows of a log on each day."""
-        if self.schema.day is None:
-            return {}
-        day = f"(DATE '1970-01-01' + ({self.schema.day})::INTEGER)::VARCHAR AS day"
-        query = f"SELECT {day}, count(*) FROM {self._rows} WHERE random = {random} GROUP BY day ORDER BY day"
-        return dict(connection.execute(query).fetchall())
-
     def _write(self, connection: Connection, actions: Any) -> dict[str, Any]:
         """Write the arrays and what was fitted; what the manifest says of them."""
         joined = buckets.join(self._buckets, self.primary_is_random)
@@ -286,9 +262,10 @@ class _Build:
         shared |= {"users": users.table, "items": items.table, "split": split}
         shared |= {"action_ids": actions, "action_items": places}
         for name, arrays in {"shared": shared, **joined.parts}.items():
-            files_.write_arrays(self.place / "arrays" / f"{name}.safetensors", arrays, {})
-        fitted = {"users": users.fitted, "items": items.fitted, "user_names": users.names, "item_names": items.names}
-        files_.write_json(self.place / folder.ENCODING, fitted)
+            write_arrays(self.place / "arrays" / f"{name}.safetensors", arrays, {})
+        fitted = {"users": list(map(asdict, users.encoders)), "items": list(map(asdict, items.encoders))}
+        fitted |= {"user_names": users.names, "item_names": items.names}
+        write_json(self.place / folder.ENCODING, fitted)
         written = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(self.place.glob("arrays/*"))]
         names = tuple(signal.name for signal in schema.signals)
         return {

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from moac.logs import folder
+from moac.logs.schema import Schema
 from moac.logs.splits import SPLITS
+
+if TYPE_CHECKING:
+    from moac.logs.engine import Connection
 
 _QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
@@ -22,6 +26,24 @@ def signal_table(names: Iterable[str], amounts: Any, sums: Any, rows: int) -> di
         name: {"amount": int(a), "share": int(a) / total, "sum": float(s), "mean": float(s) / max(rows, 1)}
         for name, a, s in zip(names, amounts, sums, strict=True)
     }
+
+
+def of_logs(connection: Connection, schema: Schema, rows: str) -> dict[str, Any]:
+    """Counts of whole logs, given SQL of all ordered rows: rows with and without duplicates, signals, days."""
+    counts = ", ".join(f"count(*) FILTER ({signal.column} != 0), sum({signal.column})" for signal in schema.signals)
+    query = f"SELECT random, sum(copies)::BIGINT, count(*), {counts} FROM {rows} GROUP BY random ORDER BY random"
+    logs: dict[str, Any] = {}
+    for random, read, kept, *totals in connection.execute(query).fetchall():
+        sums = [float(total) / signal.unit for total, signal in zip(totals[1::2], schema.signals, strict=True)]
+        table = signal_table((signal.name for signal in schema.signals), totals[::2], sums, kept)
+        days: dict[str, int] = {}
+        if schema.day is not None:
+            day = f"(DATE '1970-01-01' + ({schema.day})::INTEGER)::VARCHAR AS day"
+            query = f"SELECT {day}, count(*) FROM {rows} WHERE random = {random} GROUP BY day ORDER BY day"
+            days = dict(connection.execute(query).fetchall())
+        counted = {"rows_read": read, "duplicates": read - kept, "rows": kept, "signals": table, "days": days}
+        logs["random" if random else "standard"] = counted
+    return logs
 
 
 def of_part(names: tuple[str, ...], user: Any, reward: Any, split: Any) -> dict[str, Any]:
