@@ -17,7 +17,7 @@ from typing import IO, final
 
 from moac.files import no_follow
 from moac.kuairand.schema import FOLDERS
-from moac.logs.workspace import becoming, check_room, full_disk_said, refuse_existing
+from moac.logs.folder import becoming, check_room, full_disk_said, refuse_existing
 
 ZENODO = "https://zenodo.org/records/10439422/files"
 _BLOCK = 1 << 20

@@ -13,10 +13,22 @@ from typing import Any, final
 import numpy as np
 
 from moac.kuairand import schema
-from moac.kuairand.population import RATES, TAB_SHARE, TABS, UserModel, Users
-from moac.kuairand.simulator import DAY_MS, FIRST_MS, LAST_MS, Block, Exposure, Log, blocks, log
+from moac.kuairand.simulator import (
+    DAY_MS,
+    FIRST_MS,
+    LAST_MS,
+    RATES,
+    TAB_SHARE,
+    TABS,
+    Block,
+    Log,
+    UserModel,
+    Users,
+    blocks,
+    log,
+)
 from moac.logs import engine
-from moac.logs.workspace import becoming, check_room, full_disk_said, refuse_existing
+from moac.logs.folder import becoming, check_room, full_disk_said, refuse_existing
 
 __all__ = ["RATES", "TABS", "Log", "Parameters", "UserModel", "Users", "log", "read_parameters", "write"]
 
@@ -147,14 +159,15 @@ def _write_logs(resolved: Parameters, folder: Path, progress: Progress) -> None:
     model, people, exposed, done = resolved.model(), resolved.users(), resolved.random_rows or 0, 0
     duration = _durations_ms(model, resolved.seed)
     random_file = {folder / name: "true" for name in schema.RANDOM_LOG.file_names(resolved.variant)}
-    for exposure, rows, files in (
-        (Exposure(model, model.behaviour), resolved.rows, _standard_files(resolved, folder)),
-        (Exposure.uniform(model), exposed, random_file),
+    for random, rows, files in (
+        (False, resolved.rows, _standard_files(resolved, folder)),
+        (True, exposed, random_file),
     ):
         for path in files:
             path.write_text(",".join(schema.LOG) + "\n")
-        for block in blocks(exposure, people, rows, resolved.seed):
-            _append(_log_columns(block, duration, files is random_file), files)
+        policy = None if random else model.behaviour
+        for block in blocks(model, policy, people, rows, resolved.seed, random):
+            _append(_log_columns(block, duration, random), files)
             done += len(block.user)
             progress(done, resolved.rows + exposed)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from moac import tasks
 from moac.files import write_arrays, write_json
-from moac.logs import buckets, csv_files, description, engine, features, folder, splits, workspace
+from moac.logs import buckets, csv_files, description, engine, features, folder, splits
 from moac.logs.buckets import Bucket
 from moac.logs.csv_files import File
 from moac.logs.engine import Connection, Limits
@@ -85,14 +85,14 @@ def build(
     splits.check(options.split_seed, options.shares)
     if options.actions < 2:
         raise ValueError(f"`actions` must be at least 2, got {options.actions}.")
-    workspace.refuse_existing(Path(out), "out")
+    folder.refuse_existing(Path(out), "out")
     inspected: list[File] = []
     for path, table in files.tables:
         say("checking files", len(inspected), len(files.tables))
         inspected.append(csv_files.inspect(path, table))
     say("checking files", len(inspected), len(inspected))
     origin = _origin(inspected, files, options)
-    with workspace.becoming(Path(out), _sha256(origin)[:16]) as place:
+    with folder.becoming(Path(out), _sha256(origin)[:16]) as place:
         return _Build(files, inspected, options, limits, place).run(origin, executor, say)
 
 

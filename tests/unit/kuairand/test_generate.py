@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 
 from moac.kuairand import generate, schema
-from moac.kuairand.population import LEVEL_SHARE, LEVELS, NUM_KINDS, SIGNS, TAB_SHARE
-from moac.kuairand.simulator import FIRST_MS, LAST_MS, SECOND_MS, Exposure, blocks
+from moac.kuairand.simulator import (
+    FIRST_MS,
+    LAST_MS,
+    LEVEL_SHARE,
+    LEVELS,
+    NUM_KINDS,
+    SECOND_MS,
+    SIGNS,
+    TAB_SHARE,
+    blocks,
+)  # fmt: skip
 from tests.helpers.kuairand import REAL_PURE, real_rows
 
 MODEL = generate.UserModel.of(3, num_videos=60)
@@ -126,7 +135,7 @@ def test_intervals_over_users_cover_the_truth_and_intervals_over_rows_do_not():
 
 def test_the_random_log_is_uniform():
     users = MODEL.draw_users(500, 0)
-    (block,) = blocks(Exposure.uniform(MODEL), users, 60_000, 0)
+    (block,) = blocks(MODEL, None, users, 60_000, 0, random=True)
     counts = np.bincount(block.video, minlength=60)
     statistic = ((counts - 1000) ** 2 / 1000).sum()
     assert statistic < 112  # chi-squared with 59 degrees of freedom: 0.9999 quantile 110
@@ -136,7 +145,7 @@ def test_the_random_log_is_uniform():
 
 def test_people_rows_and_times_are_in_order_and_do_not_depend_on_the_rest():
     users = MODEL.draw_users(3000, 0)
-    drawn = list(blocks(Exposure(MODEL, MODEL.behaviour), users, 700_000, 0))
+    drawn = list(blocks(MODEL, MODEL.behaviour, users, 700_000, 0))
     assert len(drawn) == 3
     user, time = (np.concatenate([getattr(block, name) for block in drawn]) for name in ("user", "time_ms"))
     assert len(user) == 700_000
@@ -146,7 +155,7 @@ def test_people_rows_and_times_are_in_order_and_do_not_depend_on_the_rest():
     counts = np.bincount(user, minlength=3000)
     expected = 700_000 * users.share
     assert abs((counts - expected) / np.sqrt(expected)).max() < 5
-    alone = list(blocks(Exposure(MODEL, MODEL.behaviour), users, 700_000, 0))[1]
+    alone = list(blocks(MODEL, MODEL.behaviour, users, 700_000, 0))[1]
     np.testing.assert_array_equal(alone.video, drawn[1].video)
 
 

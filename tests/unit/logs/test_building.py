@@ -10,7 +10,7 @@ import pytest
 
 from moac import logs
 from moac.kuairand.schema import LOG
-from moac.logs import LoggedDataset, buckets, building, csv_files, workspace
+from moac.logs import LoggedDataset, buckets, building, csv_files, folder
 from moac.runs import executors
 from tests.helpers.kuairand import REAL_PURE, REAL_RANDOM, build, changed, generated, plain, real_rows, signals
 
@@ -264,7 +264,7 @@ def test_a_mistake_leaves_nothing_behind(source, tmp_path):
 
 
 def test_one_build_at_a_time(source, tmp_path):
-    with workspace.becoming(tmp_path / "data", "x"), ThreadPoolExecutor(1) as other:
+    with folder.becoming(tmp_path / "data", "x"), ThreadPoolExecutor(1) as other:
         second = other.submit(build, source, tmp_path / "data", actions=5)
         with pytest.raises(ValueError, match=r"/data is in use by process \d+: wait until it ends.$"):
             second.result()

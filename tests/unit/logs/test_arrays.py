@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from moac.logs import About, LoggedDataset, Rows, exports
+from moac.logs import About, LoggedDataset, Rows, arrays
 
 WEIGHTS = (1.0, 0.5)
 
@@ -24,19 +24,19 @@ def dataset():
 
 
 def test_rows_become_aligned_arrays_with_one_reward(dataset):
-    arrays = exports.mdp_arrays(dataset, WEIGHTS)
+    exported = arrays.mdp_arrays(dataset, WEIGHTS)
     np.testing.assert_array_equal(dataset.user_ids[dataset.user], [1, 1, 1, 2, 3, 3])
-    np.testing.assert_array_equal(arrays["actions"], [2, 0, 1, 1, 0, 2])
-    np.testing.assert_allclose(arrays["rewards"], [1 - 0.5, 2, 0, 3 - 2, 1, -0.5])
-    np.testing.assert_array_equal(arrays["terminals"], [0, 1, 0, 0, 0, 0])
-    np.testing.assert_array_equal(arrays["timeouts"], [0, 0, 1, 1, 0, 1])
-    assert arrays["action_size"] == 3
+    np.testing.assert_array_equal(exported["actions"], [2, 0, 1, 1, 0, 2])
+    np.testing.assert_allclose(exported["rewards"], [1 - 0.5, 2, 0, 3 - 2, 1, -0.5])
+    np.testing.assert_array_equal(exported["terminals"], [0, 1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(exported["timeouts"], [0, 0, 1, 1, 0, 1])
+    assert exported["action_size"] == 3
     expected = np.asarray(dataset.features(dataset.observation(np.arange(6))))
-    np.testing.assert_allclose(arrays["observations"], expected)
+    np.testing.assert_allclose(exported["observations"], expected)
 
 
 def test_episodes_have_one_observation_more_than_steps(dataset):
-    found = list(exports.episodes(dataset, WEIGHTS))
+    found = list(arrays.episodes(dataset, WEIGHTS))
     assert [len(episode["actions"]) for episode in found] == [2, 1, 1, 2]
     for episode in found:
         steps = len(episode["actions"])
@@ -47,7 +47,7 @@ def test_episodes_have_one_observation_more_than_steps(dataset):
         np.testing.assert_allclose(vectors[1:] @ np.array(WEIGHTS), episode["rewards"])
         ended = episode["terminations"] | episode["truncations"]
         np.testing.assert_array_equal(ended, np.arange(steps) == steps - 1)
-    dense = exports.mdp_arrays(dataset, WEIGHTS)["observations"]
+    dense = arrays.mdp_arrays(dataset, WEIGHTS)["observations"]
     np.testing.assert_allclose(np.concatenate([episode["observations"][:-1] for episode in found]), dense)
     last = np.asarray(dataset.features(dataset.next_observation(np.array([1, 2, 3, 5]))))
     np.testing.assert_allclose(np.stack([episode["observations"][-1] for episode in found]), last)
@@ -56,4 +56,4 @@ def test_episodes_have_one_observation_more_than_steps(dataset):
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 2.0, 3.0), (1.0, np.nan)])
 def test_weights_that_do_not_fit_are_said(dataset, weights):
     with pytest.raises(ValueError, match="`weights` must be 2 numbers, one for each of Gain, Cost"):
-        exports.mdp_arrays(dataset, weights)
+        arrays.mdp_arrays(dataset, weights)
