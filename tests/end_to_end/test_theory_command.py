@@ -86,7 +86,7 @@ def test_a_chain_without_one_law_still_gets_its_verdicts():
     stay = np.zeros((2, 1, 2))
     stay[0, 0, 0] = stay[1, 0, 1] = 1.0
     model = momdp.FiniteMOMDP.from_dense(stay, np.ones((2, 1, 1)))
-    found = guarantees.of(model, Config(setting=Discounted(0.9)), 0.1)
+    found = guarantees(model, Config(setting=Discounted(0.9)), 0.1)
     assert found.assumptions[0].assumption.status == "fails"
     assert found.worst is None
     assert not found.plans
@@ -100,7 +100,7 @@ def test_a_periodic_chain_gets_constants_and_no_plan():
     swap = np.zeros((2, 1, 2))
     swap[0, 0, 1] = swap[1, 0, 0] = 1.0
     model = momdp.FiniteMOMDP.from_dense(swap, np.array([[[1.0]], [[0.0]]]))
-    found = guarantees.of(model, Config(setting=Discounted(0.9)), 0.1)
+    found = guarantees(model, Config(setting=Discounted(0.9)), 0.1)
     assert found.worst is not None
     assert found.worst.mixing.rho == 1
     assert not found.plans

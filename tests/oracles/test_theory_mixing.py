@@ -61,22 +61,20 @@ def gathering(scale):
 
 
 DIAGONALISABLE = {
-    **{f"random {S}": random_chain(S, S) for S in (2, 3, 5, 12, 20)},
-    **{f"peaked {S}": random_chain(S, S, 0.3) for S in (4, 9, 20)},
+    **{f"random {S}": random_chain(S, S) for S in (2, 12)},
+    **{f"peaked {S}": random_chain(S, S, 0.3) for S in (9,)},
     "slow, 1e-2": slow(1e-2),
-    "slow, 1e-6": slow(1e-6),
     "slow, 1e-9": slow(1e-9),
     "lazy cycle": 0.9 * np.roll(np.eye(11), 1, axis=1) + 0.1 * np.eye(11),
     "leaky cycle": 0.97 * np.roll(np.eye(20), 1, axis=1) + 0.03 / 20,
     "one state": np.ones((1, 1)),
     "independent": np.tile(random_chain(0, 5)[0], (5, 1)),
-    "gathering": gathering(0.0),
     "gathering, sharp": gathering(2.0),
 }
 OTHERS = {
-    **{f"line {S}": line(S) for S in (2, 3, 10, 30, 60)},
-    **{f"streak {S}": streak(S) for S in (3, 6, 20)},
-    **{f"jordan {S}": jordan(S) for S in (3, 5, 8)},
+    **{f"line {S}": line(S) for S in (3, 60)},
+    **{f"streak {S}": streak(S) for S in (6,)},
+    **{f"jordan {S}": jordan(S) for S in (5,)},
     "nilpotent": 1 / 3 + 0.15 * np.outer([1, -1, 0], [1, 1, -2]),
     "countdown": countdown(30),
 }
@@ -105,28 +103,24 @@ def assert_holds(found, P, steps=STEPS):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_the_certified_bound_holds_at_every_time(name):
+def test_both_bounds_hold_at_every_time(name):
+    """Also for chains that cannot be diagonalised."""
     P = CHAINS[name]
+    spectral = mixing.spectral(P, law(P))
+    assert 0 <= spectral.rho < 1
+    assert np.isfinite(spectral.kappa)
+    assert_holds(spectral, P)
     found = mixing.certified(P, law(P))
     assert 0 <= found.rho < 1
     assert found.kappa >= 1
     assert found.power >= 1
     assert found.kind == "certified"
     assert_holds(found, P)
-
-
-@pytest.mark.parametrize("name", [k for k in CHAINS if len(CHAINS[k]) <= 60])
-def test_the_certificate_can_be_checked_by_hand(name):
-    """ρᵐ is at least τ(Pᵐ), and κρʳ covers each distance before m."""
-    P = CHAINS[name]
-    found = mixing.certified(P, law(P))
-    power = np.linalg.matrix_power(P, found.power)
-    pairs = itertools.combinations(power, 2)
-    tau = max((0.5 * np.abs(p - q).sum() for p, q in pairs), default=0.0)
+    tau = all_pairs(np.linalg.matrix_power(P, found.power))  # ρᵐ is at least τ(Pᵐ)
     assert tau <= found.rho**found.power * (1 + 1e-6) + 1e-11
 
 
-@pytest.mark.parametrize(("a", "b"), [(0.1, 0.2), (0.9, 0.8), (0.5, 0.5), (1e-5, 3e-5), (1e-6, 1e-4)])
+@pytest.mark.parametrize(("a", "b"), [(0.1, 0.2), (0.9, 0.8), (1e-6, 1e-4)])
 def test_two_states_by_hand(a, b):
     P = np.array([[1 - a, a], [b, 1 - b]])
     for found in (mixing.certified(P, law(P)), mixing.spectral(P, law(P))):
@@ -146,7 +140,7 @@ def test_independent_rows_forget_at_once():
         assert (found.rho, found.kappa, found.factor) == (0, 1, 1)
 
 
-@pytest.mark.parametrize("S", [2, 3, 8])
+@pytest.mark.parametrize("S", [2, 3])
 def test_a_periodic_chain_does_not_mix(S):
     P = np.roll(np.eye(S), 1, axis=1)
     for found in (mixing.certified(P, np.full(S, 1 / S)), mixing.spectral(P, np.full(S, 1 / S))):
@@ -169,32 +163,21 @@ def test_transient_states_are_allowed():
 # --- spectral
 
 
-@pytest.mark.parametrize("name", DIAGONALISABLE)
-def test_the_spectral_rate_is_the_second_largest_eigenvalue(name):
-    P = CHAINS[name]
-    moduli = np.sort(np.abs(np.linalg.eigvals(P)))[::-1]
-    second = moduli[1] if len(P) > 1 else 0.0
-    found = mixing.spectral(P, law(P))
-    assert found.rho == pytest.approx(second, rel=1e-7, abs=1e-7)
-    assert found.rho <= mixing.certified(P, law(P)).rho * (1 + 1e-9) + 1e-10  # no rate is smaller
-    assert_holds(found, P)
+def test_the_spectral_rate_is_the_second_largest_eigenvalue():
+    for name, P in DIAGONALISABLE.items():
+        moduli = np.sort(np.abs(np.linalg.eigvals(P)))[::-1]
+        second = moduli[1] if len(P) > 1 else 0.0
+        found = mixing.spectral(P, law(P))
+        assert found.rho == pytest.approx(second, rel=1e-7, abs=1e-7), name
+        assert found.rho <= mixing.certified(P, law(P)).rho * (1 + 1e-9) + 1e-10, name  # no rate is smaller
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_spectral_bound_holds_for_chains_that_cannot_be_diagonalised(name):
-    P = CHAINS[name]
-    found = mixing.spectral(P, law(P))
-    assert 0 <= found.rho < 1
-    assert np.isfinite(found.kappa)
-    assert_holds(found, P)
-
-
-@pytest.mark.parametrize("S", [3, 5, 8])
+@pytest.mark.parametrize("S", [3, 8])
 def test_a_defective_eigenvalue_gives_way_a_little(S):
     assert 0.5 <= mixing.spectral(jordan(S), law(jordan(S))).rho < 0.75
 
 
-@pytest.mark.parametrize("S", [70, 100, 128])
+@pytest.mark.parametrize("S", [70, 128])
 def test_a_chain_that_forgets_nothing_for_long_and_then_all(S):
     """The last distance of 1 is at t = S − 2, between two powers of two."""
     found = mixing.spectral(line(S), np.eye(S)[0])
@@ -216,22 +199,17 @@ def all_pairs(P):
     return max((0.5 * sum(abs(p - q)) for p, q in itertools.combinations(P, 2)), default=0.0)
 
 
-@pytest.mark.parametrize("name", [k for k in CHAINS if len(CHAINS[k]) <= 30])
-def test_dobrushin_is_the_largest_distance_of_two_rows(name):
-    assert mixing.dobrushin(CHAINS[name]) == pytest.approx(all_pairs(CHAINS[name]), rel=1e-12, abs=1e-15)
-
-
-@pytest.mark.parametrize("name", CHAINS)
-def test_the_bound_for_many_states_is_above_it(name, monkeypatch):
-    P = CHAINS[name]
-    exact = mixing.dobrushin(P)
+def test_dobrushin_is_the_largest_distance_of_two_rows_and_the_bound_for_many_states_is_above_it(monkeypatch):
+    exact = {name: mixing.dobrushin(P) for name, P in CHAINS.items()}
+    assert exact == pytest.approx({name: all_pairs(P) for name, P in CHAINS.items()}, rel=1e-12, abs=1e-15)
     monkeypatch.setattr(mixing, "_EXACT_PAIRS", 0)
-    bound = mixing.dobrushin(P)
-    assert exact <= bound * (1 + 1e-12) + 1e-15
-    assert bound <= min(1, 2 * exact) + 1e-12
+    for name, P in CHAINS.items():
+        bound = mixing.dobrushin(P)
+        assert exact[name] <= bound * (1 + 1e-12) + 1e-15
+        assert bound <= min(1, 2 * exact[name]) + 1e-12
 
 
-@pytest.mark.parametrize("name", ["random 12", "peaked 9", "slow, 1e-2", "leaky cycle", "streak 6"])
+@pytest.mark.parametrize("name", ["random 12", "slow, 1e-2", "streak 6"])
 def test_the_certificate_by_the_bound_for_many_states_holds(name, monkeypatch):
     P = CHAINS[name]
     exact = mixing.certified(P, law(P))
@@ -249,10 +227,10 @@ def test_more_than_512_states():
     assert far <= mixing.dobrushin(P) <= 0.3
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_dobrushin_is_submultiplicative(seed):
-    P, Q = random_chain(seed, 6, 0.2), random_chain(seed + 50, 6, 0.2)
-    assert mixing.dobrushin(P @ Q) <= mixing.dobrushin(P) * mixing.dobrushin(Q) + 1e-15
+def test_dobrushin_is_submultiplicative():
+    for seed in range(5):
+        P, Q = random_chain(seed, 6, 0.2), random_chain(seed + 50, 6, 0.2)
+        assert mixing.dobrushin(P @ Q) <= mixing.dobrushin(P) * mixing.dobrushin(Q) + 1e-15
 
 
 # --- for all policies at once
@@ -263,8 +241,7 @@ def restarting_table(model):
     return go + end[..., None] * model.start_distribution
 
 
-@pytest.mark.parametrize("termination", [0.0, 0.2])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "termination"), [(0, 0.0), (1, 0.2)])
 def test_the_uniform_rate_holds_for_every_policy(seed, termination):
     model = library.random_ergodic(seed, 5, 3, termination=termination)
     table = restarting_table(model)

@@ -15,7 +15,7 @@ from moac.config import Average, Config, Discounted
 
 if TYPE_CHECKING:
     from moac.momdp import FiniteMOMDP
-    from moac.theory.guarantees import Guarantees, Practice
+    from moac.theory.planning import Guarantees, Practice
     from moac.training.result import Result
 
 _CONSTANTS = {
@@ -74,7 +74,7 @@ class Theory(Command):
         outcome = None if self.finished is None else _outcome(self.finished, model)
         config = settings.complete(config, model.spec) if outcome is None else outcome.config
         seed = 0 if outcome is None else outcome.run.seed
-        guaranteed = guarantees.of(model, config, self.epsilon, outcome, seed)
+        guaranteed = guarantees(model, config, self.epsilon, outcome, seed)
         if self.json:
             print_json(_summary(self, config, guaranteed))
             return 0

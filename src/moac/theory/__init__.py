@@ -13,7 +13,7 @@ from moac.theory.bounds import (
 )
 from moac.theory.ground import Ground, ground
 from moac.theory.mixing import Mixing
-from moac.theory.planning import Plan, corollaries, plan
+from moac.theory.planning import Guarantees, Plan, corollaries, guarantees, plan
 from moac.theory.quantities import Constants, constants, worst
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Constants",
     "CriticBound",
     "Ground",
+    "Guarantees",
     "Mixing",
     "Plan",
     "actor_bound",
@@ -33,6 +34,7 @@ __all__ = [
     "critic_bound",
     "critic_terms",
     "ground",
+    "guarantees",
     "mixing",
     "plan",
     "quantities",

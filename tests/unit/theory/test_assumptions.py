@@ -137,8 +137,7 @@ def test_a_policy_may_lose_what_the_model_connects():
 # --- aperiodic
 
 
-@pytest.mark.parametrize("S", [2, 3, 7])
-@pytest.mark.parametrize("setting", [Discounted(0.9), Average()], ids=["discounted", "average"])
+@pytest.mark.parametrize(("S", "setting"), [(2, Discounted(0.9)), (7, Average())], ids=["discounted", "average"])
 def test_a_cycle_has_the_period_of_its_length(S, setting):
     found = verdicts(chain_model(np.roll(np.eye(S), 1, axis=1)), setting)
     assert found[APERIODIC].status == "fails"
@@ -160,9 +159,7 @@ def loops(*lengths):
     return P
 
 
-@pytest.mark.parametrize(
-    ("lengths", "period"), [((4, 6), 2), ((6, 10, 15), 1), ((6, 9), 3), ((2, 3), 1), ((1, 8), 1), ((5, 10, 20), 5)]
-)
+@pytest.mark.parametrize(("lengths", "period"), [((4, 6), 2), ((6, 10, 15), 1), ((6, 9), 3), ((1, 8), 1)])
 def test_the_period_is_the_common_divisor_of_all_ways_back(lengths, period):
     P = loops(*lengths)
     assert assumptions.period(P, np.arange(len(P))) == period

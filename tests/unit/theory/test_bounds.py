@@ -43,7 +43,15 @@ def case(name):
 
 
 CASES = ("three", "discounted", "average", "gathering", "features")
-by_case = pytest.mark.parametrize("name", CASES)
+SPREAD = [
+    ("three", 1e-6, "1/t", "printed"),
+    ("discounted", 0.01, "1/sqrt(t)", "derived"),
+    ("average", 1.0, "1/t^2", "printed"),
+    ("gathering", 1e3, "0", "derived"),
+    ("features", 0.01, "1/t", "derived"),
+    ("average", 1e-6, "1/t", "derived"),
+]
+"""Every case, size of ε, momentum and derivation at least once."""
 
 
 def plain(**changes):
@@ -89,8 +97,7 @@ def test_slow_mixing_multiplies_floor_and_batch():
 MIXING = Mixing(0.75, 3.0, "certified")
 
 
-@by_case
-@both
+@pytest.mark.parametrize(("name", "derivation"), [("three", "printed"), ("average", "derived")])
 def test_the_critic_bound_falls_with_steps_and_batch(name, derivation):
     c = case(name)
     beta = theory.critic_terms(c, derivation).largest_beta
@@ -103,15 +110,14 @@ def test_the_critic_bound_falls_with_steps_and_batch(name, derivation):
     assert by_batch[1].floor * 2 == pytest.approx(by_batch[0].floor, rel=1e-12)
 
 
-@by_case
 @both
-def test_the_theorem_applies_from_the_smallest_batch_on(name, derivation):
-    c = case(name)
-    terms = theory.critic_terms(c, derivation)
-    beta = terms.largest_beta / 2
-    smallest = math.ceil(terms.smallest_batch(beta) * (1 - 1e-12))
-    assert theory.critic_bound(c, 1, smallest, beta, derivation).applies
-    assert not theory.critic_bound(c, 1, math.floor(smallest * 0.998) - 1, beta, derivation).applies
+def test_the_theorem_applies_from_the_smallest_batch_on(derivation):
+    for c in map(case, CASES):
+        terms = theory.critic_terms(c, derivation)
+        beta = terms.largest_beta / 2
+        smallest = math.ceil(terms.smallest_batch(beta) * (1 - 1e-12))
+        assert theory.critic_bound(c, 1, smallest, beta, derivation).applies
+        assert not theory.critic_bound(c, 1, math.floor(smallest * 0.998) - 1, beta, derivation).applies
 
 
 def test_another_start_of_the_critic():
@@ -120,14 +126,13 @@ def test_another_start_of_the_critic():
     assert theory.critic_bound(c, 5, 1, 0.01, C_1=0.0).transient == 0
 
 
-@by_case
 @both
-@pytest.mark.parametrize("factor", [0.0, -1.0, 1.001, 1e9, math.nan, math.inf])
-def test_a_beta_out_of_range_is_refused(name, derivation, factor):
-    c = case(name)
+def test_a_beta_out_of_range_is_refused(derivation):
+    c = case("average")
     largest = theory.critic_terms(c, derivation).largest_beta
-    with pytest.raises(ValueError, match=r"`beta` must be in \(0, .*\] for Theorem 1, got"):
-        theory.critic_bound(c, 10, 10, factor * largest, derivation)
+    for factor in (0.0, -1.0, 1.001, math.nan, math.inf):
+        with pytest.raises(ValueError, match=r"`beta` must be in \(0, .*\] for Theorem 1, got"):
+            theory.critic_bound(c, 10, 10, factor * largest, derivation)
     assert theory.critic_bound(c, 10, 10, largest, derivation).total > 0
 
 
@@ -226,8 +231,7 @@ def test_the_actor_bound_is_the_sum_of_its_terms():
     assert bound.total == pytest.approx(sum((bound.ascent, bound.critic, bound.noise, bound.approximation)))
 
 
-@pytest.mark.parametrize("momentum", SCHEDULES)
-@both
+@pytest.mark.parametrize(("momentum", "derivation"), [("1/t", "printed"), ("1/sqrt(t)", "derived"), ("1", "derived")])
 def test_the_actor_bound_falls_with_iterations_and_batch(momentum, derivation):
     c = plain(non_negative=False)
     by_time = [theory.actor_bound(c, T, 10, momentum, derivation=derivation) for T in (1, 2, 10, 999, 1001, 1e6, 1e9)]
@@ -240,18 +244,13 @@ def test_the_actor_bound_falls_with_iterations_and_batch(momentum, derivation):
 # --- Ση
 
 
-@pytest.mark.parametrize("momentum", SCHEDULES)
-@pytest.mark.parametrize("T", [0, 1, 2, 17, 999, 1000, 1001, 1002, 5000, 99_999, 100_000, 100_001, 200_000])
-def test_the_sum_of_momenta_is_a_direct_sum(momentum, T):
-    direct = math.fsum(SCHEDULES[momentum](t) for t in range(1, T + 1))
-    assert bounds.total(momentum, T) == pytest.approx(direct, rel=1e-10, abs=1e-12)
-
-
-@pytest.mark.parametrize("momentum", SCHEDULES)
-@pytest.mark.parametrize("T", [999, 1000, 1001, 99_999, 100_000])
-def test_one_more_iteration_adds_its_momentum(momentum, T):
-    step = bounds.total(momentum, T + 1) - bounds.total(momentum, T)
-    assert step == pytest.approx(SCHEDULES[momentum](T + 1), abs=1e-9)
+def test_the_sum_of_momenta_is_a_direct_sum():
+    """Summed up to T = 1000, beyond that by a formula."""
+    for momentum, T in itertools.product(SCHEDULES, (0, 1, 17, 1000, 1001, 100_000)):
+        direct = math.fsum(SCHEDULES[momentum](t) for t in range(1, T + 1))
+        assert bounds.total(momentum, T) == pytest.approx(direct, rel=1e-10, abs=1e-12)
+        step = bounds.total(momentum, T + 1) - bounds.total(momentum, T)
+        assert step == pytest.approx(SCHEDULES[momentum](T + 1), abs=1e-9)
 
 
 def test_sums_of_very_many_momenta():
@@ -264,11 +263,11 @@ def test_sums_of_very_many_momenta():
     assert bounds.total("1/t^2", 1e300) == pytest.approx(math.pi**2 / 6, rel=1e-15)  # T³ overflows
 
 
-@pytest.mark.parametrize("momentum", ["1/t", "1/t^2", "0"])
-def test_a_tiny_epsilon_has_a_plan(momentum):
-    p = theory.plan(case("discounted"), 1e-140, momentum)
-    assert math.isfinite(p.T)
-    assert p.bound <= 1e-140 * (1 + 1e-9)
+def test_a_tiny_epsilon_has_a_plan():
+    for momentum in ("1/t", "0"):
+        p = theory.plan(case("discounted"), 1e-140, momentum)
+        assert math.isfinite(p.T)
+        assert p.bound <= 1e-140 * (1 + 1e-9)
 
 
 def test_an_unknown_momentum_is_refused():
@@ -288,10 +287,7 @@ def reassembled(c, p):
     return error, theory.actor_bound(c, p.T, p.B, p.momentum, error.total, p.derivation)
 
 
-@by_case
-@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 1e3])
-@pytest.mark.parametrize("momentum", ["1/t", "1/sqrt(t)", "1/t^2", "0"])
-@both
+@pytest.mark.parametrize(("name", "epsilon", "momentum", "derivation"), SPREAD)
 def test_the_plan_keeps_its_promise(name, epsilon, momentum, derivation):
     c = case(name)
     p = theory.plan(c, epsilon, momentum, derivation)
@@ -324,17 +320,23 @@ def equal_split(c, epsilon, momentum, derivation):
     return (B + N * D) * T
 
 
-@by_case
-@pytest.mark.parametrize("epsilon", [0.1, 10.0])
-@pytest.mark.parametrize("momentum", ["1/t", "1/t^2", "0"])
-@both
+@pytest.mark.parametrize(
+    ("name", "epsilon", "momentum", "derivation"),
+    [
+        ("discounted", 0.1, "1/t", "printed"),
+        ("average", 10.0, "1/t^2", "derived"),
+        ("gathering", 10.0, "0", "printed"),
+        ("features", 0.1, "1/t", "derived"),
+    ],
+)
 def test_the_plan_is_never_dearer_than_an_equal_split(name, epsilon, momentum, derivation):
     p = theory.plan(case(name), epsilon, momentum, derivation)
     assert p.samples <= equal_split(case(name), epsilon, momentum, derivation) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", ["discounted", "average"])
-@pytest.mark.parametrize(("momentum", "epsilon"), [("1/t", 0.01), ("1/t", 1.0), ("0", 0.1), ("0", 1.0)])
+@pytest.mark.parametrize(
+    ("name", "momentum", "epsilon"), [("discounted", "1/t", 0.01), ("average", "1/t", 1.0), ("average", "0", 0.1)]
+)
 def test_no_split_of_a_grid_is_much_cheaper(name, momentum, epsilon):
     """The sizes are whole numbers, so a few iterations more or less may cost a quarter."""
     c = case(name)
@@ -346,11 +348,10 @@ def test_no_split_of_a_grid_is_much_cheaper(name, momentum, epsilon):
     assert theory.plan(c, epsilon, momentum).samples <= 1.3 * cheapest
 
 
-@by_case
-@both
-def test_a_smaller_epsilon_costs_more(name, derivation):
-    samples = [theory.plan(case(name), epsilon, derivation=derivation).samples for epsilon in (1e-4, 1e-2, 1.0)]
-    assert samples[0] > samples[1] > samples[2]
+def test_a_smaller_epsilon_costs_more():
+    for name in CASES:
+        samples = [theory.plan(case(name), epsilon).samples for epsilon in (1e-4, 1e-2, 1.0)]
+        assert samples[0] > samples[1] > samples[2], name
 
 
 def test_the_derived_plan_costs_more_than_the_printed_one():
@@ -358,7 +359,7 @@ def test_the_derived_plan_costs_more_than_the_printed_one():
         assert theory.plan(case(name), 0.1).samples > theory.plan(case(name), 0.1, derivation="printed").samples
 
 
-@pytest.mark.parametrize("name", ["discounted", "average", "features"])
+@pytest.mark.parametrize("name", ["discounted", "average"])
 def test_plain_mgda_has_no_plan(name):
     p = theory.plan(case(name), 1e-3, "1")
     assert p.T == p.samples == p.bound == p.shares[0] == math.inf
@@ -366,7 +367,7 @@ def test_plain_mgda_has_no_plan(name):
     assert math.isinf(theory.corollaries(case(name), 1e-3, "1").T)
 
 
-@pytest.mark.parametrize("of_epsilon", [0.2, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("of_epsilon", [0.2, 0.999])
 def test_a_constant_momentum_has_a_plan_while_its_limit_is_below_epsilon(of_epsilon):
     """The ascent tends to 2η·ascent, here a part of ε that an equal split would not grant it."""
     c = case("discounted")
@@ -377,11 +378,11 @@ def test_a_constant_momentum_has_a_plan_while_its_limit_is_below_epsilon(of_epsi
     assert math.isinf(theory.plan(c, 0.1, f"const:{1.01 / of_epsilon * eta!r}").T)
 
 
-@pytest.mark.parametrize("epsilon", [0, 0.0, -1.0, math.nan, math.inf, -math.inf, "0.1", None])
 @pytest.mark.parametrize("function", [theory.plan, theory.corollaries])
-def test_a_bad_epsilon_is_refused(function, epsilon):
-    with pytest.raises(ValueError, match=r"`epsilon` must be positive and finite, got"):
-        function(case("three"), epsilon)
+def test_a_bad_epsilon_is_refused(function):
+    for epsilon in (0, -1.0, math.nan, math.inf, "0.1", None):
+        with pytest.raises(ValueError, match=r"`epsilon` must be positive and finite, got"):
+            function(case("three"), epsilon)
 
 
 def test_numbers_of_numpy_are_numbers():
@@ -392,9 +393,15 @@ def test_numbers_of_numpy_are_numbers():
 # --- the corollaries
 
 
-@pytest.mark.parametrize("name", ["discounted", "average", "features"])
-@pytest.mark.parametrize("epsilon", [1e-4, 1e-2])
-@pytest.mark.parametrize("momentum", ["1/t", "1/sqrt(t)", "1/t^2", "0"])
+@pytest.mark.parametrize(
+    ("name", "epsilon", "momentum"),
+    [
+        ("discounted", 1e-4, "1/t"),
+        ("average", 1e-2, "1/sqrt(t)"),
+        ("features", 1e-4, "1/t^2"),
+        ("discounted", 1e-2, "0"),
+    ],
+)
 def test_the_corollaries_promise_epsilon_and_give_up_to_four_and_a_half(name, epsilon, momentum):
     p = theory.corollaries(case(name), epsilon, momentum)
     assert p.derivation == "printed"
@@ -425,16 +432,13 @@ def test_a_plan_that_keeps_epsilon_costs_more_than_the_corollaries():
         )
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda c: theory.critic_bound(c, 10, 0, 1e-3), "`batch` must be at least 1, got 0"),
-        (lambda c: theory.actor_bound(c, 0, 8), "`iterations` must be at least 1, got 0"),
-        (lambda c: theory.critic_terms(c, "typo"), "`derivation` must be one of printed, derived, got 'typo'"),
-        (lambda c: theory.actor_terms(c, "typo"), "`derivation` must be one of printed, derived, got 'typo'"),
-    ],
-)
-def test_sizes_and_names_that_mean_nothing_are_refused(call, words):
-    c = theory.constants(library.random_ergodic(0), np.zeros((5, 3)), Discounted(0.9))
-    with pytest.raises(ValueError, match=words):
-        call(c)
+def test_sizes_and_names_that_mean_nothing_are_refused():
+    c = case("discounted")
+    for call, words in (
+        (lambda: theory.critic_bound(c, 10, 0, 1e-3), "`batch` must be at least 1, got 0"),
+        (lambda: theory.actor_bound(c, 0, 8), "`iterations` must be at least 1, got 0"),
+        (lambda: theory.critic_terms(c, "typo"), "`derivation` must be one of printed, derived, got 'typo'"),
+        (lambda: theory.actor_terms(c, "typo"), "`derivation` must be one of printed, derived, got 'typo'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
