@@ -97,6 +97,20 @@ class Archive:
         names = ("points", "low", "high", "preferences", "weights", "trials")
         return {name: getattr(self, name) for name in names}
 
+    def records(self) -> list[dict[str, Any]]:
+        """Each policy as plain data; its place in the list is its trial in the run of its folder."""
+        return [
+            {
+                "returns": self.points[k],
+                "interval": None if self.kind == "exact" else np.stack([self.low[k], self.high[k]], axis=1),
+                "preference": None if np.isnan(self.preferences[k]).any() else self.preferences[k],
+                "weights": self.weights[k],
+                "rule": self.rules[k],
+                "trial": int(self.trials[k]),
+            }
+            for k in range(len(self))
+        ]
+
     def write(self, folder: Path) -> None:
         """Values and origins; the policies are those of the folder's run."""
         files.write_arrays(

@@ -144,25 +144,24 @@ class Explored:
 
     Attributes:
         plan: what was trained.
-        objectives: their names.
         candidates: every policy that may be archived.
         archive: those that no other dominates, with their policies.
         yardstick: what they are measured by.
-        curves: `steps`, `hypervolume` and `igd_plus` [L] over environment steps, by rule and for all together.
-        numbers: the whole archive's.
-        by_rule: each rule's.
+        measured: `numbers` of the archive, `by_rule`, and `curves` over environment steps: see `measures.measured`.
         outcome: the archived policies as the trials of one run.
     """
 
     plan: Plan
-    objectives: tuple[str, ...]
     candidates: Archive
     archive: Archive
     yardstick: Yardstick
-    curves: dict[str, dict[str, Any]]
-    numbers: dict[str, Any]
-    by_rule: dict[str, dict[str, Any]]
+    measured: dict[str, Any]
     outcome: Result
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.outcome.run.source.spec.objective_names
 
     def record(self) -> dict[str, Any]:
         """explore.json: plain data."""
@@ -176,22 +175,10 @@ class Explored:
             "returns_kind": self.archive.kind,
             "reference": self.yardstick.reference,
             "reference_is": self.yardstick.about,
-            "numbers": self.numbers,
-            "by_rule": self.by_rule,
-            "archive": [self._point(k) for k in range(len(self.archive))],
-            "curves": self.curves,
-        }
-
-    def _point(self, k: int) -> dict[str, Any]:
-        """An archived policy as plain data; its place in the list is its trial in the folder's run."""
-        own = self.archive
-        return {
-            "returns": own.points[k],
-            "interval": None if own.kind == "exact" else np.stack([own.low[k], own.high[k]], axis=1),
-            "preference": None if np.isnan(own.preferences[k]).any() else own.preferences[k],
-            "weights": own.weights[k],
-            "rule": own.rules[k],
-            "trial": int(own.trials[k]),
+            "numbers": self.measured["numbers"],
+            "by_rule": self.measured["by_rule"],
+            "archive": self.archive.records(),
+            "curves": self.measured["curves"],
         }
 
     def write(self, out: Path) -> None:
@@ -240,14 +227,8 @@ def run(
     yardstick = Yardstick.exact(model, Settings.of(plan.config).setting, plan.reference)
     yardstick = yardstick or Yardstick.of(kept.points, plan.reference)
     outcome = values.merged(candidates, kept)
-    by_rule = {rule: measures.of_rule(rule, own, valued, kept, yardstick) for rule, own in stages.items()}
-    curves = {rule: measures.over_steps([own], yardstick) for rule, own in stages.items()}
-    if len(curves) > 1:
-        curves["all rules"] = measures.over_steps(list(stages.values()), yardstick)
-    numbers = measures.indicators_of(kept.points, valued, kept, yardstick) | {"points": len(kept)}
-    numbers["env_steps"] = sum(own["env_steps"] for own in by_rule.values())
-    kept, names = replace(kept, policies=outcome.policy), problem.spec.objective_names
-    return Explored(plan, names, valued, kept, yardstick, curves, numbers, by_rule, outcome)
+    measured = measures.measured(stages, valued, kept, yardstick)
+    return Explored(plan, valued, replace(kept, policies=outcome.policy), yardstick, measured, outcome)
 
 
 def train(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -96,22 +96,38 @@ class Yardstick:
         return (np.abs(np.asarray(points)[:, None] - self.hull) / self.unit).max(axis=2).min(axis=0)
 
 
-def over_steps(rules: Sequence[Sequence[Result]], yardstick: Yardstick) -> dict[str, Float[np.ndarray, " L"]]:
-    """Hypervolume and IGD+, over environment steps, of all that the stages of some rules had found by then."""
-    each = [_joined_history(stages) for stages in rules]
-    steps: Any = sum(steps for steps, _ in each)
-    returns = np.concatenate([returns for _, returns in each])
-    return {"steps": steps} | over_evaluations(returns, yardstick)
+def measured(
+    stages: Mapping[str, Sequence[Result]], candidates: Archive, archive: Archive, yardstick: Yardstick
+) -> dict[str, Any]:
+    """The archive's `numbers`, those of each rule, and `curves` over environment steps, by rule and for all together.
+
+    Args:
+        stages: the runs of each rule.
+        candidates: every policy that may be archived.
+        archive: those that no other dominates.
+        yardstick: what all is measured by.
+    """
+    by_rule = {rule: _of_rule(rule, own, candidates, archive, yardstick) for rule, own in stages.items()}
+    curves = {rule: _over_steps([own], yardstick) for rule, own in stages.items()}
+    if len(curves) > 1:
+        curves["all rules"] = _over_steps(list(stages.values()), yardstick)
+    numbers = _indicators(archive.points, candidates, archive, yardstick) | {"points": len(archive)}
+    numbers["env_steps"] = sum(own["env_steps"] for own in by_rule.values())
+    return {"numbers": numbers, "by_rule": by_rule, "curves": curves}
 
 
-def _joined_history(stages: Sequence[Result]) -> tuple[Any, Any]:
-    """Environment steps [L] and returns [K, L, M] over all stages of a rule."""
-    steps: list[Any] = []
-    before = 0
-    for stage in stages:
-        steps.append(before + stage.history.iteration * stage.run.env_steps_per_iteration)
-        before += stage.env_steps
-    return np.concatenate(steps), np.concatenate([stage.history.returns for stage in stages], axis=1)
+def _over_steps(rules: Sequence[Sequence[Result]], yardstick: Yardstick) -> dict[str, Any]:
+    """What the stages of some rules, trained side by side, had found by each evaluation."""
+    total: Any = 0
+    returns: list[Any] = []
+    for stages in rules:
+        before, steps = 0, list[Any]()
+        for stage in stages:
+            steps.append(before + stage.history.iteration * stage.run.env_steps_per_iteration)
+            before += stage.env_steps
+        total = total + np.concatenate(steps)
+        returns.append(np.concatenate([stage.history.returns for stage in stages], axis=1))
+    return {"steps": total} | over_evaluations(np.concatenate(returns), yardstick)
 
 
 def over_evaluations(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) -> dict[str, Float[np.ndarray, " L"]]:
@@ -127,7 +143,7 @@ def over_evaluations(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) 
     return {"hypervolume": volume, "igd_plus": distance}
 
 
-def of_rule(
+def _of_rule(
     rule: str, stages: Sequence[Result], candidates: Archive, archive: Archive, yardstick: Yardstick
 ) -> dict[str, Any]:
     """What one rule found, and how many of its trials earned nothing after each stage."""
@@ -136,7 +152,7 @@ def of_rule(
         {"entropy": stage.config.entropy, "share": float(trapped(finite(stage.returns), yardstick).mean())}
         for stage in stages
     ]
-    return indicators_of(own.points, own, archive, yardstick) | {
+    return _indicators(own.points, own, archive, yardstick) | {
         "trials": stages[-1].run.num_trials,
         "policies": len(own),
         "archived": archive.trained_by.count(rule),
@@ -147,7 +163,7 @@ def of_rule(
     }
 
 
-def indicators_of(points: Points, candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, Any]:
+def _indicators(points: Points, candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, Any]:
     """Hypervolume, IGD+, preferences served and, where the exact hull is known, how much of it is found.
 
     Args:

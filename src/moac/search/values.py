@@ -149,7 +149,6 @@ class EpisodeValues:
     """K trials of a run, E episodes each.
 
     Attributes:
-        trials: which.
         returns: one mean per objective, over trials, or of a single trial over episodes.
         discounted: likewise, discounted; None in the average setting.
         per_step: reward per step; None in the discounted setting.
@@ -159,7 +158,6 @@ class EpisodeValues:
         truncated: share of the episodes that a time limit cut short.
     """
 
-    trials: tuple[int, ...]
     returns: tuple[Mean, ...]
     discounted: tuple[Mean, ...] | None
     per_step: tuple[Mean, ...] | None
@@ -180,7 +178,6 @@ def by_episodes(
     average = isinstance(setting, Average)
     points = [_per_step(one) if average else one.discounted.mean(axis=0) for one in played]
     return EpisodeValues(
-        trials,
         _means([one.returns for one in played]),
         None if average else _means([one.discounted for one in played]),
         _ratios(played) if average else None,

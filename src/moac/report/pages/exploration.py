@@ -35,7 +35,7 @@ def write(explored: Explored, out: Path) -> None:
     """The figures; `of_folder` makes the page of them and of explore.json."""
     folder = files.subfolder(out, "figures")
     style.write(folder, "fronts", _fronts(explored))
-    style.write(folder, "over-steps", _over_steps(explored.curves))
+    style.write(folder, "over-steps", _over_steps(explored.measured["curves"]))
 
 
 def _fronts(explored: Explored) -> Drawing:
