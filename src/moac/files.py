@@ -191,7 +191,7 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         check_regular(path)
         with safe_open(path, framework="numpy") as file:
             about = checked(json.loads((file.metadata() or {})[_ABOUT]))
-            arrays: Arrays = {name: _tensor(file, name) for name in file.keys()}  # noqa: SIM118
+            arrays: Arrays = {name: _tensor(file, name) for name in sorted(file.keys())}
         stored = about.pop(_DIGEST, None) if isinstance(about, dict) else None
         digests = _digests(arrays, about)
     except FileNotFoundError:

@@ -86,7 +86,7 @@ class CriticTerms:
     C_2: float
     C_3: float
     C_A: float
-    lambda_A: float  # noqa: N815
+    lambda_A: float
 
     def per_batch(self, beta: float) -> float:
         """The floor times D."""

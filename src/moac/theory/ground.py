@@ -53,7 +53,7 @@ class Ground:
         return chain.induced(self.model, self.policy[None])
 
     @property
-    def P(self) -> Float[np.ndarray, "S S"]:  # noqa: N802
+    def P(self) -> Float[np.ndarray, "S S"]:
         """The chain that samples follow: an ended episode starts anew."""
         return self.induced.restart[0]
 
@@ -73,7 +73,7 @@ class Ground:
         return chain.stationary_distribution(self.model, self.policy[None])[0]
 
     @cached_property
-    def A(self) -> Float[np.ndarray, "M d d"]:  # noqa: N802
+    def A(self) -> Float[np.ndarray, "M d d"]:
         """Aⁱ = E[φ(s)(γⁱφ(s') − φ(s))ᵀ] = ΦᵀD(γⁱP − I)Φ."""
         weighted, eye = self.stationary[:, None] * self.Phi, np.eye(self.model.num_states)
         return np.stack([weighted.T @ (gamma * self.moves - eye) @ self.Phi for gamma in self.gammas])

@@ -54,8 +54,8 @@ class Constants:
     gamma: float
     non_negative: bool
     r_max: float
-    lambda_A: float  # noqa: N815
-    lambda_A_modulo_constants: float  # noqa: N815
+    lambda_A: float
+    lambda_A_modulo_constants: float
     C_A: float
     C_A_mean: float
     C_b: float

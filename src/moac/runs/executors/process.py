@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TypeVar, final
 
 from moac.machine import one_thread, resident, variables
 from moac.runs.executors import Limits
-from moac.tasks import Failure, Outcome
+from moac.tasks import Failure, Outcome, unpickled
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -239,7 +239,7 @@ def _how_it_ended(exit_code: int | None) -> str:
 
 def outcome(index: int, answered: bytes) -> Outcome[Any]:
     """What a worker's answer says."""
-    value, failure = pickle.loads(answered)  # noqa: S301 - from a process of our own
+    value, failure = unpickled(answered)
     return Outcome(index, value, failure)
 
 
@@ -278,7 +278,7 @@ def _answer(call: bytes) -> bytes:
     """Run one task in the worker process. Only a task is interrupted by Ctrl-C, and that ends the process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        function, item = pickle.loads(call)  # noqa: S301 - from the process that started this one
+        function, item = unpickled(call)
         return pickle.dumps((function(item), None))
     except Exception as error:
         return failed(Failure.raised(error))
