@@ -37,27 +37,16 @@ _TEMPERATURES = (0.1, 10.0)
 @final
 @dataclass(frozen=True)
 class Options:
-    """How a behaviour model is fitted.
+    """How a behaviour model is fitted."""
 
-    Attributes:
-        hidden: width of each hidden layer; none makes it linear.
-        step_size: of Adam.
-        weight_decay: of Adam, decoupled (Loshchilov & Hutter, 2019).
-        batch_size: rows of a step.
-        max_rounds: a round is one pass over the train rows, at most 200 steps; then validation users are asked.
-        patience: fitting stops after so many rounds without a lower log-loss of validation users.
-        folds: F; a train row's propensity is from a model of the other F − 1 folds of train users.
-        seed: of weights, batches and folds.
-    """
-
-    hidden: tuple[int, ...] = (64,)
-    step_size: float = 1e-3
-    weight_decay: float = 0.3
-    batch_size: int = 512
-    max_rounds: int = 100
-    patience: int = 5
-    folds: int = 2
-    seed: int = 0
+    hidden: tuple[int, ...] = (64,)  # width of each hidden layer; none makes it linear
+    step_size: float = 1e-3  # of Adam
+    weight_decay: float = 0.3  # of Adam, decoupled (Loshchilov & Hutter, 2019)
+    batch_size: int = 512  # rows of a step
+    max_rounds: int = 100  # a round is one pass over the train rows, at most 200 steps; then validation users are asked
+    patience: int = 5  # fitting stops after so many rounds without a lower log-loss of validation users
+    folds: int = 2  # F; a train row's propensity is from a model of the other F − 1 folds of train users
+    seed: int = 0  # of weights, batches and folds
 
     def __post_init__(self) -> None:
         least = {"batch_size": 1, "max_rounds": 1, "patience": 1, "folds": 2, "seed": 0}

@@ -52,11 +52,11 @@ def all_users(
 
 
 def _blocks(trained: TrainedPolicy, dataset: LoggedDataset, k: int, exclude_seen: bool) -> Iterator[Recommendations]:
-    catalogue, last = Catalogue.of(dataset), last_rows(dataset)
+    last = last_rows(dataset)
     for begin in range(0, len(last), BLOCK):
         rows = last[begin : begin + BLOCK]
         user, end = dataset.user[rows], dataset.end[rows] + 1
-        x = catalogue.vectors(user, dataset.context[rows], _recent(dataset, user, end))
+        x = np.asarray(dataset.features(dataset.next_observation(np.resize(rows, BLOCK))))[: len(rows)]
         best = ranked(trained.logits(x), k, _viewed(dataset, user, end) if exclude_seen else None)
         names = dataset.action_ids[best.places]
         yield Recommendations(np.asarray(dataset.user_ids[user]), names, best.probabilities, best.counts)
@@ -87,13 +87,6 @@ def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " n"]:
     """The last row of each user that has any."""
     user = np.asarray(dataset.user)
     return np.flatnonzero(np.append(user[1:] != user[:-1], True)[: len(user)])
-
-
-def _recent(dataset: LoggedDataset, user: Any, end: Any) -> Int[np.ndarray, "n W"]:
-    """The last items before `end`, newest first; −1 where the history is shorter."""
-    tables: Any = dataset.tables
-    place = end[:, None] - 1 - np.arange(tables.window)
-    return np.where(place >= tables.first[user][:, None], tables.history[np.maximum(place, 0)], -1)
 
 
 def _viewed(dataset: LoggedDataset, user: Any, end: Any) -> Bool[np.ndarray, "n K"]:

@@ -37,36 +37,22 @@ _HIDDEN = (64,)
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ABC):
-    """What both methods let one choose.
+    """What both methods let one choose."""
 
-    Attributes:
-        steps: of the policy that is returned.
-        batch_size: rows of a step, of train users, uniformly with replacement.
-        step_size: of Adam on policies.
-        critic_step_size: of Adam on critics.
-        critic_weight_decay: of critics, decoupled (Loshchilov & Hutter, 2019).
-        target_step_size: τ; the critic's target network moves by that share of the way at each step. 1 is without.
-        discount: γ of all signals.
-        behaviour_pull: coefficient of the KL regularisation, −KL(b‖π) to the behaviour model b, or where the log has no
-            model the log-likelihood of its actions.
-        scale_rewards: divide each signal by its standard deviation over train rows.
-        hidden: of policies and critics; None is as the behaviour model, (64,) where there is none.
-        start: policies start from the behaviour model, or at random, which is nearly uniform.
-        num_evaluations: how often validation users are asked, evenly spread over the steps.
-    """
-
-    steps: int = 500
-    batch_size: int = 256
-    step_size: float = 3e-4
-    critic_step_size: float = 1e-3
-    critic_weight_decay: float = 0.0
-    target_step_size: float = 0.01
-    discount: float = 0.9
+    steps: int = 500  # of the policy that is returned
+    batch_size: int = 256  # rows of a step, of train users, uniformly with replacement
+    step_size: float = 3e-4  # of Adam on policies
+    critic_step_size: float = 1e-3  # of Adam on critics
+    critic_weight_decay: float = 0.0  # of critics, decoupled (Loshchilov & Hutter, 2019)
+    target_step_size: float = 0.01  # τ, the share of the way that the target network moves at each step; 1 is without
+    discount: float = 0.9  # γ of all signals
+    # Coefficient of the KL regularisation, −KL(b‖π) to the behaviour model b, or where the log has no model the
+    # log-likelihood of its actions.
     behaviour_pull: float = 1.0
-    scale_rewards: bool = True
-    hidden: tuple[int, ...] | None = None
-    start: str = "behaviour"
-    num_evaluations: int = 5
+    scale_rewards: bool = True  # divide each signal by its standard deviation over train rows
+    hidden: tuple[int, ...] | None = None  # None is as the behaviour model, (64,) where there is none
+    start: str = "behaviour"  # policies start from the behaviour model, or at random, which is nearly uniform
+    num_evaluations: int = 5  # how often validation users are asked, evenly spread over the steps
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "num_evaluations"):

@@ -39,15 +39,10 @@ NORMALISATIONS = ("none", "l2")
 @final
 @dataclass(frozen=True, kw_only=True)
 class Options(baselines.Options):
-    """How PDPG learns; `baselines.Options` says what the others mean.
+    """How PDPG learns; `baselines.Options` says what the others mean."""
 
-    Attributes:
-        weight_step_size: η of the weights.
-        normalise: `l2` gives all g_i length one, as MOAC's option of that name; `none` leaves them.
-    """
-
-    weight_step_size: float = 0.001
-    normalise: str = "l2"
+    weight_step_size: float = 0.001  # η of the weights
+    normalise: str = "l2"  # `l2` gives all g_i length one, as MOAC's option of that name; `none` leaves them
 
     def check(self) -> None:
         """η is a step size."""

@@ -46,19 +46,12 @@ from moac.types import Key
 @final
 @dataclass(frozen=True, kw_only=True)
 class Options(baselines.Options):
-    """How TSCAC learns; `baselines.Options` says what the others mean. `behaviour_pull` is of stage one.
+    """How TSCAC learns; `baselines.Options` says what the others mean. `behaviour_pull` is of stage one."""
 
-    Attributes:
-        main: name of the main signal; None is the last, WatchTime for KuaiRand.
-        auxiliary_steps: of stage one.
-        multiplier: Λ; small follows the main signal, large stays at the auxiliary policies.
-        weights: w_i of the auxiliary signals in their order, which sum to one; None is equal.
-    """
-
-    main: str | None = None
-    auxiliary_steps: int = 500
-    multiplier: float = 1.0
-    weights: tuple[float, ...] | None = None
+    main: str | None = None  # name of the main signal; None is the last, WatchTime for KuaiRand
+    auxiliary_steps: int = 500  # of stage one
+    multiplier: float = 1.0  # Λ; small follows the main signal, large stays at the auxiliary policies
+    weights: tuple[float, ...] | None = None  # w_i of the auxiliary signals, which sum to one; None is equal
     behaviour_pull: float = 0.3
 
     def check(self) -> None:

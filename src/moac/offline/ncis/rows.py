@@ -22,20 +22,12 @@ _SUM_TOLERANCE = 1e-3
 @final
 @dataclass(frozen=True, eq=False)
 class Logged:
-    """Rows with known or estimated propensities, in any order. Make one by `Logged.of` or `Logged.from_dataset`.
+    """Rows with known or estimated propensities, in any order. Make one by `Logged.of` or `Logged.from_dataset`."""
 
-    Attributes:
-        user: [N] who; anything that can be ordered.
-        reward: [N, M] signals times their signs: more is better, also where the signal is a cost.
-        propensity: [N] π_b(a|s) of the logged action.
-        action: [N] its index; needed only where policies give the probabilities of all actions.
-        signal_names: M of them.
-    """
-
-    user: Any
-    reward: Float[np.ndarray, "N M"]
-    propensity: Float[np.ndarray, " N"]
-    action: Int[np.ndarray, " N"] | None
+    user: Any  # [N] who; anything that can be ordered
+    reward: Float[np.ndarray, "N M"]  # signals times their signs: more is better, also where the signal is a cost
+    propensity: Float[np.ndarray, " N"]  # π_b(a|s) of the logged action
+    action: Int[np.ndarray, " N"] | None  # its index; needed where policies give the probabilities of all actions
     signal_names: tuple[str, ...]
 
     @staticmethod

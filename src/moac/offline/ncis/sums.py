@@ -21,23 +21,15 @@ _BLOCK = 4_000_000
 @final
 @dataclass(frozen=True)
 class Options:
-    """How an estimate is made; all of it is declared before a number is seen.
+    """How an estimate is made; all of it is declared before a number is seen."""
 
-    Attributes:
-        cap: c of w = min(c, π/π_b); infinity is SNIPS.
-        caps: other caps, to see how much the answer depends on it; infinity is always among them.
-        draws: of the bootstrap over users.
-        level: of intervals.
-        seed: of the draws.
-        resample_seeds: False: intervals are of these very policies' mean. True: training seeds are resampled beside the
-            users, for what the method would give with other seeds; with few of them such intervals are too short.
-    """
-
-    cap: float = 10.0
-    caps: tuple[float, ...] = CAPS
-    draws: int = 1000
-    level: float = 0.95
-    seed: int = 0
+    cap: float = 10.0  # c of w = min(c, π/π_b); infinity is SNIPS
+    caps: tuple[float, ...] = CAPS  # others, to see how much the answer depends on it; infinity is always among them
+    draws: int = 1000  # of the bootstrap over users
+    level: float = 0.95  # of intervals
+    seed: int = 0  # of the draws
+    # False: intervals are of these very policies' mean. True: training seeds are resampled beside the users, for what
+    # the method would give with other seeds; with few of them such intervals are too short.
     resample_seeds: bool = False
 
     def __post_init__(self) -> None:
