@@ -1,0 +1,59 @@
+"""Sums of shards, and one line for each mistake with them: arguments by name and value."""
+
+import numpy as np
+import pytest
+
+from moac.offline import ncis
+from moac.offline.ncis import sums
+
+USER, REWARD, HALF, TABLE = np.arange(6) // 2, np.ones((6, 2)), np.full(6, 0.5), np.full((6, 2), 0.5)
+LOG = ncis.Logged.of(USER, REWARD, HALF, USER % 2)
+
+
+def test_one_user_has_a_value_without_an_interval():
+    log = ncis.Logged.of(np.zeros(6), REWARD, HALF)
+    np.testing.assert_array_equal(ncis.values(ncis.accumulate(log, {"p": HALF}))["p"], [1, 1])
+
+
+@pytest.mark.parametrize(("option", "value"), [("cap", 0), ("level", 95), ("draws", 10), ("seed", -1)])
+def test_a_wrong_option_is_named_with_its_value(option, value):
+    with pytest.raises(ValueError, match=rf"`{option}` must .*got {value}"):
+        ncis.Options(**{option: value})
+
+
+@pytest.mark.parametrize(
+    ("q", "value"),
+    [
+        (np.zeros((6, 2)), "[6, 2]"),
+        (lambda rows: np.zeros(1), "for 6 rows, got [1]"),
+        (np.full((6, 2, 2), np.nan), "must be finite"),
+    ],
+)
+def test_a_wrong_reward_model_is_named(q, value):
+    with pytest.raises(ValueError) as raised:
+        ncis.accumulate(LOG, {"p": TABLE}, q)
+    assert str(raised.value).startswith("`q` must") and value in str(raised.value)
+
+
+def test_what_sums_need():
+    with pytest.raises(ValueError, match="`policies` must"):
+        ncis.accumulate(LOG, {})
+    with pytest.raises(ValueError, match=r"all actions' probabilities .* of policy 'p'"):
+        ncis.accumulate(LOG, {"p": HALF}, np.zeros((6, 2, 2)))
+    with pytest.raises(ValueError, match=r"`weight` must .*got -1\.0 in row 5"):
+        sums.of_rows((np.arange(3), USER), REWARD, np.array([1, 1, 1, 1, 1, -1.0]), (1.0,), 1.0)
+    with pytest.raises(ValueError, match="'p' gives probability 0"):
+        ncis.values(ncis.accumulate(LOG, {"p": np.zeros(6)}))
+
+
+def test_shards_must_be_alike():
+    one = ncis.accumulate(LOG, {"p": HALF})
+    with pytest.raises(ValueError, match="the same policies"):
+        one + ncis.accumulate(LOG, {"q": HALF})
+    with pytest.raises(ValueError, match="the same caps"):
+        one + ncis.accumulate(LOG, {"p": HALF}, options=ncis.Options(cap=3))
+    with pytest.raises(ValueError, match="the same signals"):
+        one + ncis.accumulate(LOG.signals(["signal 0"]), {"p": HALF})
+    modelled = ncis.accumulate(LOG, {"p": TABLE}, np.zeros((6, 2, 2)))
+    with pytest.raises(ValueError, match="a reward model, or none"):
+        one + modelled
