@@ -42,11 +42,20 @@ def print_paths(**paths: Any) -> None:
         plain().print(f"{name}: {path}", highlight=False, soft_wrap=True)
 
 
-def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Value] | None], left: str = "") -> None:
-    """A table; numbers have four digits, None among the rows is a line, `left` names the column aligned to the left."""
+def print_table(
+    title: str, header: Sequence[str], rows: Iterable[Sequence[Value] | None], left: Sequence[str] = ()
+) -> None:
+    """A table; numbers have four digits, None among the rows is a line.
+
+    Args:
+        title: above it.
+        header: names of the columns.
+        rows: their cells.
+        left: columns aligned to the left, beside the first.
+    """
     table = Table(title=title, title_justify="left")
-    for name in header:
-        table.add_column(name, justify="left" if left and name == left else "right")
+    for k, name in enumerate(header):
+        table.add_column(name, justify="left" if k == 0 or name in left else "right")
     for row in rows:
         if row is None:
             table.add_section()

@@ -207,7 +207,6 @@ def _print(description: Description) -> None:
             (name, signal["amount"], f"{signal['share']:.3%}", signal["mean"], *amounts[name])
             for name, signal in description.signals.items()
         ],
-        left="signal",
     )
     splits = (*description.splits.items(), ("all", description.manifest["parts"]["rows"]))
     rows = [(name, part["users"], part["rows"], part["rows"] / max(part["users"], 1)) for name, part in splits]

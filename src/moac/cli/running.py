@@ -14,6 +14,7 @@ from moac.cli import process
 from moac.cli.console import TrainingProgress, print_json, print_lines, print_paths, print_table
 from moac.config import Average
 from moac.report import pages
+from moac.report.pages import run as run_page
 from moac.runs import runner
 from moac.runs.directory import RunDirectory
 from moac.training.result import Result
@@ -45,7 +46,10 @@ def complete(
     interrupts, resume = process.Interrupts(), f"moac resume {directory.path}"
     with process.continued(f"continue with: {resume}"):
         try:
-            outcome = Result.of(prepared, _trained(directory, prepared, snapshot, command, interrupts))
+            with interrupts, TrainingProgress(prepared, first, interrupts.check) as progress:
+                every, show = command.checkpoint_every, progress.show
+                last = runner.train(directory, prepared, snapshot, every, show, command.sink)
+            outcome = Result.of(prepared, last)
             directory.finish(outcome, api.training_figures(outcome))
             pages.write(directory.path)
         except SourceError as error:
@@ -58,30 +62,16 @@ def complete(
     return 0
 
 
-def _trained(
-    directory: RunDirectory,
-    prepared: training.Run,
-    snapshot: training.Snapshot | None,
-    command: Training,
-    interrupts: process.Interrupts,
-) -> training.Snapshot:
-    """The last snapshot; a signal is heeded between two of them."""
-    iteration = 0 if snapshot is None else snapshot.iteration
-    with interrupts, TrainingProgress(prepared, iteration, interrupts.check) as progress:
-
-        def show(latest: training.Snapshot) -> None:
-            progress.show(latest)
-
-        return runner.train(directory, prepared, snapshot, command.checkpoint_every, show, command.sink)
-
-
 def tell(directory: RunDirectory, outcome: Result, spent: Spent, as_json: bool) -> None:
     """Print the summary of a run, and where its figure and report are."""
     if as_json:
         print_json(summary(directory, outcome, spent))
         return
-    print_table(*_table(outcome))
-    print_lines((*_on_hull(outcome), *_stopped(outcome)))
+    page = run_page.of_run(directory.path)
+    print_lines([page.title, page.summary])
+    for table in page.tables:
+        print_table(table.title, table.header, table.rows)
+    print_lines(_on_hull(outcome) if page.notice is None else [*_on_hull(outcome), page.notice])
     figure = directory.path / "figures" / "training.png"
     print_paths(**({"figure": figure} if figure.exists() else {}), report=directory.path / "report.html")
 
@@ -118,26 +108,6 @@ def interval(values: Float[np.ndarray, "K M"]) -> list[list[float]] | None:
     return [[mean.low, mean.high] for mean in map(statistics.mean, np.ascontiguousarray(known.T))]
 
 
-def _table(outcome: Result) -> tuple[str, list[str], list[list[str] | None]]:
-    """Title, header and rows: first and last returns, intervals and weights; then gap and norm where they are known."""
-    history, mean, spec = outcome.history, training.mean_over_trials, outcome.run.source.spec
-    trials, bounds = outcome.run.num_trials, interval(outcome.returns)
-    about = "1 trial" if trials == 1 else f"mean of {trials} trials"
-    first, last = (f"iteration {history.iteration[k]}" for k in (0, -1))
-    header = ["", first, last, *(() if bounds is None else ("95 % interval",)), "λ"]
-    rows: list[list[str] | None] = []
-    for i, name in enumerate(spec.objective_names):
-        shown = () if bounds is None else (f"[{bounds[i][0]:.4f}, {bounds[i][1]:.4f}]",)
-        before, after = mean(history.returns[:, 0, i]), mean(history.returns[:, -1, i])
-        rows.append([name, f"{before:.4f}", f"{after:.4f}", *shown, f"{mean(history.weights[:, -1, i]):.3f}"])
-    rows.append(None)
-    for name, values in (("exact gap", history.gap), ("‖g_t‖²", history.gradient_norm_squared)):
-        if np.isfinite(values).any():
-            blank = [""] * (len(header) - 3)
-            rows.append([name, f"{mean(values[:, 0]):.2e}", f"{mean(values[:, -1]):.2e}", *blank])
-    return f"{spec.name}, {about}, {outcome.iteration} iterations", header, rows
-
-
 def _on_hull(outcome: Result) -> list[str]:
     """How many trials end within 1 % of a corner of the exact hull."""
     model, setting = outcome.run.source, outcome.config.setting
@@ -156,12 +126,3 @@ def _on_hull(outcome: Result) -> list[str]:
         count = int((near & (nearest == point).all(axis=1)).sum())
         lines.append(f"  {count:4d} at ({', '.join(f'{value + 0.0:.4f}' for value in point)})")
     return lines
-
-
-def _stopped(outcome: Result) -> list[str]:
-    """How many trials stopped early, and when the first of them did."""
-    stopped = outcome.stopped[outcome.stopped > 0]
-    if not len(stopped):
-        return []
-    count = f"{len(stopped)} of {len(outcome.stopped)} trials stopped"
-    return [f"{count}, the first at iteration {stopped.min()}: an update was not finite. Try smaller step sizes."]

@@ -79,9 +79,9 @@ class Theory(Command):
             print_json(_summary(self, config, guaranteed))
             return 0
         about = f"{self.env}, {_setting(config)}, features {config.features}"
-        print_table(f"{about}: assumptions", *_assumptions(guaranteed), left="why, and what to change")
+        print_table(f"{about}: assumptions", *_assumptions(guaranteed), left=("verdict", "why, and what to change"))
         if guaranteed.start is not None:
-            print_table("Constants", *_constants(guaranteed), left="what it is")
+            print_table("Constants", *_constants(guaranteed), left=("what it is",))
         if guaranteed.plans:
             title = f"Sizes for a mean gap ≤ ε = {self.epsilon:g}, by Theorem 2 and Theorem 1"
             print_table(title, *_plans(guaranteed))
