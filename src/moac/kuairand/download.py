@@ -146,9 +146,9 @@ def _ask(url: str, begin: int) -> http.client.HTTPResponse:
     """Open `url` from byte `begin` on."""
     if not url.startswith(("https://", "http://")):
         raise ValueError(f"`base_url` must begin with https:// or http://, got {url!r}.")
-    request = urllib.request.Request(url, headers={"Range": f"bytes={begin}-"} if begin else {})  # noqa: S310
+    request = urllib.request.Request(url, headers={"Range": f"bytes={begin}-"} if begin else {})
     try:
-        return urllib.request.urlopen(request, timeout=_SECONDS)  # noqa: S310
+        return urllib.request.urlopen(request, timeout=_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
         what = "is not there" if error.code == http.HTTPStatus.NOT_FOUND else "cannot be had now"
@@ -160,8 +160,8 @@ def _ask(url: str, begin: int) -> http.client.HTTPResponse:
 
 def _check_range(url: str, given: str, begin: int, size: int) -> None:
     """A part of another file, or from another place, must not be appended."""
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", given)
-    if found is None or int(found[1]) != begin or found[2] not in (str(size), "*"):
+    sent = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", given)
+    if sent is None or int(sent[1]) != begin or sent[2] not in (str(size), "*"):
         raise ValueError(f"{url} must send bytes {begin}- of {size}, got {given!r}.")
 
 
@@ -170,9 +170,9 @@ def _check_content(archive: Archive, path: Path) -> None:
     if size != archive.size:
         raise ValueError(f"{path} must have {archive.size:,} bytes, got {size:,}: delete it and run it again.")
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != archive.md5:
-        raise ValueError(f"{path} must have the md5 {archive.md5}, got {found}: delete it and download it again.")
+        md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if md5 != archive.md5:
+        raise ValueError(f"{path} must have the md5 {archive.md5}, got {md5}: delete it and download it again.")
 
 
 def _size(path: Path) -> int:

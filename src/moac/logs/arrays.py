@@ -87,14 +87,11 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
         raise ValueError(f"`shares` must leave users to train on, got {tuple(about.shares)} of {len(user_ids)} users.")
     last = np.append(user[1:] != user[:-1], True)
     names, signs = _signals(about, columns["reward"].shape[1])
-    found: dict[str, Any] = {
+    arrays: dict[str, Any] = columns | {
         "user": user,
         "action": action,
         "reward": (columns["reward"] * np.array(signs) + 0.0).astype(np.float32),
-        "time": columns["time"],
-        "context": columns["context"],
         "end": np.arange(len(user), dtype=np.int32),
-        "terminated": columns["terminated"],
         "truncated": last & ~columns["terminated"],
         "propensity": columns.get("propensity"),
         "split": split,
@@ -102,7 +99,7 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
     }
     return LoggedDataset(
         about.name,
-        **found,
+        **arrays,
         user_ids=user_ids,
         action_ids=action_ids,
         action_items=np.arange(len(action_ids), dtype=np.int32),
@@ -110,17 +107,17 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
         signal_names=names,
         signs=signs,
         feature_names=(),
-        fingerprint=_fingerprint(found),
+        fingerprint=_fingerprint(arrays),
     )
 
 
 def propensities(values: Any, count: int) -> Any:
     """One per row, finite and in (0, 1], as float32."""
-    found = np.asarray(values, dtype=np.float32)
-    if found.shape != (count,):
-        raise ValueError(f"`propensity` must have shape [N] with N = {count} rows, got {found.shape}.")
-    _check_values("propensity", found)
-    return found
+    column = np.asarray(values, dtype=np.float32)
+    if column.shape != (count,):
+        raise ValueError(f"`propensity` must have shape [N] with N = {count} rows, got {column.shape}.")
+    _check_values("propensity", column)
+    return column
 
 
 def _checked(rows: Rows) -> dict[str, Any]:
@@ -175,18 +172,15 @@ def _sizes(context: Any) -> tuple[int, ...]:
 
 def _tables(about: About, ids: tuple[Any, Any], rows: tuple[Any, Any], sizes: tuple[int, ...]) -> Tables:
     (user_ids, action_ids), (user, action) = ids, rows
-    users = (
-        np.zeros((len(user_ids), 0), np.float32)
-        if about.users is None
-        else _checked_features("users", about.users, user_ids)
-    )
+    no_features = np.zeros((len(user_ids), 0), np.float32)
+    users: Any = no_features if about.users is None else _checked_features("users", about.users, user_ids)
     if about.actions is None:
         fitted = features.category("action", map(str, action_ids), _WIDTH)
-        items = features.quantised([fitted.vectors[fitted.codes(map(str, action_ids))]])
+        items: Any = features.quantised([fitted.vectors[fitted.codes(map(str, action_ids))]])
     else:
         items = _checked_features("actions", about.actions, action_ids)
-    first = np.searchsorted(user, np.arange(len(user_ids))).astype(np.int32)
-    return Tables(users, items, action, first, sizes, about.window)  # pyright: ignore[reportArgumentType]
+    first: Any = np.searchsorted(user, np.arange(len(user_ids))).astype(np.int32)
+    return Tables(users, items, action, first, sizes, about.window)
 
 
 def _checked_features(name: str, table: Any, ids: Any) -> Any:
@@ -196,9 +190,8 @@ def _checked_features(name: str, table: Any, ids: Any) -> Any:
     return table
 
 
-def _fingerprint(found: dict[str, Any]) -> str:
-    tables = found["tables"]
-    parts = {name: column for name, column in found.items() if name != "tables"} | vars(tables)
+def _fingerprint(arrays: dict[str, Any]) -> str:
+    parts = {name: column for name, column in arrays.items() if name != "tables"} | vars(arrays["tables"])
     digest = hashlib.sha256()
     for name, part in sorted(parts.items()):
         digest.update(name.encode() + np.ascontiguousarray(part if part is not None else math.nan).tobytes())

@@ -50,10 +50,9 @@ class Catalogue:
     @classmethod
     def of(cls, dataset: LoggedDataset) -> Catalogue:
         """The dataset's own; its arrays are shared."""
-        tables, ids = dataset.tables, (dataset.action_ids, dataset.action_items)
-        known = (dataset.user_ids, np.asarray(tables.users), dataset.item_ids, np.asarray(tables.items), *ids)
-        context = (tables.context_sizes, _context_names(dataset))
-        return cls(*known, *context, tables.window, dataset.signal_names, dataset.signs)
+        tables = {name: getattr(dataset.tables, name) for name in ("users", "items", "context_sizes", "window")}
+        shared = {field.name: getattr(dataset, field.name) for field in fields(cls) if field.name not in tables}
+        return cls(**tables, **shared)
 
     @property
     def size(self) -> int:
@@ -66,10 +65,10 @@ class Catalogue:
 
     def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
         """A feature vector, checked."""
-        found = np.asarray(numbers)
-        if found.shape != (self.size,) or found.dtype.kind not in "fiu" or not np.isfinite(found).all():
-            raise ValueError(f"`observation` must be {self.size} finite numbers, got {_shown(found)}.")
-        return found.astype(np.float32)
+        vector = np.asarray(numbers)
+        if vector.shape != (self.size,) or vector.dtype.kind not in "fiu" or not np.isfinite(vector).all():
+            raise ValueError(f"`observation` must be {self.size} finite numbers, got {_shown(vector)}.")
+        return vector.astype(np.float32)
 
     def see(self, user: Any, context: Any, history: Any) -> tuple[Float[np.ndarray, " F"], tuple[str, ...]]:
         """The feature vector of a request, and in words what of the request is unknown.
@@ -86,7 +85,9 @@ class Catalogue:
         recent = np.full(self.window, -1)
         recent[: min(len(known), self.window)] = known[::-1][: self.window]
         notes = [f"user {who[0]} is unknown: no features"] if place[0] < 0 else []
-        notes += [f"context {name} is unknown" for name in self._beyond(codes)]
+        names = self.context_names or map(str, range(len(codes)))
+        parts = zip(names, codes, self.context_sizes, strict=True)
+        notes += [f"context {name}={code} is unknown" for name, code, size in parts if code >= size]
         if len(known) < len(items):
             notes.append(f"{len(items) - len(known)} of {len(items)} items of the history are unknown: skipped")
         return self.vectors(place, codes[None], recent[None])[0], tuple(notes)
@@ -102,8 +103,8 @@ class Catalogue:
         seen, known = (items >= 0)[..., None], (user >= 0)[:, None]
         window = np.concatenate([seen, _numbers(self.items[np.maximum(items, 0)]) * seen], axis=-1, dtype=np.float32)
         one_hot = [context[:, k, None] == np.arange(size) for k, size in enumerate(self.context_sizes)]
-        own = _numbers(self.users[np.maximum(user, 0)]) * known
-        return np.concatenate([own, *one_hot, window.reshape(len(user), -1)], axis=1, dtype=np.float32)
+        users = _numbers(self.users[np.maximum(user, 0)]) * known
+        return np.concatenate([users, *one_hot, window.reshape(len(user), -1)], axis=1, dtype=np.float32)
 
     def _codes(self, context: Any) -> Int[np.ndarray, " C"]:
         """One code per column, from codes or from a mapping by name."""
@@ -118,11 +119,6 @@ class Catalogue:
             raise ValueError(f"`context` must hold {count} codes of at least 0 ({wanted}), got {codes.tolist()}.")
         return codes
 
-    def _beyond(self, codes: Any) -> list[str]:
-        names = self.context_names or tuple(map(str, range(len(codes))))
-        parts = zip(names, codes, self.context_sizes, strict=True)
-        return [f"{name}={code}" for name, code, size in parts if code >= size]
-
     @cached_property
     def _user_order(self) -> Int[np.ndarray, " U"]:
         return np.argsort(self.user_ids, kind="stable")
@@ -132,15 +128,6 @@ class Catalogue:
         return np.argsort(self.item_ids, kind="stable")
 
 
-def _context_names(dataset: LoggedDataset) -> tuple[str, ...]:
-    """From the names of the numbers, such as `tab=0`; none where these have none."""
-    sizes = dataset.tables.context_sizes
-    if not dataset.feature_names or not all(sizes):
-        return ()
-    first = dataset.tables.users.shape[1] + np.cumsum((0, *sizes[:-1]))
-    return tuple(dataset.feature_names[place].partition("=")[0] for place in first)
-
-
 def _places(order: Any, ids: Any, wanted: Any) -> Int[np.ndarray, " n"]:
     """Where each wanted id is; −1 where it is not."""
     place = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
@@ -148,13 +135,13 @@ def _places(order: Any, ids: Any, wanted: Any) -> Int[np.ndarray, " n"]:
 
 
 def _whole(name: str, values: Any) -> Int[np.ndarray, " n"]:
-    found = np.asarray(values)
-    if found.ndim == 1 and not len(found):
+    numbers = np.asarray(values)
+    if numbers.ndim == 1 and not len(numbers):
         return np.zeros(0, dtype=np.int64)
-    if found.ndim != 1 or found.dtype.kind not in "iu":
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         right = "a whole number" if name == "user" else "a row of whole numbers"
         raise ValueError(f"`{name}` must be {right}, as the log has them, got {_shown(values)}.")
-    return found
+    return numbers
 
 
 def _numbers(table: Any) -> Any:

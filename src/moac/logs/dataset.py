@@ -73,6 +73,7 @@ class LoggedDataset:
         random: the rows of uniformly random exposure, with the same users, actions and tables; None if there are none.
         behaviour: the model that `with_behaviour` took the propensities from.
         folder: where `from_parquet` read it.
+        context_names: of the columns of the context; empty where they have none.
         bound_data: see `bound`.
         estimator: of what policies are worth on it; `moac.offline.evaluate` hands it down when it is imported.
     """
@@ -100,6 +101,7 @@ class LoggedDataset:
     random: LoggedDataset | None = None
     behaviour: Behaviour | None = None
     folder: str | None = None
+    context_names: tuple[str, ...] = ()
     bound_data: Data | None = None
     estimator: ClassVar[Callable[[LoggedDataset, Policy, Params], Evaluation] | None] = None
 
@@ -175,9 +177,10 @@ class LoggedDataset:
 
         if self.propensity is not None:
             raise ValueError(f"{self.name} knows its propensities already: a behaviour model has nothing to add.")
-        found = arrays.propensities(model.propensities(self) if propensity is None else propensity, self.num_rows)
-        label = f"{self.fingerprint}:behaviour-{hashlib.sha256(found.tobytes()).hexdigest()[:8]}"
-        return replace(self, propensity=found, fingerprint=label, behaviour=model)
+        given = model.propensities(self) if propensity is None else propensity
+        checked = arrays.propensities(given, self.num_rows)
+        label = f"{self.fingerprint}:behaviour-{hashlib.sha256(checked.tobytes()).hexdigest()[:8]}"
+        return replace(self, propensity=checked, fingerprint=label, behaviour=model)
 
     def initial(self) -> Params:
         """θ of Behavior-Clone: the behaviour model is a network like the policy."""

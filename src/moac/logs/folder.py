@@ -141,7 +141,7 @@ def load(folder: Path) -> LoggedDataset:
     try:
         return _loaded(folder, about)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{folder / MANIFEST} is damaged: {error} is missing or wrong.") from None
+        raise DamagedError(folder / MANIFEST, f"{error} is missing or wrong") from None
 
 
 def _loaded(folder: Path, about: dict[str, Any]) -> LoggedDataset:
@@ -157,13 +157,15 @@ def _loaded(folder: Path, about: dict[str, Any]) -> LoggedDataset:
         **{name: shared[name] for name in ("split", "user_ids", "action_ids", "action_items", "item_ids")},
         "signal_names": tuple(about["signals"]),
         "signs": tuple(signal["sign"] for signal in about["signals"].values()),
+        "context_names": tuple(context),
         "feature_names": _feature_names(files.read_json(folder / ENCODING), context, tables.window),
     }
     if not set(common["signs"]) <= {1, -1} or len(common["feature_names"]) != tables.size:
         raise ValueError(f"{folder} is damaged: its signals or features are not those of its arrays.")
     parts = {part: read_rows(folder, part, shared, about) for part in PARTS if part in about["parts"]}
-    known = {part: part == "random" or about["primary"] == "random" for part in parts}
-    columns = {part: _columns(rows, len(shared["action_ids"]) if known[part] else None) for part, rows in parts.items()}
+    uniform = {part: part == "random" or about["primary"] == "random" for part in parts}
+    num_actions = len(shared["action_ids"])
+    columns = {part: _columns(rows, num_actions if uniform[part] else None) for part, rows in parts.items()}
     random = None
     if "random" in parts:
         name, fingerprint = f"{about['name']}-random", f"{about['content'][:16]}:random"
