@@ -69,7 +69,7 @@ def with_interval(value: float, interval: tuple[float, float], sign: bool = Fals
     """A value and its interval, to the digits that mean something; `sign` shows a plus as well.
 
     >>> with_interval(0.0016123, (0.000512, 0.002345), sign=True), with_interval(2.3425, (2.2097, 2.4722))
-    ('+0.0016 [+0.0005, +0.0023]', '2.34 [2.21, 2.47]')
+    ('+0.00161 [+0.00051, +0.00234]', '2.34 [2.21, 2.47]')
     """
     low, high = interval
     if not math.isfinite(low + high):

@@ -1,0 +1,56 @@
+"""What the shared figures draw, read back from their axes."""
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+
+from moac import statistics
+from moac.report import figures, style
+from moac.report.figures import Points
+
+POINTS = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+
+
+@pytest.mark.parametrize("M, expected", [(1, [(0, 0)]), (2, [(0, 1)]), (3, [(0, 1), (0, 2), (1, 2)])])
+def test_a_scatter_has_a_panel_for_each_pair_of_objectives(M, expected):
+    names = ["a", "b", "c"][:M]
+    figure = figures.scatter([Points("all", POINTS[:, :M], figures.dots(0))], names, "title")
+    assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes] == [(names[i], names[j]) for i, j in expected]
+    for ax, (i, j) in zip(figure.axes, expected, strict=True):
+        assert np.asarray(ax.collections[0].get_offsets()).tolist() == POINTS[:, [i, j]].tolist()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["all"]
+
+
+@pytest.mark.parametrize("half, drawn", [(0.5, True), (0.0, False)])
+def test_intervals_are_drawn_where_they_have_a_width(half, drawn):
+    values = POINTS[:, :2]
+    figure = figures.scatter([Points("all", values, figures.rings(), values - half, values + half)], ["a", "b"])
+    (ax,) = figure.axes
+    assert len(ax.containers) == drawn
+    if drawn:
+        across = ax.containers[0].lines[2][0].get_segments()
+        assert np.ptp(across[0], axis=0).tolist() == pytest.approx([1.0, 0.0])
+
+
+def test_what_no_mixture_dominates_is_filled():
+    hull = np.array([True, False])
+    (ax,) = figures.front(POINTS[:, :2], hull, ("a", "b"), "title").axes
+    filled, hollow = ax.collections
+    assert np.asarray(filled.get_offsets()).tolist() == [[0.0, 1.0]] and len(filled.get_facecolor())
+    assert np.asarray(hollow.get_offsets()).tolist() == [[3.0, 4.0]] and not len(hollow.get_facecolor())
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_a_band_is_the_mean_with_students_interval(scale):
+    values = np.array([[1.0, 2.0, np.nan], [2.0, 4.0, 3.0], [4.0, 3.0, np.nan]])
+    _, (ax,) = style.grid(1, 1, (3, 3))
+    ax.set_yscale(scale)
+    figures.band(ax, np.arange(3), values, 0, "label")
+    (line,), means = ax.lines, [statistics.mean(column) for column in values.T]
+    assert line.get_ydata() == pytest.approx([one.value for one in means])
+    (band,) = (each for each in ax.collections if isinstance(each, PolyCollection))
+    heights = np.concatenate([path.vertices[:, 1] for path in band.get_paths()])
+    first = means[0]
+    high = first.high if scale == "linear" else first.value * np.exp((first.high - first.value) / first.value)
+    assert np.isclose(heights, high).any()
+    assert (heights > 0).all() or scale == "linear"

@@ -1,0 +1,90 @@
+"""The page as HTML: it stands alone, and nothing written in a folder can act through it."""
+
+import re
+from importlib import resources
+
+from moac.report import html
+from moac.report.page import VERDICTS, Claim, Figure, Page, Table
+from tests.helpers.outline import Outline, assert_stands_alone
+from tests.helpers.run_folders import HOSTILE, SVG
+
+DEEP_HOSTILE_PAGE = Page(
+    HOSTILE,
+    HOSTILE,
+    ((HOSTILE, HOSTILE),),
+    HOSTILE,
+    (Claim(HOSTILE, HOSTILE, "holds", HOSTILE), Claim(HOSTILE, HOSTILE, "does not hold", "</td>" + HOSTILE)),
+    (Figure(HOSTILE, SVG, HOSTILE, HOSTILE),),
+    (Table(HOSTILE, HOSTILE, (HOSTILE, HOSTILE), ((HOSTILE, HOSTILE),)),),
+    ((HOSTILE, HOSTILE),),
+)
+
+
+def test_hostile_text_is_shown_everywhere_and_makes_no_tag():
+    plain = Page(
+        *("t", "s", (("a", "b"),), "n"),
+        claims=(Claim("c", "m", "holds", "e"), Claim("c", "m", "does not hold", "e")),
+        figures=(Figure("f", SVG, "c", "a"),),
+        tables=(Table("t", "c", ("h", "h"), (("r", "r"),)),),
+        details=(("d", "d"),),
+    )
+    outline = assert_stands_alone(html.render(DEEP_HOSTILE_PAGE))
+    extra = ["a"]  # evidence that names a figure becomes a link
+    assert sorted(outline.tags) == sorted(Outline(html.render(plain)).tags + extra)
+    assert outline.text.count(HOSTILE) == 22
+    assert outline.values("img", "alt") == [HOSTILE]
+    assert "49" not in outline.text
+
+
+def test_an_empty_page_has_no_empty_parts():
+    outline = assert_stands_alone(html.render(Page("Title", "Summary.")))
+    assert outline.tags.count("h1") == 1
+    assert not {"h2", "table", "figure", "dl", "nav"} & set(outline.tags)
+
+
+def test_headings_are_in_order_and_links_lead_somewhere():
+    claims = (Claim("c", "m", "holds", "Fig"), Claim("c", "m", "not measured", "Tab"))
+    page = Page(
+        "T", "S", (), None, claims, (Figure("Fig", SVG, "c", "a"),), (Table("Tab", "c", ("h",), ()),), (("a", 1),)
+    )
+    outline = assert_stands_alone(html.render(page))
+    assert [tag for tag in outline.tags if re.fullmatch(r"h\d", tag)] == ["h1"] + ["h2"] * 4
+    targets = {value for _, name, value in outline.attributes if name == "id"}
+    links = [link.removeprefix("#") for link in outline.values("a", "href")]
+    assert set(links) <= targets
+    assert {"main", "figure-1", "table-1"} <= set(links)
+
+
+def test_every_verdict_has_its_word_and_its_shape():
+    content = html.render(Page("T", "S", claims=tuple(Claim("c", "m", verdict) for verdict in VERDICTS)))
+    badges = re.findall(r'<td role="cell"><span class="verdict [\w-]+"><svg.*?d="(.*?)"/></svg>(.*?)</span>', content)
+    assert [word for _, word in badges] == list(VERDICTS)
+    assert len({shape for shape, _ in badges}) == len(VERDICTS)
+
+
+def test_verdicts_are_counted():
+    claims = tuple(Claim("c", "m", verdict) for verdict in ("holds", "does not hold", "holds"))
+    tally = re.search(r'class="tally".*?</ul>', html.render(Page("T", "S", claims=claims)), re.DOTALL)
+    assert tally is not None
+    assert re.findall(r"</svg>(.*?)</span>", tally[0]) == ["2 hold", "1 does not hold"]
+
+
+def test_unknown_numbers_are_dashes_in_cells_and_facts():
+    page = Page(
+        "T", "S", (("fact", float("nan")),), tables=(Table("t", "c", ("a", "b"), (("x", float("nan")), ("y", None))),)
+    )
+    content = html.render(page)
+    assert content.count(">–<") == 3
+    assert "nan" not in Outline(content).text
+    assert '<td class="number">–</td>' in content
+
+
+def test_columns_of_numbers_stand_to_the_right_and_words_do_not():
+    table = Table("t", "c", ("a", "b", "c", "d"), (("x", 1.5, "(5 ± 1) × 10⁻⁷", "steady"), ("y", -2, None, "2 rise")))
+    content = html.render(Page("T", "S", tables=(table,)))
+    assert re.findall(r'<th scope="col"( class="number")?>', content) == ["", ' class="number"', ' class="number"', ""]
+
+
+def test_the_templates_are_part_of_the_package():
+    templates = resources.files("moac.report") / "templates"
+    assert {path.name for path in templates.iterdir()} >= {"report.html.jinja", "report.css"}
