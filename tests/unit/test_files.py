@@ -1,12 +1,18 @@
 import hashlib
 import json
 import os
+import struct
+import tracemalloc
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 from moac import files
+
+HUGE = 2**50
+ENOUGH = 8 * 2**20
+"""Bytes; a forged size asks for petabytes, and reading the header takes little."""
 
 
 def test_arrays_round_trip(tmp_path):
@@ -150,3 +156,75 @@ def test_subfolders_are_made_and_links_refused(tmp_path):
     assert list(elsewhere.iterdir()) == []
     (tmp_path / "given").symlink_to(elsewhere)  # what the user names may be one
     assert files.subfolder(tmp_path / "given", "figures") == tmp_path / "given" / "figures"
+
+
+@pytest.fixture
+def little_memory():
+    """What Python and NumPy allocate in a test stays small."""
+    tracemalloc.start()
+    yield
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < ENOUGH
+
+
+def safetensors(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(shape, begin, end, dtype="F32"):
+    return {"a": {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}, "__metadata__": {"moac": "{}"}}
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize(
+    "content",
+    [
+        struct.pack("<Q", HUGE) + b"{}",
+        struct.pack("<Q", 2**64 - 1) + b"{}",
+        safetensors(tensor([HUGE], 0, 4 * HUGE)),
+        safetensors(tensor([HUGE], 0, 8), b"12345678"),
+        safetensors(tensor([2**33, 2**33], 0, 0)),
+        safetensors(tensor([2], 0, 8) | {"b": tensor([2], 4, 12)["a"]}, bytes(12)),
+        safetensors(tensor([2], 8, 0), bytes(8)),
+        safetensors(tensor([2], 0, 8, "OBJECT"), bytes(8)),
+        safetensors(tensor([2], 0, 2, "F8_E4M3"), bytes(2)),
+        safetensors(tensor([4], 0, 3, "F6_E2M3"), bytes(3)),
+        safetensors(tensor([2], 0, 4, "BF16"), bytes(4)),
+        safetensors(tensor([-2], 0, 8), bytes(8)),
+        safetensors({"__metadata__": {"moac": "[" * 100_000}}),
+        safetensors({"__metadata__": {"moac": "[1, 2]"}}),
+        safetensors({"__metadata__": {"moac": "9" * 10_000}}),
+        safetensors({"__metadata__": {"moac": json.dumps({"iteration": 10**400})}}),
+        safetensors({"__metadata__": {"moac": '{"run": ' + "[" * 99 + "]" * 99 + "}"}}),
+        safetensors({"__metadata__": {"moac": 5}}),
+        safetensors({"__metadata__": [1]}),
+        safetensors(b"[" * 100_000),
+    ],
+)
+def test_a_header_that_lies_is_refused_before_anything_of_that_size_is_allocated(content, tmp_path):
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(files.DamagedError, match=r"^[^\n]*/x is damaged: [^\n]+\.$"):
+        files.read_arrays(tmp_path / "x")
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "[" * 99 + "]" * 99, f"[{10**400}]", '{"a": -9223372036854775809}'])
+def test_json_beyond_bounds(text, tmp_path):
+    (tmp_path / "x").write_text(text)
+    with pytest.raises(files.DamagedError, match=r"/x is damaged: "):
+        files.read_json(tmp_path / "x")
+
+
+def test_json_within_bounds(tmp_path):
+    data = {"deep": [[[[1e308, -(2**63), 2**64 - 1, None, True, "x"]]]], "wide": list(range(1000))}
+    (tmp_path / "x").write_text(json.dumps(data))
+    assert files.read_json(tmp_path / "x") == data
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_json_that_is_too_large_to_read(tmp_path):
+    with (tmp_path / "x").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(files.DamagedError, match=r"/x is damaged: it has 1099511627776 bytes"):
+        files.read_json(tmp_path / "x")

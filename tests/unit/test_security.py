@@ -21,9 +21,13 @@ MODULES = {
     "xml",
     "telnetlib",
 }
-_SPOKEN = {"cluster": ("dumps",), "outcomes": ("dumps", "loads"), "process": ("dumps",), "workers": ("dumps", "loads")}
-ALLOWED = {("envs/workers.py", "pickle.PicklingError")}
-ALLOWED |= {(f"runs/executors/{name}.py", f"pickle.{word}") for name, words in _SPOKEN.items() for word in words}
+ALLOWED = {
+    ("envs/workers.py", "pickle.PicklingError"),
+    ("runs/executors/cluster.py", "pickle.dumps"),
+    ("runs/executors/process.py", "pickle.dumps"),
+    ("tasks.py", "pickle.dumps"),
+    ("tasks.py", "pickle.loads"),
+}
 """Processes that were started by one another speak so; no file is ever read or written by pickle."""
 CALLS = {"eval", "exec", "compile", "__import__", "system", "popen", "extractall", "literal_eval", "from_string"}
 MODULE_CALLS = {"re.compile"}
@@ -67,7 +71,7 @@ def test_no_source_can_run_what_it_reads():
     names = {path.relative_to(root).as_posix(): path for path in SOURCES}
     found = {name: list(offences(path.read_text(), name)) for name, path in names.items()}
     assert {name: told for name, told in found.items() if told} == {}
-    assert len(found) > 150
+    assert len(found) > 100
 
 
 @pytest.mark.parametrize(

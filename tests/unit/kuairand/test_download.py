@@ -300,3 +300,13 @@ def test_the_record_has_every_variant():
     assert list(ARCHIVES) == ["pure", "1k", "27k"]
     assert all(re.fullmatch("[0-9a-f]{32}", archive.md5) for archive in ARCHIVES.values())
     assert all(archive.size < archive.unpacked for archive in ARCHIVES.values())
+
+
+def test_an_archive_that_unpacks_to_more_than_it_may(tmp_path):
+    member = tarfile.TarInfo("top/data.csv")
+    member.size = 2**50
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as bundle:
+        bundle.fileobj.write(member.tobuf(tarfile.PAX_FORMAT))
+    with pytest.raises(ValueError, match=r"unpacks to more than 1,000 bytes or 1000 members: not unpacked."):
+        unpack(tmp_path / "x.tar.gz", tmp_path / "top", 1000)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tar.gz"]

@@ -1,0 +1,146 @@
+"""The run directory, with results made by hand."""
+
+import json
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moac import api, momdp, weighting
+from moac.runs import directory as run_directory
+from moac.runs.directory import RunDirectory
+from moac.training import result
+from tests.helpers.hand_made import CONFIG, MODEL, A, K, M, S, outcome_of, run_of, same
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return RunDirectory.create(tmp_path / "run", run_of())
+
+
+def test_a_folder_in_which_a_run_was_killed_as_it_began(tmp_path):
+    for left in ([], ["checkpoint"], ["checkpoint", "provenance.json", ".config.json.7.tmp", ".lock"]):
+        folder = tmp_path / f"{len(left)}"
+        folder.mkdir()
+        for name in left:
+            (folder / name).mkdir() if name == "checkpoint" else (folder / name).write_text("half")
+        assert RunDirectory.create(folder, run_of()).description["seed"] == 4
+
+
+def test_creating_leaves_nothing_when_it_fails(tmp_path, monkeypatch):
+    def full(path, data):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(run_directory.files, "write_json", full)
+    with pytest.raises(OSError, match=r"No space left"):
+        RunDirectory.create(tmp_path / "run", run_of())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_folder_may_be_used(tmp_path):
+    assert RunDirectory.create(tmp_path, run_of()).description["trials"] == K
+
+
+def test_save_load_and_resume(tmp_path):
+    outcome = outcome_of(run_of())
+    assert run_directory.save(outcome, tmp_path / "run") == tmp_path / "run"
+    assert same(run_directory.load(tmp_path / "run", trial=1).theta, outcome.policy.theta)
+    assert run_directory.load(str(tmp_path / "run"), trial=1).trial == 1
+    again = api.resume(tmp_path / "run", MODEL)
+    assert again.iteration == 9
+    assert again.config == outcome.config
+    assert same(again.history.arrays(), outcome.history.arrays())
+    assert same(again.random_iterate_policy.theta, outcome.random_iterate_policy.theta)
+    assert same((again.random_iteration, again.stopped), (outcome.random_iteration, outcome.stopped))
+
+
+def test_saving_twice_into_one_folder(tmp_path):
+    run_directory.save(outcome_of(run_of()), tmp_path / "run")
+    with pytest.raises(ValueError, match=r"/run exists already: choose a new folder, or continue that run with"):
+        run_directory.save(outcome_of(run_of()), tmp_path / "run")
+
+
+def test_loading_a_trial_that_is_not_there(tmp_path):
+    run_directory.save(outcome_of(run_of()), tmp_path / "run")
+    with pytest.raises(ValueError, match=r"^`trial` must be in \[0, 2\), got 2.$"):
+        run_directory.load(tmp_path / "run", trial=2)
+
+
+def test_loading_an_unfinished_run(directory):
+    with pytest.raises(ValueError, match=r"/run has not finished: continue it with moac resume /.*/run.$"):
+        run_directory.load(directory.path)
+
+
+def test_loading_damaged_policies(tmp_path):
+    run_directory.save(outcome_of(run_of()), tmp_path / "run")
+    path = tmp_path / "run" / "policy.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"policy.safetensors is damaged: "):
+        run_directory.load(tmp_path / "run")
+
+
+def test_linear_policies_keep_their_features(tmp_path):
+    run = run_of(replace(CONFIG, policy="linear", features="random:4"))
+    outcome = outcome_of(run)
+    run_directory.save(outcome, tmp_path / "run")
+    loaded = run_directory.load(tmp_path / "run")
+    assert np.asarray(loaded).shape == (K, 4, A)
+    for state in range(S):
+        assert loaded.log_prob(state, 1) == pytest.approx(outcome.policy.log_prob(state, 1), rel=1e-6)
+
+
+class OwnPolicy:
+    """Parameters in two leaves."""
+
+    def init(self, key):  # noqa: ARG002
+        return {"bias": jnp.zeros(A), "table": jnp.zeros((S, A))}
+
+    def sample(self, theta, observation, key):
+        return jax.random.categorical(key, theta["table"][observation] + theta["bias"])
+
+    def log_prob(self, theta, observation, action):
+        return jax.nn.log_softmax(theta["table"][observation] + theta["bias"])[action]
+
+
+def test_parts_of_ones_own(tmp_path):
+    own = {"policy": OwnPolicy(), "critic": None, "rule": weighting.uniform()}
+    outcome = outcome_of(run_of(own=own), own=own)
+    run_directory.save(outcome, tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["own"] == ["policy", "rule"]
+    loaded = run_directory.load(tmp_path / "run", policy=own["policy"])
+    assert same(loaded.theta, outcome.policy.theta)
+    assert loaded.log_prob(0, 1) <= 0
+    again = api.resume(tmp_path / "run", MODEL, policy=own["policy"], rule=own["rule"])
+    assert again.own == ("policy", "rule")
+    with pytest.raises(ValueError, match=r"was trained with a policy of its own: give the same, as policy=.$"):
+        run_directory.load(tmp_path / "run")
+    with pytest.raises(
+        ValueError, match=r"was trained with a policy and a rule of its own: give the same, as policy=, "
+    ):
+        api.resume(tmp_path / "run", MODEL, policy=own["policy"])
+
+
+def test_named_parts_are_not_ones_own_however_many_runs_came_between(tmp_path):
+    outcome = outcome_of(run_of())
+    for seed in range(20):
+        result.prepare(MODEL, CONFIG, K, 100 + seed)
+    run_directory.save(outcome, tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["own"] == []
+    with pytest.raises(ValueError, match=r"was trained without parts of its own: give no policy, critic or rule.$"):
+        run_directory.load(tmp_path / "run", policy=OwnPolicy())
+
+
+def test_resuming_on_another_problem(directory):
+    other = momdp.library.random_ergodic(jax.random.key(1), num_states=S, num_actions=A, num_objectives=M)
+    with pytest.raises(ValueError, match=r"was trained on another problem than "):
+        api.resume(directory.path, other)
+
+
+def test_what_a_run_on_a_log_left_as_it_began_is_no_obstacle(tmp_path):
+    """Killed between its first file and config.json."""
+    for name in run_directory.LOG_FILES:
+        (tmp_path / name).write_bytes(b"torn")
+    (tmp_path / "checkpoint").mkdir()
+    assert RunDirectory.create(tmp_path, run_of()).path == tmp_path
