@@ -56,8 +56,8 @@ def horizon(work: Workspace, exact: dict[str, Any], learned: dict[str, Any], see
         about = {"seed": seed, **learned, "setting": kind}
         arrays = work.keep("learned-ascent", about, lambda kind=kind: _learn(learned, kind, seed))
         measured[f"{kind}, learned critics"] = arrays["grid"], arrays["mean_gap"]
-    slopes = {name: _slopes(x, values) for name, (x, values) in measured.items()}
-    return Findings(_claims(slopes, measured), (_table(slopes, measured),), _figures(measured))
+    slopes = {name: slopes_of(x, values) for name, (x, values) in measured.items()}
+    return Findings(claims_of(slopes, measured), (_table(slopes, measured),), _figures(measured))
 
 
 def _setting(kind: str, discount: float) -> Setting:
@@ -70,12 +70,12 @@ def _runs(p: dict[str, Any]) -> dict[str, tuple[float, int, Setting]]:
     The step of Theorem 2, 1/(3L) with L = 8 r_max/(1 − γ)³, which bounds the curvature of any softmax table with
     rewards in [0, r_max]; and a practical one.
     """
-    discounted, runs = Discounted(p["discount"]), dict[str, tuple[float, int, Setting]]()
-    if p["theory_iterations"]:
-        runs["discounted, α = 1/(3L)"] = (1 - p["discount"]) ** 3 / 24, p["theory_iterations"], discounted
-    for kind in p["settings"]:
-        runs[f"{kind}, α = {p['step']:g}"] = p["step"], p["iterations"], _setting(kind, p["discount"])
-    return runs
+    theory = ((1 - p["discount"]) ** 3 / 24, p["theory_iterations"], Discounted(p["discount"]))
+    runs = {"discounted, α = 1/(3L)": theory} if p["theory_iterations"] else {}
+    return runs | {
+        f"{kind}, α = {p['step']:g}": (p["step"], p["iterations"], _setting(kind, p["discount"]))
+        for kind in p["settings"]
+    }
 
 
 def models(p: dict[str, Any], seed: int) -> Problem:
@@ -103,83 +103,74 @@ def _learn(p: dict[str, Any], kind: str, seed: int) -> Arrays:
     return {"grid": grid, "mean_gap": running[..., grid - 1] / grid}
 
 
-def _late(grid: Any, decades: float = 0.5) -> Any:
+def late(grid: Any, decades: float = 0.5) -> Any:
     """The last `decades` of T: before, ascent has hardly begun."""
     return np.asarray(grid) >= grid[-1] / 10**decades
 
 
-def _slopes(grid: Any, values: Float[np.ndarray, "E n L"], decades: float = 0.5) -> dict[str, Mean]:
-    last = _late(grid, decades)
+def slopes_of(grid: Any, values: Float[np.ndarray, "E n L"], decades: float = 0.5) -> dict[str, Mean]:
+    """Of each schedule, over the last decades."""
+    last = late(grid, decades)
     return {label: compare.slope(grid[last], values[e][:, last]) for e, label in enumerate(LABELS)}
-
-
-def _plain_minus_smoothed(grid: Any, values: Float[np.ndarray, "E n L"]) -> Mean:
-    """The slope at η = 1 minus that at η = 1/t², on the same models."""
-    last = _late(grid)
-    plain, smoothed = (values[LABELS.index(label)][:, last] for label in ("η = 1", "η = 1/t²"))
-    return compare.slope_difference(grid[last], plain, smoothed)
-
-
-def _claims(slopes: dict[str, dict[str, Mean]], measured: Measured) -> tuple[Claim, ...]:
-    exact, learned = (
-        {name: of_labels for name, of_labels in slopes.items() if ("learned" in name) == sampled}
-        for sampled in (False, True)
-    )
-    return _exact_claim(exact, measured), _schedule_claim(measured), _learned_claim(learned)
-
-
-def _as_one_over_t(slopes: dict[str, dict[str, Mean]]) -> list[compare.Part]:
-    return [compare.slope_near(s, -1.0, TOLERANCE) for of_labels in slopes.values() for s in of_labels.values()]
 
 
 def _told(slopes: dict[str, dict[str, Mean]]) -> str:
     """Of each run the range of the slopes, and of the ends of their intervals."""
     texts: list[str] = []
-    for name, of_labels in slopes.items():
-        values = [slope.value for slope in of_labels.values()]
-        low, high = min(slope.low for slope in of_labels.values()), max(slope.high for slope in of_labels.values())
-        told = f"slopes from {min(values):.2f} to {max(values):.2f}, their intervals from {low:.2f} to {high:.2f}"
-        texts.append(f"{name}: {told.replace('-', '−')}")
+    for name, by_label in slopes.items():
+        values, lows, highs = zip(*((slope.value, slope.low, slope.high) for slope in by_label.values()), strict=True)
+        told = f"slopes from {min(values):.2f} to {max(values):.2f}, their intervals from {min(lows):.2f} to "
+        texts.append(f"{name}: {told}{max(highs):.2f}".replace("-", "−"))
     return "; ".join(texts)
 
 
-def _exact_claim(exact: dict[str, dict[str, Mean]], measured: Measured) -> Claim:
-    longer = {name: _slopes(*measured[name], decades=1.0) for name in exact}
-    return compare.claim(
-        "With exact directions the mean gap falls as 1/T under every schedule (ours; the bound says so of 1/t² and "
-        "0 only).",
-        f"{_told(exact)}; asked: −1 ± {TOLERANCE}. Over the last whole decade instead: {_told(longer)}. No "
-        "mean over iterations can fall faster: it contains the first gap divided by T.",
-        _as_one_over_t(exact),
-        _EXACT,
+def claims_of(slopes: dict[str, dict[str, Mean]], measured: Measured) -> tuple[Claim, ...]:
+    """Whether the mean gap falls as 1/T, exactly and with learned critics; and whether the schedule matters.
+
+    For the last, the slopes of the two schedules that the bound sets furthest apart are compared on the same models.
+    """
+    exact, learned = (
+        {name: by_label for name, by_label in slopes.items() if ("learned" in name) == sampled}
+        for sampled in (False, True)
     )
-
-
-def _schedule_claim(measured: Measured) -> Claim:
-    """Whether the slopes of the two schedules that the bound sets furthest apart differ."""
-    differences = {name: _plain_minus_smoothed(*curves) for name, curves in measured.items()}
+    longer, differences = {name: slopes_of(*measured[name], decades=1.0) for name in exact}, dict[str, Mean]()
+    for name, (grid, values) in measured.items():
+        last = late(grid)
+        plain, smoothed = (values[LABELS.index(label)][:, last] for label in ("η = 1", "η = 1/t²"))
+        differences[name] = compare.slope_difference(grid[last], plain, smoothed)
     ends = next(iter(measured.values()))[1][:, :, -1].mean(axis=1)
-    return compare.claim(
-        "The rate depends on the schedule: T^-1/2 for 1/√t, ln T/T for 1/t, and a term that stays at η = 1.",
-        f"Slope at η = 1 minus slope at η = 1/t², on the same models: {compare.listed(differences)}; asked: beyond "
-        f"± {TOLERANCE}. At the largest T the means of the {len(LABELS)} schedules lie within "
-        f"{ends.max() / ends.min() - 1:.0%} of one another. Where slopes do not differ, the differences "
-        "belong to the bound, not to the algorithm; the data cannot say that no problem attains it.",
-        [compare.steady(difference, TOLERANCE).negated for difference in differences.values()],
-        _TABLE,
-    )
 
+    def as_one_over_t(slopes: dict[str, dict[str, Mean]]) -> list[compare.Part]:
+        return [compare.slope_near(s, -1.0, TOLERANCE) for by_label in slopes.values() for s in by_label.values()]
 
-def _learned_claim(learned: dict[str, dict[str, Mean]]) -> Claim:
-    text = "With learned critics and finite batches the mean gap falls as 1/T as well (ours)."
-    if not learned:
-        return Claim(text, compare.NOT_RUN, "not measured")
-    return compare.claim(
-        text,
-        f"{_told(learned)}; asked: −1 ± {TOLERANCE}. Where it is flatter, noise still feeds the gap; Theorem 2 "
-        "allows a floor of order 1/B there.",
-        _as_one_over_t(learned),
-        _LEARNED,
+    sampled = "With learned critics and finite batches the mean gap falls as 1/T as well (ours)."
+    return (
+        compare.claim(
+            "With exact directions the mean gap falls as 1/T under every schedule (ours; the bound says so of 1/t² and "
+            "0 only).",
+            f"{_told(exact)}; asked: −1 ± {TOLERANCE}. Over the last whole decade instead: {_told(longer)}. No "
+            "mean over iterations can fall faster: it contains the first gap divided by T.",
+            as_one_over_t(exact),
+            _EXACT,
+        ),
+        compare.claim(
+            "The rate depends on the schedule: T^-1/2 for 1/√t, ln T/T for 1/t, and a term that stays at η = 1.",
+            f"Slope at η = 1 minus slope at η = 1/t², on the same models: {compare.listed(differences)}; asked: beyond "
+            f"± {TOLERANCE}. At the largest T the means of the {len(LABELS)} schedules lie within "
+            f"{ends.max() / ends.min() - 1:.0%} of one another. Where slopes do not differ, the differences "
+            "belong to the bound, not to the algorithm; the data cannot say that no problem attains it.",
+            [compare.steady(difference, TOLERANCE).negated for difference in differences.values()],
+            _TABLE,
+        ),
+        compare.claim(
+            sampled,
+            f"{_told(learned)}; asked: −1 ± {TOLERANCE}. Where it is flatter, noise still feeds the gap; Theorem 2 "
+            "allows a floor of order 1/B there.",
+            as_one_over_t(learned),
+            _LEARNED,
+        )
+        if learned
+        else Claim(sampled, compare.NOT_RUN, "not measured"),
     )
 
 

@@ -32,15 +32,11 @@ _NEGATED: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "
 @final
 @dataclass(frozen=True)
 class Part:
-    """What was decided on one part of a claim.
+    """What was decided on one part of a claim."""
 
-    Attributes:
-        verdict: `holds`, `does not hold` or `not decided`.
-        needed: of a part that is not decided, about how many trials would decide it; infinite where the estimate lies
-            on the bound, NaN where there is no interval to tell from.
-    """
-
-    verdict: Verdict
+    verdict: Verdict  # `holds`, `does not hold` or `not decided`
+    # of a part that is not decided, about how many trials would decide it; infinite where the estimate lies on the
+    # bound, NaN where there is no interval to tell from
     needed: float = 0.0
 
     @property

@@ -41,19 +41,12 @@ UNKNOWN = Mean(np.nan, np.nan, np.nan, 0)
 @final
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A fixed softmax policy on a model, with one-hot features.
+    """A fixed softmax policy on a model, with one-hot features."""
 
-    Attributes:
-        name: as tables say it.
-        model: the MOMDP.
-        logits: of the policy [S, A].
-        gamma: the discount of the discounted variant.
-    """
-
-    name: str
-    model: FiniteMOMDP
-    logits: Float[np.ndarray, "S A"]
-    gamma: float
+    name: str  # as tables say it
+    model: FiniteMOMDP  # the MOMDP
+    logits: Float[np.ndarray, "S A"]  # of the policy [S, A]
+    gamma: float  # the discount of the discounted variant
 
     def setting(self, variant: str) -> Setting:
         """The setting of a variant."""
@@ -95,25 +88,15 @@ def well_mixed(table: Table) -> Problem:
 @final
 @dataclass(frozen=True)
 class Plan:
-    """How to run the critic.
+    """How to run the critic."""
 
-    Attributes:
-        step_size: β.
-        batch_size: D.
-        num_steps: N, rounded up to whole rollouts.
-        walk: transitions of a rollout, from one checkpoint to the next, rounded down to whole batches.
-        trials: K.
-        seed: of the samples, which all variants share.
-        from_zero: whether w_0 = 0 and μ_0 = 0; else w_0 = w* and μ_0 = J, and the error rises to its floor.
-    """
-
-    step_size: float
-    batch_size: int
-    num_steps: int
-    walk: int
-    trials: int
-    seed: int
-    from_zero: bool
+    step_size: float  # β
+    batch_size: int  # D
+    num_steps: int  # N, rounded up to whole rollouts
+    walk: int  # transitions of a rollout, from one checkpoint to the next, rounded down to whole batches
+    trials: int  # K
+    seed: int  # of the samples, which all variants share
+    from_zero: bool  # whether w_0 = 0 and μ_0 = 0; else w_0 = w* and μ_0 = J, and the error rises to its floor
 
     @property
     def between(self) -> int:
@@ -247,21 +230,13 @@ def mean_dynamics(problem: Problem, variant: str, plan: Plan) -> tuple[Float[np.
 @final
 @dataclass(frozen=True)
 class Fit:
-    """A geometric rate: log(E‖w_N − w*‖² − floor) ≈ constant − rate·N.
+    """A geometric rate: log(E‖w_N − w*‖² − floor) ≈ constant − rate·N."""
 
-    Attributes:
-        orders: powers of ten by which the error falls until it is close to its floor, with its interval over trials.
-        straight: R² of the line, likewise.
-        rate: per TD step, with its interval over trials.
-        expected: the same line fitted to the mean dynamics ‖(I + βA)ᴺ(w_0 − w*)‖² at the same N.
-        limit: −2 log(1 − β min Re eig(−A)), at which the mean dynamics settle.
-    """
-
-    orders: Mean
-    straight: Mean
-    rate: Mean
-    expected: float
-    limit: float
+    orders: Mean  # powers of ten by which the error falls until it is close to its floor, with its interval over trials
+    straight: Mean  # R² of the line, likewise
+    rate: Mean  # per TD step, with its interval over trials
+    expected: float  # the same line fitted to the mean dynamics ‖(I + βA)ᴺ(w_0 − w*)‖² at the same N
+    limit: float  # −2 log(1 − β min Re eig(−A)), at which the mean dynamics settle
 
     @property
     def agreement(self) -> Mean:
@@ -272,21 +247,13 @@ class Fit:
 @final
 @dataclass(frozen=True, eq=False)
 class Decay:
-    """The error from w_0 = 0 on.
+    """The error from w_0 = 0 on."""
 
-    Attributes:
-        plan: how it was run.
-        errors: ‖wⁱ_N − w^{i,*}‖².
-        floor: where it ends, from a run that began at w*.
-        expected: the mean dynamics; of a running μ, which moves along with w, they say nothing.
-        limit: the rate at which they settle.
-    """
-
-    plan: Plan
-    errors: Float[np.ndarray, "K L M"]
-    floor: Float[np.ndarray, " M"]
-    expected: Float[np.ndarray, "L M"]
-    limit: Float[np.ndarray, " M"]
+    plan: Plan  # how it was run
+    errors: Float[np.ndarray, "K L M"]  # ‖wⁱ_N − w^{i,*}‖²
+    floor: Float[np.ndarray, " M"]  # where it ends, from a run that began at w*
+    expected: Float[np.ndarray, "L M"]  # the mean dynamics; of a running μ, which moves along with w, they say nothing
+    limit: Float[np.ndarray, " M"]  # the rate at which they settle
 
     @property
     def worst(self) -> int:
@@ -317,16 +284,11 @@ class Decay:
 @final
 @dataclass(frozen=True, eq=False)
 class Floors:
-    """The error late in runs that began at w*.
+    """The error late in runs that began at w*."""
 
-    Attributes:
-        sizes: D.
-        values: the mean over the second half of the checkpoints, by variant.
-        rising: how much the last quarter is above the one before, by variant, a mean over all D and objectives.
-    """
-
-    sizes: Float[np.ndarray, " n"]
-    values: Mapping[str, Float[np.ndarray, "K n M"]]
+    sizes: Float[np.ndarray, " n"]  # D
+    values: Mapping[str, Float[np.ndarray, "K n M"]]  # the mean over the second half of the checkpoints, by variant
+    # how much the last quarter is above the one before, by variant, a mean over all D and objectives
     rising: Mapping[str, float]
 
     @cached_property

@@ -38,29 +38,17 @@ _COLOUR = {variant: k for k, variant in enumerate(VARIANTS)}
 @final
 @dataclass(frozen=True)
 class Guarantee:
-    """What Theorem 1 says of a problem at the largest β it allows.
+    """What Theorem 1 says of a problem at the largest β it allows."""
 
-    Attributes:
-        problem: its name.
-        setting: `discounted` or `average`.
-        derivation: `printed` or `derived`.
-        lambda_A: λ_A, modulo constants.
-        step_size: the largest β.
-        batch_size: the smallest D.
-        per_batch: the bound's floor times D.
-        measured: the measured floor times D, of the worst objective, with its interval over trials.
-        own: whether it was measured at this β and D; else at a practical β and the largest D.
-    """
-
-    problem: str
-    setting: str
-    derivation: str
-    lambda_A: float  # noqa: N815
-    step_size: float
-    batch_size: float
-    per_batch: float
-    measured: Mean
-    own: bool
+    problem: str  # its name
+    setting: str  # `discounted` or `average`
+    derivation: str  # `printed` or `derived`
+    lam: float  # λ_A, modulo constants
+    step_size: float  # the largest β
+    batch_size: float  # the smallest D
+    per_batch: float  # the bound's floor times D
+    measured: Mean  # the measured floor times D, of the worst objective, with its interval over trials
+    own: bool  # whether it was measured at this β and D; else at a practical β and the largest D
 
     @property
     def orders(self) -> Mean:
@@ -71,26 +59,18 @@ class Guarantee:
 @final
 @dataclass(frozen=True, eq=False)
 class Tested:
-    """The theorem run under its own conditions.
+    """The theorem run under its own conditions."""
 
-    Attributes:
-        guarantee: what it says.
-        decay: what was measured from w_0 = 0.
-        steps: N, beyond what was measured.
-        transient: the bound's first term at these N.
-        floor: the bound's second term.
-    """
-
-    guarantee: Guarantee
-    decay: Decay
-    steps: Float[np.ndarray, " n"]
-    transient: Float[np.ndarray, " n"]
-    floor: float
+    guarantee: Guarantee  # what it says
+    decay: Decay  # what was measured from w_0 = 0
+    steps: Float[np.ndarray, " n"]  # N, beyond what was measured
+    transient: Float[np.ndarray, " n"]  # the bound's first term at these N
+    floor: float  # the bound's second term
 
     @property
     def bound_rate(self) -> float:
         """What log of the bound's first term loses per step."""
-        return _rate_of_theorem(self.guarantee.step_size, self.guarantee.lambda_A)
+        return _rate_of_theorem(self.guarantee.step_size, self.guarantee.lam)
 
     @property
     def kept(self) -> compare.Part:
@@ -168,15 +148,15 @@ def elsewhere(measured: Measured) -> tuple[Guarantee, ...]:
     return tuple(guarantees)
 
 
-def _rate_of_theorem(beta: float, lambda_A: float) -> float:
+def _rate_of_theorem(beta: float, lam: float) -> float:
     """−log(1 − βλ_A/8)."""
-    return -math.log1p(-beta * lambda_A / 8)
+    return -math.log1p(-beta * lam / 8)
 
 
 def promised_rate(measured: Measured, setting: str, asked: Sequence[Guarantee]) -> float:
     """The theorem's rate at the β that was run."""
-    lambda_A = next(g.lambda_A for g in asked if (g.problem, g.setting) == (measured.problem.name, setting))
-    return _rate_of_theorem(measured.step_size, lambda_A)
+    lam = next(g.lam for g in asked if (g.problem, g.setting) == (measured.problem.name, setting))
+    return _rate_of_theorem(measured.step_size, lam)
 
 
 def _listed(values: Sequence[Mean], digits: int = 2) -> str:
@@ -406,7 +386,7 @@ def _floor_table(measured: Sequence[Measured]) -> Table:
 def _asked_table(asked: Sequence[Guarantee]) -> Table:
     rows: list[tuple[str | float, ...]] = []
     for g in asked:
-        sizes = (g.lambda_A, g.step_size, g.batch_size, g.per_batch, g.measured.value)
+        sizes = (g.lam, g.step_size, g.batch_size, g.per_batch, g.measured.value)
         own = "yes" if g.own else "no"
         rows.append((f"{g.problem}, {g.setting}, {g.derivation}", *sizes, f"{g.orders.value:.1f}", own))
     promised = ("λ_A", "largest β", "smallest D", "bound's floor · D", "measured · D", "orders", "own conditions")

@@ -67,20 +67,13 @@ def dots(columns: Mapping[str, Sequence[Dot | None]], rows: Mapping[str, int], l
 @final
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Measured values over trials: their mean with its 95 % band.
+    """Measured values over trials: their mean with its 95 % band."""
 
-    Attributes:
-        label: of the legend.
-        x: [L].
-        values: [K, L].
-        colour: which colour and dash, as in `style.line`; the same in all panels of a figure.
-        slope: of log mean against log x, drawn as a thin line through the curve's centre; None draws none.
-    """
-
-    label: str
-    x: Any
-    values: Float[np.ndarray, "K L"]
-    colour: int
+    label: str  # of the legend
+    x: Any  # [L]
+    values: Float[np.ndarray, "K L"]  # [K, L]
+    colour: int  # which colour and dash, as in `style.line`; the same in all panels of a figure
+    # of log mean against log x, drawn as a thin line through the curve's centre; None draws none
     slope: float | None = None
 
 
@@ -98,25 +91,15 @@ class Line:
 @final
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes.
+    """One pair of axes."""
 
-    Attributes:
-        title: above it.
-        labels: of x and y.
-        curves: measured.
-        lines: known.
-        reference: a slope drawn in grey below the lowest curve, to compare with; None draws none.
-        log_x: whether x is logarithmic.
-        log_y: whether y is.
-    """
-
-    title: str
-    labels: tuple[str, str]
-    curves: tuple[Curve, ...]
-    lines: tuple[Line, ...] = ()
-    reference: float | None = None
-    log_x: bool = True
-    log_y: bool = True
+    title: str  # above it
+    labels: tuple[str, str]  # of x and y
+    curves: tuple[Curve, ...]  # measured
+    lines: tuple[Line, ...] = ()  # known
+    reference: float | None = None  # a slope drawn in grey below the lowest curve, to compare with; None draws none
+    log_x: bool = True  # whether x is logarithmic
+    log_y: bool = True  # whether y is
 
 
 def over_iterations(title: str, history: History, values: Mapping[str, Any], log: bool = False) -> Panel:

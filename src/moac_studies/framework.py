@@ -35,43 +35,26 @@ Say = Callable[[str], None]
 @final
 @dataclass(frozen=True)
 class Study:
-    """A study as data.
+    """A study as data."""
 
-    Attributes:
-        name: of its file.
-        title: of its report.
-        module: of this package, which measures it.
-        seed: of all randomness.
-        summary: what is shown.
-        why: how the parameters were chosen.
-        parameters: tables by name, each with its own keys.
-        quick: whether this is the reduced run.
-    """
-
-    name: str
-    title: str
-    module: str
-    seed: int
-    summary: str
-    why: str
-    parameters: Mapping[str, Table]
-    quick: bool
+    name: str  # of its file
+    title: str  # of its report
+    module: str  # of this package, which measures it
+    seed: int  # of all randomness
+    summary: str  # what is shown
+    why: str  # how the parameters were chosen
+    parameters: Mapping[str, Table]  # tables by name, each with its own keys
+    quick: bool  # whether this is the reduced run
 
 
 @final
 @dataclass(frozen=True)
 class Workspace:
-    """A folder of finished measurements, so that an interrupted study goes on where it stopped.
+    """A folder of finished measurements, so that an interrupted study goes on where it stopped."""
 
-    Attributes:
-        folder: one file for each measurement.
-        say: tells the user what was measured and how long it took.
-        show: how training runs are displayed, as `moac.runs.runner.Show`; None displays nothing.
-    """
-
-    folder: Path
-    say: Say
-    show: Any = None
+    folder: Path  # one file for each measurement
+    say: Say  # tells the user what was measured and how long it took
+    show: Any = None  # how training runs are displayed, as `moac.runs.runner.Show`; None displays nothing
 
     def keep(self, label: str, parameters: Table, measure: Callable[[], Arrays]) -> Arrays:
         """The arrays that `measure` returns, from the file of an earlier call where label and parameters agree."""

@@ -33,15 +33,11 @@ _STOCHASTIC, _NOISY = "resource-gathering-v0", 0.05
 @final
 @dataclass(frozen=True, eq=False)
 class Explored:
-    """One problem, all seeds.
+    """One problem, all seeds."""
 
-    Attributes:
-        known: the exact front; None where it is not known.
-        runs: of each seed `steps` and `cpu` [L] at the ends of its L stages, `returns_0` … [N, M] of the archive then,
-            `wall`, and `compiling`, CPU and wall seconds.
-    """
-
-    known: Yardstick | None
+    known: Yardstick | None  # the exact front; None where it is not known
+    # of each seed `steps` and `cpu` [L] at the ends of its L stages, `returns_0` … [N, M] of the archive then,
+    # `wall`, and `compiling`, CPU and wall seconds
     runs: tuple[Arrays, ...]
 
     @property

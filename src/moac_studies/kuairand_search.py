@@ -37,23 +37,14 @@ LEARNERS = ("moac", *_OTHERS)
 @final
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """One setting of one method.
+    """One setting of one method."""
 
-    Attributes:
-        method: name of the method.
-        setting: what was searched over.
-        policy: the network.
-        theta: weights of the training seeds, leading axis K.
-        steps: [L] at which λ was noted.
-        weights: [K, L, M] λ, or what the method has in its place.
-    """
-
-    method: str
-    setting: Table
-    policy: SoftmaxMLP
-    theta: Any
-    steps: np.ndarray[Any, Any]
-    weights: np.ndarray[Any, Any]
+    method: str  # name of the method
+    setting: Table  # what was searched over
+    policy: SoftmaxMLP  # the network
+    theta: Any  # weights of the training seeds, leading axis K
+    steps: np.ndarray[Any, Any]  # [L] at which λ was noted
+    weights: np.ndarray[Any, Any]  # [K, L, M] λ, or what the method has in its place
 
     @property
     def about(self) -> str:
@@ -122,24 +113,15 @@ def _label(name: str, setting: Table, common: Table) -> str:
 @final
 @dataclass(frozen=True)
 class OnUsers:
-    """One policy, or the seeds of one setting, on a split's users, as plain data.
+    """One policy, or the seeds of one setting, on a split's users, as plain data."""
 
-    Attributes:
-        name: of it.
-        lines: one per signal.
-        share: effective share of rows, of the worst seed.
-        verdict: trusted, with care or not trusted.
-        against: reasons not to choose it; only where there was a choice.
-        gain: see `moac.offline.choose.Candidate`.
-        draws: relative change of each signal in each draw of users [B]; kept in memory alone.
-    """
-
-    name: str
-    lines: tuple[Line, ...]
-    share: float
-    verdict: str
-    against: tuple[str, ...] = ()
-    gain: float = 0.0
+    name: str  # of it
+    lines: tuple[Line, ...]  # one per signal
+    share: float  # effective share of rows, of the worst seed
+    verdict: str  # trusted, with care or not trusted
+    against: tuple[str, ...] = ()  # reasons not to choose it; only where there was a choice
+    gain: float = 0.0  # see `moac.offline.choose.Candidate`
+    # relative change of each signal in each draw of users [B]; kept in memory alone
     draws: Mapping[str, Float[np.ndarray, " B"]] = field(default_factory=dict, compare=False)
 
     def line(self, signal: str) -> Line | None:
@@ -184,17 +166,11 @@ def best(settings: Sequence[OnUsers]) -> OnUsers:
 @final
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """All settings of all methods, on validation users.
+    """All settings of all methods, on validation users."""
 
-    Attributes:
-        trained: by method, in the order of the search; from Behavior-Clone.
-        on_users: by name of the setting.
-        from_random: the chosen settings once more, started at random.
-    """
-
-    trained: Mapping[str, Sequence[Trained]]
-    on_users: Mapping[str, OnUsers]
-    from_random: Mapping[str, OnUsers]
+    trained: Mapping[str, Sequence[Trained]]  # by method, in the order of the search; from Behavior-Clone
+    on_users: Mapping[str, OnUsers]  # by name of the setting
+    from_random: Mapping[str, OnUsers]  # the chosen settings once more, started at random
 
     def of(self, method: str) -> list[OnUsers]:
         """A method's settings."""
@@ -246,14 +222,10 @@ def tested_once(dataset: LoggedDataset, chosen: Mapping[str, Trained], work: Wor
 @final
 @dataclass(frozen=True, eq=False)
 class AtShare:
-    """A method at an effective share of rows, between the two settings on either side of it.
+    """A method at an effective share of rows, between the two settings on either side of it."""
 
-    Attributes:
-        lines: by signal; relative changes and ends of their intervals are in proportion.
-        draws: relative change of each signal in each draw of users [B], in proportion as well.
-    """
-
-    lines: Mapping[str, Line]
+    lines: Mapping[str, Line]  # by signal; relative changes and ends of their intervals are in proportion
+    # relative change of each signal in each draw of users [B], in proportion as well
     draws: Mapping[str, Float[np.ndarray, " B"]]
 
     @property

@@ -36,21 +36,13 @@ _LONG = {"at least 10 s": 1.0, "at least 18 s": 1.8}
 @final
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A dataset in the numbers of the paper's table.
+    """A dataset in the numbers of the paper's table."""
 
-    Attributes:
-        real: whether the rows are KuaiRand's.
-        description: of the dataset.
-        signals: [N, M] as they were logged, a cost positive.
-        rates: mean per row of each signal, with intervals over users.
-        state: numbers of a state.
-    """
-
-    real: bool
-    description: Description
-    signals: Float[np.ndarray, "N M"]
-    rates: dict[str, Mean]
-    state: int
+    real: bool  # whether the rows are KuaiRand's
+    description: Description  # of the dataset
+    signals: Float[np.ndarray, "N M"]  # [N, M] as they were logged, a cost positive
+    rates: dict[str, Mean]  # mean per row of each signal, with intervals over users
+    state: int  # numbers of a state
 
     @property
     def name(self) -> str:

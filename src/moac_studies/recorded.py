@@ -91,21 +91,13 @@ def _caption(env: str, peers: dict[str, Any]) -> str:
 @final
 @dataclass(frozen=True, eq=False)
 class NetworkPeer:
-    """The agent with networks that is nearest to ours on an environment.
+    """The agent with networks that is nearest to ours on an environment."""
 
-    Attributes:
-        name: of the agent.
-        settings: what is not the library's own.
-        steps: of the environment, per seed.
-        discounted: [S, M] mean return of each seed's final policy.
-        cpu_seconds: mean over seeds, of training alone.
-    """
-
-    name: str
-    settings: str
-    steps: int
-    discounted: Float[np.ndarray, "S M"]
-    cpu_seconds: float
+    name: str  # of the agent
+    settings: str  # what is not the library's own
+    steps: int  # of the environment, per seed
+    discounted: Float[np.ndarray, "S M"]  # [S, M] mean return of each seed's final policy
+    cpu_seconds: float  # mean over seeds, of training alone
 
 
 def network_peer(env: str) -> NetworkPeer | None:

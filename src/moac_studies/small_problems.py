@@ -49,27 +49,16 @@ COLOURS = {label: index for index, label in enumerate((*SCHEDULES, FIRST_BATCH))
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A finite model with a policy π(a|s) ∝ exp(x(s, a)ᵀθ + o(s, a)); problems of one shape may be stacked.
+    """A finite model with a policy π(a|s) ∝ exp(x(s, a)ᵀθ + o(s, a)); problems of one shape may be stacked."""
 
-    Attributes:
-        next_state: successor of each outcome, as in `FiniteMOMDP`; likewise the next four.
-        probability: of each outcome.
-        reward: of each outcome.
-        terminated: whether it ends the episode.
-        initial: distribution of the first state.
-        features: x.
-        offset: o, very low where the problem lacks an action, else 0.
-        theta: θ_1.
-    """
-
-    next_state: Int[Array, "S A O"]
-    probability: Float[Array, "S A O"]
-    reward: Float[Array, "S A O M"]
-    terminated: Bool[Array, "S A O"]
-    initial: Float[Array, " S"]
-    features: Float[Array, "S A p"]
-    offset: Float[Array, "S A"]
-    theta: Float[Array, " p"]
+    next_state: Int[Array, "S A O"]  # successor of each outcome, as in `FiniteMOMDP`; likewise the next four
+    probability: Float[Array, "S A O"]  # of each outcome
+    reward: Float[Array, "S A O M"]  # of each outcome
+    terminated: Bool[Array, "S A O"]  # whether it ends the episode
+    initial: Float[Array, " S"]  # distribution of the first state
+    features: Float[Array, "S A p"]  # x
+    offset: Float[Array, "S A"]  # o, very low where the problem lacks an action, else 0
+    theta: Float[Array, " p"]  # θ_1
 
 
 def problem_of(model: FiniteMOMDP, features: Any = None, theta: Any = None) -> Problem:

@@ -185,19 +185,12 @@ def _figures(m: Measured, trials: int, points: Any) -> tuple[Shown, ...]:
 @final
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What the claims of a figure are judged by.
+    """What the claims of a figure are judged by."""
 
-    Attributes:
-        main: the method that the paper's figure shows.
-        histories: by method.
-        objectives: their names.
-        extent: [M] of the exact hull.
-    """
-
-    main: str
-    histories: Histories
-    objectives: tuple[str, ...]
-    extent: Any
+    main: str  # the method that the paper's figure shows
+    histories: Histories  # by method
+    objectives: tuple[str, ...]  # their names
+    extent: Any  # [M] of the exact hull
 
     @property
     def history(self) -> History:

@@ -45,25 +45,16 @@ FAULTS = tuple((resources.files("moac_studies") / "recorded" / "tscac-faults.txt
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Values that the published protocol would report.
+    """Values that the published protocol would report."""
 
-    Attributes:
-        signal_names: as logged, so that of a cost less is better.
-        values: by method, one per signal; Behavior-Clone's is the mean of the test rows.
-        steps: by method, after which the reported checkpoint was chosen.
-        measured: what the faults amount to on these rows.
-        lacking: raw columns that the dataset does not hold as such: their place is 0 or an encoded number.
-        departures: where these rows, not the code, differ from the published ones.
-        faults: of the protocol.
-    """
-
-    signal_names: tuple[str, ...]
-    values: Mapping[str, Any]
-    steps: Mapping[str, int]
-    measured: Mapping[str, float]
+    signal_names: tuple[str, ...]  # as logged, so that of a cost less is better
+    values: Mapping[str, Any]  # by method, one per signal; Behavior-Clone's is the mean of the test rows
+    steps: Mapping[str, int]  # by method, after which the reported checkpoint was chosen
+    measured: Mapping[str, float]  # what the faults amount to on these rows
+    # raw columns that the dataset does not hold as such: their place is 0 or an encoded number
     lacking: tuple[str, ...]
-    departures: tuple[str, ...]
-    faults: tuple[str, ...] = FAULTS
+    departures: tuple[str, ...]  # where these rows, not the code, differ from the published ones
+    faults: tuple[str, ...] = FAULTS  # of the protocol
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -206,23 +197,17 @@ def _departures(dataset: LoggedDataset, steps: int) -> tuple[str, ...]:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Buffer:
-    """Rows of one part, train or test, and what a state of theirs is made of.
+    """Rows of one part, train or test, and what a state of theirs is made of."""
 
-    Attributes:
-        user, rank, reward, place: of all N rows; `rank` is the action, `place` counts a user's rows from 0.
-        rows: [n] the part's.
-        users, videos: tables of numbers, a video's by rank.
-        mean, spread: that states of the part are standardised by.
-    """
-
+    # `user, rank, reward, place`: of all N rows; `rank` is the action, `place` counts a user's rows from 0
     user: Int[Array, " N"]
     rank: Int[Array, " N"]
     reward: Float[Array, "N M"]
     place: Int[Array, " N"]
-    rows: Int[Array, " n"]
-    users: Float[Array, "U d"]
+    rows: Int[Array, " n"]  # [n] the part's
+    users: Float[Array, "U d"]  # `users, videos`: tables of numbers, a video's by rank
     videos: Float[Array, "K e"]
-    mean: Any = 0.0
+    mean: Any = 0.0  # `mean, spread`: that states of the part are standardised by
     spread: Any = 1.0
 
     def states(self, rows: Int[Array, " B"]) -> Float[Array, "B F"]:
@@ -295,19 +280,13 @@ def _standardised(buffer: Buffer) -> Buffer:
 
 
 class Recipe(NamedTuple):
-    """What the three learners differ in; numbers, so that one compiled program serves them all.
+    """What the three learners differ in; numbers, so that one compiled program serves them all."""
 
-    Attributes:
-        weights: [M] of the signals.
-        supervised: coefficient of MSE(μ, mean action of the batch).
-        held: coefficient of MSE(μ, μ_c) to the policy of stage one; where positive, Q is also weighted by its density.
-        eta: step of the weights; 0 leaves them.
-    """
-
-    weights: Any
-    supervised: Any
+    weights: Any  # [M] of the signals
+    supervised: Any  # coefficient of MSE(μ, mean action of the batch)
+    # coefficient of MSE(μ, μ_c) to the policy of stage one; where positive, Q is also weighted by its density
     held: Any
-    eta: Any
+    eta: Any  # step of the weights; 0 leaves them
 
 
 class Agent(NamedTuple):
@@ -393,8 +372,9 @@ def _step(recipe: Recipe, fixed: Any, buffer: Buffer, agent: Agent, key: Any) ->
 
     change, actor_moments = _ADAM.update(jax.grad(actor_loss)(agent.actor), agent.moments[0])
     actor = optax.apply_updates(agent.actor, change)
-    targets: Any = optax.incremental_update((actor, critics), (agent.actor_target, agent.critics_target), TAU)
-    return Agent(actor, critics, *targets, (actor_moments, critic_moments), w)
+    before: Any = (agent.actor_target, agent.critics_target)
+    actor_target, critics_target = optax.incremental_update((actor, critics), before, TAU)
+    return Agent(actor, critics, actor_target, critics_target, (actor_moments, critic_moments), w)
 
 
 def _moved(eta: Any, agent: Agent, worth: Any) -> Any:

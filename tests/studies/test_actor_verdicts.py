@@ -46,8 +46,8 @@ def paths(exponents, spread=0.0):
 
 
 def horizon_verdicts(**measured):
-    slopes = {name: actor_rate._slopes(*found) for name, found in measured.items()}
-    return [claim.verdict for claim in actor_rate._claims(slopes, measured)]
+    slopes = {name: actor_rate.slopes_of(*found) for name, found in measured.items()}
+    return [claim.verdict for claim in actor_rate.claims_of(slopes, measured)]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_learned_critics_are_judged_by_themselves():
 
 def test_only_the_end_of_the_ascent_counts():
     grid, values = paths([-1.0] * 5)
-    late = actor_rate._late(grid)
+    late = actor_rate.late(grid)
     assert grid[late][0] == pytest.approx(grid[-1] / 10**0.5, rel=0.2)
     assert horizon_verdicts(exact=(grid, np.where(late, values, values[..., late][..., :1])))[0] == YES
 
