@@ -7,6 +7,8 @@ does not. And the bound does not say how the gap depends on the number of object
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,12 +28,10 @@ from moac_studies.compare import TOLERANCE
 from moac_studies.framework import Workspace
 from moac_studies.small_problems import Problem
 
-LAWS = ("stationary", "own")
-"""Lemma 1's H, and the gradient."""
+LAWS = ("stationary", "own")  # Lemma 1's H, and the gradient
 LAW_SCHEDULES = ("η = 1", "η = 1/t", "η = 0")
 _LAW_FIGURE = "Stationary sampling of a discounted problem"
-_ZERO = 1e-28
-"""A squared direction below this has vanished."""
+_ZERO = 1e-28  # A squared direction below this has vanished
 
 SCHEDULES = ("η = 1", "η = 1/√t", "η = 1/t", "η = 0")
 _FIGURE = "Gap against the number of objectives"
@@ -46,11 +46,9 @@ def law_findings(work: Workspace, p: dict[str, Any], seed: int) -> Findings:
     searched = work.keep("wrong-law-search", about, lambda: search(p))
     row, sampled = pick(searched), dict[str, Arrays]()
     for visitation in p["visitations"]:
-        sampled[visitation] = work.keep(
-            "wrong-law-sampled",
-            {**about, "visitation": visitation, "row": row},
-            lambda visitation=visitation: _sampled(p, seed, p["first"] + row, visitation),
-        )
+        identity = {**about, "visitation": visitation, "row": row}
+        measure = partial(_sampled, p, seed, p["first"] + row, visitation)
+        sampled[visitation] = work.keep("wrong-law-sampled", identity, measure)
     shown = _law_figure(searched, row, sampled)
     return Findings((_law_claim(searched, row, p, sampled),), (_law_table(searched, row, sampled),), (shown,))
 
@@ -110,11 +108,8 @@ def _sampled(p: dict[str, Any], seed: int, chosen: int, visitation: str) -> Arra
 
 
 def _sampled_ends(sampled: dict[str, Arrays]) -> dict[str, Mean]:
-    return {
-        f"visitation {v}, {label}": mean(arrays["gap"][e, :, -1])
-        for v, arrays in sampled.items()
-        for e, label in enumerate(LAW_SCHEDULES)
-    }
+    cells = product(sampled.items(), enumerate(LAW_SCHEDULES))
+    return {f"visitation {v}, {label}": mean(arrays["gap"][e, :, -1]) for (v, arrays), (e, label) in cells}
 
 
 def _law_claim(searched: Arrays, row: int, p: dict[str, Any], sampled: dict[str, Arrays]) -> Claim:
@@ -138,13 +133,10 @@ def _law_claim(searched: Arrays, row: int, p: dict[str, Any], sampled: dict[str,
 
 
 def _law_table(searched: Arrays, row: int, sampled: dict[str, Arrays]) -> Table:
-    last = {name: searched[name][:, row, :, -1] for name in ("gap", "direction_gap")}
+    gap, direction_gap = (searched[name][:, row, :, -1] for name in ("gap", "direction_gap"))
     names = ("exact H (stationary law)", "exact ∇J (discounted visitation)")
-    exact = [
-        (f"{name}, {label}", number(last["gap"][k, e]), number(last["direction_gap"][k, e]))
-        for k, name in enumerate(names)
-        for e, label in enumerate(LAW_SCHEDULES)
-    ]
+    cells = product(enumerate(names), enumerate(LAW_SCHEDULES))
+    exact = [(f"{name}, {label}", number(gap[k, e]), number(direction_gap[k, e])) for (k, name), (e, label) in cells]
     rows = [(f"sampled, {name}", compare.with_interval(end), None) for name, end in _sampled_ends(sampled).items()]
     theta = ", ".join(f"{x:.4f}" for x in searched["theta"][row, 0])
     return Table(
@@ -191,11 +183,8 @@ def objectives_findings(work: Workspace, p: dict[str, Any], seed: int) -> Findin
     measured = {f"{_NOISE}, α = {alpha:g}": trials[:, k] for k, alpha in enumerate(p["steps"])}
     if p["models"]:
         measured[f"{_RANDOM}, α = {p['steps'][0]:g}"] = gap[:, count:].mean(axis=2)
-    slopes = {
-        (name, label): compare.slope(p["objectives"], values[e])
-        for name, values in measured.items()
-        for e, label in enumerate(SCHEDULES)
-    }
+    cells = product(measured.items(), enumerate(SCHEDULES))
+    slopes = {(name, label): compare.slope(p["objectives"], values[e]) for (name, values), (e, label) in cells}
     claims = tuple(
         _claim(kind, {key: slope for key, slope in slopes.items() if key[0].startswith(kind)})
         for kind in (_NOISE, _RANDOM)
@@ -292,12 +281,10 @@ def _table(measured: dict[str, Any], slopes: dict[tuple[str, str], Mean], p: dic
 
 
 def _figure(measured: dict[str, Float[np.ndarray, "E R L"]], p: dict[str, Any]) -> Shown:
-    panels: list[drawings.Panel] = []
+    colours, panels = {label: small.COLOURS[label] for label in SCHEDULES}, list[drawings.Panel]()
     for name, values in measured.items():
-        curves = [
-            drawings.Curve(label, p["objectives"], values[e], small.COLOURS[label]) for e, label in enumerate(SCHEDULES)
-        ]
-        panels.append(drawings.Panel(name[0].upper() + name[1:], ("M", "gap after T iterations"), tuple(curves)))
+        curves = drawings.by_label(p["objectives"], values, colours)
+        panels.append(drawings.Panel(name[0].upper() + name[1:], ("M", "gap after T iterations"), curves))
     return Shown(
         _FIGURE,
         "objectives",

@@ -8,7 +8,7 @@ over the multisets of B actions, weighted by their multinomial chances.
 from __future__ import annotations
 
 from functools import partial
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import jax
@@ -33,13 +33,9 @@ from moac_studies.small_problems import Problem
 
 NAMES = ("A: two states in conflict", "B: shared action features", "C: unequal scales")
 LABELS = ("η = 1", "η = 1/t", "η = 1/t²", "η = 0", small.FIRST_BATCH)
-SETTING = Discounted(0.5)
-"""Episodes of one step: the discount does not matter."""
-_GAP, _WORST, _BIAS = (
-    "Gap against B with and without momentum",
-    "What every objective keeps",
-    "Bias of the expected step",
-)
+SETTING = Discounted(0.5)  # Episodes of one step: the discount does not matter
+_GAP, _WORST = "Gap against B with and without momentum", "What every objective keeps"
+_BIAS = "Bias of the expected step"
 
 
 def one_step(reward: Any) -> FiniteMOMDP:
@@ -230,11 +226,8 @@ def _kept(change: Any, small: str) -> Claim:
 
 
 def _table(title: str, quantity: str, values: Float[np.ndarray, "X E K L"], p: dict[str, Any]) -> Table:
-    rows = tuple(
-        (f"{name}, {label}", *(_told(column) for column in values[k, e].T))
-        for k, name in enumerate(NAMES)
-        for e, label in enumerate(LABELS)
-    )
+    cells = product(enumerate(NAMES), enumerate(LABELS))
+    rows = tuple((f"{name}, {label}", *map(_told, values[k, e].T)) for (k, name), (e, label) in cells)
     return Table(
         title,
         f"{quantity} after T = {p['iterations']} iterations with α = {p['step']:g}; mean over {p['trials']} "
@@ -246,10 +239,8 @@ def _table(title: str, quantity: str, values: Float[np.ndarray, "X E K L"], p: d
 
 
 def _bias_table(bias: Arrays, p: dict[str, Any]) -> Table:
-    rows = tuple(
-        (f"B = {B}", *(float(bias[name][k]) for name in ("bias", "gap", "left")))
-        for k, B in enumerate(p["expected_batches"])
-    )
+    columns = (map(float, bias[name]) for name in ("bias", "gap", "left"))
+    rows = tuple(zip((f"B = {B}" for B in p["expected_batches"]), *columns, strict=True))
     return Table(
         _BIAS,
         f"Example B, η = 1, all batches enumerated, exact advantages; α = {p['expected_step']:g}, "
@@ -262,12 +253,9 @@ def _bias_table(bias: Arrays, p: dict[str, Any]) -> Table:
 
 def _figures(gap: Any, change: Any, bias: Arrays, p: dict[str, Any]) -> tuple[Shown, ...]:
     """The gap against B, and what becomes of the worst-off objective."""
-    panels: list[drawings.Panel] = []
-    for k, name in enumerate(NAMES):
-        curves = [
-            drawings.Curve(label, p["batches"], gap[k, e], small.COLOURS[label]) for e, label in enumerate(LABELS)
-        ]
-        panels.append(drawings.Panel(name, ("B", "gap at the end"), tuple(curves)))
+    colours, panels = {label: small.COLOURS[label] for label in LABELS}, list[drawings.Panel]()
+    for name, values in zip(NAMES, gap, strict=True):
+        panels.append(drawings.Panel(name, ("B", "gap at the end"), drawings.by_label(p["batches"], values, colours)))
     enumerated = (
         drawings.Curve("‖E[gλ̂] − ∇Jλ*‖ at θ = 0", p["expected_batches"], bias["bias"][None], 6),
         drawings.Curve("gap where E[gλ̂] = 0", p["expected_batches"], bias["gap"][None], 0),
@@ -287,7 +275,7 @@ def _figures(gap: Any, change: Any, bias: Arrays, p: dict[str, Any]) -> tuple[Sh
         Shown(
             _WORST,
             "momentum-worst",
-            drawings.dots(dots, {name: small.COLOURS[name] for name in LABELS}, label),
+            drawings.dots(dots, colours, label),
             f"The smallest change of a return at B = {p['batches'][0]}, as a share of what that return could gain; "
             "means with 95 % intervals over trials. Left of 0 some objective was harmed.",
             "Dot charts of the worst change of a return for five kinds of weights, in three examples.",

@@ -124,11 +124,8 @@ def claims_of(slopes: dict[Any, Mean], errors: Errors, critics: tuple[str, ...])
     kinds, smallest = dict.fromkeys(kind for kind, _ in last), critics[1]
     excess = {kind: compare.paired(last[kind, smallest], 2 * last[kind, _EXACT]) for kind in kinds}
     rest = {kind: compare.paired(2 * last[kind, critics[-1]], last[kind, smallest]) for kind in kinds}
-    times = {
-        ", ".join(key): f"{values.mean() / last[key[0], _EXACT].mean():.1f}×"
-        for key, values in last.items()
-        if key[1] != _EXACT
-    }
+    learned = {key: values.mean() for key, values in last.items() if key[1] != _EXACT}
+    times = {", ".join(key): f"{value / last[key[0], _EXACT].mean():.1f}×" for key, value in learned.items()}
     falls = "The floor of a learned critic falls with the critic's batch D."
     return (
         compare.claim(

@@ -24,8 +24,7 @@ _EXACT, _LEARNED, _TABLE = "Gap against T, exact directions", "Gap against T, le
 _PREDICTED = dict(zip(LABELS, ("does not fall", "−0.5", "−1, up to ln T", "−1", "−1"), strict=True))
 """Slopes of the bound."""
 
-Measured = dict[str, tuple[Any, Float[np.ndarray, "E n L"]]]
-"""By run, the numbers of iterations [L] and the mean gaps."""
+Measured = dict[str, tuple[Any, Float[np.ndarray, "E n L"]]]  # By run, the numbers of iterations [L] and the mean gaps
 
 
 def run(study: Study, work: Workspace) -> Findings:
@@ -38,11 +37,8 @@ def run(study: Study, work: Workspace) -> Findings:
         actor_law.objectives_findings(work, p["objectives"], study.seed),
         actor_momentum.findings(work, p["momentum"], study.seed),
     )
-    return Findings(
-        tuple(claim for part in parts for claim in part.claims),
-        tuple(table for part in parts for table in part.tables),
-        tuple(figure for part in parts for figure in part.figures),
-    )
+    joined = ([item for part in parts for item in getattr(part, name)] for name in ("claims", "tables", "figures"))
+    return Findings(*map(tuple, joined))
 
 
 def horizon(work: Workspace, exact: dict[str, Any], learned: dict[str, Any], seed: int) -> Findings:
@@ -227,7 +223,7 @@ def _bound(grid: Any, scale: float) -> tuple[drawings.Curve, ...]:
 
 
 def _panel(name: str, grid: Any, values: Float[np.ndarray, "E n L"]) -> drawings.Panel:
-    curves = tuple(drawings.Curve(label, grid, values[e], e) for e, label in enumerate(LABELS))
+    curves = drawings.by_label(grid, values, {label: e for e, label in enumerate(LABELS)})
     x = grid[grid >= grid[-1] / 10]
     beside = drawings.Line("slope −1", x, 2 * values[:, :, -1].mean(axis=1).max() * x[-1] / x)
     return drawings.Panel(name[0].upper() + name[1:], ("T", "mean gap up to T"), curves, (beside,))

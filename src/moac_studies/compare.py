@@ -23,8 +23,7 @@ from moac.report.page import Claim, Verdict, verdict_of
 from moac.statistics import Mean, mean
 
 NOT_RUN = "Left out of this reduced run."
-TOLERANCE = 0.1
-"""A slope of the actor's study is what is claimed when its whole interval lies within this of it."""
+TOLERANCE = 0.1  # A slope of the actor's study is what is claimed when its whole interval lies within this of it
 _RESAMPLES = 1000
 _NEGATED: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
 
@@ -69,12 +68,9 @@ def apart(a: Any, b: Any) -> Mean:
 
 
 def bootstrapped(values: Any, statistic: Callable[[Any], Any], seed: int = 0) -> Mean:
-    """A statistic of the mean over trials, with its 95 % bootstrap interval.
+    """A statistic of the mean over trials [K, ...], with its 95 % bootstrap interval.
 
-    Args:
-        values: [K, ...]; trials are resampled as a whole.
-        statistic: of means [R, ...], a number for each of R.
-        seed: of the resampling.
+    Trials are resampled as a whole; `statistic` gives of means [R, ...] a number for each of R.
     """
     table = np.asarray(values, dtype=np.float64)
     picked = np.random.default_rng(seed).integers(0, len(table), (_RESAMPLES, len(table)))
@@ -202,13 +198,9 @@ def _most(parts: Iterable[Part]) -> float:
 
 def _needed(interval: Mean, bounds: tuple[float, float]) -> float:
     """Trials after which the interval, which shrinks as 1/√K, would no longer hold a bound that it holds now."""
-    held = [bound for bound in bounds if interval.low <= bound <= interval.high]
-    shrink = max(_shrink(interval, bound) for bound in held)
+    shrink = 0.0
+    for bound in (bound for bound in bounds if interval.low <= bound <= interval.high):
+        way = bound - interval.value
+        half = interval.high - interval.value if way > 0 else interval.value - interval.low
+        shrink = max(shrink, math.inf if way == 0 else half / abs(way))
     return interval.trials * shrink**2
-
-
-def _shrink(interval: Mean, bound: float) -> float:
-    """By how much the half of the interval on the bound's side is longer than the way to the bound."""
-    way = bound - interval.value
-    half = interval.high - interval.value if way > 0 else interval.value - interval.low
-    return math.inf if way == 0 else half / abs(way)

@@ -27,12 +27,9 @@ from moac_studies.framework import Table, Workspace
 
 DISCOUNTED, EXACT, OURS, PAPER = "discounted", "average, exact J", "average, our μ", "average, the paper's μ"
 VARIANTS = (DISCOUNTED, EXACT, OURS, PAPER)
-_TOGETHER = 50
-"""Trials in one compiled call at most; two such calls run at a time."""
-_ABOVE = 2.0
-"""A rate is fitted while the mean error is above this many times its floor."""
-_FEWEST = 4
-"""Checkpoints that a rate, or how much an error still rises, is told from; with fewer it is not known."""
+_TOGETHER = 50  # Trials in one compiled call at most; two such calls run at a time
+_ABOVE = 2.0  # A rate is fitted while the mean error is above this many times its floor
+_FEWEST = 4  # Checkpoints that a rate, or how much an error still rises, is told from; with fewer it is not known
 _MOST = 40
 """Checkpoints that a rate is fitted to: spread over all, for the bootstrap takes them times trials times 1000."""
 UNKNOWN = Mean(np.nan, np.nan, np.nan, 0)

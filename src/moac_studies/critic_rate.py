@@ -24,12 +24,9 @@ from moac_studies.framework import Study, Workspace
 
 SLOPE, SLACK = -1.0, 0.15
 """A floor falls as 1/D where the whole interval of every objective's slope is this close to −1."""
-STRAIGHT = 0.98
-"""The least R² of a geometric decay."""
-AGREE = 0.1
-"""A rate is the expected one where its whole interval is within this share of it."""
-AFFORDABLE = 1e6
-"""Transitions that anybody would spend on one TD step."""
+STRAIGHT = 0.98  # The least R² of a geometric decay
+AGREE = 0.1  # A rate is the expected one where its whole interval is within this share of it
+AFFORDABLE = 1e6  # Transitions that anybody would spend on one TD step
 _ASKED = "What Theorem 1 asks and promises"
 _ERROR = r"$E\|w_N - w^*\|^2$"
 _COLOUR = {variant: k for k, variant in enumerate(VARIANTS)}

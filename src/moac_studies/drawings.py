@@ -20,10 +20,8 @@ from moac.statistics import Mean
 from moac.training.history import History
 
 _GREY, _INK = "#888888", "#222222"
-_FEW = 12
-"""Up to so many points are marked one by one."""
-_TEXT_HEIGHT = 0.065
-"""Of a small line of text, as a share of the height of a panel."""
+_FEW = 12  # Up to so many points are marked one by one
+_TEXT_HEIGHT = 0.065  # Of a small line of text, as a share of the height of a panel
 
 
 def ends(
@@ -100,6 +98,11 @@ class Panel:
     reference: float | None = None  # a slope drawn in grey below the lowest curve, to compare with; None draws none
     log_x: bool = True  # whether x is logarithmic
     log_y: bool = True  # whether y is
+
+
+def by_label(x: Any, values: Float[np.ndarray, "E K L"], colours: Mapping[str, int]) -> tuple[Curve, ...]:
+    """One curve for each label, in the order of the first axis."""
+    return tuple(Curve(label, x, each, k) for each, (label, k) in zip(values, colours.items(), strict=True))
 
 
 def over_iterations(title: str, history: History, values: Mapping[str, Any], log: bool = False) -> Panel:

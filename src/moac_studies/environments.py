@@ -30,18 +30,13 @@ from moac_studies import compare, drawings, framework
 from moac_studies.compare import Part
 from moac_studies.framework import Study, Workspace
 
-Finding = tuple[str, Sequence[Part]]
-"""What was measured, and what it decides."""
-_STREAM = 2_000_000
-"""Sets the seeds of these episodes apart from those of training and of its evaluations."""
+Finding = tuple[str, Sequence[Part]]  # What was measured, and what it decides
+_STREAM = 2_000_000  # Sets the seeds of these episodes apart from those of training and of its evaluations
 _OFTEN, _SOMETIMES = 0.5, 0.01
 """Shares of episodes: a flag that is reached more often than the first is reached, than the second, in part."""
-_LEVEL = 0.01
-"""Of the tests for equal distributions, all objectives together."""
-_ALIKE = 0.05
-"""Mean returns agree where they differ by less than this share of what Pareto-optimal policies differ by."""
-_NEAR = 0.01
-"""A point within this share of the front's extent is on it."""
+_LEVEL = 0.01  # Of the tests for equal distributions, all objectives together
+_ALIKE = 0.05  # Mean returns agree where they differ by less than this share of what Pareto-optimal policies differ by
+_NEAR = 0.01  # A point within this share of the front's extent is on it
 
 
 def train(table: framework.Table, config: Config, seed: int, **options: Any) -> result.Result:

@@ -26,10 +26,8 @@ _MODULES = (
     "kuairand_comparison",
 )  # fmt: skip
 
-Table = Mapping[str, Any]
-"""One table of a study's file."""
-Say = Callable[[str], None]
-"""Called with one line for each measurement."""
+Table = Mapping[str, Any]  # One table of a study's file
+Say = Callable[[str], None]  # Called with one line for each measurement
 
 
 @final
@@ -73,13 +71,9 @@ class Workspace:
 
 
 def run(study: Study, out: Path, show: Any = None, say: Say = print) -> None:
-    """Measure, judge and draw. What an earlier call has finished is kept.
+    """Measure, judge and draw, in a folder of the measurements, figures and verdicts.
 
-    Args:
-        study: from `load`.
-        out: folder of the measurements, figures and verdicts.
-        show: see `Workspace`.
-        say: called with one line for each measurement.
+    What an earlier call has finished is kept. `show` and `say` as in `Workspace`.
     """
     from moac.envs.make import quiet
     from moac.report.pages import experiment as page

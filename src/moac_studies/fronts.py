@@ -62,8 +62,7 @@ class Curve:
         return float(getattr(self, quantity)[within[-1]]) if len(within) else 0.0
 
 
-Curves = Mapping[str, list[Curve]]
-"""The seeds by method."""
+Curves = Mapping[str, list[Curve]]  # The seeds by method
 
 
 def run(study: Study, work: Workspace) -> Findings:
@@ -120,14 +119,7 @@ def findings(
     whole: Mapping[str, Explored],
     seconds: float,
 ) -> Findings:
-    """Problem by problem.
-
-    Args:
-        tables: of the problems.
-        explored: explorations of about as many CPU seconds as the peers had.
-        whole: explorations of the default length.
-        seconds: at which all are compared.
-    """
+    """Problem by problem, after so many CPU seconds; `explored` in about as many, `whole` of the default length."""
     curves = {name: _curves(tables[name], explored[name]) for name in tables}
     claims = [all_hull(name, longer, explored[name].compiling, tables[name]) for name, longer in whole.items()]
     claims += [above_peers(name, curves[name], seconds) for name in tables]
@@ -153,8 +145,9 @@ def _curves(table: framework.Table, own: Explored) -> dict[str, list[Curve]]:
     def of_run(run: Arrays) -> Curve:
         return curve(run["cpu"], run["steps"], [run[f"returns_{k}"] for k in range(len(run["steps"]))], REACH)
 
-    def of_peer(seen: list[recorded.Front]) -> Curve:
-        return curve([one.cpu for one in seen], [one.steps for one in seen], [one.points for one in seen], reach)
+    def of_peer(seen: list[dict[str, Any]]) -> Curve:
+        cpu, steps, returns = ([one[key] for one in seen] for key in ("cpu", "steps", "returns"))
+        return curve(cpu, steps, [np.array(points) for points in returns], reach)
 
     peers = recorded.fronts(table["env"], table["discount"])
     return {OURS: [of_run(run) for run in own.runs]} | {

@@ -32,11 +32,9 @@ _CURVES, _CHANGES, _LAMBDA = "Gain over effective sample size", "Changes to Beha
 
 
 def of_dataset(folder: str | Path, options: Any) -> Study:
-    """The study on a dataset, with what was asked for, and the signals that it has.
+    """The study on a dataset's folder, with the signals that it has.
 
-    Args:
-        folder: of the dataset.
-        options: `trials`, `iterations` (None is the study's), `test`, `quick`, `seed`.
+    `options` are `trials`, `iterations` (None is the study's), `test`, `quick` and `seed`.
     """
     study, dataset = framework.load("kuairand-comparison", options.quick), LoggedDataset.from_parquet(folder)
     asked = {"trials": options.trials, "iterations": options.iterations}

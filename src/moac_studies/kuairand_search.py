@@ -63,15 +63,10 @@ class Trained:
 
 
 def trained(dataset: LoggedDataset, name: str, table: Table, setting: Table, common: Table, work: Workspace) -> Trained:
-    """From the file of an earlier call, or trained now.
+    """A method from the file of an earlier call, or trained now on a dataset with propensities.
 
-    Args:
-        dataset: with propensities.
-        name: of the method.
-        table: its `learner`, and what it sets beside the search.
-        setting: one of the search.
-        common: `trials`, `iterations`, `num_evaluations`, `seed` and `start`.
-        work: keeps what has been trained.
+    `table` has its `learner` and what it sets beside the search, `setting` is one of the search, and `common` has
+    `trials`, `iterations`, `num_evaluations`, `seed` and `start`.
     """
     learner = table["learner"]
     if learner not in LEARNERS:

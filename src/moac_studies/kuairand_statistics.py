@@ -26,8 +26,7 @@ from moac.statistics import Mean
 from moac_studies import framework
 from moac_studies.framework import Study, Workspace
 
-VARIABLE = "MOAC_KUAIRAND_DIR"
-"""Names the folder with KuaiRand's own rows."""
+VARIABLE = "MOAC_KUAIRAND_DIR"  # Names the folder with KuaiRand's own rows
 _AMOUNTS, _REASONS, _WATCHED = "The data table", "Why they differ", "What WatchTime's amount may count"
 _FREQUENT = 0.98
 _LONG = {"at least 10 s": 1.0, "at least 18 s": 1.8}

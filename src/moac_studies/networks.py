@@ -24,15 +24,12 @@ from moac_studies import compare, environments, framework, recorded
 from moac_studies.framework import Study, Workspace
 from moac_studies.recorded import NetworkPeer
 
-MAIN, START = "MOAC", "untrained"
-"""The method that the study is about, and the policies that training begins with."""
-_COMMON = ("shared", "methods")
-"""Tables that are no environment."""
+MAIN, START = "MOAC", "untrained"  # The method that the study is about, and the policies that training begins with
+_COMMON = ("shared", "methods")  # Tables that are no environment
 _MEASURED = ("env", "num_envs", "trials", "steps", "episodes", "evaluation_episodes")
 """What of an environment's table decides a measurement, beside the configuration."""
 _GREY = "#555555"
-_ROUNDING = 1e-3
-"""Values that differ by less, as a share, are the same."""
+_ROUNDING = 1e-3  # Values that differ by less, as a share, are the same
 
 Methods = Mapping[str, Arrays]
 

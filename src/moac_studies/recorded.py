@@ -118,23 +118,12 @@ def networks_source() -> str:
     )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Front:
-    """What one seed of a peer had found by some time: environment steps, CPU seconds, returns of its policies."""
-
-    steps: int
-    cpu: float
-    points: Float[np.ndarray, "N M"]
-
-
-def fronts(env: str, discount: float) -> dict[str, list[list[Front]]]:
-    """By method, the seeds, and of each what was found as time went by."""
-    by_method: dict[str, list[list[Front]]] = {}
+def fronts(env: str, discount: float) -> dict[str, list[list[dict[str, Any]]]]:
+    """By method, the seeds, and of each as time went by `steps`, `cpu` seconds and `returns` of the policies found."""
+    by_method: dict[str, list[list[dict[str, Any]]]] = {}
     for run in record("fronts")["runs"]:
         if (run["env"], run["discount"]) == (env, discount):
-            seen = [Front(each["steps"], each["cpu"], np.array(each["returns"])) for each in run["seen"]]
-            by_method.setdefault(run["method"], []).append(seen)
+            by_method.setdefault(run["method"], []).append(run["seen"])
     return by_method
 
 

@@ -28,8 +28,7 @@ from moac.policies.observations import StateSpec
 from moac.types import Batch, Key, Observation, Params, Sampling, Spec, State
 from moac.weighting import Rule
 
-_NEVER = -1e9
-"""Logit of an action that a problem does not have."""
+_NEVER = -1e9  # Logit of an action that a problem does not have
 SCHEDULES: dict[str, tuple[float, float]] = {
     "η = 1": (1.0, 0.0),
     "η = 1/√t": (1.0, 0.5),
@@ -287,16 +286,10 @@ def config_of(p: Mapping[str, Any], setting: Setting, step: float, num_evaluatio
 def learned_ascent(
     problems: Problem, config: Config, labels: tuple[str, ...], trials: tuple[int, int]
 ) -> tuple[Int[np.ndarray, " L"], Float[np.ndarray, "E n K L p"]]:
-    """Algorithm 2 with its own critic and samples, under several schedules at once.
+    """Iterations t [L] from 1 to T + 1, and θ_t, of Algorithm 2 with its own critic and samples.
 
-    Args:
-        problems: stacked along [n].
-        config: all fields known but the policy's; `num_evaluations` says how many evenly spread iterates are kept.
-        labels: the schedules, E of them.
-        trials: K and the seed; trial k has the same randomness under every schedule.
-
-    Returns:
-        The iterations t [L] from 1 to T + 1, and θ_t.
+    On problems stacked along [n], under E schedules by label. `config.num_evaluations` says how many evenly spread
+    iterates are kept; `trials` is K and the seed, and trial k has the same randomness under every schedule.
     """
     keys = jax.random.split(jax.random.key(trials[1]), (len(problems.theta), trials[0]))
     T = config.num_iterations or 1
@@ -349,14 +342,9 @@ def exact_ascent(
 ) -> tuple[Any, Any]:
     """θ ← θ + α Σ λᵢ∇Jⁱ(θ) with exact gradients: what is left of Theorem 2 when neither critic nor batch err.
 
-    Args:
-        problems: stacked along [n]; each has its own start.
-        labels: the schedules, E of them.
-        how: the step α, the setting, and the law that weighs states in the direction that is followed.
-        grid: [L] numbers of iterations T.
-
-    Returns:
-        Σ_{t ≤ T} gap(θ_t)/T of the true gap [E, n, L], and the iterates θ_{T+1} [E, n, L, p].
+    On problems stacked along [n], each from its own start, under E schedules by label. `how` is the step α, the
+    setting, and the law that weighs states in the direction that is followed; `grid` [L] has numbers of iterations T.
+    Returns Σ_{t ≤ T} gap(θ_t)/T of the true gap [E, n, L], and the iterates θ_{T+1} [E, n, L, p].
     """
     with jax.enable_x64(True):
         schedules, alpha = exponents(labels), jnp.asarray(how[0])

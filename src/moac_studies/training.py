@@ -24,12 +24,9 @@ from moac_studies import compare, drawings, recorded
 from moac_studies.framework import Study, Workspace
 
 Histories = Mapping[str, History]
-STEADY = 0.05
-"""A return is called steady when it changes by less than this share of what policies can differ by."""
-RARE = 0.01
-"""Steps that lower some objective's estimate are rare when they are a smaller share than this."""
-NEAR = 0.01
-"""A trial ends at a point when it comes within this share of the hull's extent."""
+STEADY = 0.05  # A return is called steady when it changes by less than this share of what policies can differ by
+RARE = 0.01  # Steps that lower some objective's estimate are rare when they are a smaller share than this
+NEAR = 0.01  # A trial ends at a point when it comes within this share of the hull's extent
 
 
 def run(study: Study, work: Workspace) -> Findings:

@@ -79,11 +79,9 @@ class Table:
 def run(dataset: LoggedDataset | str | Path, steps: int = 500, seed: int = 0) -> Table:
     """Behavior-Clone, stage one, TSCAC and PDPG as published, on the rows at hand.
 
-    Args:
-        dataset: its last 6 % of rows are the protocol's test rows, whatever users they are of. Of a folder only train
-            and validation users are read: test users are for the sound protocol.
-        steps: of each learner, where the published ones took 240,000 to 1,000,000.
-        seed: of networks and batches.
+    The last 6 % of rows are the protocol's test rows, whatever users they are of. Of a folder only train and
+    validation users are read: test users are for the sound protocol. The published learners took 240,000 to
+    1,000,000 steps each.
     """
     if steps < 1 or seed < 0:
         raise ValueError(f"`steps` must be at least 1 and `seed` not negative, got {steps} and {seed}.")
