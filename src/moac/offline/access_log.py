@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -81,15 +81,10 @@ def read(run: Path, data: Path | None, missing: str | None = None) -> AccessLog:
 
 
 def fingerprints(methods: Methods) -> dict[str, str]:
-    """Of each method's parameters."""
-    return {name: _digest(jax.tree.leaves(theta)) for name, (_, theta) in methods.items()}
-
-
-def _digest(leaves: Sequence[Any]) -> str:
-    digest = hashlib.sha256()
-    for leaf in leaves:
-        digest.update(repr(np.shape(leaf)).encode() + np.ascontiguousarray(leaf).tobytes())
-    return digest.hexdigest()[:16]
+    """Of each method's parameters: shapes and numbers."""
+    leaves = {name: map(np.asarray, jax.tree.leaves(theta)) for name, (_, theta) in methods.items()}
+    content = {name: b"".join(repr(x.shape).encode() + x.tobytes() for x in each) for name, each in leaves.items()}
+    return {name: hashlib.sha256(each).hexdigest()[:16] for name, each in content.items()}
 
 
 def _append(path: Path, line: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
@@ -183,9 +183,8 @@ def _calibration(dataset: LoggedDataset, split: str, ratios: Mapping[str, Any]) 
     model = dataset.behaviour
     if not isinstance(model, BehaviourModel):
         return None
-    propensity = np.asarray(dataset.propensity)[dataset.rows(split)].astype(np.float64)
-    policies = {name: np.minimum(propensity * each.mean(axis=0), 1.0) for name, each in ratios.items()}
-    return calibration.measure(model, dataset, split, policies=policies)
+    mean_weight = {name: float(each.mean()) for name, each in ratios.items()}
+    return replace(calibration.measure(model, dataset, split), mean_weight=mean_weight)
 
 
 def features(source: LoggedDataset, rows: Any) -> Float[np.ndarray, "n F"]:
