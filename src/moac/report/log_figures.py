@@ -33,11 +33,11 @@ def forest(evaluation: OfflineEvaluation) -> Figure:
     methods = {name: evaluation.lines(name) for name in evaluation.methods}
     signals, step = len(evaluation.report.signal_names), 0.8 / len(methods)
     figure, (ax,) = style.grid(1, 1, (9.2, 1.1 + signals * max(0.42, 0.3 * len(methods))))
-    low, high = _reach([line for own in methods.values() for line in own])
+    low, high = _reach([line for lines in methods.values() for line in lines])
     ax.set_xlim(low, high)
     ax.axvline(0, color=_GREY, linewidth=0.9)
-    for index, (name, own) in enumerate(methods.items()):
-        for k, line in enumerate(own):
+    for index, (name, lines) in enumerate(methods.items()):
+        for k, line in enumerate(lines):
             _change(ax, line, k + (index - (len(methods) - 1) / 2) * step, _colour(index))
         ax.plot([], [], "o-", color=_colour(index), label=name)
     first = next(iter(methods.values()))
@@ -110,10 +110,10 @@ def _change(ax: Axes, line: Line, y: float, colour: str) -> None:
     if np.isfinite(line.relative_interval).all():
         ax.plot(line.relative_interval, (y, y), color=colour, linewidth=1.8, solid_capstyle="butt")
     ax.plot(line.relative, y, "o", color=colour, markersize=6.5, markerfacecolor=colour if filled else "white")
-    said = "not estimable" if unknown else change(line.relative, line.relative_interval)
-    word = f"  {line.outcome}" if filled else ""
+    text = "not estimable" if unknown else change(line.relative, line.relative_interval)
+    outcome = f"  {line.outcome}" if filled else ""
     look: dict[str, Any] = {"va": "center", "fontsize": 9, "color": _GREY if unknown else _INK}
-    ax.text(1.015, y, said + word, transform=ax.get_yaxis_transform(), **look)
+    ax.text(1.015, y, text + outcome, transform=ax.get_yaxis_transform(), **look)
 
 
 def _reach(lines: Sequence[Line]) -> tuple[float, float]:

@@ -107,12 +107,12 @@ def measured(
         archive: those that no other dominates.
         yardstick: what all is measured by.
     """
-    by_rule = {rule: _of_rule(rule, own, candidates, archive, yardstick) for rule, own in stages.items()}
-    curves = {rule: _over_steps([own], yardstick) for rule, own in stages.items()}
+    by_rule = {rule: _of_rule(rule, runs, candidates, archive, yardstick) for rule, runs in stages.items()}
+    curves = {rule: _over_steps([runs], yardstick) for rule, runs in stages.items()}
     if len(curves) > 1:
         curves["all rules"] = _over_steps(list(stages.values()), yardstick)
     numbers = _indicators(archive.points, candidates, archive, yardstick) | {"points": len(archive)}
-    numbers["env_steps"] = sum(own["env_steps"] for own in by_rule.values())
+    numbers["env_steps"] = sum(each["env_steps"] for each in by_rule.values())
     return {"numbers": numbers, "by_rule": by_rule, "curves": curves}
 
 
@@ -147,14 +147,14 @@ def _of_rule(
     rule: str, stages: Sequence[Result], candidates: Archive, archive: Archive, yardstick: Yardstick
 ) -> dict[str, Any]:
     """What one rule found, and how many of its trials earned nothing after each stage."""
-    own = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
+    of_rule = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
     traps = [
         {"entropy": stage.config.entropy, "share": float(trapped(finite(stage.returns), yardstick).mean())}
         for stage in stages
     ]
-    return _indicators(own.points, own, archive, yardstick) | {
+    return _indicators(of_rule.points, of_rule, archive, yardstick) | {
         "trials": stages[-1].run.num_trials,
-        "policies": len(own),
+        "policies": len(of_rule),
         "archived": archive.trained_by.count(rule),
         "env_steps": sum(stage.env_steps for stage in stages),
         "trapped": traps[-1]["share"],

@@ -155,15 +155,15 @@ def _check_stepping(data: Mapping[str, Any]) -> None:
 
 
 def _check_apart(data: Mapping[str, Any], grid: Mapping[str, Any], axes: Mapping[str, Any], methods: Any) -> None:
-    """Each field is said in one place: a method may change what is common, an axis nothing."""
-    said = {"[config]": set(data.get("config", {})), "[grid]": set(grid), "[random]": set(axes)}
-    said["[methods]"] = {key for method in methods.values() for key in method}
-    said["the top"] = {key for key in ("env", "seed") if key in data} - ({"seed"} if "seed" in grid else set())
-    for one, other in itertools.combinations(said, 2):
-        both = sorted(said[one] & said[other])
+    """Each field is places in one place: a method may change what is common, an axis nothing."""
+    places = {"[config]": set(data.get("config", {})), "[grid]": set(grid), "[random]": set(axes)}
+    places["[methods]"] = {key for method in methods.values() for key in method}
+    places["the top"] = {key for key in ("env", "seed") if key in data} - ({"seed"} if "seed" in grid else set())
+    for one, other in itertools.combinations(places, 2):
+        both = sorted(places[one] & places[other])
         if both and {one, other} != {"[config]", "[methods]"}:
             raise ValueError(f"`{both[0]}` must be in one place, got it in {one} and in {other}.")
-    if "env" not in said["the top"] | said["[grid]"] | said["[random]"]:
+    if "env" not in places["the top"] | places["[grid]"] | places["[random]"]:
         raise ValueError("`env` must be given, at the top or in [grid].")
     if not isinstance(data.get("env", ""), str):
         raise ValueError(f"`env` must be the id of an environment, got {shown(data['env'])}; several go into [grid].")

@@ -69,16 +69,18 @@ def candidates(stages: Mapping[str, Sequence[Result]]) -> list[Candidate]:
     A model values a policy in no time. So the ends of the earlier stages, which choose more at random, are candidates
     there too, and so are all of them with their likeliest actions alone.
     """
-    found: list[Candidate] = []
+    policies: list[Candidate] = []
     for rule, (*earlier, last) in stages.items():
-        own = [Candidate(rule, None, False, last)]
+        of_rule = [Candidate(rule, None, False, last)]
         model, policy = last.run.source, last.run.parts.policy
         if isinstance(model, FiniteMOMDP):
-            own += [Candidate(rule, k, False, stage) for k, stage in enumerate(earlier, start=1)]
+            of_rule += [Candidate(rule, k, False, stage) for k, stage in enumerate(earlier, start=1)]
             if isinstance(policy, Sharpening):
-                own += [replace(each, greedy=True, outcome=_greedy(each.outcome, model, policy)) for each in own]
-        found += own
-    return found
+                of_rule += [
+                    replace(each, greedy=True, outcome=_greedy(each.outcome, model, policy)) for each in of_rule
+                ]
+        policies += of_rule
+    return policies
 
 
 def _greedy(outcome: Result, model: FiniteMOMDP, policy: Sharpening) -> Result:
@@ -104,8 +106,8 @@ def evaluate(candidates: list[Candidate], preferences: Float[np.ndarray, "K M"],
 def _valued(candidate: Candidate, preferences: Float[np.ndarray, "K M"], progress: Progress) -> Archive:
     outcome, source = candidate.outcome, candidate.outcome.run.source
     if isinstance(source, Environment):
-        told = partial(progress, f"{candidate.name}: episodes")
-        points, low, high = _of_each_trial(source, outcome, told)
+        report = partial(progress, f"{candidate.name}: episodes")
+        points, low, high = _of_each_trial(source, outcome, report)
     elif isinstance(source.spec.observations, LogSpec):
         points, low, high = _by_users(source, outcome.policy)
     else:
@@ -121,25 +123,27 @@ def merged(candidates: list[Candidate], archive: Archive) -> Result:
     where = [(outcomes[name], int(k)) for name, k in zip(archive.rules, archive.trials, strict=True)]
 
     def gathered(pick: Callable[[Result], Any]) -> Any:
-        rows = [jax.tree.map(lambda leaf, k=k: np.asarray(leaf)[k], pick(own)) for own, k in where]
+        rows = [jax.tree.map(lambda leaf, k=k: np.asarray(leaf)[k], pick(outcome)) for outcome, k in where]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
 
     def trained(name: str) -> TrainedPolicy:
-        theta = gathered(lambda own: getattr(own, name).theta)
-        scales = gathered(lambda own: own.policy.observations.scales)
+        theta = gathered(lambda outcome: getattr(outcome, name).theta)
+        scales = gathered(lambda outcome: outcome.policy.observations.scales)
         return replace(getattr(first, name), theta=theta, observations=first.policy.observations.scaled(scales))
 
     p = np.where(np.isnan(archive.preferences), 1 / archive.points.shape[1], archive.preferences)
     config = replace(first.config, preferences=None if first.config.preferences is None else as_tuples(p))
-    logged = gathered(lambda own: {name: a[:, -1:] for name, a in own.history.arrays().items() if name != "iteration"})
+    logged = gathered(
+        lambda outcome: {name: a[:, -1:] for name, a in outcome.history.arrays().items() if name != "iteration"}
+    )
     return Result(
         Run(first.run.source, config, first.run.parts, len(archive), first.run.seed),
         first.iteration,
         replace(first.history, iteration=first.history.iteration[-1:], **logged),
         trained("policy"),
         trained("random_iterate_policy"),
-        gathered(lambda own: own.random_iteration),
-        gathered(lambda own: own.stopped),
+        gathered(lambda outcome: outcome.random_iteration),
+        gathered(lambda outcome: outcome.stopped),
     )
 
 

@@ -73,22 +73,23 @@ def _summary(evaluation: OfflineEvaluation) -> str:
 
 
 def _outcome(evaluation: OfflineEvaluation, name: str) -> str:
-    found: dict[str, list[str]] = {}
+    by_outcome: dict[str, list[str]] = {}
     for line in evaluation.lines(name):
-        told = f"{line.signal} ({change(line.relative, line.relative_interval)})"
-        found.setdefault(line.outcome, []).append(told if line.outcome in ("better", "worse") else line.signal)
-    said = [f"{words} {_listed(found[outcome])}" for outcome, words in _OUTCOMES.items() if outcome in found]
-    return f"{name}: {'; '.join(said)}. Trust: {evaluation.report.policies[name].verdict.level}."
+        significant = line.outcome in ("better", "worse")
+        detail = f" ({change(line.relative, line.relative_interval)})" if significant else ""
+        by_outcome.setdefault(line.outcome, []).append(line.signal + detail)
+    parts = [f"{words} {_listed(by_outcome[key])}" for key, words in _OUTCOMES.items() if key in by_outcome]
+    return f"{name}: {'; '.join(parts)}. Trust: {evaluation.report.policies[name].verdict.level}."
 
 
 def _notice(evaluation: OfflineEvaluation, accesses: AccessLog | None) -> str | None:
     parts = []
     for name in evaluation.methods:
-        found = evaluation.report.policies[name].verdict
-        if found.level != "trusted":
-            more = len(found.reasons) - 1
+        verdict = evaluation.report.policies[name].verdict
+        if verdict.level != "trusted":
+            more = len(verdict.reasons) - 1
             rest = f"; {more} more below" if more else ""
-            parts.append(f"{name} is {_TRUST[found.level]}: {found.reasons[0].text}{rest}.")
+            parts.append(f"{name} is {_TRUST[verdict.level]}: {verdict.reasons[0].text}{rest}.")
     if accesses is not None and len(accesses.entries) > 1:
         spoiled = "whatever was chosen after the first makes these numbers look better than they are"
         parts.append(f"{str(accesses).capitalize()}: {spoiled}.")
@@ -114,7 +115,7 @@ def _facts(evaluation: OfflineEvaluation, card: dict[str, Any], accesses: Access
 
 def _figures(evaluation: OfflineEvaluation, run: FinishedRun | None) -> tuple[Figure, ...]:
     base, level = evaluation.report.baseline, f"{100 * evaluation.report.options.level:g} %"
-    told = "; ".join(
+    all_changes = "; ".join(
         f"{name} {line.signal} {change(line.relative, line.relative_interval)}, {line.outcome}"
         for name in evaluation.methods
         for line in evaluation.lines(name)
@@ -127,7 +128,7 @@ def _figures(evaluation: OfflineEvaluation, run: FinishedRun | None) -> tuple[Fi
             f"Points are estimates, bars {level} intervals over users, paired with {base} on the same draws. A filled "
             "point is a change that is significant after Holm’s adjustment over the signals; a hollow one is not. "
             "Grey: too few weighted positives to estimate; such a bar may leave the figure.",
-            f"Forest plot: {told}.",
+            f"Forest plot: {all_changes}.",
         ),
         Figure(
             "Cap sweep",
@@ -188,9 +189,9 @@ def _reasons(evaluation: OfflineEvaluation) -> Table:
     """The verdict on each policy, and why."""
     rows: list[tuple[str, str, str]] = []
     for name in (*evaluation.methods, str(evaluation.report.baseline)):
-        own = evaluation.report.policies[name]
-        rows += [(name, reason.level, _sentence(reason.text)) for reason in own.verdict.reasons]
-        rows += [] if own.verdict.reasons else [(name, "trusted", "No limit is passed.")]
+        policy = evaluation.report.policies[name]
+        rows += [(name, reason.level, _sentence(reason.text)) for reason in policy.verdict.reasons]
+        rows += [] if policy.verdict.reasons else [(name, "trusted", "No limit is passed.")]
     caption = "A policy is judged by its gravest reason. Limits are conventions: docs/offline.md lists them."
     return Table("Trust and its reasons", caption, ("Policy", "Verdict", "Reason"), tuple(rows))
 
@@ -200,19 +201,19 @@ def _opinions(evaluation: OfflineEvaluation) -> Table:
     robust, random = evaluation.reward_model is not None, evaluation.random_rows > 0
     header = ("Policy and signal", "NCIS", "SNIPS", *(["Doubly robust"] * robust), *(["Random exposure"] * random))
     rows = []
-    for name, own in evaluation.report.policies.items():
-        found = [own.ncis, own.snips, *([own.doubly_robust] * robust)]
-        found += [own.agreement and own.agreement.estimate] * random
+    for name, policy in evaluation.report.policies.items():
+        estimates = [policy.ncis, policy.snips, *([policy.doubly_robust] * robust)]
+        estimates += [policy.agreement and policy.agreement.estimate] * random
         for k, signal in enumerate(evaluation.report.signal_names):
             sign = -1.0 if signal in evaluation.costs else 1.0
-            rows.append((f"{name}: {signal}", *(_estimate(one, k, sign) for one in found)))
+            rows.append((f"{name}: {signal}", *(_estimate(one, k, sign) for one in estimates)))
     return Table("Second opinions", _about_opinions(evaluation), header, tuple(rows))
 
 
 def _about_opinions(evaluation: OfflineEvaluation) -> str:
     parts = ["With intervals over users. NCIS has the cap in use, SNIPS none."]
     if evaluation.reward_model is not None:
-        share, signal = max((own["explained"], name) for name, own in evaluation.reward_model.items())
+        share, signal = max((fit["explained"], name) for name, fit in evaluation.reward_model.items())
         parts.append(
             "Doubly robust adds a linear model of rewards, fitted on train users, which explains at most "
             f"{_percent(share)} of a signal’s variance ({signal})."
@@ -226,38 +227,38 @@ def _about_opinions(evaluation: OfflineEvaluation) -> str:
 
 def _diagnostics(evaluation: OfflineEvaluation) -> Table:
     """What the weights leave of the log; of each policy the seed with the smallest effective number of rows."""
-    found = {
-        name: min(own.diagnostics, key=lambda one: one.row_effective_size)
-        for name, own in evaluation.report.policies.items()
+    worst_seeds = {
+        name: min(policy.diagnostics, key=lambda one: one.row_effective_size)
+        for name, policy in evaluation.report.policies.items()
     }
-    rows: list[tuple[str, ...]] = [(text, *(show(one) for one in found.values())) for text, show in _MEASURES]
+    rows: list[tuple[str, ...]] = [(text, *(show(one) for one in worst_seeds.values())) for text, show in _MEASURES]
     for k, signal in enumerate(evaluation.report.signal_names):
-        counts = (f"{_count(one.positives[k])} of {number(int(one.events[k]))}" for one in found.values())
+        counts = (f"{_count(one.positives[k])} of {number(int(one.events[k]))}" for one in worst_seeds.values())
         rows.append((f"Weighted positives of {signal}", *counts))
     caption = (
         "Of each method the seed with the smallest effective number of rows. Positives: weighted, of rows on which the "
         "signal fires."
     )
-    return Table("How much of the log stands behind it", caption, ("Measure", *found), tuple(rows))
+    return Table("How much of the log stands behind it", caption, ("Measure", *worst_seeds), tuple(rows))
 
 
 def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
     """How well the behaviour model knows how the log chose; nothing where the log says it."""
-    found = evaluation.calibration
-    if found is None:
+    calibration = evaluation.calibration
+    if calibration is None:
         return ()
     losses = (
-        ("Behaviour model", found.log_loss),
-        ("Popularity within the first and last column of the context", found.popularity_by_context),
-        ("Popularity", found.popularity),
-        ("Uniform", found.uniform),
+        ("Behaviour model", calibration.log_loss),
+        ("Popularity within the first and last column of the context", calibration.popularity_by_context),
+        ("Popularity", calibration.popularity),
+        ("Uniform", calibration.uniform),
     )
     rows = tuple((name, loss, float(np.exp(loss))) for name, loss in losses)
     caption = (
         f"Mean of −log b(a|s) in nats on {evaluation.split} users, and its exponential: among so many equally likely "
-        f"actions it is as unsure. Calibration error {number(found.calibration_error, 2)}, temperature "
-        f"{number(found.temperature, 3)}, smallest propensity {number(found.smallest_propensity, 2)}. All weights rest "
-        "on this model; its own error is in no interval."
+        f"actions it is as unsure. Calibration error {number(calibration.calibration_error, 2)}, temperature "
+        f"{number(calibration.temperature, 3)}, smallest propensity {number(calibration.smallest_propensity, 2)}. "
+        "All weights rest on this model; its own error is in no interval."
     )
     return (Table("Behaviour model", caption, ("How actions are predicted", "Log-loss", "Perplexity"), rows),)
 
@@ -301,9 +302,8 @@ def _accesses(accesses: AccessLog) -> Table:
         for one in accesses.entries
     )
     beside = "" if accesses.missing is None else f" Not noted beside the data: {accesses.missing}."
-    caption = (
-        f"{str(accesses).capitalize()}. Each look is noted before its numbers are computed, and never removed.{beside}"
-    )
+    rule = "Each access is noted before its numbers are computed, and never removed."
+    caption = f"{str(accesses).capitalize()}. {rule}{beside}"
     return Table("Access log of test users", caption, ("Time (UTC)", "Run", "Policies", "Data"), rows)
 
 
@@ -328,10 +328,10 @@ def _effective_shares(evaluation: OfflineEvaluation) -> dict[str, float]:
     return {name: min(one.row_effective_share for one in policies[name].diagnostics) for name in evaluation.methods}
 
 
-def _each(found: dict[str, Any], show: Callable[[Any], str]) -> str:
-    if len(found) == 1:
-        return show(next(iter(found.values())))
-    return ", ".join(f"{name}: {show(value)}" for name, value in found.items())
+def _each(by_method: dict[str, Any], show: Callable[[Any], str]) -> str:
+    if len(by_method) == 1:
+        return show(next(iter(by_method.values())))
+    return ", ".join(f"{name}: {show(value)}" for name, value in by_method.items())
 
 
 def _listed(names: Any) -> str:
@@ -344,11 +344,11 @@ def _percent(share: float) -> str:
     return f"{number(100 * share, 2) if share < 0.995 else number(100 * share, 3)} %"
 
 
-def _estimate(found: Estimate | None, k: int, sign: float) -> str:
-    if found is None:
+def _estimate(estimate: Estimate | None, k: int, sign: float) -> str:
+    if estimate is None:
         return UNKNOWN
-    low, high = sorted(sign * found.interval[k].astype(float))
-    return with_interval(float(sign * found.value[k]), (low, high))
+    low, high = sorted(sign * estimate.interval[k].astype(float))
+    return with_interval(float(sign * estimate.value[k]), (low, high))
 
 
 def _mean_weight(one: Diagnostics) -> str:
@@ -360,10 +360,10 @@ def _count(positives: float) -> str:
     return f"{positives:.1f}" if positives < 100 else number(round(positives))
 
 
-def _policies(found: Any) -> str:
-    if not isinstance(found, dict):
+def _policies(digests: Any) -> str:
+    if not isinstance(digests, dict):
         return UNKNOWN
-    return ", ".join(f"{name} {digest}" for name, digest in found.items())
+    return ", ".join(f"{name} {digest}" for name, digest in digests.items())
 
 
 def _sentence(text: str) -> str:

@@ -47,8 +47,8 @@ def _fronts(explored: Explored) -> Drawing:
         return _parallel(sets, explored.objectives)
     groups: list[Points] = []
     for index, rule in enumerate(dict.fromkeys(candidates.trained_by)):
-        own = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
-        groups.append(Points(f"policies, {rule}", measures.finite(own.points), figures.dots(index, 14, 0.45)))
+        of_rule = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
+        groups.append(Points(f"policies, {rule}", measures.finite(of_rule.points), figures.dots(index, 14, 0.45)))
     if exact.is_exact:
         for label, values, marker, colour in (("front", exact.front, "x", "#999999"), ("hull", exact.hull, "*", _INK)):
             groups.append(Points(f"exact {label}", values, {"s": 70, "marker": marker, "color": colour}))
@@ -146,15 +146,15 @@ def _rules(rules: dict[str, Any]) -> Table:
     rows = tuple(
         (
             name,
-            own["policies"],
-            own["archived"],
-            f"{own['hull_found']} of {own['hull_points']}" if _exact(own) else None,
-            own["hypervolume"],
-            own["igd_plus"],
-            _share(own["preferences_served"]["own"]),
-            _share(own["preferences_served"]["chebyshev"]),
+            numbers["policies"],
+            numbers["archived"],
+            f"{numbers['hull_found']} of {numbers['hull_points']}" if _exact(numbers) else None,
+            numbers["hypervolume"],
+            numbers["igd_plus"],
+            _share(numbers["preferences_served"]["own"]),
+            _share(numbers["preferences_served"]["chebyshev"]),
         )
-        for name, own in rules.items()
+        for name, numbers in rules.items()
     )
     caption = (
         "A hull point is found where a policy is within 1 % of the front's range in every objective. A preference p is "
@@ -169,8 +169,8 @@ def _rules(rules: dict[str, Any]) -> Table:
 def _traps(rules: dict[str, Any]) -> Table:
     rows = tuple(
         (f"{name}, entropy {number(each['entropy'], 2)}", _share(each["share"]))
-        for name, own in rules.items()
-        for each in own["trapped_after"]
+        for name, numbers in rules.items()
+        for each in numbers["trapped_after"]
     )
     caption = (
         "The share of trials whose every objective earns nothing, its return 0 or the front's worst, after each stage "
@@ -238,8 +238,8 @@ def _missed(data: dict[str, Any]) -> Table:
     return Table("Missed", caption, ("", *map(str, data["objectives"])), rows)
 
 
-def _exact(own: dict[str, Any]) -> bool:
-    return "hull_points" in own
+def _exact(numbers: dict[str, Any]) -> bool:
+    return "hull_points" in numbers
 
 
 def _vector(values: Any) -> str | None:

@@ -105,11 +105,7 @@ def _figure(run: FinishedRun, path: Path) -> Figure:
     try:
         return Figure.of_file("Training", path, caption, alt)
     except ValueError:
-        return Figure("Training", _drawn(run), caption, alt)
-
-
-def _drawn(run: FinishedRun) -> str:
-    return style.rendered(figures.training(run.history, run.objectives, run.name), "svg").decode()
+        return Figure("Training", style.svg(figures.training(run.history, run.objectives, run.name)), caption, alt)
 
 
 def _returns(run: FinishedRun) -> Table:
@@ -138,9 +134,9 @@ def _signals(run: FinishedRun) -> Table:
 
 
 def _details(run: FinishedRun) -> Named:
-    problem, own = run.description["problem"], run.description["own"]
+    problem, objects = run.description["problem"], run.description["own"]
     named: dict[str, Any] = run.config.to_json() | {"setting": _setting(run.config)}
-    named |= {"given as objects": ", ".join(map(str, own))} if own else {}
+    named |= {"given as objects": ", ".join(map(str, objects))} if objects else {}
     named |= {name: problem.get(name) or None for name in ("num_states", "num_actions", "fingerprint")}
     named |= {"devices": run.origin.get("devices"), "commit": run.origin.get("commit")} | run.versions
     return tuple((name.replace("_", " "), _plain(value)) for name, value in named.items())
