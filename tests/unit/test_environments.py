@@ -367,4 +367,4 @@ def test_what_fails_to_render_says_so_in_one_line():
     trained = TrainedPolicy.of(SoftmaxTable(5, 2), np.zeros((1, 5, 2)), environment.spec, None, None)
     with pytest.raises(ValueError) as error:
         evaluation.record(environment, trained, 1, 0, 10)
-    assert str(error.value) == "Dark cannot be watched: RuntimeError: no driver of that name"
+    assert str(error.value) == "Dark cannot be watched: RuntimeError: no driver of that name."

@@ -15,7 +15,7 @@ import numpy as np
 from moac.config import Setting
 from moac.envs import evaluation
 from moac.envs.rollout import Interface, Rollout, draw, kept_globally
-from moac.envs.workers import RolloutRequest, Simulator, SimulatorProcess
+from moac.envs.workers import Simulator, SimulatorProcess
 from moac.policies.encoding import Moments, Scale
 from moac.types import Batch, Evaluation, Hosted, Key, Params, Policy, Sampling, Spec
 
@@ -45,11 +45,14 @@ class Environment(Hosted):
 
     Attributes:
         interface: how copies are made, observed and acted on.
+        evaluation_episodes: that an evaluation while training averages over.
+        step_timeout: seconds that a step may take; None is no limit.
     """
 
     def __init__(self, interface: Interface, spec: Spec) -> None:
-        self._spec, self.interface = spec, interface
-        self._numbers = itertools.count()
+        self._spec, self.interface, options = spec, interface, spec.options or {}
+        self.evaluation_episodes, self.step_timeout = options["evaluation_episodes"], options.get("step_timeout")
+        self._num_workers, self._numbers = options["workers"], itertools.count()
 
     @property
     def spec(self) -> Spec:
@@ -65,7 +68,7 @@ class Environment(Hosted):
         """`num_envs` copies at the first step of an episode, each with a seed of its own from the key."""
         seeds = np.random.SeedSequence(np.asarray(key).tolist()).generate_state(self.spec.num_chains).tolist()
         chain = Chain(next(self._numbers), Moments.of(memory))
-        self._all("open", [(chain.number, list(range(a, b)), seeds[a:b]) for a, b in self._shares])
+        _answered(self._simulators, "open", [(chain.number, list(range(a, b)), seeds[a:b]) for a, b in self._shares])
         weakref.finalize(chain, _close, self._simulators, chain.number)
         return chain
 
@@ -78,8 +81,8 @@ class Environment(Hosted):
         if sizes.running_scale and chain.moments is None:
             chain.moments = Moments.nothing(self.spec.observation_size)
         scale = None if self.spec.num_states is not None else self.interface.encoder.scale(chain.moments)
-        requests = [(RolloutRequest(chain.number, policy, host, scale, draws.of(a, b)),) for a, b in self._shares]
-        rollout = Rollout.joined(self._all("roll_out", requests))
+        requests = [(chain.number, policy, host, scale, draws.of(a, b)) for a, b in self._shares]
+        rollout = Rollout.joined(_answered(self._simulators, "roll_out", requests))
         if chain.moments is not None:
             chain.moments = chain.moments.including(rollout.observation.reshape(-1, self.spec.observation_size))
         return chain, *_batches(rollout, scale, sizes)
@@ -96,16 +99,6 @@ class Environment(Hosted):
         """Mean returns of the policies (leading axis K) over a few episodes with seeds of their own."""
         return evaluation.while_training(self, policy, theta, setting, memory)
 
-    @property
-    def evaluation_episodes(self) -> int:
-        """Episodes that an evaluation while training averages over."""
-        return self._option("evaluation_episodes")
-
-    @property
-    def step_timeout(self) -> float | None:
-        """Seconds that a step may take; None is no limit."""
-        return self._option("step_timeout")
-
     def play(self, *arguments: Any) -> evaluation.Episodes:
         """Episodes (`evaluation.episodes`) in the first worker process alone."""
         return _answered(self._simulators[:1], "play", [arguments])[0]
@@ -115,19 +108,11 @@ class Environment(Hosted):
         for simulator in self._simulators:
             simulator.stop()
 
-    def _option(self, name: str) -> Any:
-        return (self.spec.options or {}).get(name)
-
-    def _all(self, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
-        """Call every simulator with its own arguments."""
-        return _answered(self._simulators, name, arguments)
-
     @cached_property
     def _simulators(self) -> list[Simulator] | list[SimulatorProcess]:
-        workers = self._option("workers")
-        if not workers:
+        if not self._num_workers:
             return [Simulator(self.interface)]
-        return [SimulatorProcess(self.interface, number, self.step_timeout) for number in range(workers)]
+        return [SimulatorProcess(self.interface, number, self.step_timeout) for number in range(self._num_workers)]
 
     @cached_property
     def _shares(self) -> list[tuple[int, int]]:

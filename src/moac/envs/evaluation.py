@@ -7,14 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-import gymnasium
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
 from moac.config import Average, Setting
 from moac.envs import acting
-from moac.envs.rollout import Copy, Interface, packed, rewards_of, seeded_globally
+from moac.envs.rollout import Copy, Interface, described, packed, rewards_of, seeded_globally
 from moac.training.trained import TrainedPolicy
 from moac.types import Evaluation, Params, Policy
 
@@ -167,18 +166,21 @@ class Recording:
     Attributes:
         frames: of each episode, pictures [h, w, 3], the first before the first step.
         returns: [E, M] undiscounted.
-        lengths: [E] steps.
     """
 
     frames: list[list[UInt8[np.ndarray, "h w 3"]]]
     returns: list[list[float]]
-    lengths: list[int]
+
+    @property
+    def lengths(self) -> list[int]:
+        """[E] steps."""
+        return [len(pictures) - 1 for pictures in self.frames]
 
 
 def record(environment: Environment, trained: TrainedPolicy, count: int, seed: int, most_frames: int) -> Recording:
     """Whole episodes with seeds that follow each other, until there are so many, or enough pictures."""
     env, limit = _rendering(environment)
-    player, recording = Player.of(environment.interface, trained), Recording([], [], [])
+    player, recording = Player.of(environment.interface, trained), Recording([], [])
     try:
         for number in range(seed, seed + count):
             left = most_frames - sum(map(len, recording.frames))
@@ -192,34 +194,29 @@ def record(environment: Environment, trained: TrainedPolicy, count: int, seed: i
 
 
 def _rendering(environment: Environment) -> tuple[Any, float]:
-    name = environment.spec.name
+    """An environment that renders pictures, and its time limit; a ValueError says why there is none."""
     try:
         env, limit = environment.interface.make(render_mode="rgb_array")
-    except (gymnasium.error.Error, AssertionError, TypeError) as error:
-        raise ValueError(f"{name} cannot be watched: {' '.join(str(error).split())}") from None
-    if "rgb_array" not in (env.metadata.get("render_modes") or ()):
-        env.close()
-        raise ValueError(f"{name} cannot be watched: it renders no pictures (rgb_array).")
-    try:
+        if "rgb_array" not in (env.metadata.get("render_modes") or ()):
+            raise NotImplementedError("it renders no pictures (rgb_array)")
         env.reset(seed=0)
         _picture(env)
     except Exception as error:  # drivers fail in ways of their own
-        raise ValueError(f"{name} cannot be watched: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{environment.spec.name} cannot be watched: {described(error)}.") from None
     return env, limit
 
 
 def _record(recording: Recording, env: Any, player: Player, seed: int, limit: float) -> None:
     generator = np.random.default_rng(seed)
     observation, _ = env.reset(seed=seed)
-    frames, total, steps, over = [_picture(env)], 0.0, 0, False
-    while not over and steps < limit:
+    frames, total, over = [_picture(env)], 0.0, False
+    while not over and len(frames) <= limit:
         (action,) = player.act([player.see(observation)], [generator])
         observation, reward, terminated, truncated, _ = env.step(action)
         frames.append(_picture(env))
-        total, steps, over = total + np.asarray(reward, dtype=np.float64), steps + 1, terminated or truncated
+        total, over = total + np.asarray(reward, dtype=np.float64), terminated or truncated
     recording.frames.append(frames)
     recording.returns.append(np.atleast_1d(total).tolist())
-    recording.lengths.append(steps)
 
 
 def _picture(env: Any) -> UInt8[np.ndarray, "h w 3"]:

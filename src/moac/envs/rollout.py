@@ -73,7 +73,8 @@ class Copy:
     __slots__ = ("age", "elapsed", "env", "here", "limit", "number", "observation", "steps")
 
     def __init__(self, interface: Interface, number: int, seed: int) -> None:
-        self.number, self.here = number, None
+        self.number = number
+        self.here: Any = None
         self.steps = self.elapsed = self.age = 0
         self.env, self.limit = interface.make()
         self.restart(seed=seed)
@@ -83,13 +84,9 @@ class Copy:
         try:
             self.observation, _ = self.env.reset(**options)
         except Exception as error:
-            raise self.failure(f"reset raised {_described(error)}") from error
+            raise self.failure(f"reset raised {described(error)}") from error
         self.elapsed = self.age = 0
         return self.observation
-
-    def pause(self, here: Any, elapsed: int, age: int) -> None:
-        """End a rollout at `here`."""
-        self.here, self.elapsed, self.age = here, elapsed, age
 
     def failure(self, what: str, done: int = 0) -> SourceError:
         """The error of this copy, one line; `done` steps after those counted."""
@@ -97,7 +94,7 @@ class Copy:
 
     def raised(self, error: Exception, done: int) -> SourceError:
         """The error of a step that raised."""
-        return self.failure(f"step raised {_described(error)}", done)
+        return self.failure(f"step raised {described(error)}", done)
 
     def read(self, encode: Callable[[Any], Any], observation: Any, done: int) -> Any:
         """An encoded observation; one that does not fit is an error of this copy."""
@@ -235,7 +232,7 @@ def _finished(rollout: Rollout, copies: list[Copy], here: Any, rewards: list[lis
     _, T, M = rollout.reward.shape
     rollout.reward[:] = rewards_of(copies, [row for rows in rewards for row in rows], T, M)
     for k, copy in enumerate(copies):
-        copy.pause(here[k], copy.elapsed, copy.age)
+        copy.here = here[k]
         copy.steps += T
     return rollout if aged else replace(rollout, age=None)
 
@@ -287,6 +284,7 @@ def seeded_globally(seed: int) -> Generator[None]:
         yield
 
 
-def _described(error: Exception) -> str:
+def described(error: Exception) -> str:
+    """An error as one line, without a full stop."""
     text = " ".join(str(error).split()).rstrip(".")
     return f"{type(error).__name__}{f': {text}' if text else ''}"

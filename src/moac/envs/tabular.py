@@ -143,7 +143,7 @@ class TabularRollout:
                     if terminated and not truncated:
                         steps.ends.append(first + i)
                         steps.arrived[-1] = here if average else steps.arrived[-1]
-            copy.pause(here, T - began, age + T)
+            copy.here, copy.elapsed, copy.age = here, T - began, age + T
             first += T
         return steps
 
@@ -157,13 +157,8 @@ class TabularRollout:
 
 def _ages(before: Int[np.ndarray, " n"], starts: dict[int, int], T: int) -> Int[np.ndarray, "n T"]:
     """The age at each step: of the first it is known, then it counts up, from 0 after each restart."""
-    n = len(before)
-    step = np.arange(n * T)
-    started = np.full(n * T, np.iinfo(np.int64).min)
-    started[::T] = np.arange(0, n * T, T) - before
-    after = np.array(list(starts), dtype=np.int64)
-    after = after[after % T != 0]
-    started[after] = after
-    for k in range(n):
-        started[k * T : (k + 1) * T] = np.maximum.accumulate(started[k * T : (k + 1) * T])
-    return (step - started).astype(np.int32).reshape(n, T)
+    began = np.full((len(before), T), np.iinfo(np.int64).min)
+    began[:, 0] = -before
+    restarts = np.array([step for step in starts if step % T], dtype=np.int64)
+    began.flat[restarts] = restarts % T
+    return (np.arange(T) - np.maximum.accumulate(began, axis=1)).astype(np.int32)

@@ -13,7 +13,8 @@ import pickle
 import signal
 import time
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import Any, final
 
@@ -26,26 +27,6 @@ from moac.types import Params, Policy, SourceError
 _SECONDS_TO_END = 2.0
 _POLLS = 10
 """How often a worker is looked at within the time limit of a step."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class RolloutRequest:
-    """A rollout that is asked for.
-
-    Attributes:
-        chain: whose copies.
-        policy: the policy.
-        theta: its parameters, as NumPy arrays.
-        scale: of vectors; None for states.
-        draws: its random numbers.
-    """
-
-    chain: int
-    policy: Policy
-    theta: Params
-    scale: Scale | None
-    draws: Draws
 
 
 @final
@@ -63,15 +44,15 @@ class Simulator:
         with seeded_globally(seeds[0]):
             self._copies[chain] = [Copy(self._interface, number, seed) for number, seed in pairs]
 
-    def roll_out(self, request: RolloutRequest) -> Rollout:
-        """The next steps of a chain's copies."""
-        interface, copies, policy, theta = self._interface, self._copies[request.chain], request.policy, request.theta
-        with seeded_globally(request.draws.seed):
+    def roll_out(self, chain: int, policy: Policy, theta: Params, scale: Scale | None, draws: Draws) -> Rollout:
+        """The next steps of a chain's copies under θ (NumPy arrays); vectors are scaled, states are not."""
+        interface, copies = self._interface, self._copies[chain]
+        with seeded_globally(draws.seed):
             if interface.tabular:
                 logits = acting.table(policy, theta, interface.encoder.num_states or 0, interface.num_actions)
-                return TabularRollout(self._index, logits, interface.num_objectives).roll_out(copies, request.draws)
+                return TabularRollout(self._index, logits, interface.num_objectives).roll_out(copies, draws)
             actor = acting.of_policy(policy, theta, continuous=interface.box is not None)
-            return roll_out(copies, interface, actor, request.scale, request.draws)
+            return roll_out(copies, interface, actor, scale, draws)
 
     def play(self, *arguments: Any) -> evaluation.Episodes:
         """Whole episodes of copies of their own."""
@@ -162,14 +143,7 @@ class _Counting:
 
     def __init__(self, env: Any, count: Any) -> None:
         self._env, self._count = env, count
-
-    def step(self, action: Any) -> Any:
-        """One step."""
-        return self._counted(self._env.step, action)
-
-    def reset(self, **options: Any) -> Any:
-        """A new episode."""
-        return self._counted(self._env.reset, **options)
+        self.step, self.reset = partial(self._counted, env.step), partial(self._counted, env.reset)
 
     def _counted(self, call: Any, *arguments: Any, **options: Any) -> Any:
         self._count.value += 1

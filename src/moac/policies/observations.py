@@ -73,16 +73,6 @@ class StateSpec:
             raise ValueError(f"`observation` must be one that the model knows, got {seen.tolist()}.")
         return state
 
-    def learned(self, memory: Any, trials: int) -> StateSpec:
-        """The same: there is nothing to learn."""
-        del memory, trials
-        return self
-
-    def scaled(self, scales: Scales | None) -> StateSpec:
-        """The same: there is nothing to scale."""
-        del scales
-        return self
-
     @cached_property
     def _states(self) -> dict[bytes, int]:
         return {np.asarray(row).tobytes(): s for s, row in enumerate(() if self.shown is None else self.shown)}
@@ -125,10 +115,7 @@ class VectorSpec:
     def learned(self, memory: Mapping[str, Any] | None, trials: int) -> VectorSpec:
         """With the scales of K trials: by the moments that their chains have kept, or by the bounds of the space."""
         rows = [self.encoder.scale(Moments.of(memory, k)) for k in range(trials)]
-        return self.scaled({"shift": np.stack([x.shift for x in rows]), "gain": np.stack([x.gain for x in rows])})
-
-    def scaled(self, scales: Scales | None) -> VectorSpec:
-        """With scales that are known."""
+        scales = {"shift": np.stack([x.shift for x in rows]), "gain": np.stack([x.gain for x in rows])}
         return replace(self, scales=scales)
 
 
@@ -156,16 +143,6 @@ class LogSpec:
         del trial
         return self.known_catalogue.vector(observation)
 
-    def learned(self, memory: Any, trials: int) -> LogSpec:
-        """The same: there is nothing to learn."""
-        del memory, trials
-        return self
-
-    def scaled(self, scales: Scales | None) -> LogSpec:
-        """The same: there is nothing to scale."""
-        del scales
-        return self
-
     @property
     def known_catalogue(self) -> Catalogue:
         """The catalogue; a ValueError where there is none."""
@@ -175,6 +152,11 @@ class LogSpec:
 
 
 Observations = StateSpec | VectorSpec | LogSpec
+
+
+def scaled(observations: Observations, scales: Scales | None) -> Observations:
+    """The same with the scales of K trials, where policies see vectors."""
+    return replace(observations, scales=scales) if isinstance(observations, VectorSpec) else observations
 
 
 def of_encoder(encoder: Encoder) -> StateSpec | VectorSpec:

@@ -16,8 +16,7 @@ from jaxtyping import Int
 from moac import files, locks, parts, training
 from moac.config import Config
 from moac.files import Arrays
-from moac.policies import features
-from moac.policies.observations import LogSpec
+from moac.policies import features, observations
 from moac.runs import checkpoints, sinks
 from moac.runs import description as descriptions
 from moac.runs.checkpoints import Checkpoints, check_same_run
@@ -57,7 +56,7 @@ class RunDirectory:
             raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
         try:
             files.write_json(path / "provenance.json", origin)
-            if isinstance(run.source.spec.observations, LogSpec):
+            if isinstance(run.source.spec.observations, observations.LogSpec):
                 _log_files().write(path, run.source)
             files.write_json(path / "config.json", description)
         except BaseException:
@@ -252,7 +251,7 @@ def _policy(arrays: Arrays, settings: Settings, spec: Spec) -> Policy:
 
 def _trained(arrays: Arrays, name: str, policy: Policy, spec: Spec, setting: Any) -> TrainedPolicy:
     theta, scales = checkpoints.parameters(arrays, name, policy), checkpoints.scales(arrays)
-    return TrainedPolicy(policy, theta, spec.observations.scaled(scales), 0, setting, spec.action_box)
+    return TrainedPolicy(policy, theta, observations.scaled(spec.observations, scales), 0, setting, spec.action_box)
 
 
 def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[RunDirectory, training.Run]:

@@ -20,7 +20,7 @@ from moac.envs.evaluation import Episodes, play, seeds_of
 from moac.momdp import FiniteMOMDP, oracle
 from moac.momdp.sampling import action_probabilities
 from moac.policies import Sharpening
-from moac.policies.observations import LogSpec
+from moac.policies.observations import LogSpec, scaled
 from moac.search.archive import Archive, joined
 from moac.search.preferences import as_tuples
 from moac.statistics import Mean
@@ -129,7 +129,7 @@ def merged(candidates: list[Candidate], archive: Archive) -> Result:
     def trained(name: str) -> TrainedPolicy:
         theta = gathered(lambda outcome: getattr(outcome, name).theta)
         scales = gathered(lambda outcome: outcome.policy.observations.scales)
-        return replace(getattr(first, name), theta=theta, observations=first.policy.observations.scaled(scales))
+        return replace(getattr(first, name), theta=theta, observations=scaled(first.policy.observations, scales))
 
     p = np.where(np.isnan(archive.preferences), 1 / archive.points.shape[1], archive.preferences)
     config = replace(first.config, preferences=None if first.config.preferences is None else as_tuples(p))

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from moac.config import Setting
 from moac.policies.encoding import ActionBox
-from moac.policies.observations import Catalogue, LogSpec, Observations
+from moac.policies.observations import Catalogue, LogSpec, Observations, VectorSpec
 from moac.policies.protocols import OnHost
 from moac.types import Key, Params, Policy, Spec
 
@@ -45,7 +45,9 @@ class TrainedPolicy:
     @classmethod
     def of(cls, policy: Policy, theta: Params, spec: Spec, memory: Any, setting: Setting | None) -> TrainedPolicy:
         """The policies of a source, whose chains have learned `memory` (leading axis K)."""
-        observations = spec.observations.learned(memory, len(jax.tree.leaves(theta)[0]))
+        observations = spec.observations
+        if isinstance(observations, VectorSpec):
+            observations = observations.learned(memory, len(jax.tree.leaves(theta)[0]))
         return cls(policy, theta, observations, 0, setting, spec.action_box)
 
     @property
