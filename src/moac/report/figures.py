@@ -56,19 +56,12 @@ def training(history: History, objectives: tuple[str, ...], title: str) -> Figur
 @final
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points that are drawn alike.
+    """Points that are drawn alike."""
 
-    Attributes:
-        label: of the legend.
-        values: [N, M] objective values.
-        look: of the marks, as `Axes.scatter` takes it.
-        low, high: [N, M] ends of their intervals; None draws none.
-    """
-
-    label: str
-    values: Float[np.ndarray, "N M"]
-    look: dict[str, Any]
-    low: Float[np.ndarray, "N M"] | None = None
+    label: str  # of the legend
+    values: Float[np.ndarray, "N M"]  # [N, M] objective values
+    look: dict[str, Any]  # of the marks, as `Axes.scatter` takes it
+    low: Float[np.ndarray, "N M"] | None = None  # [N, M] ends of their intervals; None draws none
     high: Float[np.ndarray, "N M"] | None = None
 
 

@@ -36,19 +36,12 @@ Named = tuple[tuple[str, Value], ...]
 @final
 @dataclass(frozen=True)
 class Claim:
-    """One row of the claims table.
+    """One row of the claims table."""
 
-    Attributes:
-        claim: what is said, as a sentence.
-        measured: what was found, with its interval.
-        verdict: one of `VERDICTS`.
-        evidence: where to see it; the name of a figure or the title of a table of the same page becomes a link.
-    """
-
-    claim: str
-    measured: str
-    verdict: Verdict
-    evidence: str = ""
+    claim: str  # what is said, as a sentence
+    measured: str  # what was found, with its interval
+    verdict: Verdict  # one of `VERDICTS`
+    evidence: str = ""  # where to see it; the name of a figure or the title of a table of the same page becomes a link
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
@@ -58,19 +51,12 @@ class Claim:
 @final
 @dataclass(frozen=True)
 class Figure:
-    """A drawing, embedded as an image: nothing in it can run.
+    """A drawing, embedded as an image: nothing in it can run."""
 
-    Attributes:
-        name: its title.
-        svg: the drawing itself.
-        caption: what to see in it.
-        alt: what it shows, for those who cannot see it.
-    """
-
-    name: str
-    svg: str
-    caption: str
-    alt: str
+    name: str  # its title
+    svg: str  # the drawing itself
+    caption: str  # what to see in it
+    alt: str  # what it shows, for those who cannot see it
 
     def __post_init__(self) -> None:
         if not is_svg(self.svg):
@@ -93,19 +79,12 @@ class Figure:
 @final
 @dataclass(frozen=True)
 class Table:
-    """A table; its first column names the rows.
+    """A table; its first column names the rows."""
 
-    Attributes:
-        title: short; it stands above.
-        caption: what to see in it; it stands below.
-        header: the columns.
-        rows: numbers are shown with four digits, NaN and None as `–`.
-    """
-
-    title: str
-    caption: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[Value, ...], ...]
+    title: str  # short; it stands above
+    caption: str  # what to see in it; it stands below
+    header: tuple[str, ...]  # the columns
+    rows: tuple[tuple[Value, ...], ...]  # numbers are shown with four digits, NaN and None as `–`
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -118,81 +97,49 @@ class Table:
 @final
 @dataclass(frozen=True)
 class Card:
-    """A policy to choose.
+    """A policy to choose."""
 
-    Attributes:
-        title: its name.
-        facts: what is known of it.
-        code: a line of Python that loads it.
-    """
-
-    title: str
-    facts: Named
-    code: str
+    title: str  # its name
+    facts: Named  # what is known of it
+    code: str  # a line of Python that loads it
 
 
 @final
 @dataclass(frozen=True)
 class Panel:
-    """A map with one mark for each card: a point, or a line through several.
+    """A map with one mark for each card: a point, or a line through several."""
 
-    Attributes:
-        across: what the horizontal axis is, with its least and most.
-        up: the vertical one, likewise.
-        marks: for each card, in order, where it is.
-    """
-
-    across: tuple[str, str, str]
-    up: tuple[str, str, str]
-    marks: tuple[tuple[tuple[float, float], ...], ...]
+    across: tuple[str, str, str]  # what the horizontal axis is, with its least and most
+    up: tuple[str, str, str]  # the vertical one, likewise
+    marks: tuple[tuple[tuple[float, float], ...], ...]  # for each card, in order, where it is
 
 
 @final
 @dataclass(frozen=True)
 class Choice:
-    """Policies to choose from: maps whose marks are links, and a card for each. No script is needed.
+    """Policies to choose from: maps whose marks are links, and a card for each. No script is needed."""
 
-    Attributes:
-        about: how to read it.
-        panels: the maps.
-        cards: the policies, in the order of the marks.
-    """
-
-    about: str
-    panels: tuple[Panel, ...]
-    cards: tuple[Card, ...]
+    about: str  # how to read it
+    panels: tuple[Panel, ...]  # the maps
+    cards: tuple[Card, ...]  # the policies, in the order of the marks
 
 
 @final
 @dataclass(frozen=True)
 class Page:
-    """A report, from top to bottom; what is empty is left out.
+    """A report, from top to bottom; what is empty is left out."""
 
-    Attributes:
-        title: what it is about.
-        summary: what was done and came out, in a few sentences.
-        facts: what a reader wants to know at once.
-        notice: a warning that must not be missed, such as that this is a reduced run.
-        claims: what was to be shown, and whether it was.
-        figures: in reading order.
-        tables: the numbers behind them.
-        details: everything else, such as settings and versions.
-        results: the numbers that matter most; they stand before the figures.
-        command: that makes the page again.
-        choice: among policies; None where there is none.
-    """
-
-    title: str
-    summary: str
-    facts: Named = ()
-    notice: str | None = None
-    claims: tuple[Claim, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    tables: tuple[Table, ...] = ()
-    details: Named = ()
-    results: tuple[Table, ...] = ()
-    command: str = "moac report RUN"
-    choice: Choice | None = None
+    title: str  # what it is about
+    summary: str  # what was done and came out, in a few sentences
+    facts: Named = ()  # what a reader wants to know at once
+    notice: str | None = None  # a warning that must not be missed, such as that this is a reduced run
+    claims: tuple[Claim, ...] = ()  # what was to be shown, and whether it was
+    figures: tuple[Figure, ...] = ()  # in reading order
+    tables: tuple[Table, ...] = ()  # the numbers behind them
+    details: Named = ()  # everything else, such as settings and versions
+    results: tuple[Table, ...] = ()  # the numbers that matter most; they stand before the figures
+    command: str = "moac report RUN"  # that makes the page again
+    choice: Choice | None = None  # among policies; None where there is none
 
 
 def is_svg(content: str) -> bool:

@@ -30,25 +30,15 @@ _FOLDER = "menu"
 @final
 @dataclass(frozen=True)
 class Plan:
-    """The candidates that are trained on a log.
+    """The candidates that are trained on a log."""
 
-    Attributes:
-        env: name of the data.
-        seed: of every policy.
-        trials: training seeds of each.
-        config: what differs from the defaults.
-        kl_coefficients: one policy for each.
-        floors: under protected signals.
-        preferences: one more policy for each p over the signals, by the rule `preferred` with the configuration's own
-            KL coefficient.
-    """
-
-    env: str
-    seed: int
-    trials: int
-    config: Config
-    kl_coefficients: tuple[float, ...] = KL_COEFFICIENTS
-    floors: tuple[Floor, ...] = ()
+    env: str  # name of the data
+    seed: int  # of every policy
+    trials: int  # training seeds of each
+    config: Config  # what differs from the defaults
+    kl_coefficients: tuple[float, ...] = KL_COEFFICIENTS  # one policy for each
+    floors: tuple[Floor, ...] = ()  # under protected signals
+    # one more policy for each p over the signals, by the rule `preferred` with the configuration's own KL coefficient
     preferences: tuple[tuple[float, ...], ...] = ()
 
     def tasks(self) -> list[Task]:

@@ -50,49 +50,33 @@ _LAST = "policy.safetensors"
 @final
 @dataclass(frozen=True, eq=False)
 class Options:
-    """What is to be explored; what is None depends on the problem.
+    """What is to be explored; what is None depends on the problem."""
 
-    Attributes:
-        config: what all rules share; rule, preferences and entropy are left to the exploration.
-        preferences: how many, a text or file with vectors, or vectors [N, M]; None is `MANY` or `FEW`.
-        draw: how preferences are drawn that are not given.
-        rules: by name; None is `fixed`, on a model also `preferred`, which finds the places between corners.
-        entropies: bonuses, one after the other; None is `FALLING` on a model, else 0.
-        reference: of the hypervolume; None is below the worst of the front.
-        seed: of preferences and trials.
-    """
-
+    # what all rules share; rule, preferences and entropy are left to the exploration
     config: Config = field(default_factory=lambda: Config(**EXPLORING))
+    # how many, a text or file with vectors, or vectors [N, M]; None is `MANY` or `FEW`
     preferences: int | str | preferences.Vectors | None = None
-    draw: Literal["random", "grid"] = "random"
+    draw: Literal["random", "grid"] = "random"  # how preferences are drawn that are not given
+    # by name; None is `fixed`, on a model also `preferred`, which finds the places between corners
     rules: tuple[str, ...] | None = None
-    entropies: tuple[float, ...] | None = None
-    reference: Sequence[float] | None = None
-    seed: int = 0
+    entropies: tuple[float, ...] | None = None  # bonuses, one after the other; None is `FALLING` on a model, else 0
+    reference: Sequence[float] | None = None  # of the hypervolume; None is below the worst of the front
+    seed: int = 0  # of preferences and trials
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is trained: `Options` resolved for a problem.
+    """What is trained: `Options` resolved for a problem."""
 
-    Attributes:
-        env: the environment, or the name of the data.
-        seed: of every run.
-        config: resolved, but for what varies: rule, preferences and entropy.
-        rules: by name.
-        entropies: bonuses of the stages, one after the other; iterations and evaluations are shared evenly.
-        preferences: p [N, M] of the trials of each rule.
-        reference: of the hypervolume; None is below the worst of the front.
-    """
-
-    env: str
-    seed: int
-    config: Config
-    rules: tuple[str, ...]
+    env: str  # the environment, or the name of the data
+    seed: int  # of every run
+    config: Config  # resolved, but for what varies: rule, preferences and entropy
+    rules: tuple[str, ...]  # by name
+    # bonuses of the stages, one after the other; iterations and evaluations are shared evenly
     entropies: tuple[float, ...]
-    preferences: Float[np.ndarray, "N M"]
-    reference: Sequence[float] | None = None
+    preferences: Float[np.ndarray, "N M"]  # p [N, M] of the trials of each rule
+    reference: Sequence[float] | None = None  # of the hypervolume; None is below the worst of the front
 
     @classmethod
     def of(cls, options: Options, problem: Source, env: str | None = None) -> Plan:
@@ -140,23 +124,15 @@ class Plan:
 @final
 @dataclass(frozen=True, eq=False)
 class Explored:
-    """What an exploration found.
+    """What an exploration found."""
 
-    Attributes:
-        plan: what was trained.
-        candidates: every policy that may be archived.
-        archive: those that no other dominates, with their policies.
-        yardstick: what they are measured by.
-        measured: `numbers` of the archive, `by_rule`, and `curves` over environment steps: see `measures.measured`.
-        outcome: the archived policies as the trials of one run.
-    """
-
-    plan: Plan
-    candidates: Archive
-    archive: Archive
-    yardstick: Yardstick
+    plan: Plan  # what was trained
+    candidates: Archive  # every policy that may be archived
+    archive: Archive  # those that no other dominates, with their policies
+    yardstick: Yardstick  # what they are measured by
+    # `numbers` of the archive, `by_rule`, and `curves` over environment steps: see `measures.measured`
     measured: dict[str, Any]
-    outcome: Result
+    outcome: Result  # the archived policies as the trials of one run
 
     @property
     def objectives(self) -> tuple[str, ...]:

@@ -30,21 +30,15 @@ _DIGITS = 3
 @final
 @dataclass(frozen=True, eq=False)
 class Yardstick:
-    """What points are measured by: the exact front where a model knows it, else the archive itself.
+    """What points are measured by: the exact front where a model knows it, else the archive itself."""
 
-    Attributes:
-        front: [F, M] the target of IGD+; exactly, values of deterministic policies that none dominates, or the hull.
-        reference: [M] of the hypervolume.
-        about: where the reference comes from.
-        hull: [H, M] points of the exact front that no mixture dominates; empty where nothing is known exactly.
-        support: the largest pᵀJ for every p; None with too many objectives.
-    """
-
+    # [F, M] the target of IGD+; exactly, values of deterministic policies that none dominates, or the hull
     front: Points
-    reference: Float[np.ndarray, " M"]
-    about: str
+    reference: Float[np.ndarray, " M"]  # [M] of the hypervolume
+    about: str  # where the reference comes from
+    # [H, M] points of the exact front that no mixture dominates; empty where nothing is known exactly
     hull: Float[np.ndarray, "H M"]
-    support: Support | None = None
+    support: Support | None = None  # the largest pᵀJ for every p; None with too many objectives
 
     @classmethod
     def of(cls, front: Points, reference: Any = None, hull: Any = None, support: Support | None = None) -> Yardstick:

@@ -34,23 +34,14 @@ Report = Callable[["Job", Failure | None], None]
 @final
 @dataclass(frozen=True)
 class Job:
-    """A task, as a worker is told it: plain data and paths.
+    """A task, as a worker is told it: plain data and paths."""
 
-    Attributes:
-        cell: what was varied, with environment and seed.
-        task: its resolved configuration and trials.
-        stepping: how the environment is stepped.
-        make: makes the problem.
-        key: the name of its folder, which changes with anything that changes the result.
-        out: the sweep's folder.
-    """
-
-    cell: Cell
-    task: Task
-    stepping: tuple[tuple[str, Any], ...]
-    make: Make
-    key: str
-    out: Path
+    cell: Cell  # what was varied, with environment and seed
+    task: Task  # its resolved configuration and trials
+    stepping: tuple[tuple[str, Any], ...]  # how the environment is stepped
+    make: Make  # makes the problem
+    key: str  # the name of its folder, which changes with anything that changes the result
+    out: Path  # the sweep's folder
 
     @property
     def folder(self) -> Path:
@@ -118,27 +109,16 @@ def work(job: Job) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class End:
-    """Where a finished task ended, as means over its trials with 95 % intervals.
+    """Where a finished task ended, as means over its trials with 95 % intervals."""
 
-    Attributes:
-        objectives: their names.
-        iterations: T.
-        kind: how returns were evaluated.
-        returns: of each objective.
-        weights: λ_T of each objective.
-        gap: exact stationarity gap.
-        regret: exact.
-        stopped: trials whose update was not finite.
-    """
-
-    objectives: tuple[str, ...]
-    iterations: int
-    kind: str
-    returns: tuple[Mean, ...]
-    weights: tuple[Mean, ...]
-    gap: Mean
-    regret: Mean
-    stopped: int
+    objectives: tuple[str, ...]  # their names
+    iterations: int  # T
+    kind: str  # how returns were evaluated
+    returns: tuple[Mean, ...]  # of each objective
+    weights: tuple[Mean, ...]  # λ_T of each objective
+    gap: Mean  # exact stationarity gap
+    regret: Mean  # exact
+    stopped: int  # trials whose update was not finite
 
     @property
     def point(self) -> Float[np.ndarray, " M"]:

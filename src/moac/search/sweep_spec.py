@@ -39,19 +39,12 @@ Axis = Callable[[float], Any]
 @final
 @dataclass(frozen=True)
 class Cell:
-    """One run of a sweep.
+    """One run of a sweep."""
 
-    Attributes:
-        values: what was varied, by name.
-        env: the environment.
-        seed: of the run.
-        config: what differs from the defaults.
-    """
-
-    values: Mapping[str, Any]
-    env: str
-    seed: int
-    config: Config
+    values: Mapping[str, Any]  # what was varied, by name
+    env: str  # the environment
+    seed: int  # of the run
+    config: Config  # what differs from the defaults
 
     @property
     def label(self) -> str:
@@ -62,25 +55,15 @@ class Cell:
 @final
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep, as data.
+    """A sweep, as data."""
 
-    Attributes:
-        name: of its file.
-        trials: K, of each run.
-        seed: of the random draws, and of every run unless that varies.
-        axes: the names of what varies, in the order of the columns.
-        cells: all runs.
-        common: the settings that all runs share.
-        stepping: how environments are stepped.
-    """
-
-    name: str
-    trials: int
-    seed: int
-    axes: tuple[str, ...]
-    cells: tuple[Cell, ...]
-    common: Mapping[str, Any]
-    stepping: tuple[tuple[str, Any], ...]
+    name: str  # of its file
+    trials: int  # K, of each run
+    seed: int  # of the random draws, and of every run unless that varies
+    axes: tuple[str, ...]  # the names of what varies, in the order of the columns
+    cells: tuple[Cell, ...]  # all runs
+    common: Mapping[str, Any]  # the settings that all runs share
+    stepping: tuple[tuple[str, Any], ...]  # how environments are stepped
 
 
 def load(path: Path) -> Sweep:

@@ -42,19 +42,12 @@ Progress = Callable[[str, int, int], None]
 @final
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """The policies of a rule after one of its stages, which may be archived.
+    """The policies of a rule after one of its stages, which may be archived."""
 
-    Attributes:
-        rule: how they were trained.
-        stage: from 1; None is the last.
-        greedy: whether their likeliest actions alone are meant.
-        outcome: the policies; of greedy ones the last returns are their own, and their gaps are not known.
-    """
-
-    rule: str
-    stage: int | None
-    greedy: bool
-    outcome: Result
+    rule: str  # how they were trained
+    stage: int | None  # from 1; None is the last
+    greedy: bool  # whether their likeliest actions alone are meant
+    outcome: Result  # the policies; of greedy ones the last returns are their own, and their gaps are not known
 
     @property
     def name(self) -> str:
@@ -150,25 +143,15 @@ def merged(candidates: list[Candidate], archive: Archive) -> Result:
 @final
 @dataclass(frozen=True, eq=False)
 class EpisodeValues:
-    """K trials of a run, E episodes each.
+    """K trials of a run, E episodes each."""
 
-    Attributes:
-        returns: one mean per objective, over trials, or of a single trial over episodes.
-        discounted: likewise, discounted; None in the average setting.
-        per_step: reward per step; None in the discounted setting.
-        points: [K, M] the objective values of each trial: discounted returns, or rewards per step.
-        exact: [K, M] the same from the exact model, which has no time limit; None where there is none.
-        length: mean number of steps.
-        truncated: share of the episodes that a time limit cut short.
-    """
-
-    returns: tuple[Mean, ...]
-    discounted: tuple[Mean, ...] | None
-    per_step: tuple[Mean, ...] | None
-    points: Table
-    exact: Table | None
-    length: float
-    truncated: float
+    returns: tuple[Mean, ...]  # one mean per objective, over trials, or of a single trial over episodes
+    discounted: tuple[Mean, ...] | None  # likewise, discounted; None in the average setting
+    per_step: tuple[Mean, ...] | None  # reward per step; None in the discounted setting
+    points: Table  # [K, M] the objective values of each trial: discounted returns, or rewards per step
+    exact: Table | None  # [K, M] the same from the exact model, which has no time limit; None where there is none
+    length: float  # mean number of steps
+    truncated: float  # share of the episodes that a time limit cut short
 
 
 def by_episodes(

@@ -19,29 +19,17 @@ FORMAT = 2
 @final
 @dataclass(frozen=True)
 class About:
-    """What a report says of an experiment, whatever it measures.
+    """What a report says of an experiment, whatever it measures."""
 
-    Attributes:
-        name: of its file.
-        title: of its report.
-        seed: of all randomness.
-        summary: what is shown.
-        why: how the settings were chosen.
-        facts: what a reader wants to know at once.
-        settings: everything that was set.
-        quick: whether this is the reduced run.
-        seconds: that it took; None where equal experiments must give equal pages.
-    """
-
-    name: str
-    title: str
-    seed: int
-    summary: str
-    why: str
-    facts: dict[str, Any]
-    settings: dict[str, Any]
-    quick: bool = False
-    seconds: float | None = None
+    name: str  # of its file
+    title: str  # of its report
+    seed: int  # of all randomness
+    summary: str  # what is shown
+    why: str  # how the settings were chosen
+    facts: dict[str, Any]  # what a reader wants to know at once
+    settings: dict[str, Any]  # everything that was set
+    quick: bool = False  # whether this is the reduced run
+    seconds: float | None = None  # that it took; None where equal experiments must give equal pages
 
 
 @final
