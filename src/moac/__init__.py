@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moac import api as api
     from moac import envs as envs
     from moac import logs as logs
     from moac import momdp as momdp
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from moac import simplex as simplex
     from moac import theory as theory
     from moac import weighting as weighting
+    from moac.api import evaluate as evaluate
+    from moac.api import explore as explore
     from moac.api import load as load
     from moac.api import resume as resume
+    from moac.api import sweep as sweep
     from moac.api import train as train
     from moac.config import Average as Average
     from moac.config import Config as Config
@@ -26,22 +30,21 @@ if TYPE_CHECKING:
     from moac.settings import defaults as defaults
 
 _HOME = {
-    "Average": "moac.config",
-    "Config": "moac.config",
-    "Discounted": "moac.config",
-    "defaults": "moac.settings",
-    "load": "moac.api",
-    "resume": "moac.api",
-    "train": "moac.api",
+    "moac.api": ("evaluate", "explore", "load", "resume", "sweep", "train"),
+    "moac.config": ("Average", "Config", "Discounted"),
+    "moac.settings": ("defaults",),
 }
-_MODULES = ("envs", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
+_MODULES = ("api", "envs", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
 
 __all__ = [
     "Average",
     "Config",
     "Discounted",
+    "api",
     "defaults",
     "envs",
+    "evaluate",
+    "explore",
     "load",
     "logs",
     "momdp",
@@ -49,6 +52,7 @@ __all__ = [
     "policies",
     "resume",
     "simplex",
+    "sweep",
     "theory",
     "train",
     "weighting",
@@ -57,8 +61,9 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    for module, names in _HOME.items():
+        if name in names:
+            return getattr(import_module(module), name)
     if name in _MODULES:
         return import_module(f"moac.{name}")
     raise AttributeError(f"module 'moac' has no attribute {name!r}")

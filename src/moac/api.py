@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import jax
 
 from moac import files, training
-from moac.choices import did_you_mean
 from moac.config import Config
-from moac.momdp import FiniteMOMDP, library
 from moac.policies.observations import LogSpec
 from moac.runs import directory as run_directory
-from moac.runs import runner
-from moac.search import archive
+from moac.runs import problems, runner
 from moac.training import result
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
@@ -31,6 +27,11 @@ if TYPE_CHECKING:
     from moac.offline.access_log import AccessLog
     from moac.offline.evaluation import OfflineEvaluation
     from moac.offline.ncis import Options
+    from moac.runs.executors import Executor
+    from moac.search.archive import Archive
+    from moac.search.explore import Options as ExploreOptions
+    from moac.search.sweep import Row
+    from moac.search.values import EpisodeValues
 
 
 def train(  # noqa: PLR0913 - four optional parts beside the four that make a run
@@ -47,7 +48,7 @@ def train(  # noqa: PLR0913 - four optional parts beside the four that make a ru
     """Train `trials` independent policies.
 
     Args:
-        problem: a `FiniteMOMDP`, an environment of `moac.envs.make`, a `LoggedDataset`, or an id as in `problem_of`.
+        problem: a `FiniteMOMDP`, an environment of `moac.envs.make`, a `LoggedDataset`, or an id of MO-Gymnasium.
         config: what is None in it is filled from `moac.defaults(problem)`.
         trials: K.
         seed: trial i depends on (seed, i) alone.
@@ -58,9 +59,7 @@ def train(  # noqa: PLR0913 - four optional parts beside the four that make a ru
             its parameters in place of random ones.
     """
     own: result.Own = {"policy": policy, "critic": critic, "rule": rule}
-    source = problem_of(problem) if isinstance(problem, str) else problem
-    if isinstance(source.spec.observations, LogSpec):
-        from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
+    source = _source(problem)
     run = result.prepare(source, config, trials, seed, own)
     (final,) = deque(training.iterate(run, None if start is None else start.as_start()), maxlen=1)
     return with_outputs(Result.of(run, final, own))
@@ -68,7 +67,7 @@ def train(  # noqa: PLR0913 - four optional parts beside the four that make a ru
 
 def resume(
     directory: str | Path,
-    problem: Source,
+    problem: Source | None = None,
     *,
     policy: Policy | None = None,
     critic: Critic | None = None,
@@ -80,13 +79,14 @@ def resume(
 
     Args:
         directory: of the run.
-        problem: what it was trained on.
+        problem: what it was trained on; None where config.json names it, by an id of MO-Gymnasium's own or as a log.
         policy: the object that was trained, where `train` was given one; likewise `critic` and `rule`.
         critic: see `policy`.
         rule: see `policy`.
     """
     own: result.Own = {"policy": policy, "critic": critic, "rule": rule}
-    opened, run = run_directory.reopen(Path(directory), problem, own)
+    source = problems.problem_of_run(Path(directory)) if problem is None else problem
+    opened, run = run_directory.reopen(Path(directory), source, own)
     if opened.finished:
         return with_outputs(opened.outcome(run, result.given(own)))
     with opened.held():
@@ -105,8 +105,67 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
         trial: which of its trials.
         policy: the object that was trained, where `train` was given one.
     """
+    from moac.search import archive
+
     trained = run_directory.load(directory, trial, policy)
     return replace(trained, archive=archive.read(Path(directory), trained))
+
+
+def evaluate(
+    directory: str | Path, *, episodes: int = 200, trials: Sequence[int] | None = None, trust: bool = False
+) -> EpisodeValues:
+    """What a run's policies earn in whole episodes of the real environment, beside exact values where a model is known.
+
+    Args:
+        directory: of the run; one on a log is for `evaluate_on_log`.
+        episodes: of each trial, each with a seed of its own.
+        trials: which; None is all of them.
+        trust: whether a module that the run names may be imported, which runs the code in it.
+    """
+    from moac.momdp import library
+    from moac.search import values
+
+    path, trained = Path(directory), run_directory.load(directory)
+    chosen = tuple(range(trained.num_trials) if trials is None else trials)
+    environment: Any = problems.environment_of_run(path, trust)
+    model = library.for_environment(run_directory.RunDirectory(path).description["problem"]["env"])
+    return values.by_episodes(environment, trained, chosen, episodes, model)
+
+
+def explore(problem: Source | str, options: ExploreOptions | None = None, out: str | Path | None = None) -> Archive:
+    """Train policies for many preferences, and keep those that no other dominates.
+
+    Args:
+        problem: as in `train`.
+        options: what is to be explored: `moac.search.explore.Options`.
+        out: a folder that keeps everything, from which the same call goes on, and which `load` reads.
+    """
+    from moac.search import explore as search
+
+    return search.explore(_source(problem), options, None if out is None else Path(out))
+
+
+def sweep(spec: str | Path, out: str | Path, executor: Executor | None = None) -> list[Row]:
+    """Train what a sweep's file describes and has not finished in `out`, and write its tables and report there.
+
+    Args:
+        spec: a TOML file: docs/sweeps.md.
+        out: the sweep's folder.
+        executor: where tasks run, from `moac.runs.executors.opened`; None runs one after the other.
+    """
+    from moac.report import pages
+    from moac.report.pages import sweep as page
+    from moac.runs.executors import Serial
+    from moac.search import sweep as search
+    from moac.search import sweep_spec
+
+    folder, described = Path(out).absolute(), sweep_spec.load(Path(spec))
+    jobs = search.jobs(described, folder, problems.problem_of_task)
+    search.run(jobs, executor or Serial(), lambda job, failure: None)
+    rows = search.rows(jobs)
+    page.write(described, rows, folder)
+    pages.write(folder)
+    return rows
 
 
 @final
@@ -196,72 +255,9 @@ def _write(outcome: Result, path: Path) -> Path:
     return run_directory.save(outcome, path, training_figures(outcome))
 
 
-def model_of(env: str) -> FiniteMOMDP:
-    """The exact model of an environment; an unknown one is refused with the known ones."""
-    model = library.for_environment(env)
-    if model is not None:
-        return model
-    known = library.known_environments()
-    raise ValueError(f"`ENV` must be one of {', '.join(known)}, got {env!r}.{did_you_mean(env, known)}")
-
-
-def problem_of(env: str, *, blackbox: bool = False, **options: Any) -> Source:
-    """The exact model of an environment where the library holds it, else the environment itself.
-
-    Args:
-        env: a MO-Gymnasium id, also as `package.module:Id-v0`.
-        blackbox: step the real environment, also where its exact model is known.
-        options: of `moac.envs.make`; only where the real environment is stepped.
-    """
-    model = None if blackbox else library.for_environment(env)
-    if model is None:
-        return _environment_of(env, options)
-    for name in options:
-        raise ValueError(f"`{name}` must be left out where the exact model is used, or given with --blackbox.")
-    return model
-
-
-@lru_cache(maxsize=8)
-def problem_of_task(env: str, options: tuple[tuple[str, Any], ...]) -> Source:
-    """The same by plain data, kept: the tasks of a sweep, in any process, ask for few problems many times."""
-    return problem_of(env, **dict(options))
-
-
-def problem_of_run(directory: Path, trust: bool = False) -> Source:
-    """The problem of a run, by what its config.json says; `trust` as in `environment_of_run`."""
-    problem = run_directory.RunDirectory(directory).description["problem"]
-    if "log" in problem:
-        from moac.runs import log_files
-
-        return log_files.dataset_of(directory)
-    if problem["env"] is None:
-        raise ValueError(f"{directory} was saved from Python: resume it with moac.resume({str(directory)!r}, problem).")
-    return model_of(problem["env"]) if problem.get("encoder") is None else environment_of_run(directory, trust)
-
-
-def environment_of_run(directory: Path, trust: bool = False) -> Source:
-    """The environment that a run's config.json names, with the options that it was trained with.
-
-    Args:
-        directory: of the run.
-        trust: whether a module that it names may be imported, which runs the code in it.
-    """
-    problem = run_directory.RunDirectory(directory).description["problem"]
-    env, options = problem["env"], problem.get("options") or {}
-    if env is None:
-        raise ValueError(f"{directory} was saved from Python: its environment has no id to make it by.")
-    if not isinstance(options, dict):
-        raise files.DamagedError(directory / "config.json", "`problem.options` is not a table of options")
-    if ":" in env and not trust:
-        told = f"{directory} names the environment {env!r}, which would import the module {env.partition(':')[0]!r}"
-        raise ValueError(f"{told}: give --trust if you trust the code in it.")
-    return _environment_of(env, options)
-
-
-def _environment_of(env: str, options: Mapping[str, Any]) -> Source:
-    from moac import envs
-
-    if ":" not in env and env not in envs.known_ids():
-        known = (*library.known_environments(), *(i for i in envs.known_ids() if not library.for_environment(i)))
-        raise ValueError(f"`ENV` must be one of {', '.join(known)}, got {env!r}.{did_you_mean(env, known)}")
-    return envs.make(env, **options)
+def _source(problem: Source | str) -> Source:
+    """The problem itself, or that of an id."""
+    source = problems.problem_of(problem) if isinstance(problem, str) else problem
+    if isinstance(source.spec.observations, LogSpec):
+        from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
+    return source

@@ -1,9 +1,9 @@
 """A small sweep, run here by the serial executor: what the others must equal byte for byte."""
 
-from moac.api import problem_of_task
 from moac.report import pages
 from moac.report.pages import sweep as page
 from moac.runs import executors
+from moac.runs.problems import problem_of_task
 from moac.search import sweep as running
 from moac.search import sweep_spec as spec
 

@@ -82,19 +82,15 @@ class Evaluate(Command):
         """The JSON object of one run."""
         from moac import api
         from moac.cli.console import say
-        from moac.momdp import library
         from moac.runs.directory import RunDirectory
-        from moac.search import values
 
         description = RunDirectory(path).description
         problem, config = description["problem"], RunDirectory(path).config
-        environment: Any = api.environment_of_run(path, self.trust)
-        trained = api.load(path, self.trial or 0)
-        trials = (self.trial,) if self.trial is not None else tuple(range(min(trained.num_trials, _MOST_TRIALS)))
-        if len(trials) < trained.num_trials and self.trial is None:
-            say(f"{path}: the first {len(trials)} of {trained.num_trials} trials; --trial picks another.")
-        model = library.for_environment(problem["env"])
-        judged = values.by_episodes(environment, trained, trials, self.episodes, model)
+        count = description["trials"]
+        trials = tuple(range(min(count, _MOST_TRIALS))) if self.trial is None else (self.trial,)
+        if len(trials) < count and self.trial is None:
+            say(f"{path}: the first {len(trials)} of {count} trials; --trial picks another.")
+        judged = api.evaluate(path, episodes=self.episodes, trials=trials, trust=self.trust)
         means = {"returns": judged.returns, "discounted_returns": judged.discounted, "reward_per_step": judged.per_step}
         means_only = {name: each and [mean.value for mean in each] for name, each in means.items()}
         intervals = {f"{name}_interval": each and [[m.low, m.high] for m in each] for name, each in means.items()}

@@ -127,12 +127,12 @@ class Explore(Command):
 
     def _problem(self) -> Source:
         """A model or an environment by its id, or the log of a folder."""
-        from moac import api
         from moac.logs.dataset import LoggedDataset
+        from moac.runs import problems
 
         if Path(self.env).is_dir():
             return LoggedDataset.from_parquet(Path(self.env))
-        problem = api.problem_of(self.env, **self.stepping.given)
+        problem = problems.problem_of(self.env, **self.stepping.given)
         if not problem.compiled:
             process.dispatch_synchronously()
         return problem

@@ -33,12 +33,13 @@ class Front(Command):
         setting = Discounted(self.discount)
         import numpy as np
 
-        from moac import api, files, momdp
+        from moac import files, momdp
         from moac.cli.console import print_json, say
+        from moac.runs import problems
 
         if self.out is not None:
             files.check_folder("out", self.out)
-        model = api.model_of(self.env)
+        model = problems.model_of(self.env)
         front = momdp.pareto_front(model, setting, memory=self.memory)
         uniform = momdp.evaluate(model, np.zeros((model.num_states, model.num_actions)), setting)
         figure = None if self.out is None else str(self._draw(self.out, model, front))

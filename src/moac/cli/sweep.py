@@ -80,11 +80,11 @@ class Sweep(Command):
 
 def _run(sweep: sweep_spec.Sweep, out: Path, executor: Any) -> tuple[list[Any], int]:
     """All tasks of the sweep, and how many had finished before; the others are run, and shown as they end."""
-    from moac import api
     from moac.cli.console import Progress
+    from moac.runs import problems
     from moac.search import sweep as sweeping
 
-    jobs = sweeping.jobs(sweep, out, api.problem_of_task)
+    jobs = sweeping.jobs(sweep, out, problems.problem_of_task)
     keyed = {job.key: job for job in jobs}
     kept = done = sum(job.finished for job in keyed.values())
     with Progress() as progress:

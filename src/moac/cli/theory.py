@@ -66,11 +66,12 @@ class Theory(Command):
         config = self.config()
         if not 0 < self.epsilon < math.inf:
             raise ValueError(f"`epsilon` must be positive and finite, got {self.epsilon}.")
-        from moac import api, settings
+        from moac import settings
         from moac.cli.console import print_json, print_lines, print_table
+        from moac.runs import problems
         from moac.theory import guarantees
 
-        model = api.model_of(self.env)
+        model = problems.model_of(self.env)
         outcome = None if self.finished is None else _outcome(self.finished, model)
         config = settings.complete(config, model.spec) if outcome is None else outcome.config
         seed = 0 if outcome is None else outcome.run.seed

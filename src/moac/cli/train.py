@@ -73,15 +73,16 @@ class Train(Training):
         config = config_of(self.config, self.setting, self.discount)
         check_trials(self.trials, self.seed)
         self.begin()
-        from moac import api, settings
+        from moac import settings
         from moac.cli.console import say
         from moac.cli.running import complete
         from moac.envs.make import quiet
+        from moac.runs import problems
         from moac.runs.directory import RunDirectory
         from moac.training import result
 
         with quiet():
-            problem = api.problem_of(self.env, **self.stepping.given)
+            problem = problems.problem_of(self.env, **self.stepping.given)
             if not problem.compiled:
                 process.dispatch_synchronously()
             prepared = result.prepare(problem, config, self.trials, self.seed)
@@ -110,13 +111,14 @@ class Resume(Training):
             return self._resume(self.path)
 
     def _resume(self, path: Path) -> int:
-        from moac import api, files, training
+        from moac import files, training
         from moac.cli.console import say
         from moac.cli.running import Spent, complete, tell
         from moac.report import pages
+        from moac.runs import problems
         from moac.runs.directory import reopen
 
-        problem = api.problem_of_run(path, self.trust)
+        problem = problems.problem_of_run(path, self.trust)
         if not problem.compiled:
             process.dispatch_synchronously()
         directory, prepared = reopen(path, problem)

@@ -44,6 +44,7 @@ class Watch(Command):
         from moac import api, files
         from moac.cli.console import print_json
         from moac.envs.make import quiet
+        from moac.runs import problems
         from moac.runs.directory import RunDirectory
 
         problem = RunDirectory(self.path).description["problem"]
@@ -52,7 +53,7 @@ class Watch(Command):
         trained = api.load(self.path, self.trial)
         _without_screen()
         with quiet():
-            environment: Any = api.environment_of_run(self.path, self.trust)
+            environment: Any = problems.environment_of_run(self.path, self.trust)
             from moac.envs import evaluation
 
             shown = evaluation.record(environment, trained, self.episodes, self.seed, _MOST_FRAMES)
