@@ -14,8 +14,8 @@ from moac.cli import main as cli
 from moac.logs import LoggedDataset
 from moac.offline import access_log, evaluate
 from tests.helpers.browser import PROGRAM, Browser
-from tests.helpers.judged import modelled, saved
 from tests.helpers.kuairand import generated
+from tests.helpers.log_policies import modelled, saved
 from tests.helpers.run_folders import HOSTILE, invented, rewrite
 
 

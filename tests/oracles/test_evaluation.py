@@ -10,7 +10,7 @@ import pytest
 from moac.kuairand import generate
 from moac.logs import About, LoggedDataset, Rows
 from moac.offline import evaluate, ncis
-from tests.helpers.judged import MODEL, modelled, moved, tabulated, without
+from tests.helpers.log_policies import MODEL, modelled, moved, tabulated, without
 from tests.helpers.logs import tilted
 
 FLAT, SHARP = tilted(MODEL, 0.8), tilted(MODEL, 1.2)
@@ -155,28 +155,3 @@ def test_a_reward_model_finds_linear_rewards():
     assert model.explained[0] > 0.999
     assert abs(model.explained[1]) < 0.02
     assert model.penalty[1] > model.penalty[0]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda d: {"split": np.zeros_like(d.split)}, "has no rows of validation users"),
-        (lambda d: {"split": np.where(np.arange(d.num_users) == d.user[0], 1, 0)}, "has 1 validation user"),
-        (lambda d: {"propensity": None}, "does not say how it chose"),
-        (lambda d: {"propensity": np.zeros(d.num_rows)}, r"`propensity` must be in \(0, 1\], got 0.0 in row"),
-        (lambda d: {"action": d.action + 12}, r"`action` of generated must be in \[0, 12\)"),
-        (lambda d: {"reward": np.zeros_like(d.reward)}, "no signal of generated ever fires"),
-        (lambda d: {"action_ids": np.arange(13)}, "policy 'flat' has 12 actions, generated has 13"),
-    ],
-)
-def test_what_cannot_be_evaluated_is_one_line(dataset, change, message):
-    method = tabulated(dataset, FLAT)
-    with pytest.raises(ValueError, match=message) as error:
-        evaluate.evaluate(replace(dataset, **change(dataset)), {"flat": method})
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("names", [[], ["Behavior-Clone"]])
-def test_methods_need_names_of_their_own(dataset, names):
-    with pytest.raises(ValueError, match="`methods` must name"):
-        evaluate.evaluate(dataset, dict.fromkeys(names, tabulated(dataset, FLAT)))

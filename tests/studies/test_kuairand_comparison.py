@@ -12,7 +12,7 @@ from moac.offline.evaluation import Line
 from moac_studies import framework, kuairand_search
 from moac_studies import kuairand_comparison as comparison
 from moac_studies.kuairand_search import MAIN, OnUsers, Searched, Trained
-from tests.helpers.judged import MODEL, tabulated
+from tests.helpers.log_policies import MODEL, tabulated
 from tests.helpers.logs import tilted
 
 
