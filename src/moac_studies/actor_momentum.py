@@ -128,7 +128,10 @@ def findings(work: Workspace, p: dict[str, Any], seed: int) -> Findings:
         _table("Momentum: the worst change of a return", worst, change, p),
         _bias_table(bias, p),
     )
-    return Findings(_claims(gap, change, bias, p), tables, _figures(gap, change, bias, p))
+    smallest = f"B = {p['batches'][0]}"
+    gap_claims = _gap_claims(gap, f"Gap after T = {p['iterations']} at {smallest}")
+    claims = (*gap_claims, _bias_claim(bias, p), _kept(change, smallest))
+    return Findings(claims, tables, _figures(gap, change, bias, p))
 
 
 def measure(p: dict[str, Any], B: int, seed: int) -> Arrays:
@@ -158,12 +161,6 @@ def expected(p: dict[str, Any]) -> Arrays:
 def _of(values: Float[np.ndarray, "X E K L"], example: int, label: str) -> Float[np.ndarray, " K"]:
     """The trials of one example at the smallest batch."""
     return values[example, LABELS.index(label), :, 0]
-
-
-def _claims(gap: Any, change: Any, bias: Arrays, p: dict[str, Any]) -> tuple[Claim, ...]:
-    small = f"B = {p['batches'][0]}"
-    gap_claims = _gap_claims(gap, f"Gap after T = {p['iterations']} at {small}")
-    return *gap_claims, _bias_claim(bias, p), _kept(change, small)
 
 
 def _gap_claims(gap: Any, what: str) -> tuple[Claim, Claim]:

@@ -166,8 +166,8 @@ def _program(problem: Problem, sizes: tuple[float, int, int], variants: tuple[st
 
     def learn(learned: list[Any], transitions: Batch) -> tuple[list[Any], list[Array]]:
         batches = jax.tree.map(lambda x: x.reshape(between, D, *x.shape[1:]), transitions)
-        after = [step(now, batches) for step, now in zip(steps, learned, strict=True)]
-        return after, [_error(problem, variant, w) for variant, (w, _) in zip(variants, after, strict=True)]
+        after, errors = zip(*(step(now, batches) for step, now in zip(steps, learned, strict=True)), strict=True)
+        return list(after), list(errors)
 
     transitions = _rollouts(problem, between * D, together)[1].out_info[1]
     learned = [_start(problem, variant, together, from_zero=True) for variant in variants]
@@ -175,7 +175,10 @@ def _program(problem: Problem, sizes: tuple[float, int, int], variants: tuple[st
 
 
 def _learner(problem: Problem, variant: str, sizes: tuple[float, int, int]) -> Any:
-    """TD steps of a variant. With the exact J it is the discounted recursion at γ = 1 on rewards r − J."""
+    """TD steps of a variant, and ‖wⁱ − w^{i,*}‖² after them, modulo constants in the average setting.
+
+    With the exact J it is the discounted recursion at γ = 1 on rewards r − J.
+    """
     M, running = problem.model.num_objectives, variant in (OURS, PAPER)
     config = Config(
         setting=Average() if running else Discounted(problem.gamma),
@@ -186,24 +189,19 @@ def _learner(problem: Problem, variant: str, sizes: tuple[float, int, int]) -> A
     resolved, gamma = settings.resolve(config, problem.model.spec), problem.setting(variant).discounts(M)
     td = TD(LinearCritic(OneHot(problem.model.num_states), M), resolved, gamma)
 
-    def learn(learned: tuple[Any, ...], batches: Batch) -> tuple[Any, ...]:
+    def learn(learned: tuple[Any, ...], batches: Batch) -> tuple[tuple[Any, ...], Float[Array, " M"]]:
         if variant != DISCOUNTED:  # an ended episode's successor is the restart state
             batches = replace(batches, terminated=None)
         if variant == EXACT:
             J = jnp.asarray(problem.average_reward, batches.reward.dtype)
             batches = replace(batches, reward=batches.reward - J)
-        w, mu = learned
-        return td.learn(w, mu, td.steps.init(w), batches)[:2]
+        w, mu = td.learn(*learned, td.steps.init(learned[0]), batches)[:2]
+        apart = w - jnp.asarray(problem.target(variant), w.dtype)
+        if variant != DISCOUNTED:
+            apart = apart - jnp.mean(apart, axis=0)
+        return (w, mu), jnp.sum(apart**2, axis=0)
 
     return learn
-
-
-def _error(problem: Problem, variant: str, w: Float[Array, "S M"]) -> Float[Array, " M"]:
-    """‖wⁱ − w^{i,*}‖² of each objective, modulo constants in the average setting."""
-    apart = w - jnp.asarray(problem.target(variant), w.dtype)
-    if variant != DISCOUNTED:
-        apart = apart - jnp.mean(apart, axis=0)
-    return jnp.sum(apart**2, axis=0)
 
 
 def mean_dynamics(problem: Problem, variant: str, plan: Plan) -> tuple[Float[np.ndarray, "L M"], Any]:

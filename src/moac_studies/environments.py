@@ -19,7 +19,7 @@ from moac.config import Config, Discounted
 from moac.envs.evaluation import play, seeds_of
 from moac.envs.make import OBJECTIVES
 from moac.files import Arrays
-from moac.momdp import FiniteMOMDP, indicators, library
+from moac.momdp import indicators
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
 from moac.search import values
@@ -28,7 +28,7 @@ from moac.training import result
 from moac.training.trained import TrainedPolicy
 from moac_studies import compare, drawings, framework
 from moac_studies.compare import Part
-from moac_studies.framework import Study, Workspace
+from moac_studies.framework import Study, Tables, Workspace
 
 Finding = tuple[str, Sequence[Part]]  # What was measured, and what it decides
 _STREAM = 2_000_000  # Sets the seeds of these episodes apart from those of training and of its evaluations
@@ -120,13 +120,6 @@ def _config(table: framework.Table) -> Config:
     return Config.from_json({"num_evaluations": 1, **table["config"]})
 
 
-def _model(table: framework.Table) -> FiniteMOMDP:
-    model = library.for_environment(table["env"])
-    if model is None:
-        raise ValueError(f"`env` must be one of {', '.join(library.known_environments())}, got {table['env']!r}.")
-    return model
-
-
 def _ends(table: framework.Table, seed: int, work: Workspace, label: str) -> Arrays:
     """Exact returns of policies trained on the real environment, beside its exact front.
 
@@ -134,7 +127,7 @@ def _ends(table: framework.Table, seed: int, work: Workspace, label: str) -> Arr
     """
 
     def measure() -> Arrays:
-        model, agreement = _model(table), label == "agreement"
+        model, agreement = api.model_of(table["env"]), label == "agreement"
         trained = train(table, _config(table), seed, **({"time_limit": False} if agreement else {}))
         policies = [trained.policy.of_trial(k) for k in range(table["trials"])]
         exact = values.exact(model, policies, Settings.of(trained.config).setting)
@@ -163,9 +156,7 @@ def _against_random(table: framework.Table, seed: int, work: Workspace) -> Array
     return work.keep(str(table["env"]), {"seed": seed, **table}, measure)
 
 
-def findings(
-    tables: Mapping[str, framework.Table], alike: Arrays, treasure: Arrays, learned: Mapping[str, Arrays]
-) -> Findings:
+def findings(tables: Tables, alike: Arrays, treasure: Arrays, learned: Mapping[str, Arrays]) -> Findings:
     """Everything, in reading order."""
     claims = [agrees(alike, extent(tables["resource-gathering"])), on_front(treasure)]
     listed, shown = [_agreement_table(tables["resource-gathering"], alike)], list[Shown]()
@@ -180,7 +171,7 @@ def findings(
 def extent(table: framework.Table) -> Any:
     """How far apart Pareto-optimal policies of an environment's exact model lie in each objective [M]."""
     setting = Config.from_json(table["config"]).setting or Discounted()
-    return np.ptp(momdp.pareto_front(_model(table), setting).points, axis=0)
+    return np.ptp(momdp.pareto_front(api.model_of(table["env"]), setting).points, axis=0)
 
 
 def agrees(ends: Arrays, extent: Any) -> Claim:

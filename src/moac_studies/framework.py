@@ -27,6 +27,7 @@ _MODULES = (
 )  # fmt: skip
 
 Table = Mapping[str, Any]  # One table of a study's file
+Tables = Mapping[str, Table]
 Say = Callable[[str], None]  # Called with one line for each measurement
 
 
@@ -41,7 +42,7 @@ class Study:
     seed: int  # of all randomness
     summary: str  # what is shown
     why: str  # how the parameters were chosen
-    parameters: Mapping[str, Table]  # tables by name, each with its own keys
+    parameters: Tables  # tables by name, each with its own keys
     quick: bool  # whether this is the reduced run
 
 
@@ -84,14 +85,11 @@ def run(study: Study, out: Path, show: Any = None, say: Say = print) -> None:
     with quiet():
         module = importlib.import_module(f"moac_studies.{study.module}")
         findings: Findings = module.run(study, work)
-    facts, settings = module.about(study) if hasattr(module, "about") else ({}, _settings(study))
+    keys = {f"{table}: {key}": value for table, keys in study.parameters.items() for key, value in keys.items()}
+    facts, settings = module.about(study) if hasattr(module, "about") else ({}, keys)
     told = (study.name, study.title, study.seed, study.summary, study.why)
     about = page.About(*told, facts, settings, study.quick, time.monotonic() - began)
     page.write(about, findings, out)
-
-
-def _settings(study: Study) -> dict[str, Any]:
-    return {f"{table}: {key}": value for table, keys in study.parameters.items() for key, value in keys.items()}
 
 
 def names() -> tuple[str, ...]:
@@ -124,14 +122,14 @@ def _parsed(name: str, data: Table, quick: bool) -> Study:
     full: dict[str, Table] = data["parameters"]
     for table in (table for table in data["quick"] if table not in full):
         raise ValueError(f"{name}.toml: [quick.{table}] must name one of {', '.join(full)}.")
-    changes: Mapping[str, Table] = data["quick"] if quick else {}
+    changes: Tables = data["quick"] if quick else {}
     tables = {table: {**values, **changes.get(table, {})} for table, values in full.items()}
     why = f"Of the full run: {_text(data['why'], full)}" if quick else _text(data["why"], full)
     summary = _text(data["summary"], tables)
     return Study(name, data["title"], data["study"], int(data["seed"]), summary, why, tables, quick)
 
 
-def _text(text: str, tables: Mapping[str, Table]) -> str:
+def _text(text: str, tables: Tables) -> str:
     """A text in one line, in which `{table[key]}` is replaced by its value."""
     facts = {
         table: {key: "; ".join(map(str, value)) if isinstance(value, list) else value for key, value in values.items()}

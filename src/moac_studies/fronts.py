@@ -23,7 +23,7 @@ from moac.search.measures import REACH, Yardstick
 from moac.training import result
 from moac.types import Source
 from moac_studies import compare, drawings, framework, recorded
-from moac_studies.framework import Study, Workspace
+from moac_studies.framework import Study, Tables, Workspace
 
 OURS, MINUTE = "moac explore", 60.0
 _STOCHASTIC, _NOISY = "resource-gathering-v0", 0.05
@@ -62,6 +62,7 @@ class Curve:
         return float(getattr(self, quantity)[within[-1]]) if len(within) else 0.0
 
 
+Several = Mapping[str, Explored]  # by problem
 Curves = Mapping[str, list[Curve]]  # The seeds by method
 
 
@@ -113,12 +114,7 @@ def _timed(train: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
     return (time.process_time() - began_cpu, time.perf_counter() - began), trained
 
 
-def findings(
-    tables: Mapping[str, framework.Table],
-    explored: Mapping[str, Explored],
-    whole: Mapping[str, Explored],
-    seconds: float,
-) -> Findings:
+def findings(tables: Tables, explored: Several, whole: Several, seconds: float) -> Findings:
     """Problem by problem, after so many CPU seconds; `explored` in about as many, `whole` of the default length."""
     curves = {name: _curves(tables[name], explored[name]) for name in tables}
     claims = [all_hull(name, longer, explored[name].compiling, tables[name]) for name, longer in whole.items()]
@@ -169,7 +165,7 @@ def all_hull(name: str, own: Explored, compiling: float, table: framework.Table)
         f"{', '.join(map(str, counts))} of {total} points, in {', '.join(f'{wall:.0f}' for wall in walls)} s, "
         f"{compiling:.0f} of them to compile",
         [compare.known(count == total and wall <= MINUTE) for count, wall in zip(counts, walls, strict=True)],
-        _title(name),
+        f"{name}: what is found",
     )
 
 
@@ -183,7 +179,7 @@ def above_peers(name: str, curves: Curves, seconds: float) -> Claim:
         f"On {name} the hypervolume after {seconds:g} CPU seconds is above every peer's",
         f"{statistics.mean(ours)}; {told}.",
         map(compare.above, differences.values()),
-        _title(name),
+        f"{name}: what is found",
     )
 
 
@@ -205,11 +201,8 @@ def _table(name: str, table: framework.Table, own: Explored, curves: Curves, sec
         f"the range ({100 * _NOISY:g} % for peers on resource-gathering). Compiling took ours {own.compiling:.0f} s "
         f"more, once. Peers: {recorded.fronts_source()}."
     )
-    return Table(_title(name), caption, ("method", "seeds", "steps", "hypervolume", "hull points"), tuple(rows))
-
-
-def _title(name: str) -> str:
-    return f"{name}: what is found"
+    header = ("method", "seeds", "steps", "hypervolume", "hull points")
+    return Table(f"{name}: what is found", caption, header, tuple(rows))
 
 
 def _figure(title: str, quantity: str, what: str, curves: Mapping[str, Curves]) -> Shown:

@@ -137,19 +137,14 @@ def _is_above(line: Line | None) -> Verdict:
     return compare.above(Mean(line.relative, *line.relative_interval, 0)).verdict
 
 
-def _all_above(leads: Iterable[Mean]) -> Verdict:
-    """Whether all leads are above 0; one that is not refutes it."""
-    return compare.all_of(map(compare.above, leads)).verdict
-
-
 def not_dominated(level: Mapping[str, AtShare | None], share: float) -> Claim:
     """No other method leads in every signal that can be estimated for both."""
     claim = f"At an effective share of {share:g} no other method is better in every estimable signal"
     ours = level[MAIN]
     if ours is None:
         return Claim(claim, "MOAC's settings do not reach that share", "not measured", EQUAL)
-    others = {name: kuairand_search.leads(own, ours) for name, own in level.items() if own is not None and name != MAIN}
-    better = {name: _all_above(leads.values()) for name, leads in others.items() if leads}
+    leads = {name: kuairand_search.leads(own, ours) for name, own in level.items() if own is not None and name != MAIN}
+    better = {name: compare.all_of(map(compare.above, own.values())).verdict for name, own in leads.items() if own}
     over, undecided = ([name for name in better if better[name] == verdict] for verdict in ("holds", "not decided"))
     missing = [name for name in level if name not in better and name != MAIN]
     text = f"better everywhere: {', '.join(over) or 'none'} of {', '.join(better) or 'none'}"
@@ -173,7 +168,7 @@ def largest_gain(level: Mapping[str, AtShare | None], share: float) -> Claim:
             points = leads[closest].mapped(lambda x: 100 * x)
             interval = f"{points.value:+.1f} points [{points.low:+.1f}, {points.high:+.1f}]"
             told.append(f"{signal}: MOAC {interval} beside {closest}")
-            verdicts.append(_all_above(leads.values()))
+            verdicts.append(compare.all_of(map(compare.above, leads.values())).verdict)
     return Claim(claim, "; ".join(told), verdict_of(verdicts), EQUAL)
 
 

@@ -21,10 +21,11 @@ from moac.statistics import Mean
 from moac.training import result
 from moac.training.trained import TrainedPolicy
 from moac_studies import compare, environments, framework, recorded
-from moac_studies.framework import Study, Workspace
+from moac_studies.framework import Study, Tables, Workspace
 from moac_studies.recorded import NetworkPeer
 
 MAIN, START = "MOAC", "untrained"  # The method that the study is about, and the policies that training begins with
+_IMPROVES = "On {} MOAC improves the hypervolume over the untrained policy"
 _COMMON = ("shared", "methods")  # Tables that are no environment
 _MEASURED = ("env", "num_envs", "trials", "steps", "episodes", "evaluation_episodes")
 """What of an environment's table decides a measurement, beside the configuration."""
@@ -111,11 +112,9 @@ def _identity(table: framework.Table, seed: int) -> dict[str, Any]:
     return {"seed": seed, "config": table["config"], **{key: table[key] for key in _MEASURED}}
 
 
-def findings(
-    tables: Mapping[str, framework.Table], measured: Mapping[str, Methods], missing: Mapping[str, str]
-) -> Findings:
+def findings(tables: Tables, measured: Mapping[str, Methods], missing: Mapping[str, str]) -> Findings:
     """Everything, in reading order; of an environment that is `missing` only why."""
-    claims = [Claim(_improves_claim(name), why, "not measured") for name, why in missing.items()]
+    claims = [Claim(_IMPROVES.format(name), why, "not measured") for name, why in missing.items()]
     listed, shown = [], []
     for name, methods in measured.items():
         table = tables[name]
@@ -131,18 +130,14 @@ def _volume(table: framework.Table, points: Any) -> Any:
     return environments.volumes(points, table["reference"])
 
 
-def _improves_claim(name: str) -> str:
-    return f"On {name} MOAC improves the hypervolume over the untrained policy"
-
-
 def _improves(name: str, table: framework.Table, methods: Methods) -> Claim:
     ours, before = (_volume(table, methods[key]["discounted"]) for key in (MAIN, START))
     change = compare.paired(ours, before)
     return compare.claim(
-        _improves_claim(name),
+        _IMPROVES.format(name),
         f"change {change}, untrained {statistics.mean(before)}, {len(ours)} trials.",
         [compare.above(change)],
-        _figure_title(name),
+        f"{name} over steps",
     )
 
 
@@ -157,7 +152,7 @@ def task_claim(name: str, methods: Methods) -> Claim:
         told = f"{told} The others: {others}."
     else:
         task, (told, parts) = "lands more often than it crashes", environments.lands(ours["returns"][:, 0])
-    return compare.claim(f"On {name} MOAC {task}", told, parts, _table_title(name))
+    return compare.claim(f"On {name} MOAC {task}", told, parts, f"{name}: where methods end")
 
 
 def _beats_controls(name: str, table: framework.Table, methods: Methods) -> Claim:
@@ -169,7 +164,7 @@ def _beats_controls(name: str, table: framework.Table, methods: Methods) -> Clai
         f"On {name} MOAC ends with a larger hypervolume than {', '.join(differences)}",
         f"difference to each: {'; '.join(f'{key} {_told(change)}' for key, change in differences.items())}.",
         map(compare.above, differences.values()),
-        _table_title(name),
+        f"{name}: where methods end",
     )
 
 
@@ -189,12 +184,8 @@ def beats_peer(name: str, table: framework.Table, methods: Methods, peer: Networ
         f"{statistics.mean(ours)} against {statistics.mean(theirs)}, difference {_told(difference)}; {len(ours)} "
         f"trials against {len(theirs)} seeds.",
         [compare.above(difference)],
-        _table_title(name),
+        f"{name}: where methods end",
     )
-
-
-def _table_title(name: str) -> str:
-    return f"{name}: where methods end"
 
 
 def _table(name: str, table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Table:
@@ -219,22 +210,19 @@ def _table(name: str, table: framework.Table, methods: Methods, peer: NetworkPee
             f" {peer.name} ({peer.settings}; {len(peer.discounted)} seeds, {peer.cpu_seconds:.0f} CPU seconds each): "
             f"{recorded.networks_source()}."
         )
-    return Table(_table_title(name), caption, ("method", "steps", *names, "hypervolume", "ended"), tuple(rows))
+    header = ("method", "steps", *names, "hypervolume", "ended")
+    return Table(f"{name}: where methods end", caption, header, tuple(rows))
 
 
 def _ended(arrays: Arrays) -> float:
     return float(arrays["ended"].mean())
 
 
-def _figure_title(name: str) -> str:
-    return f"{name} over steps"
-
-
 def _figure(name: str, table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Shown:
     """All methods on one environment."""
     beside = "" if peer is None else f" Crosses: where {peer.name} ends, with the interval over its seeds."
     return Shown(
-        _figure_title(name),
+        f"{name} over steps",
         name,
         _drawn(table, methods, peer),
         f"Discounted returns and hypervolume above {table['reference']} while training: means over {table['trials']} "

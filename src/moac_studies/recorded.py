@@ -15,20 +15,6 @@ from moac.report.numbers import Value
 from moac.report.page import Table
 from moac.statistics import mean
 
-_NOTES = {
-    "resource-gathering-v0": (
-        "At the same number of steps MOAC has only begun to learn, and MOQLearning is far ahead. At its default length "
-        "MOAC's seeds all end beside the same point of the front, the diamond alone; this reference point moreover "
-        "counts gold twice as much."
-    ),
-    "fishwood-v0": (
-        "Utility is the mean of min(fish, wood // 2) over whole simulated episodes: the goal that EUPG is given, and "
-        "that MOAC does not know. Every policy lies on the front here: MOAC drifts along it, and the volume of its "
-        "seeds is that of their spread."
-    ),
-}
-"""What to see, by environment."""
-
 
 @cache
 def record(study: str) -> dict[str, Any]:
@@ -54,23 +40,19 @@ def training_table(env: str) -> Table | None:
         None,
     )
     rows = tuple(_row(method, has_utility) for method in peers["methods"])
-    return Table("Peers", _caption(env, peers), header, (*rows, front))
+    return Table("Peers", _caption(peers), header, (*rows, front))
 
 
 def _row(method: dict[str, Any], has_utility: bool) -> tuple[Value, ...]:
     columns = [*zip(*method["returns"], strict=True), *((method["utility"],) if has_utility else ())]
     returns, volume = (str(mean(column)) for column in columns), f"{method['hypervolume']:.3f}"
-    return method["name"], method["steps"], *returns, volume, _seconds(method)
+    seconds, first = f"{np.mean(method['cpu_seconds']):.2g}", method.get("cpu_seconds_with_compilation")
+    if first is not None:
+        seconds += f" ({np.mean(first):.2g} with compilation)"
+    return method["name"], method["steps"], *returns, volume, seconds
 
 
-def _seconds(method: dict[str, Any]) -> str:
-    """CPU seconds of a run and, where code is compiled first, what they are with that."""
-    seconds = f"{np.mean(method['cpu_seconds']):.2g}"
-    first = method.get("cpu_seconds_with_compilation")
-    return seconds if first is None else f"{seconds} ({np.mean(first):.2g} with compilation)"
-
-
-def _caption(env: str, peers: dict[str, Any]) -> str:
+def _caption(peers: dict[str, Any]) -> str:
     data = record("training")
     settings = "; ".join(f"{method['name']}: {method['settings']}" for method in peers["methods"])
     simulated = [method["name"] for method in peers["methods"] if method["evaluation"] == "simulated"]
@@ -84,7 +66,7 @@ def _caption(env: str, peers: dict[str, Any]) -> str:
         f"exact, from the policy and the model{means}. The hypervolume is that of the {seeds} seeds' points together "
         f"above ({reference}): it also pays for seeds that end apart. CPU seconds are per run, of training "
         f"alone; MOAC always computes 64 trials at once, and its {seeds} share a cost that one alone would bear. "
-        f"{_NOTES[env]}"
+        f"{peers['note']}"
     )
 
 

@@ -11,9 +11,8 @@ from typing import Any, final
 
 import numpy as np
 
-from moac import momdp
+from moac import api, momdp
 from moac.config import Average, Config
-from moac.momdp import library
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
 from moac.runs import runner
@@ -32,9 +31,7 @@ NEAR = 0.01  # A trial ends at a point when it comes within this share of the hu
 def run(study: Study, work: Workspace) -> Findings:
     """Train all methods of a figure and compare them."""
     env, trials = (study.parameters["figure"][key] for key in ("env", "trials"))
-    model = library.for_environment(env)
-    if model is None:
-        raise ValueError(f"`env` must be one of {', '.join(library.known_environments())}, got {env!r}.")
+    model = api.model_of(env)
 
     def trained(tasks: Sequence[Task]) -> Histories:
         place: Any = SimpleNamespace(env=env, seed=study.seed)

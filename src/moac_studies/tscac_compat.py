@@ -371,8 +371,8 @@ def _step(recipe: Recipe, fixed: Any, buffer: Buffer, agent: Agent, key: Any) ->
     change, actor_moments = _ADAM.update(jax.grad(actor_loss)(agent.actor), agent.moments[0])
     actor = optax.apply_updates(agent.actor, change)
     before: Any = (agent.actor_target, agent.critics_target)
-    actor_target, critics_target = optax.incremental_update((actor, critics), before, TAU)
-    return Agent(actor, critics, actor_target, critics_target, (actor_moments, critic_moments), w)
+    targets: Any = optax.incremental_update((actor, critics), before, TAU)
+    return Agent(actor, critics, targets[0], targets[1], (actor_moments, critic_moments), w)
 
 
 def _moved(eta: Any, agent: Agent, worth: Any) -> Any:
