@@ -217,14 +217,6 @@ def alike(M: int, index: int, own_part: float = 0.2) -> FiniteMOMDP:
     return mixed.named(tuple(f"objective {i + 1}" for i in range(M)))
 
 
-def widened(problem: Problem, num_outcomes: int) -> Problem:
-    """The same problem with room for more outcomes, of probability 0."""
-    more: Any = ((0, 0), (0, 0), (0, num_outcomes - problem.probability.shape[2]))
-    names = ("next_state", "probability", "terminated")
-    fields: dict[str, Any] = {name: np.pad(getattr(problem, name), more) for name in names}
-    return replace(problem, **fields | {"reward": np.pad(problem.reward, (*more, (0, 0)))})
-
-
 def with_step(problem: Problem, alpha: float) -> Problem:
     """The problem in which a step 1 is what a step α is in the given one, for √α θ: its features are √α x."""
     root: Any = np.sqrt(alpha)
@@ -233,8 +225,9 @@ def with_step(problem: Problem, alpha: float) -> Problem:
 
 def problems_of(p: dict[str, Any], M: int, seed: int) -> tuple[list[Problem], list[float]]:
     """The noise-only model, some copies for each step, then random ones with the first step; and the steps."""
-    noise = small.padded(small.problem_of(noise_only(M)), _STATES, _ACTIONS, _STATES * _ACTIONS)
-    others = [widened(small.problem_of(alike(M, seed + k)), _OUTCOMES) for k in range(p["models"])]
+    shape, models = (_STATES, _ACTIONS, _STATES * _ACTIONS), [alike(M, seed + k) for k in range(p["models"])]
+    noise = small.padded(small.problem_of(noise_only(M)), shape)
+    others = [small.padded(small.problem_of(model), shape, _OUTCOMES) for model in models]
     copies = np.repeat(p["steps"], p["copies"]).tolist()
     return [noise] * len(copies) + others, [*copies, *([p["steps"][0]] * len(others))]
 

@@ -67,7 +67,7 @@ def unequal_scales() -> Problem:
 
 def examples() -> list[Problem]:
     """The three, in the order of `NAMES` and in one shape."""
-    return [small.padded(problem(), 2, 4, 4) for problem in (two_states, action_features, unequal_scales)]
+    return [small.padded(problem(), (2, 4, 4)) for problem in (two_states, action_features, unequal_scales)]
 
 
 def returns(problem: Problem, theta: Any) -> Float[np.ndarray, "... M"]:

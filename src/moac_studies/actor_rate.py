@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,9 @@ def horizon(work: Workspace, exact: dict[str, Any], learned: dict[str, Any], see
     """Mean gap up to T: measured slopes beside those of the bound."""
     measured: Measured = {}
     for name, (alpha, T, setting) in _runs(exact).items():
-        about, how = {"seed": seed, **exact, "run": name}, (alpha, setting, "own")
-        arrays = work.keep("exact-ascent", about, lambda how=how, T=T: _ascend(exact, how, T, seed))
+        about, how, grid = {"seed": seed, **exact, "run": name}, (alpha, setting, "own"), small.horizons(T)
+        ascend = partial(small.exact_ascent, models(exact, seed), LABELS, how, grid)
+        arrays = work.keep("exact-ascent", about, lambda grid=grid, run=ascend: {"grid": grid, "mean_gap": run()[0]})
         measured[name] = arrays["grid"], arrays["mean_gap"]
     for kind in learned["settings"]:
         about = {"seed": seed, **learned, "setting": kind}
@@ -81,11 +83,6 @@ def models(p: dict[str, Any], seed: int) -> Problem:
         theta = p["spread"] * np.random.default_rng((seed, k)).normal(size=sizes[0] * sizes[1])
         problems.append(small.problem_of(library.random_ergodic(seed + k, *sizes), theta=theta))
     return small.stacked(problems)
-
-
-def _ascend(p: dict[str, Any], how: tuple[float, Setting, str], T: int, seed: int) -> Arrays:
-    grid = small.horizons(T)
-    return {"grid": grid, "mean_gap": small.exact_ascent(models(p, seed), LABELS, how, grid)[0]}
 
 
 def _learn(p: dict[str, Any], kind: str, seed: int) -> Arrays:

@@ -195,7 +195,8 @@ def _learner(problem: Problem, variant: str, sizes: tuple[float, int, int]) -> A
         if variant == EXACT:
             J = jnp.asarray(problem.average_reward, batches.reward.dtype)
             batches = replace(batches, reward=batches.reward - J)
-        w, mu = td.learn(*learned, td.steps.init(learned[0]), batches)[:2]
+        w, mu = learned
+        w, mu = td.learn(w, mu, td.steps.init(w), batches)[:2]
         apart = w - jnp.asarray(problem.target(variant), w.dtype)
         if variant != DISCOUNTED:
             apart = apart - jnp.mean(apart, axis=0)

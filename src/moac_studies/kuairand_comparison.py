@@ -26,9 +26,7 @@ from moac_studies import compare, drawings, framework, kuairand_search, kuairand
 from moac_studies.framework import Study, Workspace
 from moac_studies.kuairand_search import MAIN, AtShare, OnUsers, Searched, Trained
 
-VALIDATION, TEST = "Validation users", "Test users, read once"
-EQUAL = "At equal effective sample size"
-_CURVES, _CHANGES, _LAMBDA = "Gain over effective sample size", "Changes to Behavior-Clone", "λ over time"
+VALIDATION, TEST, EQUAL = "Validation users", "Test users, read once", "At equal effective sample size"
 
 
 def of_dataset(folder: str | Path, options: Any) -> Study:
@@ -237,7 +235,7 @@ def _paper_table(paper: Mapping[str, Any]) -> Table:
 def _curves_figure(searched: Searched, signals: Sequence[str]) -> Shown:
     """Each method's settings as a line, one panel per signal that can be estimated."""
     return Shown(
-        _CURVES,
+        "Gain over effective sample size",
         "gain-over-share",
         _draw_curves(searched, signals),
         "Change to Behavior-Clone on validation users of each setting of the search, over the effective share of rows: "
@@ -278,7 +276,7 @@ def _changes_figure(results: Mapping[str, OnUsers], users: str) -> Shown:
 
     columns = {name: [dot(own.line(name)) for own in results.values()] for name in _estimable(results.values())}
     return Shown(
-        _CHANGES,
+        "Changes to Behavior-Clone",
         "changes",
         drawings.dots(columns, {name: row for row, name in enumerate(results)}, "change, %"),
         f"Change to Behavior-Clone on {users} users, of the setting that validation users chose, with 95 % intervals "
@@ -291,7 +289,7 @@ def _weights_figure(own: Trained, signals: Sequence[str]) -> Shown:
     """λ of MOAC."""
     lines = tuple(drawings.Curve(signal, own.steps, own.weights[:, :, i], i) for i, signal in enumerate(signals))
     return Shown(
-        _LAMBDA,
+        "λ over time",
         "lambda",
         drawings.curves([drawings.Panel("", ("iteration", "λ"), lines, log_x=False, log_y=False)], columns=1),
         f"Weights λ_t of {own.name}: means over training seeds with 95 % bands.",

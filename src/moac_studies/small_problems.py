@@ -75,22 +75,26 @@ def stacked(problems: list[Problem]) -> Problem:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *problems)
 
 
-def padded(problem: Problem, num_states: int, num_actions: int, num_parameters: int) -> Problem:
-    """The same problem in a larger shape: states that are never visited, actions never taken, idle parameters."""
+def padded(problem: Problem, shape: tuple[int, int, int], num_outcomes: int | None = None) -> Problem:
+    """The same problem in a larger shape [S, A, p]: states never visited, actions never taken, idle parameters.
+
+    And with room for more outcomes, of probability 0.
+    """
     S, A, p = problem.features.shape
-    more: Any = ((0, num_states - S), (0, num_actions - A))
-    certain = np.pad(problem.probability, (*more, (0, 0)))
+    more: Any = ((0, shape[0] - S), (0, shape[1] - A))
+    outcomes: Any = (*more, (0, 0 if num_outcomes is None else num_outcomes - problem.probability.shape[2]))
+    certain = np.pad(problem.probability, outcomes)
     certain[..., 0] = np.where(certain.sum(axis=2) > 0, certain[..., 0], 1.0)
     offset = np.pad(problem.offset, ((0, 0), more[1]), constant_values=_NEVER)
     fields: dict[str, Any] = {
-        "next_state": np.pad(problem.next_state, (*more, (0, 0))),
+        "next_state": np.pad(problem.next_state, outcomes),
         "probability": certain,
-        "reward": np.pad(problem.reward, (*more, (0, 0), (0, 0))),
-        "terminated": np.pad(problem.terminated, (*more, (0, 0)), constant_values=True),
+        "reward": np.pad(problem.reward, (*outcomes, (0, 0))),
+        "terminated": np.pad(problem.terminated, outcomes, constant_values=True),
         "initial": np.pad(problem.initial, more[0]),
-        "features": np.pad(problem.features, (*more, (0, num_parameters - p))),
+        "features": np.pad(problem.features, (*more, (0, shape[2] - p))),
         "offset": np.pad(offset, (more[0], (0, 0))),
-        "theta": np.pad(problem.theta, (0, num_parameters - p)),
+        "theta": np.pad(problem.theta, (0, shape[2] - p)),
     }
     return replace(problem, **fields)
 
@@ -270,17 +274,8 @@ def spec_of(problem: Problem) -> Spec:
 
 def config_of(p: Mapping[str, Any], setting: Setting, step: float, num_evaluations: int, **more: Any) -> Config:
     """The sizes that a table of a study gives, as a configuration."""
-    return Config(
-        setting=setting,
-        num_iterations=p["iterations"],
-        num_critic_steps=p["critic_steps"],
-        critic_batch_size=p["critic_batch"],
-        actor_batch_size=p["actor_batch"],
-        actor_step_size=step,
-        critic_step_size=p["critic_step"],
-        num_evaluations=num_evaluations,
-        **more,
-    )
+    T, N, D, B = (p[key] for key in ("iterations", "critic_steps", "critic_batch", "actor_batch"))
+    return Config(setting, T, N, D, B, step, p["critic_step"], num_evaluations=num_evaluations, **more)
 
 
 def learned_ascent(

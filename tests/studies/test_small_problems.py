@@ -59,9 +59,9 @@ def test_gaps_of_stacked_problems_are_the_oracles():
 
 def test_padding_changes_nothing(x64):
     small = actor_momentum.unequal_scales()
-    large, theta = padded(small, 2, 4, 5), np.array([0.3, -0.2, 0.5])
+    large, theta = padded(small, (2, 4, 5), 3), np.array([0.3, -0.2, 0.5])
     expected = gradients(small, jnp.asarray(theta), SETTINGS[0])
-    found = gradients(actor_law.widened(large, 3), jnp.asarray(np.pad(theta, (0, 2))), SETTINGS[0])
+    found = gradients(large, jnp.asarray(np.pad(theta, (0, 2))), SETTINGS[0])
     np.testing.assert_allclose(found[:, :3], expected, atol=1e-14)
     np.testing.assert_allclose(found[:, 3:], 0.0, atol=1e-14)
 
