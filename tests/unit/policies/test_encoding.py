@@ -1,11 +1,13 @@
 import itertools
+import json
+import math
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 from moac.envs.spaces import actions_of, encoder_of
-from moac.policies.encoding import MAX_STATES, Encoder, Moments, Scale
+from moac.policies.encoding import MAX_STATES, ActionBox, Encoder, Moments, Scale
 
 SMALL = {
     "discrete": (spaces.Discrete(4), 4),
@@ -107,3 +109,14 @@ def test_moments_are_those_of_all_that_was_seen():
 def test_scaling_by_bounds():
     scale = Scale.between(np.array([-1.0, 5.0]), np.array([3.0, 5.0]))
     np.testing.assert_allclose(scale(np.array([[-1.0, 5.0], [1.0, 5.0], [9.0, 7.0]])), [[0, 0], [0.5, 0], [1, 0]])
+
+
+BOX = ActionBox((2, 1), "float64", (-1.0, 0.0), (2.0, math.inf))
+
+
+def test_a_box_survives_json_and_refuses_what_is_none():
+    assert ActionBox.from_json(json.loads(json.dumps(BOX.to_json()))) == BOX
+    np.testing.assert_array_equal(BOX(np.array([[-3.0, 1e9], [1.0, -1.0]])), [[[-1], [1e9]], [[1], [0]]])
+    for change in ({"low": [1.0]}, {"dtype": "int32"}, {"dtype": "cat"}, {"shape": None}, {"high": ["a", "b"]}):
+        with pytest.raises(ValueError, match="`actions` must "):
+            ActionBox.from_json(BOX.to_json() | change)

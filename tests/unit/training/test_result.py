@@ -2,13 +2,10 @@
 
 from dataclasses import replace
 
-import jax
 import numpy as np
 import pytest
 
 from moac import Config, Discounted, api, momdp
-from moac.policies import SoftmaxTable
-from moac.policies.observations import StateSpec
 from moac.training import result
 from moac.training.history import History
 
@@ -25,34 +22,6 @@ def outcome_of(model=MODEL, config=None, trials=K, stopped=None, value=0.1):
     policy = result.TrainedPolicy(run.parts.policy, np.zeros((trials, S, A), np.float32), run.source.spec.observations)
     stopped = np.zeros(trials, int) if stopped is None else np.array(stopped)
     return api.with_outputs(result.Result(run, 9, history, policy, policy, np.ones(trials, int), stopped))
-
-
-def test_acts_as_its_trial():
-    theta = np.zeros((2, 3, 2), np.float32)
-    theta[0, :, 0], theta[1, :, 1] = 50, 50
-    policy = result.TrainedPolicy(SoftmaxTable(3, 2), theta, StateSpec(3))
-    for trial in (0, 1):
-        one = policy.of_trial(trial)
-        assert {one.act(state, jax.random.key(7)) for state in (0, np.int64(1), np.array([2]))} == {trial}
-        assert one.log_prob(1, trial) == pytest.approx(0, abs=1e-6)
-
-
-@pytest.mark.parametrize("observation", [-1, 3, 0.5, [0, 1], None, "left"])
-def test_observation_that_is_no_index(observation):
-    policy = result.TrainedPolicy(SoftmaxTable(3, 2), np.zeros((1, 3, 2)), StateSpec(3))
-    with pytest.raises(ValueError, match=r"^`observation` must be the index of a state, got "):
-        policy.act(observation, jax.random.key(0))
-
-
-def test_observations_of_the_environment():
-    policy = outcome_of().policy
-    for state in (0, 17, S - 1):
-        shown = MODEL.observations[state]
-        for same in (shown, shown.astype(np.int64), shown.astype(float), shown.tolist()):
-            assert policy.see(same) == state
-    for other in (MODEL.observations[0] + 0.5, MODEL.observations[0] + 99, 0, np.full(4, 2**32)):
-        with pytest.raises(ValueError, match=r"^`observation` must be one that the model knows, got "):
-            policy.act(other, jax.random.key(0))
 
 
 def test_policies_as_an_array():

@@ -1,29 +1,21 @@
-"""The adapter: what is stepped, what is kept of it, and what goes wrong."""
+"""Rollouts: what is stepped, what is kept of it, and what goes wrong."""
 
-import math
 import random
 
-import jax
 import numpy as np
 import pytest
-from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 import moac
-from moac import envs, training
-from moac.envs import evaluation
+from moac import envs
 from moac.envs.rollout import Copy, Rollout, draw, packed, rewards_of
-from moac.momdp import library
-from moac.policies import SoftmaxTable
 from moac.training import result
-from moac.training.trained import TrainedPolicy
 from moac.types import Sampling, SourceError
 from tests.helpers import compiling
-from tests.helpers.environments import Line, Own, Unbounded
+from tests.helpers.environments import Line, Own
+from tests.helpers.rollouts import KEY, SIZES, always_right, copies, places, sampled
 
 of_both_forms = pytest.mark.parametrize("kind", [Line, Own], ids=["states", "vectors"])
-SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, average=False, survival=None)
-KEY = np.array([1, 2], np.uint32)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -31,27 +23,6 @@ def quick_to_compile():
     """Few iterations: compiling for speed would cost more than it saves."""
     with compiling.quickly():
         yield
-
-
-def sampled(environment, sizes=SIZES, theta=None, times=1):
-    """Batches of an untrained policy, all transitions in one row, of the last of several iterations."""
-    run = result.prepare(environment, moac.Config(num_iterations=1), 1, 0)
-    theta = run.parts.policy.init(None) if theta is None else theta
-    chain = environment.start(KEY)
-    for k in range(times):
-        chain, critic, actor = environment.sample(chain, run.parts.policy, theta, np.array([k, 5], np.uint32), sizes)
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), critic)
-    return jax.tree.map(lambda a, b: np.concatenate([a, b]), flat, actor)
-
-
-def places(observation):
-    """Where on the line: a state, or a vector scaled to [0, 1]."""
-    return observation if observation.ndim == 1 else observation[:, 0] * 4
-
-
-def copies(array, n):
-    """[n, T] of what stands side by side."""
-    return np.asarray(array).reshape(-1, n, *np.shape(array)[1:]).swapaxes(0, 1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 8])
@@ -96,18 +67,6 @@ def test_a_real_end_on_the_last_step_of_the_clock_is_an_end(kind):
     batch = sampled(environment, theta=always_right(kind))
     assert batch.terminated.sum() == 10
     assert (places(batch.next_observation)[batch.terminated] == 4).all()
-
-
-def always_right(kind):
-    """Logits of a table, or weights of the features of a vector: tiles, of which some are 1 everywhere."""
-    rows = 5 if kind is Line else result.prepare(envs.make(kind), moac.Config(), 1, 0).parts.policy.init(None).shape[0]
-    return np.array([[0.0, 50.0]] * rows, np.float32)
-
-
-def test_the_time_limit_can_be_lifted():
-    for lifted in (True, False):
-        environment = envs.make(lambda: TimeLimit(Line(), 2), num_envs=1, time_limit=not lifted)
-        assert (sampled(environment).observation.max() > 2) == lifted
 
 
 @of_both_forms
@@ -159,19 +118,6 @@ def test_vectors_and_states_see_the_same_walk():
         np.testing.assert_array_equal(getattr(states, field), getattr(vectors, field))
 
 
-def test_running_moments_are_kept_per_chain_and_recalled():
-    environment = envs.make(Unbounded, num_envs=2)
-    run = result.prepare(environment, moac.Config(num_iterations=3, num_evaluations=3), 2, 0)
-    assert run.config.observation_scale == "running"
-    last = list(training.iterate(run))[-1]
-    memory = last.trials.chain
-    assert memory["count"].tolist() == [3 * 448] * 2
-    assert memory["mean"][0] != memory["mean"][1]
-    policy = result.Result.of(run, last).policy
-    low = memory["mean"][1] - 3 * np.sqrt(memory["squares"][1] / memory["count"][1])
-    np.testing.assert_allclose(policy.observations.scale(1).shift, low)
-
-
 @pytest.mark.parametrize(
     ("fault", "line"),
     [
@@ -216,50 +162,6 @@ def test_an_observation_that_is_not_finite_is_refused():
         sampled(envs.make(Lost, num_envs=1))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_envs": 0}, "`num_envs` must be a whole number of at least 1, got 0."),
-        ({"num_envs": 2, "workers": 3}, "`workers` must be at most `num_envs` (2), got 3."),
-        ({"step_timeout": 1.0}, "`step_timeout` needs `workers`"),
-        ({"workers": 1, "step_timeout": 0}, "`step_timeout` must be a positive number of seconds, got 0."),
-        ({"workers": 1, "step_timeout": math.inf}, "`step_timeout` must be a positive number of seconds, got inf."),
-        ({"workers": 1, "step_timeout": True}, "`step_timeout` must be a positive number of seconds, got True."),
-        ({"evaluation_episodes": 1.5}, "`evaluation_episodes` must be a whole number of at least 1, got 1.5."),
-    ],
-)
-def test_options_are_checked(options, message):
-    with pytest.raises(ValueError) as error:
-        envs.make(Line, **options)
-    assert str(error.value).startswith(message)
-
-
-def test_unknown_spaces_end_with_one_line():
-    with pytest.raises(ValueError, match=r"Line.* cannot be trained on: `observation_space` must be .*, got Text"):
-        envs.make(Line, observation_space=spaces.Text(3))
-
-
-def test_a_scalar_reward_is_refused():
-    with pytest.raises(ValueError, match="its reward must be a vector, got a number"):
-        envs.make("CartPole-v1")
-
-
-def test_batches_must_hold_whole_rows_of_copies():
-    with pytest.raises(ValueError, match=r"`critic_batch_size` must be a multiple of `num_envs` \(3\), got 64"):
-        result.prepare(envs.make(Line, num_envs=3), moac.Config(critic_batch_size=64), 1, 0)
-    assert moac.defaults(envs.make(Line, num_envs=3)).critic_batch_size == 66
-
-
-def test_a_trial_depends_on_seed_and_number_alone():
-    environment, config = envs.make(Line, num_envs=4), moac.Config(num_iterations=4, num_evaluations=2)
-    one, three = moac.train(environment, config, seed=3), moac.train(environment, config, trials=3, seed=3)
-    for name in ("returns", "weights", "gradient_norm_squared"):
-        np.testing.assert_array_equal(getattr(one.history, name)[0], getattr(three.history, name)[0])
-    np.testing.assert_array_equal(np.asarray(one.policy)[0], np.asarray(three.policy)[0])
-    assert np.abs(np.asarray(three.policy)[0] - np.asarray(three.policy)[1]).max() > 0
-    assert three.returns.shape == (3, 2)
-
-
 @pytest.mark.parametrize("env", ["minecart-v0", "four-room-v0"])
 def test_what_an_environment_draws_globally_is_seeded_and_left_alone(env):
     """minecart's ore comes from NumPy's global generator, whatever seed it is given."""
@@ -296,33 +198,6 @@ def test_draws_are_those_of_a_generator_with_that_key():
         np.testing.assert_array_equal(draw(key, (2, 20), SIZES).uniform, generator.random((2, 20)))
 
 
-@of_both_forms
-@pytest.mark.parametrize(
-    ("make", "length", "truncated"),
-    [
-        (lambda kind: kind(), 4, False),
-        (lambda kind: kind(limit=4), 4, True),  # both flags: the clock has run out
-        (lambda kind: TimeLimit(kind(), 4), 4, False),
-        (lambda kind: kind(limit=3), 3, True),
-        (lambda kind: TimeLimit(kind(), 3), 3, True),
-    ],
-    ids=["end", "end and clock", "end and limit", "clock", "limit"],
-)
-def test_an_episode_is_discounted_from_its_first_reward_on_and_says_how_it_ended(kind, make, length, truncated):
-    """r = (0, −1) in every step but the fourth, which ends at (1, −1)."""
-    environment, gamma = envs.make(lambda: make(kind)), (0.5, 0.9)
-    run = result.prepare(environment, moac.Config(), 1, 0)
-    trained = TrainedPolicy.of(run.parts.policy, always_right(kind)[None], environment.spec, None, None)
-    found = evaluation.play(environment, trained, [3, 4], gamma)
-    arrives = float(length == 4)
-    np.testing.assert_allclose(found.returns, [[arrives, -length]] * 2)
-    np.testing.assert_allclose(found.discounted, [[arrives * 0.5**3, -sum(0.9**t for t in range(length))]] * 2)
-    assert found.lengths.tolist() == [length] * 2
-    assert found.truncated.tolist() == [truncated] * 2
-    cut = evaluation.play(environment, trained, [3], gamma, longest=2)
-    assert (cut.lengths.tolist(), cut.truncated.tolist()) == ([2], [True])
-
-
 def test_random_ore_is_the_same_for_the_same_seeds():
     """Mines are visited only in long walks: the ore itself is compared."""
     sizes = Sampling(1, 3000, 3000, average=False, survival=None)
@@ -331,40 +206,9 @@ def test_random_ore_is_the_same_for_the_same_seeds():
     assert (batches[0].reward[:, :2] > 0).any()
 
 
-def test_the_real_environment_takes_the_steps_of_its_model():
-    """Every observed transition is one that the exact model allows, and leaves the frequencies it should."""
-    model, environment = library.resource_gathering(), envs.make("resource-gathering-v0", num_envs=8)
-    batch = sampled(environment, Sampling(1, 4000, 4000, average=False, survival=None))
-    state_of = {environment.interface.encoder.state(row): s for s, row in enumerate(model.observations)}
-    s = np.array([state_of[i] for i in batch.observation])
-    possible = model.probability[s, batch.action] > 0
-    same = (model.reward[s, batch.action] == batch.reward[:, None]).all(axis=2)
-    same &= model.terminated[s, batch.action] == batch.terminated[:, None]
-    assert (possible & same).any(axis=1).all()
-    assert abs((batch.action == 0).mean() - 0.25) < 0.02
-
-
 def test_joined_rollouts_keep_the_order_of_copies():
     first, second = (Rollout(*(np.full((2, 3), 10 * part + k) for k in range(6))) for part in (0, 1))
     assert Rollout.joined([first]) is first
     joined = Rollout.joined([first, second])
     assert joined.observation[:, 0].tolist() == [0, 0, 10, 10]
     assert joined.age[:, 0].tolist() == [5, 5, 15, 15]
-
-
-def test_what_fails_to_render_says_so_in_one_line():
-    class Dark(Line):
-        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - Gymnasium's way
-
-        def __init__(self, render_mode=None, **options):
-            super().__init__(**options)
-            self.render_mode = render_mode
-
-        def render(self):
-            raise RuntimeError("no driver\nof that name")
-
-    environment = envs.make(Dark, num_envs=1)
-    trained = TrainedPolicy.of(SoftmaxTable(5, 2), np.zeros((1, 5, 2)), environment.spec, None, None)
-    with pytest.raises(ValueError) as error:
-        evaluation.record(environment, trained, 1, 0, 10)
-    assert str(error.value) == "Dark cannot be watched: RuntimeError: no driver of that name."

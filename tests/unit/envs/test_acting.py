@@ -1,6 +1,5 @@
-"""Continuous actions of environments: how they are drawn, given, kept and loaded."""
+"""Acting on the host: continuous actions, how they are drawn, given, kept and loaded."""
 
-import json
 import math
 
 import jax
@@ -12,7 +11,6 @@ from gymnasium import spaces
 import moac
 from moac import envs, training
 from moac.envs import rollout
-from moac.envs.spaces import actions_of
 from moac.policies import Reparametrised
 from moac.policies.encoding import ActionBox
 from moac.runs.directory import RunDirectory
@@ -130,28 +128,3 @@ def test_a_run_with_continuous_actions_goes_on(trained, tmp_path):
     assert again.iteration == 3
     np.testing.assert_array_equal(again.history.returns[:, 0], outcome.history.returns[:, 0])
     assert np.isfinite(again.returns).all()
-
-
-def test_a_box_survives_json_and_refuses_what_is_none():
-    assert ActionBox.from_json(json.loads(json.dumps(BOX.to_json()))) == BOX
-    np.testing.assert_array_equal(BOX(np.array([[-3.0, 1e9], [1.0, -1.0]])), [[[-1], [1e9]], [[1], [0]]])
-    for change in ({"low": [1.0]}, {"dtype": "int32"}, {"dtype": "cat"}, {"shape": None}, {"high": ["a", "b"]}):
-        with pytest.raises(ValueError, match="`actions` must "):
-            ActionBox.from_json(BOX.to_json() | change)
-
-
-@pytest.mark.parametrize(
-    ("space", "right"),
-    [
-        (spaces.Box(0, 5, (2,), np.int32), "must be Discrete or a Box of real numbers"),
-        (spaces.MultiDiscrete([2, 3]), "must be Discrete or a Box of real numbers"),
-        (spaces.Dict({"a": spaces.Discrete(2)}), "must be Discrete or a Box of real numbers"),
-        (spaces.Discrete(3, start=1), "must start at 0"),
-        (spaces.Box(np.array([0.0, 1.0]), np.array([1.0, 1.0])), "must leave every number some room"),
-    ],
-)
-def test_other_actions_are_refused_with_one_line(space, right):
-    with pytest.raises(ValueError) as error:
-        actions_of(space)
-    assert str(error.value).startswith(f"`action_space` {right}")
-    assert "\n" not in str(error.value)

@@ -1,0 +1,45 @@
+"""What may be made an environment, and with which options."""
+
+import math
+
+import pytest
+from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
+
+from moac import envs
+from tests.helpers.environments import Line
+from tests.helpers.rollouts import sampled
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_envs": 0}, "`num_envs` must be a whole number of at least 1, got 0."),
+        ({"num_envs": 2, "workers": 3}, "`workers` must be at most `num_envs` (2), got 3."),
+        ({"step_timeout": 1.0}, "`step_timeout` needs `workers`"),
+        ({"workers": 1, "step_timeout": 0}, "`step_timeout` must be a positive number of seconds, got 0."),
+        ({"workers": 1, "step_timeout": math.inf}, "`step_timeout` must be a positive number of seconds, got inf."),
+        ({"workers": 1, "step_timeout": True}, "`step_timeout` must be a positive number of seconds, got True."),
+        ({"evaluation_episodes": 1.5}, "`evaluation_episodes` must be a whole number of at least 1, got 1.5."),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(ValueError) as error:
+        envs.make(Line, **options)
+    assert str(error.value).startswith(message)
+
+
+def test_unknown_spaces_end_with_one_line():
+    with pytest.raises(ValueError, match=r"Line.* cannot be trained on: `observation_space` must be .*, got Text"):
+        envs.make(Line, observation_space=spaces.Text(3))
+
+
+def test_a_scalar_reward_is_refused():
+    with pytest.raises(ValueError, match="its reward must be a vector, got a number"):
+        envs.make("CartPole-v1")
+
+
+def test_the_time_limit_can_be_lifted():
+    for lifted in (True, False):
+        environment = envs.make(lambda: TimeLimit(Line(), 2), num_envs=1, time_limit=not lifted)
+        assert (sampled(environment).observation.max() > 2) == lifted

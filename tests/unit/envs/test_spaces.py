@@ -1,0 +1,24 @@
+"""Action spaces that cannot be trained on; those of observations: policies/test_encoding.py."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from moac.envs.spaces import actions_of
+
+
+@pytest.mark.parametrize(
+    ("space", "right"),
+    [
+        (spaces.Box(0, 5, (2,), np.int32), "must be Discrete or a Box of real numbers"),
+        (spaces.MultiDiscrete([2, 3]), "must be Discrete or a Box of real numbers"),
+        (spaces.Dict({"a": spaces.Discrete(2)}), "must be Discrete or a Box of real numbers"),
+        (spaces.Discrete(3, start=1), "must start at 0"),
+        (spaces.Box(np.array([0.0, 1.0]), np.array([1.0, 1.0])), "must leave every number some room"),
+    ],
+)
+def test_other_actions_are_refused_with_one_line(space, right):
+    with pytest.raises(ValueError) as error:
+        actions_of(space)
+    assert str(error.value).startswith(f"`action_space` {right}")
+    assert "\n" not in str(error.value)

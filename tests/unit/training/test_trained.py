@@ -1,0 +1,41 @@
+"""Trained policies act on the environment's own observations; recommendations: offline/test_recommend.py."""
+
+import jax
+import numpy as np
+import pytest
+
+from moac import momdp
+from moac.policies import SoftmaxTable
+from moac.policies.observations import StateSpec
+from moac.training.trained import TrainedPolicy
+
+MODEL = momdp.library.resource_gathering()
+S, A = MODEL.num_states, MODEL.num_actions
+
+
+def test_acts_as_its_trial():
+    theta = np.zeros((2, 3, 2), np.float32)
+    theta[0, :, 0], theta[1, :, 1] = 50, 50
+    policy = TrainedPolicy(SoftmaxTable(3, 2), theta, StateSpec(3))
+    for trial in (0, 1):
+        one = policy.of_trial(trial)
+        assert {one.act(state, jax.random.key(7)) for state in (0, np.int64(1), np.array([2]))} == {trial}
+        assert one.log_prob(1, trial) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("observation", [-1, 3, 0.5, [0, 1], None, "left"])
+def test_observation_that_is_no_index(observation):
+    policy = TrainedPolicy(SoftmaxTable(3, 2), np.zeros((1, 3, 2)), StateSpec(3))
+    with pytest.raises(ValueError, match=r"^`observation` must be the index of a state, got "):
+        policy.act(observation, jax.random.key(0))
+
+
+def test_observations_of_the_environment():
+    policy = TrainedPolicy(SoftmaxTable(S, A), np.zeros((1, S, A), np.float32), MODEL.spec.observations)
+    for state in (0, 17, S - 1):
+        shown = MODEL.observations[state]
+        for same in (shown, shown.astype(np.int64), shown.astype(float), shown.tolist()):
+            assert policy.see(same) == state
+    for other in (MODEL.observations[0] + 0.5, MODEL.observations[0] + 99, 0, np.full(4, 2**32)):
+        with pytest.raises(ValueError, match=r"^`observation` must be one that the model knows, got "):
+            policy.act(other, jax.random.key(0))
