@@ -16,7 +16,7 @@ from moac import files
 from moac.files import Arrays
 from moac.logs import engine
 from moac.logs.engine import Limits
-from moac.logs.schema import Schema, Signal
+from moac.logs.schema import Schema, Signal, column
 
 
 @final
@@ -60,7 +60,8 @@ def order(bucket: Bucket) -> None:
     """Write a bucket's rows by user, time, item, then all other columns; exact duplicates once, as `copies`."""
     schema, raw = bucket.schema, bucket.raw
     first = (schema.user, schema.time, schema.item)
-    columns = ", ".join((*first, *(name for name in (*schema.log.columns, "random") if name not in first)))
+    names = (*first, *(name for name in (*schema.log.columns, "random") if name not in first))
+    columns = ", ".join(map(column, names))
     query = f"SELECT {columns}, count(*) AS copies FROM {engine.parquet(raw)} GROUP BY {columns} ORDER BY {columns}"
     with bucket.connect() as connection:
         engine.copy_whole(connection, query, bucket.rows)

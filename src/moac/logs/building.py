@@ -25,7 +25,7 @@ from moac.logs import buckets, csv_files, description, engine, features, folder,
 from moac.logs.buckets import Bucket
 from moac.logs.csv_files import File
 from moac.logs.engine import Connection, Limits
-from moac.logs.schema import LogFiles
+from moac.logs.schema import LogFiles, column
 from moac.tasks import Executor
 
 Progress = Callable[[str, int, int], None]
@@ -200,8 +200,9 @@ class _Build:
     def _scatter_log(self, connection: Connection, file: File, out: Path) -> None:
         temporary = self.work / ".raw.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
-        bucket = f"(({self.schema.user}::BIGINT * {_HASH}) & 4294967295) >> {33 - self.num_buckets.bit_length()}"
-        columns = ", ".join(self.schema.log.columns)
+        hashed = f"({column(self.schema.user)}::HUGEINT * {_HASH}) & 4294967295"
+        bucket = f"(({hashed}) >> {33 - self.num_buckets.bit_length()})::INTEGER"
+        columns = ", ".join(map(column, self.schema.log.columns))
         random = file.path in self.files.random
         query = f"SELECT {columns}, {random} AS random, {bucket} AS bucket FROM {engine.csv_table(file)}"
         written = engine.copy_csv(connection, query, [file], temporary, ", PARTITION_BY (bucket)")
@@ -215,17 +216,18 @@ class _Build:
 
     def _features_table(self, name: str, key: str) -> str:
         """A table of features, its ids in the column `id`."""
-        return f"(SELECT * EXCLUDE ({key}), {key} AS id FROM {engine.parquet([self.work / f'{name}.parquet'])})"
+        rows = engine.parquet([self.work / f"{name}.parquet"])
+        return f"(SELECT * EXCLUDE ({column(key)}), {column(key)} AS id FROM {rows})"
 
     def _register_splits(self, connection: Connection) -> None:
         """The table `splits` of all users that have rows; a user without features is refused."""
-        user = self.schema.user
+        user = column(self.schema.user)
         if self.files.users is not None:
-            known = f"SELECT id FROM {self._features_table('users', user)}"
+            known = f"SELECT id FROM {self._features_table('users', self.schema.user)}"
             query = f"SELECT min({user}) FROM {self._rows} WHERE {user} NOT IN ({known})"
             (stranger,) = connection.execute(query).fetchone() or (None,)
             if stranger is not None:
-                place = csv_files.place_of(self.logs, user, stranger)
+                place = csv_files.place_of(self.logs, self.schema.user, stranger)
                 raise ValueError(f"{place}: user {stranger} must be in {self.files.users.name}, and is not.")
         ids = connection.execute(f"SELECT DISTINCT {user} AS id FROM {self._rows} ORDER BY id").fetchnumpy()["id"]
         connection.register("splits", {"id": ids, "split": self._split(ids)})
@@ -235,7 +237,8 @@ class _Build:
 
     def _actions(self, connection: Connection) -> Any:
         """The K items that train users viewed most, the most viewed first; ties by id."""
-        item, user, viewed = self.schema.item, self.schema.user, self.work / "viewed.parquet"
+        item, user = column(self.schema.item), column(self.schema.user)
+        viewed = self.work / "viewed.parquet"
         query = (
             f"SELECT {item} AS id, count(*) FILTER (random = {self.primary_is_random}) AS views FROM {self._rows} "
             f"WHERE {user} IN (SELECT id FROM splits WHERE split = 0) GROUP BY {item}"

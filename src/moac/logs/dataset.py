@@ -54,16 +54,16 @@ class LoggedDataset:
         user: [N] index of the user.
         action: [N] index of the action.
         reward: [N, M] signs × signals: more is better, also where the signal is a cost.
-        time: [N] of the row; milliseconds for KuaiRand.
-        context: [N, C] codes of the request: tab, hour, day of the week for KuaiRand.
+        time: [N] of the row, in the log's unit.
+        context: [N, C] codes of the request, such as the hour and the day of the week.
         end: [N] the user's history before the row ends here: position in `tables.history`.
-        terminated: [N] nothing follows, and its successor is worth 0; never for KuaiRand.
+        terminated: [N] nothing follows, and its successor is worth 0.
         truncated: [N] the log ends here: the user's last row.
         propensity: [N] probability with which the log chose the action; None where it is not known.
         split: [U] of each user: 0 train, 1 validation, 2 test.
         tables: users, items and histories, as host arrays.
         user_ids: [U] as the log names them.
-        action_ids: [K] as the log names them; for KuaiRand videos, the most viewed first.
+        action_ids: [K] as the log names them; of a built dataset the most viewed first.
         action_items: [K] the item of each action, in `tables.items`.
         item_ids: [I] of all items, as the log names them.
         signal_names: M of them.
@@ -107,7 +107,7 @@ class LoggedDataset:
 
     @staticmethod
     def from_parquet(path: str | Path) -> LoggedDataset:
-        """A dataset that `moac data kuairand build` wrote into the folder `path`."""
+        """A dataset that `logs.build` wrote into the folder `path`."""
         from moac.logs import folder
 
         return folder.load(Path(path))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from moac.logs import folder
-from moac.logs.schema import Schema
+from moac.logs.schema import Schema, column
 from moac.logs.splits import SPLITS
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def signal_table(names: Iterable[str], amounts: Any, sums: Any, rows: int) -> di
 
 def of_logs(connection: Connection, schema: Schema, rows: str) -> dict[str, Any]:
     """Counts of whole logs, given SQL of all ordered rows: rows with and without duplicates, signals, days."""
-    counts = ", ".join(f"count(*) FILTER ({signal.column} != 0), sum({signal.column})" for signal in schema.signals)
+    columns = [column(signal.column) for signal in schema.signals]
+    counts = ", ".join(f"count(*) FILTER ({name} != 0), sum({name})" for name in columns)
     query = f"SELECT random, sum(copies)::BIGINT, count(*), {counts} FROM {rows} GROUP BY random ORDER BY random"
     logs: dict[str, Any] = {}
     for random, read, kept, *totals in connection.execute(query).fetchall():

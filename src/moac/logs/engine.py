@@ -16,6 +16,7 @@ import duckdb
 from moac import machine
 from moac.logs import csv_files
 from moac.logs.csv_files import File
+from moac.logs.schema import column
 
 Connection = duckdb.DuckDBPyConnection
 _RESERVED = 400_000_000
@@ -142,18 +143,19 @@ def csv_table(file: File) -> str:
         f"read_csv({quoted(file.path)}, columns = {{{types}}}, auto_detect = false, header = true, delim = ',', "
         f"{marks}, force_not_null = {_listed(name for name in file.header if table.is_required(name))})"
     )
-    typed = ", ".join(_whole(name, kind) if name in checked else name for name, kind in table.columns.items())
+    typed = ", ".join(_whole(name, kind) if name in checked else column(name) for name, kind in table.columns.items())
     bounded = [name for name, kind in table.columns.items() if name in table.ranges or kind == "DOUBLE"]
     bounds = {name: table.range_of(name) for name in bounded}
-    right = [f"coalesce({name} BETWEEN {low} AND {high}, true)" for name, (low, high) in bounds.items()]
+    right = [f"coalesce({column(name)} BETWEEN {low} AND {high}, true)" for name, (low, high) in bounds.items()]
     condition = f"CASE WHEN {' AND '.join(right) or 'true'} THEN true ELSE error('a number is out of its range') END"
     return f"(SELECT * FROM (SELECT {typed} FROM {rows}) WHERE {condition})"
 
 
 def _whole(name: str, kind: str) -> str:
     """A column of text as whole numbers."""
-    right = f"coalesce(regexp_full_match({name}, '-?[0-9]+'), true)"
-    return f"(CASE WHEN {right} THEN {name} ELSE error('{name} is no whole number') END)::{kind} AS {name}"
+    text = column(name)
+    right = f"coalesce(regexp_full_match({text}, '-?[0-9]+'), true)"
+    return f"(CASE WHEN {right} THEN {text} ELSE error('it is no whole number') END)::{kind} AS {text}"
 
 
 def _listed(texts: Iterable[Any]) -> str:

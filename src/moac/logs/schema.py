@@ -18,6 +18,11 @@ TYPES = {
 """Types of numbers, as DuckDB names them, and what each may hold; the only other type is VARCHAR."""
 
 
+def column(name: str) -> str:
+    """A column of SQL, whatever its name."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 @final
 @dataclass(frozen=True)
 class Table:

@@ -24,11 +24,11 @@ from moac.types import Batch, Key, Sampling
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Observation:
-    """What is known when a video is about to be shown.
+    """What is known when an item is about to be shown.
 
     Attributes:
         user: index into the user table.
-        context: of the request, one code per column: for KuaiRand tab, hour and day of the week.
+        context: of the request, one code per column, such as the hour.
         end: the user's history up to here, this position not included, has been seen.
     """
 
@@ -45,7 +45,7 @@ class Tables:
 
     Attributes:
         users: [U, d] features of each user; int8 counts in steps of 1/127.
-        items: [I, e] features of each video that anyone has seen, likewise.
+        items: [I, e] features of each item that anyone has viewed, likewise.
         history: [H] items in the order in which they were viewed; a user's stand together.
         first: [U] where each user's history begins.
         context_sizes: how many codes each column of the context has; a code beyond is unknown.
@@ -67,7 +67,7 @@ class Tables:
 
 @jax.jit
 def features(tables: Tables, observation: Observation) -> Float[Array, "... F"]:
-    """x = (user, one-hot context, (1, item) of the last videos, newest first); zeros where the history is shorter."""
+    """x = (user, one-hot context, (1, item) of the last items, newest first); zeros where the history is shorter."""
     items, seen = _viewed(tables, observation)
     window = jnp.concatenate([seen[..., None].astype(jnp.float32), items * seen[..., None]], axis=-1)
     context = [
@@ -79,7 +79,7 @@ def features(tables: Tables, observation: Observation) -> Float[Array, "... F"]:
 
 
 def _viewed(tables: Tables, observation: Observation) -> tuple[Float[Array, "... W e"], Bool[Array, "... W"]]:
-    """Features of the last videos before `end`, newest first, and which of them there are."""
+    """Features of the last items before `end`, newest first, and which of them there are."""
     place = observation.end[..., None] - 1 - jnp.arange(tables.window, dtype=observation.end.dtype)
     seen = place >= tables.first[observation.user][..., None]
     return numbers(tables.items[tables.history[jnp.maximum(place, 0)]]), seen

@@ -11,6 +11,7 @@ import pytest
 from moac import logs
 from moac.kuairand.schema import LOG
 from moac.logs import LoggedDataset, buckets, building, csv_files, folder
+from moac.logs.schema import Schema, Signal, Table
 from moac.runs import executors
 from tests.helpers.kuairand import REAL_PURE, REAL_RANDOM, build, changed, generated, plain, real_rows, signals
 
@@ -294,3 +295,30 @@ def test_rows_that_the_engine_does_not_find_are_missed(source, tmp_path, monkeyp
     path.write_bytes(path.read_bytes().partition(b"\n")[0] + b"\n" + b"1" * 50_000_000 + b"\n")
     with pytest.raises(ValueError, match="it has 1 rows, and only 0 of them were found"):
         build(copy, tmp_path / "data", actions=5)
+
+
+def test_a_log_of_another_schema_without_features(tmp_path):
+    """Other names, a cost with a fraction and a gap-free text column that nothing is made of."""
+    types = {"buyer": "BIGINT", "product": "INTEGER", "at": "BIGINT", "price": "DOUBLE", "shop": "VARCHAR"}
+    table = Table("sales", types, {"price": (0, 1e6)}, ("buyer", "product", "at", "price"))
+    signals = (Signal("Spent", "price", unit=10), Signal("Cost", "price", sign=-1))
+    schema = Schema(table, "buyer", "product", "at", signals, {"weekday": ('"at" % 7', 7)}, window=2)
+    large = 2**62
+    lines = [f"{large},1,5,2.5,a", f'{large},2,9,0,"b,c"', "3,1,2,10,a", "3,2,3,1,a", "3,2,3,1,a"]
+    path = tmp_path / "sales.csv"
+    path.write_text("buyer,product,at,price,shop\n" + "\n".join(lines) + "\n")
+    about = logs.build(
+        logs.LogFiles("sales", schema, (path,)), tmp_path / "data", logs.Options(actions=2, shares=(1.0, 0.0, 0.0))
+    )
+    assert about["logs"]["standard"]["duplicates"] == 1
+    dataset = LoggedDataset.from_parquet(tmp_path / "data")
+    order = np.lexsort((dataset.time, dataset.user_ids[dataset.user]))
+    assert dataset.user_ids[dataset.user][order].tolist() == [3, 3, large, large]
+    assert dataset.action_ids[dataset.action][order].tolist() == [1, 2, 1, 2]
+    np.testing.assert_allclose(dataset.reward[order], [[1, -10], [0.1, -1], [0.25, -2.5], [0, 0]])
+    assert dataset.context[order].tolist() == [[2], [3], [5], [2]]
+    assert dataset.num_features == 7 + 2 * 1
+    assert dataset.feature_names[0] == "weekday=0"
+    path.write_text("buyer,product,at,price,shop\n7,1,5,-1,a\n")
+    with pytest.raises(ValueError, match=r"sales.csv, line 2: `price` must be a number in \[0, 1000000.0\], got '-1'"):
+        logs.build(logs.LogFiles("sales", schema, (path,)), tmp_path / "again")
