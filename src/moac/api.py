@@ -58,11 +58,11 @@ def train(  # noqa: PLR0913 - four optional parts beside the four that make a ru
         start: another run's last snapshot (`result.snapshot`) with the same trials and shapes: every trial begins at
             its parameters in place of random ones.
     """
-    own: result.Own = {"policy": policy, "critic": critic, "rule": rule}
+    given: result.GivenParts = {"policy": policy, "critic": critic, "rule": rule}
     source = _source(problem)
-    run = result.prepare(source, config, trials, seed, own)
+    run = result.prepare(source, config, trials, seed, given)
     (final,) = deque(training.iterate(run, None if start is None else start.as_start()), maxlen=1)
-    return with_outputs(Result.of(run, final, own))
+    return with_outputs(Result.of(run, final))
 
 
 def resume(
@@ -84,13 +84,13 @@ def resume(
         critic: see `policy`.
         rule: see `policy`.
     """
-    own: result.Own = {"policy": policy, "critic": critic, "rule": rule}
+    given: result.GivenParts = {"policy": policy, "critic": critic, "rule": rule}
     source = problems.problem_of_run(Path(directory)) if problem is None else problem
-    opened, run = run_directory.reopen(Path(directory), source, own)
+    opened, run = run_directory.reopen(Path(directory), source, given)
     if opened.finished:
-        return with_outputs(opened.outcome(run, result.given(own)))
+        return with_outputs(opened.outcome(run))
     with opened.held():
-        outcome = Result.of(run, runner.train(opened, run, opened.checkpoints().newest(run)), own)
+        outcome = Result.of(run, runner.train(opened, run, opened.checkpoints().newest(run)))
         opened.finish(outcome, training_figures(outcome))
     return with_outputs(outcome)
 

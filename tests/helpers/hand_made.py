@@ -12,8 +12,8 @@ CONFIG = Config(num_iterations=9, num_critic_steps=1, critic_batch_size=2, actor
 MODEL = momdp.library.random_ergodic(jax.random.key(0), num_states=S, num_actions=A, num_objectives=M)
 
 
-def run_of(config=CONFIG, own=None, model=MODEL):
-    return result.prepare(model, config, K, 4, own)
+def run_of(config=CONFIG, given=None, model=MODEL):
+    return result.prepare(model, config, K, 4, given)
 
 
 def history_of(length):
@@ -27,8 +27,8 @@ def snapshot_of(run, iteration, length=3):
     return training.Snapshot.of(iteration, arrays, history_of(length))
 
 
-def outcome_of(run, iteration=9, own=None):
-    return result.Result.of(run, snapshot_of(run, iteration), own)
+def outcome_of(run, iteration=9):
+    return result.Result.of(run, snapshot_of(run, iteration))
 
 
 def same(first, second):

@@ -64,7 +64,7 @@ class Player:
     @classmethod
     def of(cls, interface: Interface, trained: TrainedPolicy) -> Player:
         """One trial of trained policies, of an environment or of its exact model."""
-        policy, theta, states = trained.policy, trained.own_theta, trained.observations.num_states
+        policy, theta, states = trained.policy, trained.trial_theta, trained.observations.num_states
         if interface.box is not None or states is None:
             return cls(trained.see, acting.of_policy(policy, theta, interface.box is not None), interface)
         return cls(trained.see, acting.of_table(acting.table(policy, theta, states, interface.num_actions)), interface)

@@ -36,13 +36,12 @@ _UNFINISHED = {
 _PACKAGES = ("moac", "jax", "jaxlib", "numpy", "scipy", "mo-gymnasium")
 
 
-def of(run: training.Run, env: str | None, own: tuple[str, ...]) -> dict[str, Any]:
+def of(run: training.Run, env: str | None) -> dict[str, Any]:
     """The description of a run.
 
     Args:
         run: the run.
         env: the id of its environment; None where only a program has it.
-        own: names of the parts that a program gave in place of the configuration's.
     """
     spec = run.source.spec
     problem: dict[str, Any] = {
@@ -65,7 +64,7 @@ def of(run: training.Run, env: str | None, own: tuple[str, ...]) -> dict[str, An
         "trials": run.num_trials,
         "seed": run.seed,
         "config": run.config.to_json(),
-        "own": list(own),
+        "own": list(run.given),
     }
 
 

@@ -44,12 +44,12 @@ class RunDirectory:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, run: training.Run, env: str | None = None, own: tuple[str, ...] = ()) -> RunDirectory:
+    def create(cls, path: Path, run: training.Run, env: str | None = None) -> RunDirectory:
         """A new folder with the run's configuration and provenance, or nothing; an existing one is refused."""
         if not _vacant(path):
             instead = f", or continue that run with moac resume {path}" if (path / "config.json").exists() else ""
             raise ValueError(f"{path} exists already: choose a new folder{instead}.")
-        origin, description = descriptions.provenance(run.seed), descriptions.of(run, env, own)
+        origin, description = descriptions.provenance(run.seed), descriptions.of(run, env)
         try:
             files.subfolder(path, "checkpoint")
         except OSError as error:
@@ -102,7 +102,7 @@ class RunDirectory:
         about = {"format": descriptions.FORMAT, "iteration": outcome.iteration, "run": self.description}
         files.write_arrays(self.path / "policy.safetensors", checkpoints.policy_arrays(outcome), about)
 
-    def outcome(self, run: training.Run, own: tuple[str, ...] = ()) -> result.Result:
+    def outcome(self, run: training.Run) -> result.Result:
         """The result of a run that has finished."""
         spec, policy, setting = run.source.spec, run.parts.policy, run.config.setting
         history = checkpoints.read_history(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
@@ -116,7 +116,6 @@ class RunDirectory:
                 _trained(arrays, "theta_random", policy, spec, setting),
                 checkpoints.per_trial(arrays, "random_iteration", run.num_trials),
                 checkpoints.per_trial(arrays, "stopped", run.num_trials),
-                own,
             )
 
     def policy_arrays(self) -> tuple[Arrays, dict[str, Any]]:
@@ -204,7 +203,7 @@ def _origin(path: Path) -> dict[str, Any]:
 
 def save(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None = None) -> Path:
     """Write the run directory of a result, with figures by file name."""
-    RunDirectory.create(path, outcome.run, own=outcome.own).finish(outcome, figures)
+    RunDirectory.create(path, outcome.run).finish(outcome, figures)
     return path
 
 
@@ -217,11 +216,11 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
         policy: the object that was trained, where `train` was given one.
     """
     opened = RunDirectory(Path(directory))
-    problem, own = opened.description["problem"], opened.description["own"]
+    problem, given = opened.description["problem"], opened.description["own"]
     if not opened.finished:
         raise ValueError(f"{directory} has not finished: continue it with moac resume {directory}.")
-    if ("policy" in own) != (policy is not None):
-        raise ValueError(_parts_wanted(directory, ["policy"] if "policy" in own else []))
+    if ("policy" in given) != (policy is not None):
+        raise ValueError(_parts_wanted(directory, ["policy"] if "policy" in given else []))
     arrays, _ = opened.policy_arrays()
     settings = _settings(opened)
     catalogue = _log_files().catalogue_of(opened.path, problem["fingerprint"]) if "log" in problem else None
@@ -254,25 +253,25 @@ def _trained(arrays: Arrays, name: str, policy: Policy, spec: Spec, setting: Any
     return TrainedPolicy(policy, theta, observations.scaled(spec.observations, scales), 0, setting, spec.action_box)
 
 
-def reopen(path: Path, problem: Source, own: result.Own | None = None) -> tuple[RunDirectory, training.Run]:
+def reopen(path: Path, problem: Source, given: result.GivenParts | None = None) -> tuple[RunDirectory, training.Run]:
     """A run directory and its run, checked against the problem and the parts that replace the configuration's."""
     directory = RunDirectory(path)
     data = directory.description
     if data["problem"]["fingerprint"] != problem.spec.fingerprint:
         raise ValueError(f"{path} was trained on another problem than {problem.spec.name}: the fingerprints differ.")
-    if set(data["own"]) != set(result.given(own)):
+    if set(data["own"]) != {name for name, part in (given or {}).items() if part is not None}:
         raise ValueError(_parts_wanted(path, data["own"]))
     config = directory.config
     try:
-        return directory, result.prepare(problem, config, data["trials"], data["seed"], own)
+        return directory, result.prepare(problem, config, data["trials"], data["seed"], given)
     except ValueError as error:
         raise ValueError(f"{path / 'config.json'} is wrong: {error}") from None
 
 
-def _parts_wanted(path: str | Path, own: list[str]) -> str:
-    if not own:
+def _parts_wanted(path: str | Path, names: list[str]) -> str:
+    if not names:
         return f"{path} was trained without parts of its own: give no policy, critic or rule."
-    return f"{path} was trained with a {' and a '.join(own)} of its own: give the same, as {'=, '.join(own)}=."
+    return f"{path} was trained with a {' and a '.join(names)} of its own: give the same, as {'=, '.join(names)}=."
 
 
 def _vacant(path: Path) -> bool:

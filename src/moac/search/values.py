@@ -189,7 +189,7 @@ def logits_on(model: FiniteMOMDP, policy: TrainedPolicy) -> Float[np.ndarray, "S
     inputs = jnp.asarray(np.stack([policy.see(row) for row in shown]))
     over_actions = jax.vmap(policy.policy.log_prob, in_axes=(None, None, 0))
     over_states = jax.vmap(over_actions, in_axes=(None, 0, None))
-    return np.asarray(over_states(policy.own_theta, inputs, jnp.arange(model.num_actions)), dtype=np.float64)
+    return np.asarray(over_states(policy.trial_theta, inputs, jnp.arange(model.num_actions)), dtype=np.float64)
 
 
 def _of_each_trial(environment: Environment, outcome: Result, progress: Callable[[int, int], None]) -> Bounds:

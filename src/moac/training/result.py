@@ -19,8 +19,8 @@ from moac.types import Source
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Own = Mapping[str, Any]
-"""Parts by name that replace those of the configuration; None leaves it its own."""
+GivenParts = Mapping[str, Any]
+"""Objects by the name of the part (`policy`, `critic`, `rule`) that they replace; None leaves the configuration's."""
 
 
 @final
@@ -36,7 +36,6 @@ class Result:
         random_iterate_policy: θ_T̂, drawn uniformly from the iterates: the policy that the theorems speak of.
         random_iteration: T̂ [K].
         stopped: [K] 0, or the iteration at which the trial stopped because its update was not finite.
-        own: which parts (`policy`, `critic`, `rule`) the caller gave as objects.
         snapshot: the last one, which another run may start from; None where the result was read from files.
         writer: writes a run directory for `save`; None where the result was not made by `moac.api`.
         drawer: draws the figure of `plot`; likewise.
@@ -49,13 +48,12 @@ class Result:
     random_iterate_policy: TrainedPolicy
     random_iteration: Int[np.ndarray, " K"]
     stopped: Int[np.ndarray, " K"]
-    own: tuple[str, ...] = ()
     snapshot: training.Snapshot | None = None
     writer: Callable[[Result, Path], Path] | None = None
     drawer: Callable[[Result], Figure] | None = None
 
     @classmethod
-    def of(cls, run: training.Run, snapshot: training.Snapshot, own: Own | None = None) -> Result:
+    def of(cls, run: training.Run, snapshot: training.Snapshot) -> Result:
         """The result of a run that ended, or stands, at `snapshot`."""
         state, memory = snapshot.trials.state, None if run.source.compiled else snapshot.trials.chain
         rest = (run.source.spec, memory, run.config.setting)
@@ -67,7 +65,6 @@ class Result:
             TrainedPolicy.of(run.parts.policy, state.theta_random, *rest),
             np.asarray(state.random_iteration),
             np.asarray(snapshot.trials.stopped),
-            given(own),
             snapshot,
         )
 
@@ -99,17 +96,14 @@ class Result:
         return self.writer(self, Path(directory))
 
 
-def given(own: Own | None) -> tuple[str, ...]:
-    """The names of the parts that are there."""
-    return tuple(name for name, part in (own or {}).items() if part is not None)
-
-
-def prepare(problem: Source, config: Config | None, trials: int, seed: int, own: Own | None = None) -> training.Run:
-    """A run with its configuration resolved and its parts built; `own` parts replace those it names."""
+def prepare(
+    problem: Source, config: Config | None, trials: int, seed: int, given: GivenParts | None = None
+) -> training.Run:
+    """A run with its configuration resolved and its parts built; given parts replace those that it names."""
     check_trials(trials, seed)
     full = settings.complete(Config() if config is None else config, problem.spec)
-    built = parts.build(settings.Settings.of(full), problem.spec, seed)
-    built = built._replace(**{name: (own or {})[name] for name in given(own)})
+    objects = {name: part for name, part in (given or {}).items() if part is not None}
+    built = parts.build(settings.Settings.of(full), problem.spec, seed)._replace(**objects)
     if full.preferences is not None and not built.rule.needs.preference:
         raise ValueError("`preferences` must be None with a rule that takes none (`Needs.preference`).")
-    return training.Run(problem, full, built, int(trials), int(seed))
+    return training.Run(problem, full, built, int(trials), int(seed), tuple(objects))

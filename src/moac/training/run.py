@@ -85,6 +85,7 @@ class Run:
         parts: policy, critic and rule.
         num_trials: K.
         seed: of all randomness.
+        given: names of the parts (`policy`, `critic`, `rule`) that the caller gave as objects.
     """
 
     source: Source
@@ -92,6 +93,7 @@ class Run:
     parts: Parts
     num_trials: int
     seed: int
+    given: tuple[str, ...] = ()
 
     @cached_property
     def settings(self) -> Settings:

@@ -72,7 +72,7 @@ class TrainedPolicy:
 
     def act(self, observation: Any, key: Key) -> Any:
         """An action for what the real environment shows, drawn from the policy: an index, or an array of its box."""
-        drawn = self._sample(self.own_theta, self.see(observation), key)
+        drawn = self._sample(self.trial_theta, self.see(observation), key)
         return int(drawn) if self.box is None else self.box(np.asarray(drawn))
 
     def eval(self, obs: Any, w: Any = None) -> Any:
@@ -84,7 +84,9 @@ class TrainedPolicy:
     def log_prob(self, observation: Any, action: Any) -> float:
         """log π(a|s); of continuous actions a density."""
         seen = jnp.asarray(self.see(observation))
-        return float(self.policy.log_prob(self.own_theta, seen, action if self.box is None else self.box.flat(action)))
+        return float(
+            self.policy.log_prob(self.trial_theta, seen, action if self.box is None else self.box.flat(action))
+        )
 
     def see(self, observation: Any) -> Any:
         """What the policy sees of an observation: the index of a state, a vector in [0, 1]^d, or a log's features."""
@@ -123,14 +125,14 @@ class TrainedPolicy:
         """Of all actions of a log, for each of n feature vectors: π(·|x) is their softmax."""
         if isinstance(self.policy, OnHost):
             return self.policy.logits(self._host_theta, x)
-        return np.asarray(self._log_probs(self.own_theta, x, np.arange(len(self.catalogue.action_ids))))
+        return np.asarray(self._log_probs(self.trial_theta, x, np.arange(len(self.catalogue.action_ids))))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """θ as an array, where it is one: for a table, logits [K, S, A] ready for `momdp.evaluate`."""
         return np.array(self.theta, dtype=dtype, copy=copy)
 
     @cached_property
-    def own_theta(self) -> Params:
+    def trial_theta(self) -> Params:
         """θ of the trial."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[self.trial]), self.theta)
 

@@ -111,7 +111,7 @@ def test_trained_policies_act_in_the_box(trained, tmp_path):
         assert environment.spec.action_box == loaded.box == BOX
         assert (action.shape, action.dtype) == ((2, 1), np.float64)
         np.testing.assert_array_equal(loaded.act(k, jax.random.key(k)), action)
-        law = policy.policy.log_prob(policy.own_theta, jnp.asarray(k), jnp.asarray(action[:, 0], jnp.float32))
+        law = policy.policy.log_prob(policy.trial_theta, jnp.asarray(k), jnp.asarray(action[:, 0], jnp.float32))
         np.testing.assert_allclose([p.log_prob(k, action) for p in (policy, loaded)], float(law), rtol=1e-6)
     with pytest.raises(ValueError, match="`action` must have 2 numbers, got 3"):
         loaded.log_prob(0, [1.0, 2.0, 3.0])

@@ -79,7 +79,7 @@ def test_a_request_is_seen_as_the_logged_row_is(made, which):
 def test_what_is_recommended_is_the_softmax_of_the_policy(made, trained):
     row = int(np.argmax(made.dataset.end - made.dataset.tables.first[made.dataset.user]))
     x = np.asarray(made.dataset.features(made.dataset.observation(row)))
-    p = softmax(trained.policy.logits(trained.own_theta, x))
+    p = softmax(trained.policy.logits(trained.trial_theta, x))
     found = trained.recommend(*request(made.dataset, row), k=12)
     place = {name: k for k, name in enumerate(made.dataset.action_ids.tolist())}
     np.testing.assert_allclose(found.probabilities, [p[place[name]] for name in found.ids], rtol=1e-5)

@@ -106,14 +106,14 @@ class OwnPolicy:
 
 def test_parts_of_ones_own(tmp_path):
     own = {"policy": OwnPolicy(), "critic": None, "rule": weighting.uniform()}
-    outcome = outcome_of(run_of(own=own), own=own)
+    outcome = outcome_of(run_of(given=own))
     run_directory.save(outcome, tmp_path / "run")
     assert json.loads((tmp_path / "run" / "config.json").read_text())["own"] == ["policy", "rule"]
     loaded = run_directory.load(tmp_path / "run", policy=own["policy"])
     assert same(loaded.theta, outcome.policy.theta)
     assert loaded.log_prob(0, 1) <= 0
     again = api.resume(tmp_path / "run", MODEL, policy=own["policy"], rule=own["rule"])
-    assert again.own == ("policy", "rule")
+    assert again.run.given == ("policy", "rule")
     with pytest.raises(ValueError, match=r"was trained with a policy of its own: give the same, as policy=.$"):
         run_directory.load(tmp_path / "run")
     with pytest.raises(
