@@ -7,10 +7,16 @@ from moac.config import Average, Discounted
 from moac.momdp import FiniteMOMDP, library, oracle, support
 from tests.helpers import closed_form
 
-# objectives, states, actions, chance to end
-SIZES = [(1, 4, 3, 0.0), (2, 4, 2, 0.1), (2, 3, 3, 0.0), (3, 4, 2, 0.0), (3, 3, 3, 0.2), (4, 4, 2, 0.05)]
-sizes = pytest.mark.parametrize(("M", "S", "A", "termination"), SIZES)
-stationary_settings = pytest.mark.parametrize("setting", [Discounted(0.9), Discounted(0.99), Average()], ids=str)
+PROBLEMS = [
+    (1, 4, 3, 0.0, Discounted(0.9)),
+    (2, 4, 2, 0.1, Average()),
+    (2, 3, 3, 0.0, Discounted(0.99)),
+    (3, 3, 3, 0.2, Average()),
+    (4, 4, 2, 0.05, Discounted(0.9)),
+]
+"""Objectives, states, actions, chance to end, setting."""
+on_problems = pytest.mark.parametrize(("M", "S", "A", "termination", "setting"), PROBLEMS, ids=str)
+stationary_settings = pytest.mark.parametrize("setting", [Discounted(0.9), Average()], ids=str)
 
 
 def small(seed, M, S, A, termination):
@@ -52,15 +58,13 @@ def assert_knows_all(model, setting, points, rtol=1e-11):
 # --- equal discounts and average reward: deterministic stationary policies suffice
 
 
-@sizes
-@stationary_settings
+@on_problems
 def test_support_is_that_of_all_deterministic_policies(M, S, A, termination, setting):
     model = small(0, M, S, A, termination)
     assert_knows_all(model, setting, closed_form.deterministic_values(model, setting))
 
 
-@sizes
-@stationary_settings
+@on_problems
 def test_regret_is_what_the_best_mixture_gains_in_every_objective(M, S, A, termination, setting):
     model, rng = small(5, M, S, A, termination), np.random.default_rng(0)
     points = closed_form.deterministic_values(model, setting)
@@ -92,7 +96,7 @@ def test_regret_vanishes_on_the_hull_and_only_there(setting, M):
     assert found.regret(np.zeros((2, 5, M))).shape == (2, 5)
 
 
-@pytest.mark.parametrize("unit", [1e-9, 1e-5, 1e5, 1e9])
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
 @several_settings
 def test_the_unit_of_the_rewards_does_not_matter(setting, M, unit):
     model = small(1, M, 4, 2, 0.0)
@@ -222,8 +226,7 @@ def truncated_values(model, gammas, horizon):
     return np.einsum("s,vsm->vm", model.start_distribution, V)
 
 
-@pytest.mark.parametrize("termination", [0.0, 0.2])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "termination"), [(0, 0.0), (1, 0.2)])
 def test_support_is_that_of_all_time_dependent_policies(seed, termination):
     model, gammas, horizon = small(seed, 2, 2, 2, termination), (0.3, 0.1), 8
     points = truncated_values(model, np.array(gammas), horizon)
@@ -246,8 +249,7 @@ def long_induction(model, lam, gammas):
     return lam @ (model.start_distribution @ V)
 
 
-@pytest.mark.parametrize("gammas", [(0.8, 0.9, 0.95), (0.95, 0.6, 0.95), (0.5, 0.9, 0.5)])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("gammas", "seed"), [((0.8, 0.9, 0.95), 0), ((0.95, 0.6, 0.95), 1)])
 def test_best_in_time_is_a_long_backward_induction_and_beats_other_policies(gammas, seed):
     model, setting = small(seed, 3, 4, 3, 0.05 * seed), Discounted(gammas)
     lam = random_weights(3, 12, seed)
