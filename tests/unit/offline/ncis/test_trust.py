@@ -74,6 +74,13 @@ def test_a_mean_weight_is_off_where_its_interval_leaves_one_out(mean, interval, 
     assert level_with(own) == level_with({}, own, {}) == level  # the worst seed counts
 
 
+def test_the_worst_of_several_mean_weights_counts():
+    seeds = [(1.1, (1.05, 1.15)), (0.7, (0.6, 0.8)), (0.9, (0.85, 0.95))]
+    off = [{"mean_weight": mean, "mean_weight_interval": np.array(interval)} for mean, interval in seeds]
+    assert level_with(*off) == "not trusted"
+    assert level_with(off[0], off[2]) == "with care"
+
+
 def test_positives_are_the_fewer_of_both_counts_and_fifty_are_enough():
     fifty = np.array([50.0, 500.0])
     assert level_with({"weighted_positives": fifty, "effective_positives": fifty}) == "trusted"
