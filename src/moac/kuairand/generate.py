@@ -168,7 +168,7 @@ def _write_logs(resolved: Parameters, folder: Path, progress: Progress) -> None:
         policy = None if random else model.behaviour
         for block in blocks(model, policy, people, rows, resolved.seed, random):
             _append(_log_columns(block, duration, random), files)
-            done += len(block.user)
+            done += len(block.columns["user_id"])
             progress(done, resolved.rows + exposed)
 
 
@@ -198,31 +198,26 @@ def _append(table: Columns, files: dict[Path, str]) -> None:
     shutil.rmtree(spill, ignore_errors=True)
 
 
-def _log_columns(rows: Block, duration_ms: Any, random: bool) -> Columns:
+def _log_columns(block: Block, duration_ms: Any, random: bool) -> Columns:
     """The nineteen columns of a log, in the official order; the standard log has some rows twice."""
-    rng, count = rows.rng, len(rows.user)
-    shown = np.minimum(rows.time_ms + rng.integers(0, _LAG_MS, count), LAST_MS - 1) - FIRST_MS
-    length = duration_ms[rows.video]
+    (rows, rng), count = block, len(block.columns["user_id"])
+    shown = np.minimum(rows["time_ms"] + rng.integers(0, _LAG_MS, count), LAST_MS - 1) - FIRST_MS
+    length = duration_ms[rows["video_id"]]
     entered = rng.random(count) < 0.002
-    columns: Columns = {
-        "user_id": rows.user,
-        "video_id": rows.video,
+    columns: Columns = rows | {
         "date": _DATES[shown // DAY_MS],
         "hourmin": (shown % DAY_MS // _HOUR_MS * 100).astype(np.int16),
-        "time_ms": rows.time_ms,
-        **{signal.column: rows.flags[:, i].copy() for i, signal in enumerate(schema.SIGNALS[:-1])},
-        "long_view": (rows.play_ms >= np.minimum(length, _LONG_VIEW_MS)).astype(np.int8),
-        "play_time_ms": rows.play_ms,
+        "long_view": (rows["play_time_ms"] >= np.minimum(length, _LONG_VIEW_MS)).astype(np.int8),
         "duration_ms": np.where(rng.random(count) < _NO_DURATION[random], 0, length).astype(np.int32),
         "profile_stay_time": np.where(entered, rng.integers(500, 60_000, count), 0).astype(np.int32),
         "comment_stay_time": np.where(rng.random(count) < 0.05, rng.integers(500, 60_000, count), 0).astype(np.int32),
         "is_profile_enter": entered.astype(np.int8),
         "is_rand": np.full(count, random, np.int8),
-        "tab": np.array(TABS, np.int8)[rows.tab],
+        "tab": np.array(TABS, np.int8)[rows["tab"]],
     }
     if random:
         return {name: columns[name] for name in schema.LOG}
-    twice = (rows.tab == _DOUBLED_TAB) & (rng.random(count) < _DUPLICATES / TAB_SHARE[_DOUBLED_TAB])
+    twice = (rows["tab"] == _DOUBLED_TAB) & (rng.random(count) < _DUPLICATES / TAB_SHARE[_DOUBLED_TAB])
     return {name: np.repeat(columns[name], 1 + twice) for name in schema.LOG}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -209,27 +209,15 @@ def _by_class(probability: Any, video_class: Any) -> Float[np.ndarray, "n C G"]:
     return np.stack([probability[..., video_class == g].sum(axis=-1) for g in range(NUM_CLASSES)], axis=-1)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Block:
+class Block(NamedTuple):
     """Rows of some users, ordered by user and time.
 
     Attributes:
-        user: [n] index of the user.
-        time_ms: [n] since 1970.
-        tab: [n] index into `TABS`.
-        video: [n] id.
-        flags: [n, 6] 0 or 1: click, like, follow, comment, forward, hate.
-        play_ms: [n].
+        columns: of a log by their official names, those that are drawn; `tab` is an index into `TABS`.
         rng: the block's stream, for what else a file holds.
     """
 
-    user: Int[np.ndarray, " n"]
-    time_ms: Int[np.ndarray, " n"]
-    tab: Int[np.ndarray, " n"]
-    video: Int[np.ndarray, " n"]
-    flags: Int[np.ndarray, "n 6"]
-    play_ms: Int[np.ndarray, " n"]
+    columns: dict[str, Any]
     rng: np.random.Generator
 
 
@@ -276,7 +264,9 @@ def _drawn(model: UserModel, cumulative: Any, users: Users, who: Any, rng: np.ra
     beyond = _GLANCE_MS + 1 + np.floor(rng.standard_exponential(len(user)) * model.scale_ms[kind, group, level])
     glance = rng.integers(0, _GLANCE_MS + 1, len(user)) * (np.array(TABS) != 0)[tab]
     play_ms = np.where(flags[:, 0] == 1, beyond, glance).astype(np.int32)
-    return Block(user, time_ms, tab.astype(np.int8), video, flags, play_ms, rng)
+    columns = {"user_id": user, "video_id": video, "time_ms": time_ms, "tab": tab.astype(np.int8)}
+    signals = (*np.ascontiguousarray(flags.T), play_ms)
+    return Block(columns | {signal.column: x for signal, x in zip(SIGNALS, signals, strict=True)}, rng)
 
 
 def _times(begin_ms: int, phase: Any) -> Int[np.ndarray, " n"]:
@@ -343,10 +333,8 @@ def log(
     users = model.draw_users(max(1, rows // _ROWS_PER_USER) if num_users is None else num_users, seed)
     table = model.behaviour if policy is None else np.asarray(policy, np.float64)
     table = np.broadcast_to(table[:, None] if table.ndim == 2 else table, model.behaviour.shape)
-    drawn = list(blocks(model, table, users, rows, seed))
-    names = ("user", "tab", "video", "flags", "play_ms", "time_ms")
-    user, tab, video, flags, play_ms, time_ms = (
-        np.concatenate([getattr(block, name) for block in drawn]) for name in names
-    )
-    reward = np.column_stack([flags, play_ms / WATCH_TIME_UNIT_MS]) * SIGNS
-    return Log(model, users, user, tab, video, reward, table[users.kind[user], tab, video], time_ms)
+    drawn = [block.columns for block in blocks(model, table, users, rows, seed)]
+    columns = {name: np.concatenate([block[name] for block in drawn]) for name in drawn[0]}
+    user, tab, video = (columns[name] for name in ("user_id", "tab", "video_id"))
+    reward = np.column_stack([columns[signal.column] / signal.unit for signal in SIGNALS]) * SIGNS
+    return Log(model, users, user, tab, video, reward, table[users.kind[user], tab, video], columns["time_ms"])

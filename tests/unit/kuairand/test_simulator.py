@@ -130,18 +130,18 @@ def test_intervals_over_users_cover_the_truth_and_intervals_over_rows_do_not():
 def test_the_random_log_is_uniform():
     users = MODEL.draw_users(500, 0)
     (block,) = blocks(MODEL, None, users, 60_000, 0, random=True)
-    counts = np.bincount(block.video, minlength=60)
+    counts = np.bincount(block.columns["video_id"], minlength=60)
     statistic = ((counts - 1000) ** 2 / 1000).sum()
     assert statistic < 112  # chi-squared with 59 degrees of freedom: 0.9999 quantile 110
-    assert block.time_ms.min() >= SECOND_MS
-    assert block.time_ms.max() < LAST_MS
+    assert block.columns["time_ms"].min() >= SECOND_MS
+    assert block.columns["time_ms"].max() < LAST_MS
 
 
 def test_people_rows_and_times_are_in_order_and_do_not_depend_on_the_rest():
     users = MODEL.draw_users(3000, 0)
     drawn = list(blocks(MODEL, MODEL.behaviour, users, 700_000, 0))
     assert len(drawn) == 3
-    user, time = (np.concatenate([getattr(block, name) for block in drawn]) for name in ("user", "time_ms"))
+    user, time = (np.concatenate([block.columns[name] for block in drawn]) for name in ("user_id", "time_ms"))
     assert len(user) == 700_000
     assert (np.diff(user) >= 0).all()
     assert (np.diff(time)[np.diff(user) == 0] >= 0).all()
@@ -150,7 +150,7 @@ def test_people_rows_and_times_are_in_order_and_do_not_depend_on_the_rest():
     expected = 700_000 * users.share
     assert abs((counts - expected) / np.sqrt(expected)).max() < 5
     alone = list(blocks(MODEL, MODEL.behaviour, users, 700_000, 0))[1]
-    np.testing.assert_array_equal(alone.video, drawn[1].video)
+    np.testing.assert_array_equal(alone.columns["video_id"], drawn[1].columns["video_id"])
 
 
 def test_a_log_becomes_a_dataset_with_the_same_numbers():
