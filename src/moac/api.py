@@ -221,13 +221,13 @@ def evaluate_on_log(
     accesses = None
     if split == "test":
         accesses = access_log.record(path, dataset, split, asdict(chosen) | {"trial": trial}, methods)
-    found = evaluate.evaluate(dataset, methods, split, chosen)
-    card = evaluation.card(found, dataset, access_log.fingerprints(methods), accesses)
-    shown = html.render(page.of_evaluation(found, card, run, accesses))
+    evaluated = evaluate.evaluate(dataset, methods, split, chosen)
+    card = evaluation.card(evaluated, dataset, access_log.fingerprints(methods), accesses)
+    shown = html.render(page.of_evaluation(evaluated, card, run, accesses))
     card_path, page_path = path / f"card-{split}.json", path / f"evaluation-{split}.html"
     files.write_json(card_path, card)
     files.write_bytes(page_path, shown.encode())
-    return RunEvaluation(found, accesses, card, card_path, page_path)
+    return RunEvaluation(evaluated, accesses, card, card_path, page_path)
 
 
 def with_outputs(outcome: Result) -> Result:

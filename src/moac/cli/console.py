@@ -18,6 +18,7 @@ from moac.report.numbers import Value, text
 
 if TYPE_CHECKING:
     from moac import training
+    from moac.report import page
 
 WIDTH = 120
 """Characters of a line, where stdout is no terminal."""
@@ -62,6 +63,12 @@ def print_table(
         else:
             table.add_row(*map(text, row))
     plain().print(table)
+
+
+def print_tables(tables: Iterable[page.Table]) -> None:
+    """Tables of a report."""
+    for table in tables:
+        print_table(table.title, table.header, table.rows)
 
 
 def print_json(summary: Any) -> None:

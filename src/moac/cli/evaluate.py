@@ -90,15 +90,15 @@ class Evaluate(Command):
         trials = tuple(range(min(count, _MOST_TRIALS))) if self.trial is None else (self.trial,)
         if len(trials) < count and self.trial is None:
             say(f"{path}: the first {len(trials)} of {count} trials; --trial picks another.")
-        judged = api.evaluate(path, episodes=self.episodes, trials=trials, trust=self.trust)
-        means = {"returns": judged.returns, "discounted_returns": judged.discounted, "reward_per_step": judged.per_step}
-        means_only = {name: each and [mean.value for mean in each] for name, each in means.items()}
+        values = api.evaluate(path, episodes=self.episodes, trials=trials, trust=self.trust)
+        means = {"returns": values.returns, "discounted_returns": values.discounted, "reward_per_step": values.per_step}
+        averages = {name: each and [mean.value for mean in each] for name, each in means.items()}
         intervals = {f"{name}_interval": each and [[m.low, m.high] for m in each] for name, each in means.items()}
         return {
             "run": str(path), "env": problem["env"], "setting": description["config"]["setting"],
-            "objectives": problem["objectives"], "trials": list(trials), "episodes": self.episodes, **means_only,
-            **intervals, "points": judged.points, "exact": judged.exact, "length": judged.length,
-            "truncated": judged.truncated, "average": isinstance(config.setting, Average),
+            "objectives": problem["objectives"], "trials": list(trials), "episodes": self.episodes, **averages,
+            **intervals, "points": values.points, "exact": values.exact, "length": values.length,
+            "truncated": values.truncated, "average": isinstance(config.setting, Average),
         }  # fmt: skip
 
     def _on_users(self) -> int:

@@ -147,7 +147,7 @@ class Explore(Command):
 
 def _print(explored: Explored, out: Path) -> None:
     """The archive, and the results and facts of the report."""
-    from moac.cli.console import print_lines, print_paths, print_table
+    from moac.cli.console import print_lines, print_paths, print_table, print_tables
     from moac.report.numbers import text
     from moac.report.pages import exploration
 
@@ -163,7 +163,6 @@ def _print(explored: Explored, out: Path) -> None:
         rows.append([k, *values, *shown, archive.rules[k]])
     count = f"{len(archive)} that none dominates, of {len(explored.candidates)}; values: {archive.kind}"
     print_table(f"{explored.plan.env}: {count}", ["trial", *explored.objectives, *vectors, "rule"], rows)
-    for table in page.results:
-        print_table(table.title, table.header, table.rows)
+    print_tables(page.results)
     print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])
     print_paths(report=out / "report.html", explore=out / "explore.json", next=f"moac.load({str(out)!r}, trial=0)")

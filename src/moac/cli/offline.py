@@ -50,7 +50,7 @@ class Compare(Command):
         process.use_all_cores()
         from moac import files, locks
         from moac.cli.console import print_json, say
-        from moac.cli.reproduce import begin, studies, told
+        from moac.cli.reproduce import begin, conclude, studies
 
         if self.protocol == "tscac-compat":
             return self._compat(out)
@@ -59,7 +59,7 @@ class Compare(Command):
         with process.continued(f"the same command continues {out}"), locks.folder(out):
             began = begin(study)
             studies().run(study, out, None, say)
-            summary = told(study, out, self.json, began)
+            summary = conclude(study, out, self.json, began)
         if self.json:
             print_json(summary | {"data": str(self.data)})
         return 0

@@ -53,7 +53,7 @@ class Reproduce(Command):
             with process.continued(f"the same command continues {folder}"), locks.folder(folder):
                 began = begin(experiment)
                 installed.run(experiment, folder, labelled_progress(), say)
-                done.append(told(experiment, folder, self.json, began))
+                done.append(conclude(experiment, folder, self.json, began))
         if self.json:
             print_json(done[0] if len(done) == 1 else {"experiments": done})
         return 0
@@ -66,7 +66,7 @@ def begin(experiment: Any) -> float:
     return time.monotonic()
 
 
-def told(experiment: Any, folder: Path, as_json: bool, began: float) -> dict[str, Any]:
+def conclude(experiment: Any, folder: Path, as_json: bool, began: float) -> dict[str, Any]:
     """Write the report and print the verdicts; they are also returned, for a JSON object."""
     from moac.report import pages
     from moac.report.pages.experiment import of_experiment

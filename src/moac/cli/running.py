@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from moac import api, momdp, statistics, training
 from moac.cli import process
-from moac.cli.console import TrainingProgress, print_json, print_lines, print_paths, print_table
+from moac.cli.console import TrainingProgress, print_json, print_lines, print_paths, print_tables
 from moac.config import Average
 from moac.report import pages
 from moac.report.pages import run as run_page
@@ -22,20 +21,6 @@ from moac.types import SourceError
 
 if TYPE_CHECKING:
     from moac.cli.train import Training
-
-
-@final
-@dataclass(frozen=True)
-class Spent:
-    """What this command, as opposed to those before it, has done.
-
-    Attributes:
-        seconds: it took.
-        iterations: it trained.
-    """
-
-    seconds: float
-    iterations: int
 
 
 def complete(
@@ -58,27 +43,34 @@ def complete(
         except OSError as error:
             said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
             raise ValueError(f"{said}. What was trained is kept: {resume}") from error
-    tell(directory, outcome, Spent(time.monotonic() - began, outcome.iteration - first), command.json)
+    tell(directory, outcome, command.json, time.monotonic() - began, outcome.iteration - first)
     return 0
 
 
-def tell(directory: RunDirectory, outcome: Result, spent: Spent, as_json: bool) -> None:
-    """Print the summary of a run, and where its figure and report are."""
+def tell(directory: RunDirectory, outcome: Result, as_json: bool, seconds: float = 0.0, iterations: int = 0) -> None:
+    """Print the summary of a run, and where its figure and report are.
+
+    Args:
+        directory: of the run.
+        outcome: its result.
+        as_json: print one JSON object.
+        seconds: that this command, as opposed to those before it, has trained.
+        iterations: likewise.
+    """
     if as_json:
-        print_json(summary(directory, outcome, spent))
+        print_json(summary(directory, outcome, seconds, iterations))
         return
     page = run_page.of_run(directory.path)
     print_lines([page.title, page.summary])
-    for table in page.tables:
-        print_table(table.title, table.header, table.rows)
+    print_tables(page.tables)
     print_lines(_on_hull(outcome) if page.notice is None else [*_on_hull(outcome), page.notice])
     figure = directory.path / "figures" / "training.png"
     print_paths(**({"figure": figure} if figure.exists() else {}), report=directory.path / "report.html")
 
 
-def summary(directory: RunDirectory, outcome: Result, spent: Spent) -> dict[str, Any]:
+def summary(directory: RunDirectory, outcome: Result, seconds: float, iterations: int) -> dict[str, Any]:
     """The JSON object of `train` and `resume`; seconds and speed are this command's alone."""
-    steps = spent.iterations * outcome.run.env_steps_per_iteration
+    steps = iterations * outcome.run.env_steps_per_iteration
     history, mean = outcome.history, training.mean_over_trials
     return {
         "env": directory.description["problem"]["env"],
@@ -87,8 +79,8 @@ def summary(directory: RunDirectory, outcome: Result, spent: Spent) -> dict[str,
         "trials": outcome.run.num_trials,
         "iterations": outcome.iteration,
         "env_steps": outcome.env_steps,
-        "seconds": spent.seconds,
-        "env_steps_per_second": steps / max(spent.seconds, 1e-9),
+        "seconds": seconds,
+        "env_steps_per_second": steps / max(seconds, 1e-9),
         "returns": mean(outcome.returns),
         "returns_kind": history.kind,
         "returns_interval": interval(outcome.returns),

@@ -113,7 +113,7 @@ class Resume(Training):
     def _resume(self, path: Path) -> int:
         from moac import files, training
         from moac.cli.console import say
-        from moac.cli.running import Spent, complete, tell
+        from moac.cli.running import complete, tell
         from moac.report import pages
         from moac.runs import problems
         from moac.runs.directory import reopen
@@ -129,7 +129,7 @@ class Resume(Training):
                     files.remove_unfinished(path)
                     pages.write(path)
             say(f"{path} has finished: nothing to resume.")
-            tell(directory, outcome, Spent(0.0, 0), self.json)
+            tell(directory, outcome, self.json)
             return 0
         with directory.held():
             snapshot = directory.checkpoints().newest(prepared)

@@ -36,13 +36,13 @@ def test_summary_counts_stopped_trials(tmp_path, capsys):
     outcome = outcome_of(stopped=[0, 7, 0, 3], config=Config(num_iterations=9))
     outcome.history.returns[1] = np.nan
     directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
-    summary = running.summary(directory, outcome, running.Spent(2.0, 5))
+    summary = running.summary(directory, outcome, 2.0, 5)
     assert summary["stopped_trials"] == 2
     assert summary["returns"] == pytest.approx([0.1] * M)
     assert summary["env_steps"] == 9 * outcome.run.env_steps_per_iteration
     assert summary["env_steps_per_second"] == 2.5 * outcome.run.env_steps_per_iteration
     directory.finish(outcome)
-    running.tell(directory, outcome, running.Spent(2.0, 5), as_json=False)
+    running.tell(directory, outcome, as_json=False)
     shown = " ".join(capsys.readouterr().out.split())
     assert "2 of 4 trials stopped, the first at iteration 3" in shown
 
@@ -52,5 +52,5 @@ def test_report_without_any_finite_number(tmp_path, capsys):
     directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
     directory.finish(outcome)
     for as_json in (True, False):
-        running.tell(directory, outcome, running.Spent(0.0, 0), as_json)
+        running.tell(directory, outcome, as_json)
     assert '"returns": [null, null, null]' in capsys.readouterr().out
