@@ -81,14 +81,14 @@ def read(run: Path, data: Path | None, missing: str | None = None) -> AccessLog:
 
 
 def fingerprints(methods: Methods) -> dict[str, str]:
-    """Of each method's parameters: shapes and numbers."""
+    """A hash of each method's parameters: shapes and numbers."""
     leaves = {name: map(np.asarray, jax.tree.leaves(theta)) for name, (_, theta) in methods.items()}
     content = {name: b"".join(repr(x.shape).encode() + x.tobytes() for x in each) for name, each in leaves.items()}
     return {name: hashlib.sha256(each).hexdigest()[:16] for name, each in content.items()}
 
 
 def _append(path: Path, line: bytes) -> None:
-    """In one write at the end of the file, on disk before anything else happens; after a torn line a new one begins."""
+    """Append in one write, on disk before anything else happens; after a torn line a new one begins."""
     with open(path, "a+b", buffering=0, opener=files.no_follow) as file:
         size = file.seek(0, os.SEEK_END)
         torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
@@ -98,7 +98,7 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
-    """Of a log; a damaged line still counts."""
+    """The entries of a log; a damaged line still counts."""
     if not path.is_file():
         return []
     return [_parsed(line) for line in path.read_bytes().decode("utf-8", "replace").splitlines() if line.strip()]

@@ -28,7 +28,7 @@ from moac.policies.networks import Network, Plain, Weights
 _BLOCK = 2048
 """Rows whose probabilities are computed at a time."""
 _STEPS = 200
-"""Of a round, at most."""
+"""The most steps of a round."""
 _LAST_SCALE = 0.01
 """The network starts close to popularity, which is in its last biases."""
 _TEMPERATURES = (0.1, 10.0)
@@ -148,7 +148,7 @@ def fit(dataset: LoggedDataset, options: Options | None = None) -> BehaviourMode
 
 
 def identity(dataset: LoggedDataset) -> str:
-    """Of all that a row's indices refer to: equal for a dataset, its subsets and its rows of random exposure."""
+    """A hash of all that rows refer to: equal for a dataset, its subsets and its rows of random exposure."""
     tables = dataset.tables
     digest = hashlib.sha256(repr((tables.context_sizes, tables.window, tables.size)).encode())
     for part in (dataset.user_ids, dataset.split, dataset.action_ids, *vars(tables).values()):
@@ -158,12 +158,12 @@ def identity(dataset: LoggedDataset) -> str:
 
 
 def log_prob_of_taken(log_p: Any, action: Any) -> Float[np.ndarray, " n"]:
-    """Of the logged actions, in float64, so that sums over many rows stay exact enough."""
+    """Log-probabilities of the logged actions, in float64, so that sums over many rows stay exact enough."""
     return np.take_along_axis(log_p, np.asarray(action)[:, None], axis=1)[:, 0].astype(np.float64)
 
 
 def _folds(dataset: LoggedDataset, options: Options) -> Int[np.ndarray, " U"]:
-    """Of each user, by a hash of its id."""
+    """The fold of each user, by a hash of its id."""
     return splits.folds(dataset.user_ids, options.seed, options.folds)
 
 

@@ -14,13 +14,13 @@ from moac.offline.behaviour import BehaviourModel, log_prob_of_taken
 from moac.offline.ncis import Logged
 
 BINS = 15
-"""Of the calibration error."""
+"""Number of bins of the calibration error."""
 
 
 @final
 @dataclass(frozen=True)
 class Calibration:
-    """Of one split's rows; log-losses are means of −log b(a|s), in nats."""
+    """A behaviour model on one split's rows; log-losses are means of −log b(a|s), in nats."""
 
     split: str  # whose users
     rows: int

@@ -48,7 +48,7 @@ class Choice:
 
 
 def floors(texts: Sequence[str], signals: Sequence[str]) -> tuple[Floor, ...]:
-    """From `Like=-1%` and the like; the signals are those of the log."""
+    """Parse floors such as `Like=-1%`; the signals are those of the log."""
     parsed: list[Floor] = []
     for text in texts:
         match = _FLOOR.fullmatch(text.strip())
@@ -102,7 +102,7 @@ def _distrust(policy: PolicyReport) -> list[str]:
 
 
 def _below(floor: Floor, estimable: Mapping[str, float], signs: Mapping[str, int]) -> list[str]:
-    """Whether a floor is not kept; `estimable` are the least changes for the better of signals that have one."""
+    """The reason why a floor is not kept, if any; `estimable` are the least changes for the better of signals."""
     if floor.signal not in estimable:
         return [f"{floor.signal} is not estimable on these users, so {floor} cannot be shown"]
     least, sign = estimable[floor.signal], signs[floor.signal]

@@ -179,7 +179,7 @@ def _random_exposure(policies: _Policies, split: str, options: ncis.Options) -> 
 
 
 def _calibration(dataset: LoggedDataset, split: str, ratios: Mapping[str, Any]) -> calibration.Calibration | None:
-    """Of the behaviour model, with the mean uncapped weight of each policy."""
+    """The calibration of the behaviour model, with the mean uncapped weight of each policy."""
     model = dataset.behaviour
     if not isinstance(model, BehaviourModel):
         return None

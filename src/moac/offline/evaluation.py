@@ -28,7 +28,7 @@ BASELINE = "Behavior-Clone"
 """The policy that made the log, as far as it is known."""
 FORMAT = 1
 EDGES = (0.0, *(2.0 ** ((2 * k + 1) / 8) for k in range(-32, 32)), np.inf)
-"""Of the histogram of weights: a factor 2^¼ apart, with 1 in the middle of a bin."""
+"""Edges of the histogram of weights: a factor 2^¼ apart, with 1 in the middle of a bin."""
 
 
 @final

@@ -89,7 +89,7 @@ def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 
 
 
 class State(NamedTuple):
-    """Of stage two θ, its critic and Adam's moments; of stage one the same, policies with a leading axis M − 1."""
+    """θ, critic and Adam's moments of stage two; those of stage one, policies with a leading axis M − 1."""
 
     theta: Weights
     weights: Float[Array, " M"]

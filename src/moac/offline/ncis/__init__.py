@@ -154,7 +154,7 @@ def _check(shard: Shard, baseline: str | None, options: Options) -> None:
 def _changes(
     drawn: Mapping[str, Drawn], estimable: Mapping[str, Any], baseline: str, at: int, level: float
 ) -> dict[str, Change]:
-    """From the baseline to each of the others; significant only where both are estimable."""
+    """The change from the baseline to each of the others; significant only where both are estimable."""
     changes = {
         name: estimates.change(draws, drawn[baseline], at, level) for name, draws in drawn.items() if name != baseline
     }

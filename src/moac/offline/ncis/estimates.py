@@ -28,7 +28,7 @@ class Estimate:
 @final
 @dataclass(frozen=True, eq=False)
 class Change:
-    """From the baseline's value to a policy's, users drawn alike for both."""
+    """The change from the baseline's value to a policy's, users drawn alike for both."""
 
     difference: Float[np.ndarray, " M"]  # V − V_b, in units of the reward: positive is better, also for a cost
     difference_interval: Float[np.ndarray, "M 2"]
@@ -58,7 +58,7 @@ class Drawn:
         return self.by_seed.mean(axis=0)
 
     def estimate(self, at: int, level: float) -> Estimate:
-        """Under one cap."""
+        """The estimate under one cap."""
         return Estimate(self.value[at], interval(self.draws[:, at], level))
 
     def doubly_robust(self, level: float) -> Estimate | None:
@@ -170,7 +170,7 @@ def holm(p: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
 
 
 def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
-    """From `baseline` to `policy` under one cap."""
+    """The change from `baseline` to `policy` under one cap."""
     value, base = policy.value[at], baseline.value[at]
     draws, base_draws = policy.draws[:, at], baseline.draws[:, at]
     p, relative_draws = p_value(draws - base_draws), _relative(draws, base_draws)
@@ -231,7 +231,7 @@ def sweep(
     level: float,
     baseline: str | None = None,
 ) -> Sweep:
-    """Under all caps, on the same draws."""
+    """Estimates and changes under all caps, on the same draws."""
     base = None if baseline is None else drawn[baseline]
     others = {} if base is None else {name: each for name, each in drawn.items() if each is not base}
     return Sweep(

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from moac.offline.ncis.rows import Logged, check_ratios
 
 CAPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf)
-"""Of the sweep over caps."""
+"""The caps of the sweep."""
 _BLOCK = 4_000_000
 """Numbers of the reward model that are in memory at once."""
 
@@ -167,12 +167,12 @@ class Shard:
 
     @property
     def at(self) -> int:
-        """Where the cap in use is among the caps."""
+        """The place of the cap in use among the caps."""
         return self.caps.index(self.cap)
 
     @property
     def first(self) -> Sums:
-        """Of any policy: users and counts are the same for all."""
+        """The sums of any policy: users and counts are the same for all."""
         return next(iter(self.policies.values()))[0]
 
     def check_support(self) -> None:

@@ -50,7 +50,7 @@ class Diagnostics:
 
 
 def diagnose(one: Sums, mean_weight: Float[np.ndarray, " B"], at: int, level: float) -> Diagnostics:
-    """Of the sums of one policy and draws of its mean weight, with the cap at place `at`."""
+    """Diagnostics from the sums of one policy and draws of its mean weight, with the cap at place `at`."""
     w, n = one.weight[:, at], one.count
     total, rows = w.sum(), n.sum()
     events, positive, square = one.positives.sum(axis=0)
@@ -111,7 +111,7 @@ def uncapped(options: Options) -> Options:
 
 
 def agreement(drawn: Mapping[str, Drawn], at: int, random: Shard, options: Options) -> dict[str, Agreement]:
-    """Of each policy that both logs have; `random` was accumulated with `uncapped(options)`."""
+    """Agreement of each policy that both logs have; `random` was accumulated with `uncapped(options)`."""
     names = [name for name in drawn if name in random.policies]
     if not names or random.cap != math.inf:
         raise ValueError("random exposure must have some of the log's policies, accumulated with `uncapped(options)`.")
@@ -159,7 +159,7 @@ LIMITS = (
     Limit("retained_mass", "share of the weights that the cap leaves", care=0.9, stop=0.5),
 )
 MEAN_WEIGHT = Limit("mean_weight", "distance of the mean uncapped weight from 1", care=0.05, stop=0.2)
-"""Only where its interval leaves 1 out as well."""
+"""It counts only where its interval leaves 1 out as well."""
 
 
 @final
