@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from moac.report import style
 from moac.report.figures import Points, band, scatter
 from moac.report.figures import dots as dots_of
-from moac.statistics import Mean
+from moac.statistics import Mean, mean
 from moac.training.history import History
 
 _GREY, _INK = "#888888", "#222222"
@@ -65,7 +65,7 @@ def dots(columns: Mapping[str, Sequence[Dot | None]], rows: Mapping[str, int], l
 @final
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Measured values over trials: their mean with its 95 % band."""
+    """Measured values over trials: their mean with its 95 % band, or bar where there is one point."""
 
     label: str  # of the legend
     x: Any  # [L]
@@ -144,8 +144,13 @@ def _draw(ax: Axes, panel: Panel) -> None:
 
 
 def _measured(ax: Axes, curve: Curve) -> None:
-    band(ax, curve.x, curve.values, curve.colour, curve.label)
     colour = style.line(curve.colour)["color"]
+    if len(curve.x) == 1:
+        at = mean(curve.values[:, 0])
+        reach: Any = [[at.value - at.low], [at.high - at.value]]
+        ax.errorbar(curve.x, [at.value], yerr=reach, fmt="o", color=colour, capsize=3, label=curve.label)
+        return
+    band(ax, curve.x, curve.values, curve.colour, curve.label)
     if len(curve.x) <= _FEW:
         ax.plot(curve.x, curve.values.mean(axis=0), "o", markersize=3.5, color=colour)
     if curve.slope is not None:

@@ -6,21 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from moac import envs, statistics
 from moac.config import Config
 from moac.files import Arrays
-from moac.report import style
-from moac.report.figures import band
 from moac.report.numbers import Value
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
 from moac.statistics import Mean
 from moac.training import result
 from moac.training.trained import TrainedPolicy
-from moac_studies import compare, environments, framework, recorded
+from moac_studies import compare, drawings, environments, framework, recorded
 from moac_studies.framework import Study, Tables, Workspace
 from moac_studies.recorded import NetworkPeer
 
@@ -29,8 +25,6 @@ _IMPROVES = "On {} MOAC improves the hypervolume over the untrained policy"
 _COMMON = ("shared", "methods")  # Tables that are no environment
 _MEASURED = ("env", "num_envs", "trials", "steps", "episodes", "evaluation_episodes")
 """What of an environment's table decides a measurement, beside the configuration."""
-_GREY = "#555555"
-_ROUNDING = 1e-3  # Values that differ by less, as a share, are the same
 
 Methods = Mapping[str, Arrays]
 
@@ -219,54 +213,28 @@ def _ended(arrays: Arrays) -> float:
 
 
 def _figure(name: str, table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Shown:
-    """All methods on one environment."""
-    beside = "" if peer is None else f" Crosses: where {peer.name} ends, with the interval over its seeds."
+    """All methods on one environment: one panel for each return, and one for the hypervolume."""
+    M, panels = len(table["reference"]), list[drawings.Panel]()
+    for i, title in enumerate((*environments.objectives(str(table["env"]), M), "hypervolume")):
+
+        def quantity(returns: Any, i: int = i) -> Any:
+            return returns[..., i] if i < M else _volume(table, returns)
+
+        level = statistics.mean(quantity(methods[START]["discounted"])).value
+        after = {key: arrays for key, arrays in methods.items() if key != START}
+        lines = [(key, own["steps"] / 1000, quantity(own["over_steps"])) for key, own in after.items()]
+        lines += [] if peer is None else [(peer.name, [peer.steps / 1000], quantity(peer.discounted)[:, None])]
+        curves = tuple(drawings.Curve(*line, colour) for colour, line in enumerate(lines))
+        before = drawings.Line(START, [0, lines[0][1][-1]], [level, level])
+        panels.append(drawings.Panel(title, ("thousand steps", ""), curves, (before,), log_x=False, log_y=False))
+    beside = "" if peer is None else f" A single dot: where {peer.name} ends, with the interval over its seeds."
     return Shown(
         f"{name} over steps",
         name,
-        _drawn(table, methods, peer),
+        drawings.curves(panels, columns=M + 1 if M < 3 else (M + 2) // 2),
         f"Discounted returns and hypervolume above {table['reference']} while training: means over {table['trials']} "
         f"trials of {table['evaluation_episodes']} episodes per evaluation, with 95 % bands. Dotted: the untrained "
         f"policy in {table['episodes']} episodes.{beside}",
         f"Line plots over environment steps on {name}: one panel per objective and one for the hypervolume, one line "
         "per method.",
     )
-
-
-@style.styled
-def _drawn(table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Figure:
-    M = len(table["reference"])
-    names = (*environments.objectives(str(table["env"]), M), "hypervolume")
-    figure, axes = style.panels(M + 1, M + 1 if M < 3 else (M + 2) // 2, (3.9, 3.0))
-
-    def quantity(returns: Any, i: int) -> Any:
-        """The i-th return, or after the last of them the hypervolume."""
-        return returns[..., i] if i < M else _volume(table, returns)
-
-    for i, (ax, name) in enumerate(zip(axes, names, strict=True)):
-        largest = float(np.abs(quantity(methods[START]["discounted"], i)).max())
-        unit = int(np.log10(largest)) if largest >= 1e4 else 0  # the power of ten in which it is read most easily
-        for index, (key, arrays) in enumerate(methods.items(), start=-1):
-            values = quantity(arrays.get("over_steps", arrays["discounted"]), i) / 10.0**unit
-            if "steps" in arrays:
-                band(ax, arrays["steps"] / 1000, values, index, key)
-            else:
-                ax.axhline(statistics.mean(values).value, color=_GREY, ls=":", lw=1.2, label=key)
-        if peer is not None:
-            _cross(ax, peer, quantity(peer.discounted, i) / 10.0**unit)
-        ax.set_title(f"{name} / $10^{unit}$" if unit else name)
-        ax.set_xlabel("thousand steps")
-        ax.locator_params(axis="x", nbins=5)
-        low, high = ax.get_ylim()
-        if high - low < _ROUNDING * max(abs(low), abs(high)):  # show that all lines are the same, not their rounding
-            reach = 0.1 * max(abs(low), abs(high))
-            ax.set_ylim(low - reach, high + reach)
-    style.legend_below(figure, axes, 3)
-    return figure
-
-
-def _cross(ax: Axes, peer: NetworkPeer, values: Any) -> None:
-    ends = statistics.mean(values)
-    reach: Any = [[ends.value - ends.low], [ends.high - ends.value]]
-    look: dict[str, Any] = {"fmt": "x", "color": _GREY, "capsize": 3, "markersize": 7, "zorder": 4}
-    ax.errorbar([peer.steps / 1000], [ends.value], yerr=reach, label=peer.name, **look)
