@@ -1,0 +1,62 @@
+"""What an exploration trains: its defaults by the problem, its stages, and what it refuses before it begins."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import moac
+from moac.momdp import library
+from moac.search import EXPLORING, explore
+from moac.search.explore import FALLING, Options, Plan
+from moac.search.values import Candidate
+
+MODEL = library.fishwood()
+
+
+def test_defaults_on_a_model_are_those_of_the_command():
+    plan = Plan.of(Options(config=moac.Config(setting=moac.Discounted(0.9), **EXPLORING)), MODEL, "fishwood-v0")
+    assert (plan.env, plan.rules, len(plan.preferences)) == ("fishwood-v0", ("fixed", "preferred"), 128)
+    assert plan.config.num_iterations == 6_000 and (plan.config.gae, plan.config.num_evaluations) == (0.95, 25)
+    assert plan.entropies == pytest.approx([share * MODEL.spec.reward_bound for share in FALLING])
+
+
+def test_stages_share_the_iterations_and_say_what_went_before():
+    config = moac.Config(setting=moac.Discounted(0.9), num_iterations=10, num_evaluations=7)
+    plan = Plan.of(Options(config, preferences="0.2,0.8; 0.5,0.5", entropies=(0.1, 0.01, 1e-5)), MODEL)
+    fixed, free = plan.stages("fixed"), plan.stages("min-norm")
+    assert [task.config.num_iterations for task in fixed] == [3, 3, 4]
+    assert {task.config.num_evaluations for task in fixed} == {2} and {task.trials for task in fixed} == {2}
+    assert [task.config.entropy for task in fixed] == [0.1, 0.01, 1e-5]
+    assert fixed[1].label == "fixed entropy 0.1 0.01" and fixed[0].config.weighting == "fixed"
+    assert np.allclose(fixed[0].config.preferences, [[0.2, 0.8], [0.5, 0.5]]) and free[0].config.preferences is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"rules": ()}, "`rules` must name at least one"),
+        ({"rules": ("fixed", "fixed")}, "got fixed twice"),
+        ({"reference": (1.0,)}, r"`reference` must hold one number per objective \(2\), got 1"),
+        ({"config": moac.Config(num_iterations=2), "entropies": (0.1, 0.01, 0.0)}, r"per entropy \(3\), got 2"),
+        ({"preferences": 1, "draw": "grid"}, "`preferences` must be at least 2 on a grid"),
+        ({"preferences": "0.2,0.9"}, "`given`"),
+    ],
+)
+def test_what_cannot_be_explored_is_refused_before_anything_is_trained(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Plan.of(replace(Options(preferences=3), **wrong), MODEL)
+
+
+def test_candidates_are_named_by_rule_stage_and_form():
+    named = [Candidate("fixed", stage, greedy, None).name for stage in (None, 1) for greedy in (False, True)]
+    assert named == ["fixed", "fixed, greedy", "fixed, stage 1", "fixed, stage 1, greedy"]
+
+
+def test_a_folder_with_something_else_is_refused(tmp_path):
+    explore.check_folder(tmp_path)
+    (tmp_path / "mine.txt").write_text("dear diary")
+    with pytest.raises(ValueError, match="is no exploration"):
+        explore.check_folder(tmp_path)
+    (tmp_path / "rules").mkdir()
+    explore.check_folder(tmp_path)
