@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from jaxtyping import Float
@@ -14,7 +14,9 @@ from matplotlib.figure import Figure
 
 from moac import statistics
 from moac.report import style
-from moac.training.history import History
+
+if TYPE_CHECKING:
+    from moac.training.history import History
 
 ROUNDING = 1e-24
 """A squared gradient below this is zero."""

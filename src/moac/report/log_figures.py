@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,11 +16,13 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from moac.logs.description import Description
 from moac.logs.splits import SPLITS
-from moac.offline.evaluation import Line, OfflineEvaluation
 from moac.report import style
 from moac.report.figures import band
 from moac.report.numbers import change, signed_percent
-from moac.training.history import History
+
+if TYPE_CHECKING:
+    from moac.offline.evaluation import Line, OfflineEvaluation
+    from moac.training.history import History
 
 _GREY, _INK, _PALE = "#777777", "#222222", "#aaaaaa"
 _COLUMNS, _SMALL = 4, (2.9, 2.4)
