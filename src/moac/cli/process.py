@@ -137,10 +137,11 @@ class Interrupts:
         writing.setblocking(False)
         listener = threading.Thread(target=self._listen, args=(reading,), daemon=True)
         with reading, writing:
-            listener.start()
-            previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+            # From here on a first signal is noted and not raised, so that what follows is undone in order.
             handlers = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
             try:
+                listener.start()
                 yield
             finally:
                 self._left.set()
