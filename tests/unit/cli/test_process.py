@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -55,6 +56,19 @@ def test_the_first_signal_is_acknowledged_at_once_and_the_second_obeyed(program,
     process.send_signal(number)
     assert process.wait(30) == 128 + number
     assert "stopped at once" in process.stderr.read()
+
+
+def test_a_signal_that_comes_while_the_listener_starts_is_noted(monkeypatch):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), process.Interrupts() as interrupts:
+        interrupts.check()
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
