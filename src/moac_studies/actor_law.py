@@ -217,29 +217,21 @@ def alike(M: int, index: int, own_part: float = 0.2) -> FiniteMOMDP:
     return mixed.named(tuple(f"objective {i + 1}" for i in range(M)))
 
 
-def with_step(problem: Problem, alpha: float) -> Problem:
-    """The problem in which a step 1 is what a step α is in the given one, for √α θ: its features are √α x."""
-    root: Any = np.sqrt(alpha)
-    return replace(problem, features=root * problem.features, theta=problem.theta / root)
+def _measure(p: dict[str, Any], M: int, seed: int) -> Arrays:
+    """Gaps [E, n, K] on copies of the noise-only model for each step, then on random ones with the first step.
 
-
-def problems_of(p: dict[str, Any], M: int, seed: int) -> tuple[list[Problem], list[float]]:
-    """The noise-only model, some copies for each step, then random ones with the first step; and the steps."""
+    All in one program: where the features are √α x, a step 1 is what a step α is with x, for √α θ.
+    """
     shape, models = (_STATES, _ACTIONS, _STATES * _ACTIONS), [alike(M, seed + k) for k in range(p["models"])]
     noise = small.padded(small.problem_of(noise_only(M)), shape)
     others = [small.padded(small.problem_of(model), shape, _OUTCOMES) for model in models]
-    copies = np.repeat(p["steps"], p["copies"]).tolist()
-    return [noise] * len(copies) + others, [*copies, *([p["steps"][0]] * len(others))]
-
-
-def _measure(p: dict[str, Any], M: int, seed: int) -> Arrays:
-    """[E, n, K], all steps in one program."""
-    config = small.config_of(p, _SETTING, 1.0, 1)
-    given, alphas = problems_of(p, M, seed)
-    scaled = small.stacked([with_step(one, alpha) for one, alpha in zip(given, alphas, strict=True)])
-    _, theta = small.learned_ascent(scaled, config, SCHEDULES, (p["trials"], seed))
-    last = theta[..., -1, :] * np.sqrt(alphas)[:, None, None]
-    return {"gap": np.swapaxes(small.gaps(small.stacked(given), np.swapaxes(last, 0, 1), _SETTING), 0, 1)}
+    alphas = [*np.repeat(p["steps"], p["copies"]), *([p["steps"][0]] * len(others))]
+    problems, root = small.stacked([noise] * (len(alphas) - len(others)) + others), np.sqrt(alphas)[:, None]
+    scaled: Any = (root[:, :, None, None] * problems.features, problems.theta / root)
+    stepped = replace(problems, features=scaled[0], theta=scaled[1])
+    _, theta = small.learned_ascent(stepped, small.config_of(p, _SETTING, 1.0, 1), SCHEDULES, (p["trials"], seed))
+    last = theta[..., -1, :] * root[:, None]
+    return {"gap": np.swapaxes(small.gaps(problems, np.swapaxes(last, 0, 1), _SETTING), 0, 1)}
 
 
 def _claim(kind: str, slopes: dict[tuple[str, str], Mean]) -> Claim:
