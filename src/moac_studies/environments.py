@@ -22,6 +22,7 @@ from moac.files import Arrays
 from moac.momdp import indicators
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
+from moac.runs.problems import model_of
 from moac.search import values
 from moac.settings import Settings
 from moac.training import result
@@ -127,7 +128,7 @@ def _ends(table: framework.Table, seed: int, work: Workspace, label: str) -> Arr
     """
 
     def measure() -> Arrays:
-        model, agreement = api.model_of(table["env"]), label == "agreement"
+        model, agreement = model_of(table["env"]), label == "agreement"
         trained = train(table, _config(table), seed, **({"time_limit": False} if agreement else {}))
         policies = [trained.policy.of_trial(k) for k in range(table["trials"])]
         exact = values.exact(model, policies, Settings.of(trained.config).setting)
@@ -171,7 +172,7 @@ def findings(tables: Tables, alike: Arrays, treasure: Arrays, learned: Mapping[s
 def extent(table: framework.Table) -> Any:
     """How far apart Pareto-optimal policies of an environment's exact model lie in each objective [M]."""
     setting = Config.from_json(table["config"]).setting or Discounted()
-    return np.ptp(momdp.pareto_front(api.model_of(table["env"]), setting).points, axis=0)
+    return np.ptp(momdp.pareto_front(model_of(table["env"]), setting).points, axis=0)
 
 
 def agrees(ends: Arrays, extent: Any) -> Claim:

@@ -11,11 +11,12 @@ from typing import Any, final
 
 import numpy as np
 
-from moac import api, momdp
+from moac import momdp
 from moac.config import Average, Config
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
 from moac.runs import runner
+from moac.runs.problems import model_of
 from moac.runs.runner import Task
 from moac.statistics import Mean, mean
 from moac.training.history import History
@@ -31,7 +32,7 @@ NEAR = 0.01  # A trial ends at a point when it comes within this share of the hu
 def run(study: Study, work: Workspace) -> Findings:
     """Train all methods of a figure and compare them."""
     env, trials = (study.parameters["figure"][key] for key in ("env", "trials"))
-    model = api.model_of(env)
+    model = model_of(env)
 
     def trained(tasks: Sequence[Task]) -> Histories:
         place: Any = SimpleNamespace(env=env, seed=study.seed)
