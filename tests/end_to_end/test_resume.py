@@ -125,7 +125,8 @@ def test_finished_run_is_shown_again(finished, capsys):
 def test_finished_run_as_text(finished, capsys):
     assert main(["resume", str(finished.path)]) == 0
     out, _ = capsys.readouterr()
-    assert "resource-gathering-v0, mean of 9 trials, 400 iterations" in out
+    assert out.startswith("resource-gathering-v0\n")
+    assert "9 independent policies for 400 iterations" in out
     assert "of 9 trials ended on a corner of the exact hull" in out
     assert out.splitlines()[-1] == f"report: {finished.path / 'report.html'}"
 
