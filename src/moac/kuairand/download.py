@@ -84,7 +84,9 @@ def fetch(
     check_room(out, archive.folder, max(archive.size - there, 0) + archive.unpacked)
     with full_disk_said(out, "Free some space and run it again: it continues."):
         if not whole.exists():
-            _download(f"{base_url.rstrip('/')}/{archive.name}", archive, _part(whole), progress or _silent)
+            _download(
+                f"{base_url.rstrip('/')}/{archive.name}", archive, _part(whole), progress or (lambda done, total: None)
+            )
             _check_content(archive, _part(whole))
             _part(whole).rename(whole)
         else:
@@ -94,10 +96,6 @@ def fetch(
 
 def _part(whole: Path) -> Path:
     return whole.with_name(f"{whole.name}.part")
-
-
-def _silent(done: int, total: int) -> None:
-    del done, total
 
 
 def _download(url: str, archive: Archive, part: Path, progress: Progress) -> None:

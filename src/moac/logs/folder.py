@@ -94,11 +94,12 @@ def becoming(out: Path, fingerprint: str | None = None) -> Generator[Path]:
     """
     place = out.absolute()
     place.parent.mkdir(parents=True, exist_ok=True)
-    folder = place.with_name(f".{out.name}.building-{fingerprint or 'new'}")
+    unfinished = f".{out.name}.building-"
+    folder = files.below(place.parent, f"{unfinished}{fingerprint or 'new'}")
     with locks.held(place.with_name(f".{out.name}.lock"), out):
         refuse_existing(out, "out")
-        for left in place.parent.glob(f".{out.name}.building-*"):
-            if left != folder or fingerprint is None:
+        for left in place.parent.iterdir():
+            if left.name.startswith(unfinished) and (left != folder or fingerprint is None):
                 shutil.rmtree(left)
         folder.mkdir(exist_ok=True)
         try:
