@@ -158,6 +158,6 @@ def _place(folder: Path, problem: dict[str, Any], data: Path | None) -> Path:
     return Path(kept)
 
 
-def _check_same(folder: Path, where: Path, found: str, wanted: str) -> None:
-    if found != wanted:
-        raise ValueError(f"{folder} was trained on other data than {where}: its fingerprint is {wanted}, not {found}.")
+def _check_same(folder: Path, where: Path, actual: str, wanted: str) -> None:
+    if actual != wanted:
+        raise ValueError(f"{folder} was trained on other data than {where}: its fingerprint is {wanted}, not {actual}.")

@@ -147,13 +147,13 @@ def check(names: Sequence[str]) -> None:
 
 def flat(row: Row, objectives: Sequence[str]) -> dict[str, float]:
     """Numbers by name, `returns/gold` for one of an objective; those that are not known are left out."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, list):
-            found |= {f"{name}/{objective}": x for objective, x in zip(objectives, value, strict=True)}
+            numbers |= {f"{name}/{objective}": x for objective, x in zip(objectives, value, strict=True)}
         elif name != "iteration":
-            found[name] = value
-    return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
+            numbers[name] = value
+    return {name: float(value) for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
 def _warn(text: str) -> None:
@@ -205,8 +205,8 @@ class Feed:
 def feed(place: Place, names: Sequence[str], history: History | None = None) -> Feed:
     """The sinks of a run: `metrics.jsonl`, and those that are named."""
     known = History.empty() if history is None else history
-    found = Feed(len(known.iteration))
-    found.add("metrics.jsonl", lambda: Jsonl(place.path / "metrics.jsonl", known))
+    opened = Feed(len(known.iteration))
+    opened.add("metrics.jsonl", lambda: Jsonl(place.path / "metrics.jsonl", known))
     for name in names:
-        found.add(name, lambda make=_KINDS[name]: make(place))
-    return found
+        opened.add(name, lambda make=_KINDS[name]: make(place))
+    return opened

@@ -107,13 +107,13 @@ def spectral(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
 def _distances(deflated: Matrix) -> tuple[Float[np.ndarray, " L"], Float[np.ndarray, " L"]]:
     """Times and distances, until they are rounding."""
     zero, first = np.zeros(len(deflated)), _MEASURED if len(deflated) <= _FEW_STATES else _MEASURED // 8
-    times, found, power = [1.0], [distance(deflated, zero)], deflated
-    while found[-1] > _ROUNDING and times[-1] < 2.0**_MAX_DOUBLINGS:
+    times, distances, power = [1.0], [distance(deflated, zero)], deflated
+    while distances[-1] > _ROUNDING and times[-1] < 2.0**_MAX_DOUBLINGS:
         power, t = (power @ deflated, times[-1] + 1) if times[-1] < first else (power @ power, times[-1] * 2)
         times.append(t)
-        found.append(distance(power, zero))
-    kept = [k for k, value in enumerate(found) if value > _ROUNDING or k == 0]
-    return np.array(times)[kept], np.array(found)[kept]
+        distances.append(distance(power, zero))
+    kept = [k for k, value in enumerate(distances) if value > _ROUNDING or k == 0]
+    return np.array(times)[kept], np.array(distances)[kept]
 
 
 def uniform(probability: Any) -> Mixing:

@@ -88,10 +88,10 @@ class Hessian:
         operator = make((self.size, self.size), matvec=self, dtype=np.float64)
         options: dict[str, Any] = {"k": 1, "which": "LM", "v0": first, "tol": _TOLERANCE}
         try:
-            found = eigsh(operator, return_eigenvectors=False, **options)
+            eigenvalues = eigsh(operator, return_eigenvectors=False, **options)
         except ArpackNoConvergence as stuck:
-            found = np.atleast_1d(stuck.eigenvalues) if len(stuck.eigenvalues) else np.array([np.nan])
-        return float(np.abs(found).max())
+            eigenvalues = np.atleast_1d(stuck.eigenvalues) if len(stuck.eigenvalues) else np.array([np.nan])
+        return float(np.abs(eigenvalues).max())
 
 
 def successors(ground: Ground) -> Any:
