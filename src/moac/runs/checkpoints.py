@@ -143,10 +143,14 @@ def parameters(stored: Arrays, name: str, policy: Policy) -> Params:
     return jax.tree.unflatten(structure, [stored[leaf] for leaf in names])
 
 
-def scales(stored: Arrays) -> Scales | None:
-    """Shift and gain of vectors; None for states."""
-    known = {name: stored.get(f"observation_{name}") for name in ("shift", "gain")}
-    return {name: array for name, array in known.items() if array is not None} or None
+def scales(stored: Arrays, shape: tuple[int, int], needed: bool) -> Scales | None:
+    """Shift and gain [K, d] of vectors; ValueError for other shapes, KeyError where one is needed and missing."""
+    names = [name for name in ("shift", "gain") if needed or f"observation_{name}" in stored]
+    known = {name: stored[f"observation_{name}"] for name in names}
+    for name, array in known.items():
+        if array.shape != shape or array.dtype.kind != "f":
+            raise ValueError(f"`observation_{name}` has shape {array.shape} and type {array.dtype}, not {shape}")
+    return known or None
 
 
 def per_trial(stored: Arrays, name: str, trials: int) -> Int[np.ndarray, " K"]:

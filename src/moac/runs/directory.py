@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
+import jax
 import numpy as np
 from jaxtyping import Int
 
@@ -249,7 +250,9 @@ def _policy(arrays: Arrays, settings: Settings, spec: Spec) -> Policy:
 
 
 def _trained(arrays: Arrays, name: str, policy: Policy, spec: Spec, setting: Any) -> TrainedPolicy:
-    theta, scales = checkpoints.parameters(arrays, name, policy), checkpoints.scales(arrays)
+    theta = checkpoints.parameters(arrays, name, policy)
+    shape = len(jax.tree.leaves(theta)[0]), spec.observation_size
+    scales = checkpoints.scales(arrays, shape, isinstance(spec.observations, observations.VectorSpec))
     return TrainedPolicy(policy, theta, observations.scaled(spec.observations, scales), 0, setting, spec.action_box)
 
 
