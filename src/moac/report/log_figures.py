@@ -143,7 +143,7 @@ def _histogram(ax: Axes, evaluation: OfflineEvaluation) -> None:
         ax.text(cap, 1.0, " cap", transform=ax.get_xaxis_transform(), fontsize=9, color=_GREY, va="top")
     ax.set_xscale("log")
     ax.set_xlim(0.9 * ends[0], 1.1 * ends[1])
-    ax.xaxis.set_major_formatter(_number)
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(_per_cent)
     ax.set_title("Weights π/π_b: share of the rows")
@@ -175,10 +175,6 @@ def _colour(index: int) -> str:
 
 def _per_cent(value: float, _: Any) -> str:
     return f"{100 * value:g} %"
-
-
-def _number(value: float, _: Any) -> str:
-    return f"{value:g}"
 
 
 def _in_per_cent(axis: Axis, limits: tuple[float, float]) -> None:
@@ -240,7 +236,7 @@ def _rows_per_user(ax: Axes, log: Description) -> None:
         ax.plot(values, share, label=f"{split}, {len(counts):,} users", marker=marker, **style.line(k))
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.xaxis.set_major_formatter(_number)
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_major_formatter(_per_cent)
     ax.set_xlabel("rows")
     ax.set_title("Users with at least so many rows", loc="left", fontweight="bold")
@@ -254,7 +250,7 @@ def _days(ax: Axes, log: Description) -> None:
         ax.plot(x, list(days.values()), marker="o", markersize=4, label=f"{name} log", **style.line(k))
     ax.xaxis.set_major_locator(AutoDateLocator(maxticks=8))
     ax.xaxis.set_major_formatter(DateFormatter("%d %b"))
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.set_ylim(bottom=0)
     ax.set_title("Rows on each day, all videos", loc="left", fontweight="bold")
     ax.legend(frameon=False)

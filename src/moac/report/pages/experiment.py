@@ -27,7 +27,7 @@ class About:
     summary: str  # what is shown
     why: str  # how the settings were chosen
     facts: dict[str, Any]  # what a reader wants to know at once
-    settings: dict[str, Any]  # everything that was set
+    config: dict[str, Any]  # everything that was set
     quick: bool = False  # whether this is the reduced run
     seconds: float | None = None  # that it took; None where equal experiments must give equal pages
 
@@ -61,15 +61,7 @@ def write(about: About, findings: Findings, out: Path) -> Path:
         style.write(folder, item.file, item.drawing)
     record = {
         "format": FORMAT,
-        "name": about.name,
-        "title": about.title,
-        "facts": about.facts,
-        "seed": about.seed,
-        "summary": about.summary,
-        "why": about.why,
-        "quick": about.quick,
-        "seconds": about.seconds,
-        "config": about.settings,
+        **vars(about),
         "provenance": description.provenance(about.seed),
         "claims": [vars(claim) for claim in findings.claims],
         "tables": [vars(table) for table in findings.tables],
