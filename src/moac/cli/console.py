@@ -142,7 +142,7 @@ class TrainingProgress:
         from moac import training
 
         self._run, self._check, self._began = run, check, time.monotonic()
-        self._total, self._mean = training.total_iterations(run), training.mean_over_trials
+        self._total, self._mean = run.settings.num_iterations, training.mean_over_trials
         self._timed: tuple[int, float] | None = None
         self._progress = Progress()
         if sys.stderr.isatty():

@@ -111,7 +111,7 @@ class Resume(Training):
             return self._resume(self.path)
 
     def _resume(self, path: Path) -> int:
-        from moac import files, training
+        from moac import files
         from moac.cli.console import say
         from moac.cli.running import complete, tell
         from moac.report import pages
@@ -135,7 +135,7 @@ class Resume(Training):
             snapshot = directory.checkpoints().newest(prepared)
             done = 0 if snapshot is None else snapshot.iteration
             episodes = "" if prepared.source.compiled or snapshot is None else ", in new episodes of its environments"
-            say(f"{path} continues after iteration {done} of {training.total_iterations(prepared)}{episodes}.")
+            say(f"{path} continues after iteration {done} of {prepared.settings.num_iterations}{episodes}.")
             return complete(directory, prepared, snapshot, self)
 
 

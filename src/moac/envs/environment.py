@@ -19,6 +19,8 @@ from moac.envs.workers import Simulator, SimulatorProcess
 from moac.policies.encoding import Moments, Scale
 from moac.types import Batch, Evaluation, Hosted, Key, Params, Policy, Sampling, Spec
 
+Simulators = list[Simulator] | list[SimulatorProcess]
+
 
 @final
 @dataclass(eq=False)
@@ -109,7 +111,7 @@ class Environment(Hosted):
             simulator.stop()
 
     @cached_property
-    def _simulators(self) -> list[Simulator] | list[SimulatorProcess]:
+    def _simulators(self) -> Simulators:
         if not self._num_workers:
             return [Simulator(self.interface)]
         return [SimulatorProcess(self.interface, number, self.step_timeout) for number in range(self._num_workers)]
@@ -136,9 +138,7 @@ def _batches(rollout: Rollout, scale: Scale | None, sizes: Sampling) -> tuple[Ba
     return Batch(*critic), Batch(*actor)
 
 
-def _answered(
-    simulators: list[Simulator] | list[SimulatorProcess], name: str, arguments: list[tuple[Any, ...]]
-) -> list[Any]:
+def _answered(simulators: Simulators, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
     """What simulators answer to a call, each with its own arguments; worker processes at the same time."""
     for simulator, given in zip(simulators, arguments, strict=True):
         simulator.ask(name, *given)
@@ -148,7 +148,7 @@ def _answered(
     return answers
 
 
-def _close(simulators: list[Simulator] | list[SimulatorProcess], number: int) -> None:
+def _close(simulators: Simulators, number: int) -> None:
     """Close a chain's environments."""
     for simulator in simulators:
         simulator.close(number)

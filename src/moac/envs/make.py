@@ -19,7 +19,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from moac.envs import spaces
 from moac.envs.environment import Environment
-from moac.envs.rollout import Interface, seeded_globally
+from moac.envs.rollout import Interface, described, seeded_globally
 from moac.policies.encoding import ActionBox
 from moac.policies.observations import of_encoder
 from moac.types import Spec
@@ -146,11 +146,8 @@ class Maker:
             return self()[0]
         except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound):
             raise ValueError(f"`env` must be one of {', '.join(known_ids())}, got {self.env!r}.") from None
-        except (gymnasium.error.Error, ImportError, TypeError) as error:
-            raise ValueError(f"{self.name} cannot be made: {' '.join(str(error).split())}") from None
         except Exception as error:  # whatever its packages do where something is missing
-            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise ValueError(f"{self.name} cannot be made: {said}") from error
+            raise ValueError(f"{self.name} cannot be made: {described(error)}.") from error
 
 
 def known_ids() -> tuple[str, ...]:

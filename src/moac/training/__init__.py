@@ -15,7 +15,7 @@ from typing import final
 from moac.training import compiled, hosted
 from moac.training.compiled import WIDTH
 from moac.training.history import History
-from moac.training.run import Run, Snapshot, Trial, evaluation_iterations, mean_over_trials, total_iterations
+from moac.training.run import Run, Snapshot, Trial, evaluation_iterations, mean_over_trials
 
 __all__ = [
     "WIDTH",
@@ -27,7 +27,6 @@ __all__ = [
     "iterate",
     "mean_over_trials",
     "template",
-    "total_iterations",
 ]
 
 SECONDS = 0.5

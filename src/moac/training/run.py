@@ -126,11 +126,6 @@ def evaluation_iterations(settings: Settings) -> Int[np.ndarray, " L"]:
     return np.unique(np.linspace(T, 1, min(settings.num_evaluations, T)).round().astype(int))
 
 
-def total_iterations(run: Run) -> int:
-    """T."""
-    return run.settings.num_iterations
-
-
 def mean_over_trials(values: Any) -> Any:
     """The mean over the first axis of what is finite; NaN where nothing is.
 
