@@ -96,7 +96,7 @@ class Train(Training):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Resume(Training):
-    """Continue a run that was stopped; it ends as if it had not been."""
+    """Continue a run that was stopped: as if it had not been on a model or a log, in new episodes on an environment."""
 
     path: tyro.conf.Positional[RunPath]
     trust: bool = False
