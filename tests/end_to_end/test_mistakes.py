@@ -4,8 +4,8 @@ import os
 import shutil
 import subprocess
 
-import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from moac import files
 from moac.cli.main import COMMANDS as NAMES
@@ -162,12 +162,12 @@ def log_run(tmp_path_factory):
     return built_run(tmp_path_factory.mktemp("log"))
 
 
-def edit(data, name, change):
+def edit(data, part, name, change):
     """An array of a dataset, changed in place."""
-    path = data / "arrays" / f"{name}.npy"
-    found = np.load(path)
-    change(found)
-    np.save(path, found)
+    path = data / "arrays" / f"{part}.safetensors"
+    arrays = load_file(path)
+    change(arrays[name])
+    save_file(arrays, path)
 
 
 def all_train(split):
@@ -186,20 +186,20 @@ def one_beyond(action):
 NO_ROWS = "has no rows of validation users: a behaviour model is stopped and calibrated on them."
 ONE_USER = "`folds` must leave train users on both sides, got 2 with an empty side."
 OTHER = "was fitted on other data than"
-OUTSIDE = "action.npy is damaged: its numbers must be in [0, 12)."
+OUTSIDE = "rows.safetensors is damaged: `action` must be in [0, 12)"
 LOGS = {
-    "a split without rows": ("split", all_train, (NO_ROWS, NO_ROWS, OTHER)),
-    "a single user": ("split", one_train, (ONE_USER, ONE_USER, OTHER)),
-    "an action outside K": ("rows/action", one_beyond, (OUTSIDE, OUTSIDE, OUTSIDE)),
+    "a split without rows": ("shared", "split", all_train, (NO_ROWS, NO_ROWS, OTHER)),
+    "a single user": ("shared", "split", one_train, (ONE_USER, ONE_USER, OTHER)),
+    "an action outside K": ("rows", "action", one_beyond, (OUTSIDE, OUTSIDE, OUTSIDE)),
 }
 
 
 @pytest.mark.parametrize("wrong", LOGS)
 def test_a_log_that_cannot_be_used(wrong, log_run, capsys, tmp_path):
     """`offline train`, `offline compare` and `evaluate`: the last line says what is wrong."""
-    name, change, messages = LOGS[wrong]
+    part, name, change, messages = LOGS[wrong]
     data = shutil.copytree(log_run.data, tmp_path / "data")
-    edit(data, name, change)
+    edit(data, part, name, change)
     run = shutil.copytree(log_run.path, tmp_path / "run")
     before = sorted(run.rglob("*"))
     out = ("--out", tmp_path / "out")
