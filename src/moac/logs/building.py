@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 
 from moac import tasks
-from moac.files import write_arrays, write_json
+from moac.files import read_json, write_arrays, write_json
 from moac.logs import buckets, csv_files, description, engine, features, folder, splits
 from moac.logs.buckets import Bucket
 from moac.logs.csv_files import File
@@ -126,7 +126,14 @@ class _Build:
         self.primary_is_random = not files.standard
 
     def run(self, origin: dict[str, Any], executor: Executor | None, say: Progress) -> dict[str, Any]:
-        """All steps; the manifest."""
+        """All steps; the manifest, which is written last: where it is, all else is."""
+        if not (self.place / folder.MANIFEST).exists():
+            self._run(origin, executor, say)
+        shutil.rmtree(self.work, ignore_errors=True)
+        say("writing arrays", 1, 1)
+        return read_json(self.place / folder.MANIFEST)
+
+    def _run(self, origin: dict[str, Any], executor: Executor | None, say: Progress) -> None:
         for name in ("rows", "work/raw", "work/arrays", "arrays"):
             (self.place / name).mkdir(parents=True, exist_ok=True)
         with self._connect() as connection:
@@ -142,11 +149,7 @@ class _Build:
         say("writing arrays", 0, 1)
         with self._connect() as connection:
             about = self._write(connection, actions)
-        manifest = self._manifest(origin, totals, about)
-        write_json(self.place / folder.MANIFEST, manifest)
-        shutil.rmtree(self.work)
-        say("writing arrays", 1, 1)
-        return json.loads(json.dumps(manifest))
+        write_json(self.place / folder.MANIFEST, self._manifest(origin, totals, about))
 
     def _connect(self) -> Any:
         return engine.connect(self.limits, self.work / "spill")
