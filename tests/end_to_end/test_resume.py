@@ -48,6 +48,7 @@ def kill_and_resume(run, moac, environment, finished, reached):
     return done
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle(moac, environment, finished, tmp_path):
     run = tmp_path / "run"
     done = kill_and_resume(run, moac, environment, finished, lambda: len(checkpoints(run)) >= 2)

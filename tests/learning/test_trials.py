@@ -173,11 +173,11 @@ def test_trials_with_preferences_are_the_runs_with_them():
 def test_step_sizes_are_arguments_of_one_program():
     """A run with another step size compiles nothing, and is the run that it would be with a program of its own."""
     config = replace(CONFIG, entropy=0.01)
-    program = compiled._of(api.train(MODEL, config, trials=2, seed=11).run)
+    program = compiled._program_of(api.train(MODEL, config, trials=2, seed=11).run)
     before = program.step._cache_size(), program.first._cache_size()
     changed = replace(config, actor_step_size=0.3, critic_step_size=0.1, entropy=0.2, num_iterations=T + 1)
     shared = api.train(MODEL, changed, trials=2, seed=11)
-    assert compiled._of(shared.run) is program
+    assert compiled._program_of(shared.run) is program
     assert (program.step._cache_size(), program.first._cache_size()) == before
     compiled._program.cache_clear()
     alone = api.train(MODEL, changed, trials=2, seed=11)

@@ -9,13 +9,15 @@ from moac import simplex
 from tests.helpers import asserts, samplers
 
 SIZES = (1, 2, 3, 7, 20, 100)
+D = 1000
+"""One number of columns for most tests: a new shape is a new compilation, of seconds."""
 
 
 @pytest.mark.parametrize("M", SIZES)
 @pytest.mark.parametrize("family", samplers.FAMILIES)
 def test_is_exact_on_the_nine_families(family, M):
     for seed in range(1 if M == 100 else 3):
-        G = samplers.sample(family, M, seed)
+        G = samplers.sample(family, M, seed, D)
         largest = np.linalg.norm(G, axis=1).max()
         best = asserts.squared_norm(asserts.reference_weights(G), G)
         for solution in (simplex.min_norm(G), simplex.min_norm_from_gram(G @ G.T)):
@@ -31,7 +33,7 @@ def test_is_exact_on_the_nine_families(family, M):
 @pytest.mark.parametrize("M", (2, 3, 7, 20, 100))
 def test_vanishes_where_stationary_by_construction(M):
     for seed in range(3):
-        G = samplers.strongly_stationary(M, np.random.default_rng(seed), 300)
+        G = samplers.strongly_stationary(M, np.random.default_rng(seed), D)
         solution = simplex.min_norm(G)
         assert np.linalg.norm(solution.direction) <= 1e-14 * np.linalg.norm(G, axis=1).max()
         assert solution.kkt_residual <= 1e-12
@@ -40,14 +42,14 @@ def test_vanishes_where_stationary_by_construction(M):
 @pytest.mark.parametrize("M", (2, 3, 7, 20))
 def test_improves_every_objective_where_not_stationary(M):
     for seed in range(5):
-        G = samplers.not_stationary(M, np.random.default_rng(seed), 50)
+        G = samplers.not_stationary(M, np.random.default_rng(seed), D)
         solution = simplex.min_norm(G)
         assert np.min(G @ solution.direction) >= solution.squared_norm * (1 - 1e-12) > 0
 
 
 def test_two_rows_equal_the_closed_form():
     for seed in range(50):
-        G = samplers.biased(2, np.random.default_rng(seed), 5)
+        G = samplers.biased(2, np.random.default_rng(seed), D)
         a, b, c = G[0] @ G[0], G[0] @ G[1], G[1] @ G[1]
         first = np.clip((c - b) / (a + c - 2 * b), 0, 1)
         np.testing.assert_allclose(simplex.min_norm(G).weights, [first, 1 - first], atol=1e-13)
@@ -55,14 +57,14 @@ def test_two_rows_equal_the_closed_form():
 
 @pytest.mark.parametrize("M", (1, 2, 3, 7, 20))
 def test_vertices_are_exact(M):
-    G = np.arange(1.0, M + 1)[:, None] * np.ones(4)
+    G = np.arange(1.0, M + 1)[:, None] * np.ones(D)
     np.testing.assert_array_equal(simplex.min_norm(G).weights, np.eye(M)[0])
     np.testing.assert_array_equal(simplex.min_norm_from_gram(G @ G.T).weights, np.eye(M)[0])
 
 
 @pytest.mark.parametrize("factor", (1e-100, 1e100))
 def test_global_scaling_leaves_the_weights(factor):
-    G = samplers.sample("biased", 7, 0, d=40)
+    G = samplers.sample("biased", 7, 0, D)
     np.testing.assert_allclose(simplex.min_norm(G * factor).weights, simplex.min_norm(G).weights, rtol=0, atol=1e-14)
 
 
@@ -97,7 +99,7 @@ def test_single_precision_and_a_noisy_gram_matrix(family):
     for M, seed in np.ndindex(21, 5):
         if M not in (1, 2, 3, 7, 20):
             continue
-        G = samplers.sample(family, M, seed, d=200)
+        G = samplers.sample(family, M, seed, D)
         noise = np.random.default_rng(seed).standard_normal((M, M))
         norm = np.linalg.norm(G, axis=1)
         K = (G @ G.T + 1e-6 * (noise + noise.T) / 2 * np.outer(norm, norm)).astype(np.float32)

@@ -8,7 +8,7 @@ import pytest
 from moac import simplex, weighting
 from moac.choices import schedule_of
 
-RECORDED = Path(__file__).parents[1] / "data" / "torchjd_crmogm.json"
+RECORDED = Path(__file__).parents[2] / "data" / "torchjd_crmogm.json"
 
 
 def gram(seed, M=3):
