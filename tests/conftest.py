@@ -1,6 +1,13 @@
+import signal
+import threading
+
 import hypothesis
 import jax
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    # A background job of a shell ignores Ctrl-C, and so would the commands that tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.load_profile("ci")
