@@ -1,6 +1,7 @@
 """Runs, snapshots and results made by hand: nothing is trained or compiled."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from moac import Config, momdp, training
@@ -10,6 +11,19 @@ from moac.training.history import History
 K, S, A, M = 2, 5, 3, 2
 CONFIG = Config(num_iterations=9, num_critic_steps=1, critic_batch_size=2, actor_batch_size=2)
 MODEL = momdp.library.random_ergodic(jax.random.key(0), num_states=S, num_actions=A, num_objectives=M)
+
+
+class OwnPolicy:
+    """Parameters in two leaves."""
+
+    def init(self, key):  # noqa: ARG002
+        return {"bias": jnp.zeros(A), "table": jnp.zeros((S, A))}
+
+    def sample(self, theta, observation, key):
+        return jax.random.categorical(key, theta["table"][observation] + theta["bias"])
+
+    def log_prob(self, theta, observation, action):
+        return jax.nn.log_softmax(theta["table"][observation] + theta["bias"])[action]
 
 
 def run_of(config=CONFIG, given=None, model=MODEL):

@@ -4,8 +4,6 @@ import os
 import threading
 from dataclasses import replace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,26 +11,13 @@ from moac import training
 from moac.runs import checkpoints
 from moac.runs.directory import RunDirectory
 from moac.training.history import History
-from tests.helpers.hand_made import A, K, S, run_of, same, snapshot_of
+from tests.helpers.hand_made import K, OwnPolicy, S, run_of, same, snapshot_of
 from tests.helpers.limits import limited
 
 
 @pytest.fixture
 def directory(tmp_path):
     return RunDirectory.create(tmp_path / "run", run_of())
-
-
-class OwnPolicy:
-    """Parameters in two leaves."""
-
-    def init(self, key):  # noqa: ARG002
-        return {"bias": jnp.zeros(A), "table": jnp.zeros((S, A))}
-
-    def sample(self, theta, observation, key):
-        return jax.random.categorical(key, theta["table"][observation] + theta["bias"])
-
-    def log_prob(self, theta, observation, action):
-        return jax.nn.log_softmax(theta["table"][observation] + theta["bias"])[action]
 
 
 def test_checkpoint_round_trip(directory):

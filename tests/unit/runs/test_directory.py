@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,7 +11,7 @@ from moac import api, momdp, weighting
 from moac.runs import directory as run_directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
-from tests.helpers.hand_made import CONFIG, MODEL, A, K, M, S, outcome_of, run_of, same
+from tests.helpers.hand_made import CONFIG, MODEL, A, K, M, OwnPolicy, S, outcome_of, run_of, same
 
 
 @pytest.fixture
@@ -89,19 +88,6 @@ def test_linear_policies_keep_their_features(tmp_path):
     assert np.asarray(loaded).shape == (K, 4, A)
     for state in range(S):
         assert loaded.log_prob(state, 1) == pytest.approx(outcome.policy.log_prob(state, 1), rel=1e-6)
-
-
-class OwnPolicy:
-    """Parameters in two leaves."""
-
-    def init(self, key):  # noqa: ARG002
-        return {"bias": jnp.zeros(A), "table": jnp.zeros((S, A))}
-
-    def sample(self, theta, observation, key):
-        return jax.random.categorical(key, theta["table"][observation] + theta["bias"])
-
-    def log_prob(self, theta, observation, action):
-        return jax.nn.log_softmax(theta["table"][observation] + theta["bias"])[action]
 
 
 def test_parts_of_ones_own(tmp_path):
