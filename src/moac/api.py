@@ -251,8 +251,8 @@ def training_figures(outcome: Result) -> dict[str, bytes]:
     return {f"training.{kind}": style.rendered(figure, kind) for kind in ("png", "svg")}
 
 
-def _write(outcome: Result, path: Path) -> Path:
-    return run_directory.save(outcome, path, training_figures(outcome))
+def _write(outcome: Result, path: Path, overwrite: bool) -> Path:
+    return run_directory.save(outcome, path, training_figures(outcome), overwrite)
 
 
 def _source(problem: Source | str) -> Source:

@@ -197,6 +197,12 @@ def beyond_theory(config: Config) -> tuple[str, ...]:
     return tuple(name for name, present in named.items() if present)
 
 
+def length_dependent(config: Config) -> tuple[str, ...]:
+    """Fields of a configuration by which an iteration depends on `num_iterations`: such a run cannot be lengthened."""
+    del config  # no schedule has ended with the run so far
+    return ()
+
+
 def _policy_name(spec: Spec) -> str:
     if spec.action_size:
         return "gaussian"

@@ -20,9 +20,9 @@ OUTCOME = ("policy.safetensors", "history.safetensors", "metrics.jsonl")
 
 
 def files_of(folder):
-    """Every file, but for the checkpoints of a run before its last: when they come is a matter of time."""
+    """Every file, but for what is a matter of time: seconds, and the checkpoints of a run before its last."""
     stale = {path for place in folder.rglob("checkpoint") for path in sorted(place.iterdir())[:-1]}
-    kept = (path for path in folder.rglob("*") if path.is_file() and path not in stale)
+    kept = (p for p in folder.rglob("*") if p.is_file() and p not in stale and p.name != "timing.jsonl")
     return {str(path.relative_to(folder)): path.read_bytes() for path in kept}
 
 

@@ -118,15 +118,13 @@ def test_unknown_environment(env, near, capsys, tmp_path, monkeypatch):
 def test_existing_run_directory(capsys, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     message = refused(capsys, "train", ENV, "--out", tmp_path)
-    assert message == (
-        f"{tmp_path} exists already: choose a new folder, or continue that run with moac resume {tmp_path}."
-    )
+    assert message == f"{tmp_path} exists already and holds other files (config.json): choose a new folder."
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
 def test_folder_that_is_not_empty(capsys, tmp_path):
     (tmp_path / "thesis.tex").write_text("")
-    assert refused(capsys, "train", ENV, "--out", tmp_path) == f"{tmp_path} exists already: choose a new folder."
+    assert "exists already and holds other files (thesis.tex)" in refused(capsys, "train", ENV, "--out", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -140,7 +138,7 @@ def test_unwritable_run_directory(capsys, tmp_path):
 def test_run_directory_is_a_file(capsys, tmp_path):
     (tmp_path / "file").write_text("kept")
     message = refused(capsys, "train", ENV, "--out", tmp_path / "file")
-    assert message == f"{tmp_path / 'file'} exists already: choose a new folder."
+    assert message == f"{tmp_path / 'file'} exists already and is a file: choose a new folder."
     assert (tmp_path / "file").read_text() == "kept"
 
 

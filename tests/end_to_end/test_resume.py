@@ -201,7 +201,7 @@ def test_damaged_config(text, message, unfinished, capsys):
     ("field", "value", "message"),
     [
         ("critic_batch_size", 16, "was edited after the run began: `config.critic_batch_size` is 16, was 8. Put it "),
-        ("num_iterations", 500, "was edited after the run began: `config.num_iterations` is 500, was 400. Put it "),
+        ("num_iterations", 300, "was edited after the run began: `config.num_iterations` is 300, was 400. Put it "),
         ("actor_batch_size", 0, "is wrong: `actor_batch_size` must be a whole number of at least 1, got 0."),
         ("actor_step_size", "big", "is wrong: `actor_step_size` must be positive and finite, got 'big'."),
         ("momentum", 3, "is wrong: `momentum` must be one of 1/t, "),

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from moac import files, training
+from moac import files, settings, training
 from moac.files import Arrays
 from moac.policies import SoftmaxLinear
 from moac.policies.observations import Scales, StateSpec
@@ -22,6 +22,7 @@ from moac.training.result import Result
 from moac.types import Params, Policy
 
 _KEPT = 2
+_LENGTH = "config.num_iterations"
 
 
 @final
@@ -65,7 +66,8 @@ class Checkpoints:
 
     def _read(self, path: Path, run: training.Run) -> training.Snapshot:
         arrays, about = files.read_arrays(path)
-        check_same_run(self.folder.parent / "config.json", self.description, about)
+        longer = not settings.length_dependent(run.config)
+        check_same_run(self.folder.parent / "config.json", self.description, about, longer)
         template = training.template(run)
         leaves: list[Any] = []
         for name, expected in _named_leaves(template):
@@ -80,15 +82,19 @@ class Checkpoints:
             return training.Snapshot.of(int(about["iteration"]), trials, history)
 
 
-def check_same_run(config: Path, description: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Refuse to mix a configuration with arrays that another one made."""
+def check_same_run(
+    config: Path, description: Mapping[str, Any], about: Mapping[str, Any], longer: bool = False
+) -> None:
+    """Refuse to mix a configuration with arrays that another one made; `longer` allows it more iterations."""
     made_by = about.get("run")
     before, now = _flat(made_by if isinstance(made_by, Mapping) else {}), _flat(description)
     for name in sorted(before.keys() | now.keys()):
-        if before.get(name) != now.get(name):
+        then, today = before.get(name), now.get(name)
+        lengthened = longer and name == _LENGTH and isinstance(then, int) and isinstance(today, int) and then < today
+        if then != today and not lengthened:
             raise ValueError(
-                f"{config} was edited after the run began: `{name}` is {json.dumps(now.get(name))}, "
-                f"was {json.dumps(before.get(name))}. Put it back, or start a new run."
+                f"{config} was edited after the run began: `{name}` is {json.dumps(today)}, "
+                f"was {json.dumps(then)}. Put it back, or start a new run."
             )
 
 

@@ -36,13 +36,15 @@ _UNFINISHED = {
 _PACKAGES = ("moac", "jax", "jaxlib", "numpy", "scipy", "mo-gymnasium")
 
 
-def of(run: training.Run, env: str | None) -> dict[str, Any]:
+def of(run: training.Run, env: str | None, keep_every: int | None = None) -> dict[str, Any]:
     """The description of a run.
 
     Args:
         run: the run.
         env: the id of its environment; None where only a program has it.
+        keep_every: the policies of every so many iterations are kept; None keeps those at the end alone.
     """
+    _check_keep_every(keep_every)
     spec = run.source.spec
     problem: dict[str, Any] = {
         "name": spec.name,
@@ -65,7 +67,7 @@ def of(run: training.Run, env: str | None) -> dict[str, Any]:
         "seed": run.seed,
         "config": run.config.to_json(),
         "own": list(run.given),
-    }
+    } | ({} if keep_every is None else {"keep_every": keep_every})
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -92,6 +94,7 @@ def read(folder: Path) -> dict[str, Any]:
 def _check(data: dict[str, Any]) -> None:
     """Refuse values that are of the right type, and yet cannot be."""
     check_trials(data["trials"], data["seed"])
+    _check_keep_every(data.get("keep_every"))
     for key, kinds in _PROBLEM.items():
         if not isinstance(data["problem"].get(key, ...), kinds):
             raise ValueError(f"`problem.{key}` is missing or not a {'text' if str in kinds else 'number'}")
@@ -100,6 +103,11 @@ def _check(data: dict[str, Any]) -> None:
             raise ValueError(f"`{key}` is missing or not a list of names")
     if not data["problem"]["objectives"]:
         raise ValueError("`problem.objectives` is missing or empty")
+
+
+def _check_keep_every(every: Any) -> None:
+    if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 1):
+        raise ValueError(f"`keep_every` must be a whole number of at least 1, got {every!r}.")
 
 
 def unfinished(folder: Path) -> str:

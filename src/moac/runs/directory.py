@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -14,7 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from moac import files, locks, parts, training
+from moac import files, locks, parts, settings, training
 from moac.config import Config
 from moac.files import Arrays
 from moac.policies import features, observations
@@ -45,12 +46,19 @@ class RunDirectory:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, run: training.Run, env: str | None = None) -> RunDirectory:
-        """A new folder with the run's configuration and provenance, or nothing; an existing one is refused."""
-        if not _vacant(path):
-            instead = f", or continue that run with moac resume {path}" if (path / "config.json").exists() else ""
-            raise ValueError(f"{path} exists already: choose a new folder{instead}.")
-        origin, description = descriptions.provenance(run.seed), descriptions.of(run, env)
+    def create(
+        cls, path: Path, run: training.Run, env: str | None = None, keep_every: int | None = None
+    ) -> RunDirectory:
+        """A new folder with the run's configuration and provenance, or nothing; one that holds anything is refused.
+
+        Args:
+            path: the folder.
+            run: the run.
+            env: the id of its environment; None where only a program has it.
+            keep_every: keep the policies of every so many iterations, for `load(…, iteration=…)`.
+        """
+        _check_vacant(path)
+        origin, description = descriptions.provenance(run.seed), descriptions.of(run, env, keep_every)
         try:
             files.subfolder(path, "checkpoint")
         except OSError as error:
@@ -97,11 +105,24 @@ class RunDirectory:
         about = {"format": descriptions.FORMAT, "kind": outcome.history.kind}
         files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
         if not (self.path / "metrics.jsonl").exists():  # training writes it line by line
-            files.write_bytes(self.path / "metrics.jsonl", sinks.lines(outcome.history))
+            rows = sinks.rows(outcome.history, outcome.run.settings.samples_per_iteration)
+            files.write_bytes(self.path / "metrics.jsonl", sinks.lines(rows))
         for name, content in (figures or {}).items():
             files.write_bytes(files.subfolder(self.path, "figures") / name, content)
+        self._write_policies(self.path / "policy.safetensors", outcome)
+
+    def keep(self, outcome: result.Result) -> None:
+        """Keep the policies that a run has now, beside those of its end."""
+        files.subfolder(self.path, "policies")
+        self._write_policies(self.kept_path(outcome.iteration), outcome)
+
+    def _write_policies(self, path: Path, outcome: result.Result) -> None:
         about = {"format": descriptions.FORMAT, "iteration": outcome.iteration, "run": self.description}
-        files.write_arrays(self.path / "policy.safetensors", checkpoints.policy_arrays(outcome), about)
+        files.write_arrays(path, checkpoints.policy_arrays(outcome), about)
+
+    def kept_path(self, iteration: int) -> Path:
+        """Where the policies of an iteration are kept."""
+        return files.below(self.path, "policies") / f"{iteration:010d}.safetensors"
 
     def outcome(self, run: training.Run) -> result.Result:
         """The result of a run that has finished."""
@@ -119,11 +140,26 @@ class RunDirectory:
                 checkpoints.per_trial(arrays, "stopped", run.num_trials),
             )
 
-    def policy_arrays(self) -> tuple[Arrays, dict[str, Any]]:
-        """What policy.safetensors holds; it is refused where config.json was edited since."""
-        arrays, about = files.read_arrays(self.path / "policy.safetensors")
-        check_same_run(self.path / "config.json", self.description, about)
+    def policy_arrays(self, iteration: int | None = None) -> tuple[Arrays, dict[str, Any]]:
+        """Policies of the end, or those kept at an iteration; they are refused where config.json was edited since."""
+        arrays, about = files.read_arrays(self.policy_path(iteration))
+        check_same_run(self.path / "config.json", self.description, about, longer=iteration is not None)
         return arrays, about
+
+    def policy_path(self, iteration: int | None = None) -> Path:
+        """The file with the policies of the end, or with those kept at an iteration; ValueError where it is missing."""
+        if iteration is None:
+            if not self.finished:
+                raise ValueError(f"{self.path} has not finished: continue it with moac resume {self.path}.")
+            return self.path / "policy.safetensors"
+        kept = sorted(
+            int(path.stem) for path in self.kept_path(0).parent.glob("[0-9]*.safetensors") if path.stem.isdigit()
+        )
+        if iteration not in kept:
+            shown = ", ".join(map(str, kept)) if len(kept) <= 10 else f"{kept[0]}, {kept[1]}, …, {kept[-1]}"
+            known = f"one of {shown}" if kept else "left out, since no policies were kept on the way (`keep_every`)"
+            raise ValueError(f"`iteration` must be {known}, got {iteration}.")
+        return self.kept_path(iteration)
 
 
 @final
@@ -168,6 +204,11 @@ class FinishedRun:
         return int(self.history.iteration[-1])
 
     @property
+    def env_steps(self) -> Int[np.ndarray, " L"]:
+        """Environment steps of a trial at each logged iteration."""
+        return self.history.iteration * Settings.of(self.config).samples_per_iteration
+
+    @property
     def versions(self) -> dict[str, str]:
         """Of the packages, by name."""
         return {str(name): str(version) for name, version in self.origin["versions"].items()}
@@ -202,33 +243,78 @@ def _origin(path: Path) -> dict[str, Any]:
     return origin
 
 
-def save(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None = None) -> Path:
-    """Write the run directory of a result, with figures by file name."""
-    RunDirectory.create(path, outcome.run).finish(outcome, figures)
+def save(
+    outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None = None, overwrite: bool = False
+) -> Path:
+    """Write the run directory of a result, with figures by file name; `overwrite` replaces a run that is there."""
+    if not overwrite or _run_in(path) is None:
+        return _saved(outcome, path, figures)
+    real = path.resolve()
+    beside = real.with_name(f".{real.name}.{os.getpid()}.tmp")
+    with RunDirectory(real).held():
+        shutil.rmtree(beside, ignore_errors=True)
+        _saved(outcome, beside, figures)
+        shutil.rmtree(real)
+        beside.rename(real)
     return path
 
 
-def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> TrainedPolicy:
+def _saved(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None) -> Path:
+    directory = RunDirectory.create(path, outcome.run)
+    if outcome.snapshot is not None:
+        directory.checkpoints().write(outcome.snapshot)  # so that the run can be lengthened
+    directory.finish(outcome, figures)
+    return path
+
+
+def lengthen(directory: RunDirectory, run: training.Run, iterations: int) -> tuple[RunDirectory, training.Run]:
+    """The same run with more iterations, to be continued from its checkpoint. The caller holds it.
+
+    On a model it ends as a run of that length from the start, bit for bit. The history keeps what was logged; new
+    evaluations are those of the longer run. Policies of the end so far stay: `load(path, iteration=…)`.
+    """
+    path, before = directory.path, run.settings.num_iterations
+    config = replace(run.config, num_iterations=iterations)
+    if iterations == before:
+        return directory, run
+    if iterations < before:
+        raise ValueError(f"`iterations` must be at least {before}, which {path} has already, got {iterations}.")
+    for name in settings.length_dependent(config):
+        raise ValueError(f"{path} cannot be trained longer: its `{name}` depends on the number of iterations.")
+    if directory.finished:
+        if directory.checkpoints().newest(run) is None:
+            raise ValueError(f"{path} cannot be trained longer: it has no checkpoint to go on from.")
+        files.subfolder(path, "policies")
+        (path / "policy.safetensors").replace(directory.kept_path(before))  # first: it is what says that a run ended
+    for name in ("history.safetensors", "report.html"):
+        (path / name).unlink(missing_ok=True)
+    files.write_json(path / "config.json", {**directory.description, "config": config.to_json()})
+    return RunDirectory(path), replace(run, config=config)
+
+
+def load(
+    directory: str | Path, trial: int = 0, policy: Policy | None = None, iteration: int | None = None
+) -> TrainedPolicy:
     """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
 
     Args:
         directory: of a run that has finished.
         trial: which of its trials.
         policy: the object that was trained, where `train` was given one.
+        iteration: one whose policies were kept (`keep_every`); None is the end.
     """
     opened = RunDirectory(Path(directory))
     problem, given = opened.description["problem"], opened.description["own"]
-    if not opened.finished:
-        raise ValueError(f"{directory} has not finished: continue it with moac resume {directory}.")
+    path = opened.policy_path(iteration)
     if ("policy" in given) != (policy is not None):
         raise ValueError(_parts_wanted(directory, ["policy"] if "policy" in given else []))
-    arrays, _ = opened.policy_arrays()
-    settings = _settings(opened)
+    arrays, _ = opened.policy_arrays(iteration)
+    chosen = _settings(opened)
     catalogue = _log_files().catalogue_of(opened.path, problem["fingerprint"]) if "log" in problem else None
     spec = descriptions.spec_of(problem, arrays.get("observations"), catalogue)
-    with files.interpreting(opened.path / "policy.safetensors"):
-        kind = _policy(arrays, settings, spec) if policy is None else policy
-        trained = _trained(arrays, "theta", kind, spec, settings.setting)
+    with files.interpreting(path):
+        kind = _policy(arrays, chosen, spec) if policy is None else policy
+        trained = _trained(arrays, "theta", kind, spec, chosen.setting)
     return trained.of_trial(trial)
 
 
@@ -239,14 +325,14 @@ def _settings(directory: RunDirectory) -> Settings:
         raise ValueError(f"{directory.path / 'config.json'} is wrong: {error}") from None
 
 
-def _policy(arrays: Arrays, settings: Settings, spec: Spec) -> Policy:
+def _policy(arrays: Arrays, chosen: Settings, spec: Spec) -> Policy:
     """The policy that the settings name; features that were drawn at random are those that the run keeps."""
     if "features" in arrays:
         table = arrays["features"]
         if table.ndim != 2 or table.dtype.kind != "f":
             raise ValueError(f"`features` has shape {table.shape} and type {table.dtype}")
-        return parts.policy(settings, spec, features.Table(table))
-    return parts.policy(settings, spec, features.by_name(settings.features, spec, parts.run_key(0)))
+        return parts.policy(chosen, spec, features.Table(table))
+    return parts.policy(chosen, spec, features.by_name(chosen.features, spec, parts.run_key(0)))
 
 
 def _trained(arrays: Arrays, name: str, policy: Policy, spec: Spec, setting: Any) -> TrainedPolicy:
@@ -277,14 +363,34 @@ def _parts_wanted(path: str | Path, names: list[str]) -> str:
     return f"{path} was trained with a {' and a '.join(names)} of its own: give the same, as {'=, '.join(names)}=."
 
 
-def _vacant(path: Path) -> bool:
-    """Whether a run may begin here: nothing, an empty folder, or what a run left that was killed as it began."""
+def _check_vacant(path: Path) -> None:
+    """Refuse what is not nothing, an empty folder, or what a run left that was killed as it began."""
+    if not path.exists():
+        return
     if not path.is_dir():
-        return not path.exists()
+        raise ValueError(f"{path} exists already and is a file: choose a new folder.")
+    run = _run_in(path)
+    if run is not None and run.finished:
+        more = (
+            f"replace it with result.save(…, overwrite=True), or train it longer with moac resume {path} --iterations"
+        )
+        raise ValueError(f"{path} exists already, a run that has finished: choose a new folder, {more}.")
+    if run is not None:
+        raise ValueError(f"{path} exists already, a run that was stopped: continue it with moac resume {path}.")
     begun = ("checkpoint", "provenance.json", ".lock", *LOG_FILES)
-    return all(p.name in begun or p.suffix == ".tmp" for p in path.iterdir()) and not any(
-        (path / "checkpoint").glob("*")
-    )
+    others = [p.name for p in path.iterdir() if p.name not in begun and p.suffix != ".tmp"]
+    if others or any((path / "checkpoint").glob("*")):
+        told = others[0] if others else "checkpoint"
+        raise ValueError(f"{path} exists already and holds other files ({told}): choose a new folder.")
+
+
+def _run_in(path: Path) -> RunDirectory | None:
+    """The run in a folder; None where there is none."""
+    try:
+        descriptions.read(path)
+    except (ValueError, OSError):
+        return None
+    return RunDirectory(path)
 
 
 def _log_files() -> Any:

@@ -47,11 +47,14 @@ def train(
     files.subfolder(directory.path, "checkpoint")
     checkpoints, last_time, latest = directory.checkpoints(), time.monotonic(), snapshot
     written, history = (None, None) if snapshot is None else (snapshot.iteration, snapshot.history)
-    place = sinks.Place(directory.path, directory.description, written or 0)
+    place = sinks.Place(directory.path, directory.description, run.settings.samples_per_iteration, written or 0)
+    keep_every: int | None = directory.description.get("keep_every")
     with closing(sinks.feed(place, more, history)) as feed:
         try:
-            for latest in training.iterate(run, snapshot):
+            for latest in training.iterate(run, snapshot, keep_every):
                 feed.show(latest)
+                if keep_every is not None and latest.iteration % keep_every == 0:
+                    directory.keep(result.Result.of(run, latest))
                 show(latest)
                 if time.monotonic() - last_time >= every:
                     checkpoints.write(latest)

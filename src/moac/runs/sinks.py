@@ -1,6 +1,7 @@
 """Where the numbers of a run go while it trains: `metrics.jsonl` always, TensorBoard and Weights & Biases if asked.
 
-A sink cannot stop a run: one that fails is named once and left out from then on.
+A sink cannot stop a run: one that fails is named once and left out from then on. Seconds go to `timing.jsonl`, so that
+equal runs have equal `metrics.jsonl`.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, final
 
 from moac import files, training
-from moac.files import no_follow
 from moac.training.history import History
 
 Row = Mapping[str, Any]
-"""`iteration`, and the mean over trials of all else that was logged there; numbers, or a list of one per objective."""
+"""`iteration`, `env_steps` of a trial, and the mean over trials of all else that was logged there; a number, or a list
+of one per objective."""
 
 
 class Sink(Protocol):
@@ -45,40 +47,42 @@ class Place:
     Attributes:
         path: its folder.
         description: its config.json.
+        steps: environment steps of a trial in one iteration.
         iteration: after which it goes on; 0 for a new one.
     """
 
     path: Path
     description: Mapping[str, Any]
+    steps: int = 1
     iteration: int = 0
 
 
-def rows(history: History) -> Iterator[Row]:
-    """All logged iterations, in order."""
-    for index, iteration in enumerate(history.iteration):
-        row: dict[str, Any] = {"iteration": int(iteration)}
+def rows(history: History, steps: int) -> Iterator[Row]:
+    """All logged iterations, in order, where a trial takes so many environment steps in each."""
+    for index, iteration in enumerate(history.iteration.tolist()):
+        row: dict[str, Any] = {"iteration": iteration, "env_steps": iteration * steps}
         for name, array in history.arrays().items():
             if name != "iteration":
                 row[name] = training.mean_over_trials(array[:, index])
         yield files.finite(row)
 
 
-def lines(history: History) -> bytes:
-    """The rows as JSON, one a line."""
-    return "".join(f"{json.dumps(row)}\n" for row in rows(history)).encode()
+def lines(found: Iterator[Row]) -> bytes:
+    """Rows as JSON, one a line."""
+    return "".join(f"{json.dumps(row)}\n" for row in found).encode()
 
 
 @final
 class Jsonl:
-    """`metrics.jsonl`, a line at a time; what is there of a run that goes on is first written anew."""
+    """A file of JSON, a line at a time; what is there of a run that goes on is first written anew."""
 
-    def __init__(self, path: Path, history: History) -> None:
-        files.write_bytes(path, lines(history))
-        self._file = os.fdopen(no_follow(str(path), os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8")
+    def __init__(self, path: Path, before: Iterator[Row]) -> None:
+        files.write_bytes(path, lines(before))
+        self._file = os.fdopen(files.no_follow(str(path), os.O_WRONLY | os.O_APPEND), "ab")
 
     def write(self, row: Row) -> None:
         """A line."""
-        self._file.write(f"{json.dumps(row)}\n")
+        self._file.write(lines(iter([row])))
         self._file.flush()
 
     def close(self) -> None:
@@ -87,18 +91,54 @@ class Jsonl:
 
 
 @final
+class Timing:
+    """`timing.jsonl`: seconds that the run has trained when an iteration was logged, those before a resume included."""
+
+    def __init__(self, place: Place) -> None:
+        path = place.path / "timing.jsonl"
+        before = list(_timed(path, place.iteration)) if path.exists() and place.iteration else []
+        self._began = time.monotonic() - (before[-1]["seconds"] if before else 0.0)
+        self._lines = Jsonl(path, iter(before))
+
+    def write(self, row: Row) -> None:
+        """A line."""
+        self._lines.write({"iteration": row["iteration"], "seconds": round(time.monotonic() - self._began, 3)})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._lines.close()
+
+
+def _timed(path: Path, iteration: int) -> Iterator[Row]:
+    """Whole lines of `timing.jsonl` up to an iteration; a kill may have torn the last one."""
+    for line in files.read_bytes(path).decode(errors="replace").splitlines():
+        try:
+            row = {"iteration": int((read := json.loads(line))["iteration"]), "seconds": float(read["seconds"])}
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return
+        if row["iteration"] > iteration:
+            return
+        yield row
+
+
+@final
 class TensorBoard:
-    """Event files in the run's folder `tensorboard`; what a killed run wrote beyond its checkpoint is struck out."""
+    """Event files in the run's folder `tensorboard`, by environment steps of a trial.
+
+    What a killed run wrote beyond its checkpoint is struck out.
+    """
 
     def __init__(self, place: Place) -> None:
         writer: Any = importlib.import_module("tensorboardX").SummaryWriter
         self._objectives = place.description["problem"]["objectives"]
-        self._writer = writer(str(files.subfolder(place.path, "tensorboard")), purge_step=place.iteration + 1)
+        folder = str(files.subfolder(place.path, "tensorboard"))
+        self._writer = writer(folder, purge_step=place.iteration * place.steps + 1)
 
     def write(self, row: Row) -> None:
         """A point on every curve."""
         for name, value in flat(row, self._objectives).items():
-            self._writer.add_scalar(name, value, row["iteration"])
+            if name != "env_steps":
+                self._writer.add_scalar(name, value, row["env_steps"])
 
     def close(self) -> None:
         """Write what is buffered."""
@@ -113,14 +153,19 @@ class WandB:
         init: Any = importlib.import_module("wandb").init
         self._objectives = place.description["problem"]["objectives"]
         files.subfolder(place.path, "wandb")
-        identity = json.dumps([str(place.path.absolute()), place.description], sort_keys=True).encode()
+        config = {
+            **place.description.get("config", {}),
+            "num_iterations": None,
+        }  # a run that is lengthened stays itself
+        identity = json.dumps([str(place.path.absolute()), {**place.description, "config": config}], sort_keys=True)
         self._run = init(
             project="moac",
             dir=str(place.path),
-            id=hashlib.sha256(identity).hexdigest()[:16],
+            id=hashlib.sha256(identity.encode()).hexdigest()[:16],
             resume="allow",
             config=dict(place.description),
         )
+        self._run.define_metric("*", step_metric="env_steps")
 
     def write(self, row: Row) -> None:
         """A point on every curve."""
@@ -166,10 +211,12 @@ class Feed:
     """Hands what a run logs to its sinks, each iteration once.
 
     Attributes:
+        steps: environment steps of a trial in one iteration.
         done: logged iterations that they have, or that came before them.
         warn: told when a sink fails.
     """
 
+    steps: int = 1
     done: int = 0
     warn: Callable[[str], None] = _warn
     _open: dict[str, Sink] = field(default_factory=dict[str, Sink])
@@ -183,7 +230,7 @@ class Feed:
         logged = len(snapshot.history.iteration)
         if logged == self.done:
             return
-        new = list(rows(snapshot.history))[self.done :]
+        new = list(rows(snapshot.history, self.steps))[self.done :]
         for name, sink in list(self._open.items()):
             self._guarded(name, lambda sink=sink: [sink.write(row) for row in new])
         self.done = logged
@@ -203,10 +250,11 @@ class Feed:
 
 
 def feed(place: Place, names: Sequence[str], history: History | None = None) -> Feed:
-    """The sinks of a run: `metrics.jsonl`, and those that are named."""
+    """The sinks of a run: `metrics.jsonl`, `timing.jsonl`, and those that are named."""
     known = History.empty() if history is None else history
-    opened = Feed(len(known.iteration))
-    opened.add("metrics.jsonl", lambda: Jsonl(place.path / "metrics.jsonl", known))
+    opened = Feed(place.steps, len(known.iteration))
+    opened.add("metrics.jsonl", lambda: Jsonl(place.path / "metrics.jsonl", rows(known, place.steps)))
+    opened.add("timing.jsonl", lambda: Timing(place))
     for name in names:
         opened.add(name, lambda make=_KINDS[name]: make(place))
     return opened

@@ -34,7 +34,7 @@ SECONDS = 0.5
 _GROWTH = 4
 
 
-def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
+def iterate(run: Run, snapshot: Snapshot | None = None, stop_every: int | None = None) -> Iterator[Snapshot]:
     """Train and yield a snapshot after each chunk; the last one is the result.
 
     Args:
@@ -42,16 +42,19 @@ def iterate(run: Run, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
         snapshot: where to go on: one of this run, or another run's `snapshot.as_start()`. None is the start. On a
             model or a log the run ends as if it had never stopped, bit for bit; an environment starts new episodes,
             with seeds that follow from (seed, trial, iteration).
+        stop_every: a chunk also ends after every so many iterations; the numbers are the same.
     """
     trials, pace = (compiled.Blocks if run.source.compiled else hosted.Chains)(run, snapshot), Pace()
     iteration, history = (0, History.empty()) if snapshot is None else (snapshot.iteration, snapshot.history)
-    for target in (int(t) for t in evaluation_iterations(run.settings) if t > iteration):
+    evaluated = set(evaluation_iterations(run.settings).tolist())
+    stops = () if stop_every is None else range(stop_every, run.settings.num_iterations + 1, stop_every)
+    for target in sorted(t for t in evaluated.union(stops) if t > iteration):
         while iteration < target:
             count = min(pace.longest, target - iteration)
             with pace.timed(count):
                 trials.advance(count)
             iteration += count
-            if iteration == target:
+            if iteration in evaluated:
                 history = history.extended(iteration, trials.metrics(), trials.evaluate())
             yield Snapshot(iteration, trials.stored(), history)
 

@@ -49,7 +49,7 @@ class Result:
     random_iteration: Int[np.ndarray, " K"]
     stopped: Int[np.ndarray, " K"]
     snapshot: training.Snapshot | None = None
-    writer: Callable[[Result, Path], Path] | None = None
+    writer: Callable[[Result, Path, bool], Path] | None = None
     drawer: Callable[[Result], Figure] | None = None
 
     @classmethod
@@ -89,11 +89,11 @@ class Result:
             raise ValueError("`drawer` must be set to plot a result: moac.api.with_outputs(result) does.")
         return self.drawer(self)
 
-    def save(self, directory: str | Path) -> Path:
-        """Write a run directory; `moac.load` reads it."""
+    def save(self, directory: str | Path, overwrite: bool = False) -> Path:
+        """Write a run directory, which `moac.load` reads; `overwrite` replaces a run, and nothing else, there."""
         if self.writer is None:
             raise ValueError("`writer` must be set to save a result: moac.api.with_outputs(result) does.")
-        return self.writer(self, Path(directory))
+        return self.writer(self, Path(directory), overwrite)
 
 
 def prepare(

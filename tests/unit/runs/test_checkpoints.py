@@ -96,6 +96,19 @@ def test_a_checkpoint_of_another_configuration(directory):
         other.newest(run_of())
 
 
+def test_more_iterations_are_no_other_configuration_unless_a_schedule_depends_on_them(directory, monkeypatch):
+    directory.checkpoints().write(snapshot_of(run_of(), 4))
+    for length, fits in ((10, True), (8, False), (None, False)):
+        described = directory.description | {"config": directory.description["config"] | {"num_iterations": length}}
+        other = checkpoints.Checkpoints(directory.path / "checkpoint", described)
+        if fits:
+            assert other.newest(run_of()).iteration == 4
+            monkeypatch.setattr(checkpoints.settings, "length_dependent", lambda config: ("falling_step",))
+        with pytest.raises(ValueError, match=r"edited after the run began: `config.num_iterations` is"):
+            other.newest(run_of())
+        monkeypatch.undo()
+
+
 def test_the_main_thread_which_hears_of_signals_does_not_wait_for_the_disk(directory, monkeypatch):
     waiting, real = [], os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (waiting.append(threading.current_thread()), real(file)))

@@ -55,10 +55,83 @@ def test_save_load_and_resume(tmp_path):
     assert same((again.random_iteration, again.stopped), (outcome.random_iteration, outcome.stopped))
 
 
-def test_saving_twice_into_one_folder(tmp_path):
-    run_directory.save(outcome_of(run_of()), tmp_path / "run")
-    with pytest.raises(ValueError, match=r"/run exists already: choose a new folder, or continue that run with"):
-        run_directory.save(outcome_of(run_of()), tmp_path / "run")
+def foreign(path):
+    path.mkdir()
+    (path / "notes.txt").write_text("mine")
+
+
+OCCUPIED = {
+    "finished": (
+        lambda path: run_directory.save(outcome_of(run_of()), path),
+        r"finished.*overwrite=True.*--iterations",
+    ),
+    "stopped": (lambda path: RunDirectory.create(path, run_of()), "stopped: continue it with moac resume"),
+    "foreign": (foreign, r"holds other files \(notes.txt\): choose a new folder"),
+    "a file": (lambda path: path.write_text("mine"), "is a file: choose a new folder"),
+}
+
+
+@pytest.mark.parametrize("what", OCCUPIED)
+def test_what_is_there_is_named_and_only_a_run_is_replaced(what, tmp_path):
+    path, (put, message) = tmp_path / "run", OCCUPIED[what]
+    put(path)
+    (path / "kept").touch() if path.is_dir() else None
+    with pytest.raises(ValueError, match=f"/run exists already.*{message}"):
+        run_directory.save(outcome_of(run_of()), path)
+    if what in ("finished", "stopped"):
+        run_directory.save(outcome_of(run_of(), 7), path, overwrite=True)
+        assert RunDirectory(path).policy_arrays()[1]["iteration"] == 7
+        assert not (path / "kept").exists()
+    else:
+        with pytest.raises(ValueError, match=message):
+            run_directory.save(outcome_of(run_of()), path, overwrite=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_run_that_is_in_use_is_not_replaced(directory):
+    with directory.held(), pytest.raises(ValueError, match="is in use by process"):
+        run_directory.save(outcome_of(run_of()), directory.path, overwrite=True)
+    assert not directory.finished
+
+
+def test_policies_kept_on_the_way(directory):
+    for iteration in (3, 6):
+        directory.keep(outcome_of(run_of(), iteration))
+    directory.finish(outcome_of(run_of()))
+    for iteration in (3, 6, None):
+        kept = outcome_of(run_of(), iteration or 9)
+        assert same(run_directory.load(directory.path, iteration=iteration).theta, kept.policy.theta)
+    with pytest.raises(ValueError, match=r"`iteration` must be one of 3, 6, got 4."):
+        run_directory.load(directory.path, iteration=4)
+
+
+def test_nothing_was_kept_on_the_way(directory):
+    with pytest.raises(ValueError, match=r"`iteration` must be left out.*`keep_every`.*, got 4."):
+        run_directory.load(directory.path, iteration=4)
+
+
+@pytest.mark.parametrize("wrong", [0, True, 2.0])
+def test_how_often_policies_are_kept_is_a_count(wrong, tmp_path):
+    with pytest.raises(ValueError, match=f"`keep_every` must be a whole number of at least 1, got {wrong}"):
+        RunDirectory.create(tmp_path / "run", run_of(), keep_every=wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_lengthened(directory, monkeypatch):
+    run = run_of()
+    with pytest.raises(ValueError, match=r"`iterations` must be at least 9.*got 8"):
+        run_directory.lengthen(directory, run, 8)
+    with pytest.raises(ValueError, match="`num_iterations` must be a whole number"):
+        run_directory.lengthen(directory, run, 10.5)
+    assert run_directory.lengthen(directory, run, 9) == (directory, run)
+    directory.finish(outcome_of(run))
+    with pytest.raises(ValueError, match="it has no checkpoint"):
+        run_directory.lengthen(directory, run, 10)
+    monkeypatch.setattr(run_directory.settings, "length_dependent", lambda config: ("falling_step",))
+    with pytest.raises(ValueError, match="its `falling_step` depends on the number of iterations"):
+        run_directory.lengthen(directory, run, 10)
+    assert RunDirectory(directory.path).config.num_iterations == 9
+    assert directory.finished
 
 
 def test_loading_a_trial_that_is_not_there(tmp_path):

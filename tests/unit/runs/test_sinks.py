@@ -74,13 +74,26 @@ def test_a_sink_that_fails_is_named_once_and_the_others_go_on():
 
 
 def test_lines_of_a_run_that_goes_on_are_written_anew(tmp_path):
-    place = sinks.Place(tmp_path, DESCRIPTION, 2)
+    place = sinks.Place(tmp_path, DESCRIPTION, 10, 2)
     (tmp_path / "metrics.jsonl").write_text('{"iteration": 1}\n{"iteration": 2}\n{"iteration": 3}\n{"itera')
     feed = sinks.feed(place, (), snapshot(2).history)
     feed.show(snapshot(3))
     assert [row["iteration"] for row in lines(tmp_path / "metrics.jsonl")] == [1, 2, 3]
     feed.close()
-    assert (tmp_path / "metrics.jsonl").read_bytes() == sinks.lines(snapshot(3).history)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == sinks.lines(sinks.rows(snapshot(3).history, 10))
+
+
+def test_seconds_go_on_where_a_run_does(tmp_path):
+    kept = '{"iteration": 1, "seconds": 50.0}\n{"iteration": 2, "seconds": 90.5}\n'
+    for torn in ('{"iteration": 3, "seconds": 120.0}\n', '{"itera', "[]\n", '{"iteration": "x"}\n'):
+        (tmp_path / "timing.jsonl").write_text(kept + torn)
+        feed = sinks.feed(sinks.Place(tmp_path, DESCRIPTION, 10, 2), (), snapshot(2).history)
+        feed.show(snapshot(3))
+        feed.close()
+        first, second, third = lines(tmp_path / "timing.jsonl")
+        assert [first, second] == list(map(json.loads, kept.splitlines()))
+        assert third["iteration"] == 3
+        assert 90.5 <= third["seconds"] < 110
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -97,17 +110,17 @@ def test_lines_do_not_depend_on_how_numbers_lie_in_memory(order):
     assert all(array.flags.c_contiguous for array in grown.arrays().values())
     for other in ("C", "F"):
         again = History.of_arrays({n: np.asarray(a, order=other) for n, a in grown.arrays().items()}, "exact")
-        assert sinks.lines(again) == sinks.lines(grown)
+        assert sinks.lines(sinks.rows(again, 1)) == sinks.lines(sinks.rows(grown, 1))
 
 
 def test_numbers_by_name():
-    (row,) = sinks.rows(snapshot(1).history)
+    (row,) = sinks.rows(snapshot(1).history, 448)
     assert row["returns"] == [2.0, 2.0]
     assert row["gap"] is None
     assert sinks.flat(row, ["gold", "time"]) == {
         "returns/gold": 2.0, "returns/time": 2.0, "weights/gold": 2.0, "weights/time": 2.0,
         "min_norm_weights/gold": 2.0, "min_norm_weights/time": 2.0, "gradient_norm_squared": 1.0,
-        "smallest_alignment": 1.0,
+        "smallest_alignment": 1.0, "env_steps": 448.0,
     }  # fmt: skip
 
 
@@ -150,7 +163,7 @@ def test_tensorboard_holds_the_numbers(tmp_path):
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto import event_pb2
 
-    feed = sinks.feed(sinks.Place(tmp_path, DESCRIPTION), ("tensorboard",))
+    feed = sinks.feed(sinks.Place(tmp_path, DESCRIPTION, 448), ("tensorboard",))
     feed.show(snapshot(3))
     feed.close()
     (path,) = (tmp_path / "tensorboard").iterdir()
@@ -160,27 +173,31 @@ def test_tensorboard_holds_the_numbers(tmp_path):
         event = event_pb2.Event.FromString(content[12 : 12 + length])
         content = content[16 + length :]
         found |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
-    assert {step: found["returns/gold", step] for step in (1, 2, 3)} == {1: 2.0, 2: 4.0, 3: 6.0}
+    assert [found["returns/gold", step] for step in (448, 896, 1344)] == [2.0, 4.0, 6.0]
     assert not any("gap" in tag for tag, _ in found)
 
 
 def test_weights_and_biases_is_told_all_and_goes_on_with_the_same_run(tmp_path, monkeypatch):
     """With a module in its place, which shows all it is given."""
-    began, logged = [], []
+    began, logged, axes = [], [], []
 
     def init(**options):
         began.append(options)
-        return SimpleNamespace(log=lambda row, step: logged.append((step, row)), finish=lambda: logged.append("end"))
+        log = SimpleNamespace(log=lambda row, step: logged.append((step, row)), finish=lambda: logged.append("end"))
+        log.define_metric = lambda name, step_metric: axes.append((name, step_metric))
+        return log
 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
     for length, done in ((1, 0), (2, 1)):
         history = snapshot(done).history if done else None
-        feed = sinks.feed(sinks.Place(tmp_path, DESCRIPTION, done), ("wandb",), history)
+        lengthened = DESCRIPTION | {"config": {"num_iterations": 3 + done}}
+        feed = sinks.feed(sinks.Place(tmp_path, lengthened, 448, done), ("wandb",), history)
         feed.show(snapshot(length))
         feed.close()
     assert [item if item == "end" else item[0] for item in logged] == [1, "end", 2, "end"]
     assert logged[0][1]["returns/gold"] == 2.0
-    assert began[0] == began[1]
+    assert (logged[0][1]["env_steps"], axes[0]) == (448, ("*", "env_steps"))
+    assert began[0]["id"] == began[1]["id"]
     assert began[0]["resume"] == "allow"
     assert began[0]["dir"] == str(tmp_path)
 
