@@ -16,7 +16,7 @@ from _timing import ROOT, measure
 
 import moac
 from moac import momdp, statistics
-from moac.momdp import indicators, oracle
+from moac.momdp import hypervolume, oracle
 
 OUTPUT = ROOT / "src" / "moac_studies" / "recorded" / "training.json"
 SEEDS, BUDGET, DISCOUNT = range(5), 100_000, 0.9
@@ -46,11 +46,11 @@ def record_env(env: str) -> dict[str, Any]:
     reference = REFERENCES[env]
     entries = [*_peers(model), *_ours(model)]
     for entry in entries:
-        entry["hypervolume"] = indicators.hypervolume(entry["returns"], reference)
+        entry["hypervolume"] = hypervolume(entry["returns"], reference)
     return {
         "objectives": list(model.objective_names),
         "reference": list(reference),
-        "front": {"points": len(points), "hypervolume": indicators.hypervolume(points, reference)},
+        "front": {"points": len(points), "hypervolume": hypervolume(points, reference)},
         "methods": entries,
         "note": NOTES[env],
     }

@@ -19,7 +19,6 @@ from moac.config import Config, Discounted
 from moac.envs.evaluation import play, seeds_of
 from moac.envs.make import OBJECTIVES
 from moac.files import Arrays
-from moac.momdp import indicators
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
 from moac.runs.problems import model_of
@@ -77,7 +76,7 @@ def episode_seeds(trial: int, count: int) -> list[int]:
 
 def volumes(points: Float[np.ndarray, "*N M"], reference: list[float]) -> Float[np.ndarray, "*N"]:
     """The hypervolume of each point by itself; 0 where it is not above the reference."""
-    flat = [indicators.hypervolume(point[None], reference) for point in points.reshape(-1, points.shape[-1])]
+    flat = [momdp.hypervolume(point[None], reference) for point in points.reshape(-1, points.shape[-1])]
     return np.array(flat).reshape(points.shape[:-1])
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from moac import envs, statistics
 from moac.config import Config, Discounted
 from moac.files import Arrays
-from moac.momdp import indicators, library
+from moac.momdp import hypervolume, library
 from moac.report.numbers import Value
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
@@ -134,7 +134,7 @@ def _curves(table: framework.Table, own: Explored) -> dict[str, list[Curve]]:
     reach = _NOISY if table["env"] == _STOCHASTIC else REACH
 
     def curve(cpu: Any, steps: Any, points: list[Any], reach: float) -> Curve:
-        volume = np.array([indicators.hypervolume(each, reference) for each in points])
+        volume = np.array([hypervolume(each, reference) for each in points])
         hull = [np.nan if known is None else float((known.shortfalls(each) <= reach).sum()) for each in points]
         return Curve(np.asarray(cpu, float), np.asarray(steps, float), volume, np.array(hull))
 
@@ -193,7 +193,7 @@ def _table(name: str, table: framework.Table, own: Explored, curves: Curves, sec
         points = "–" if own.known is None else str(hull)
         rows.append((method, len(seeds), f"{steps.value:.3g}", str(volume), points))
     if own.known is not None:
-        whole = indicators.hypervolume(own.known.front, _reference(table, own.known))
+        whole = hypervolume(own.known.front, _reference(table, own.known))
         points = f"{len(own.known.hull)} of {len(own.known.front)}"
         rows.append(("exact front", None, None, f"{whole:.3g}", points))
     caption = (

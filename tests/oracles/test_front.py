@@ -9,8 +9,7 @@ import pytest
 
 from moac.config import Average, Discounted
 from moac.momdp import front, library, value_sets
-from moac.momdp.front import on_hull, pareto_front
-from moac.momdp.indicators import hypervolume
+from moac.momdp.front import hypervolume, on_hull, pareto_front
 from moac.momdp.model import FiniteMOMDP
 
 

@@ -131,19 +131,19 @@ def _archive(evaluated: list[dict[str, Any]], given: tuple[float, ...] | None) -
     """The policies that no other dominates, their hypervolume, and their distance to the exact front if it is known."""
     import numpy as np
 
-    from moac.momdp import indicators
+    from moac import momdp
 
     points = np.concatenate([one["points"] for one in evaluated])
-    kept = indicators.non_dominated(points)
+    kept = momdp.non_dominated(points)
     reference = points.min(axis=0) - 0.1 * np.ptp(points, axis=0) - 1e-9 if given is None else np.array(given)
     if reference.shape != points.shape[1:]:
         raise ValueError(f"`reference` must be one number per objective ({points.shape[1]}), got {len(reference)}.")
     front, several = _exact_front(evaluated[0]), len(points) > 1 or given is not None
     return {
         "points": points[kept],
-        "hypervolume": indicators.hypervolume(points[kept], reference) if several else None,
+        "hypervolume": momdp.hypervolume(points[kept], reference) if several else None,
         "reference": [round(float(value), 6) for value in reference],
-        "igd_plus": None if front is None else indicators.igd_plus(points[kept], front),
+        "igd_plus": None if front is None else momdp.igd_plus(points[kept], front),
     }
 
 

@@ -1,8 +1,8 @@
 """Finite multi-objective MDPs and what is exactly known about them."""
 
-from moac.momdp import indicators, library
+from moac.momdp import library
 from moac.momdp.chain import discounted_visitation, stationary_distribution
-from moac.momdp.front import ParetoFront, pareto_front
+from moac.momdp.front import ParetoFront, hypervolume, igd_plus, non_dominated, pareto_front
 from moac.momdp.model import FiniteMOMDP
 from moac.momdp.oracle import Exact, evaluate, td_fixed_point
 from moac.momdp.support import Support
@@ -15,8 +15,10 @@ __all__ = [
     "Support",
     "discounted_visitation",
     "evaluate",
-    "indicators",
+    "hypervolume",
+    "igd_plus",
     "library",
+    "non_dominated",
     "pareto_front",
     "stationary_distribution",
     "support_of",

@@ -50,25 +50,28 @@ def softmax(logits: Any) -> Float[np.ndarray, "..."]:
 
 def induced(model: FiniteMOMDP, pi: Policies) -> Chain:
     """The chain of each policy, with and without restarts."""
-    proceed = (pi[:, :, None, :] @ _moves(model))[:, :, 0, :]
-    end = pi_mean(pi, (model.probability * model.terminated).sum(axis=2))
+    proceed = (pi[:, :, None, :] @ _dense_moves(model))[:, :, 0, :]
+    end = np.einsum("nsa,sa->ns", pi, end_chance(model), optimize=True)
     reward = np.einsum("nsa,sam->nsm", pi, expected_reward(model), optimize=True)
     return Chain(proceed, end, reward, proceed + end[:, :, None] * model.start_distribution)
 
 
 @lru_cache(maxsize=4)
-def _moves(model: FiniteMOMDP) -> Float[np.ndarray, "S A S"]:
-    """Chance to go from s to s' by a without ending the episode."""
-    S, A = model.num_states, model.num_actions
-    table = np.zeros((S, A, S))
-    s, a, _ = np.ogrid[:S, :A, :1]
-    np.add.at(table, (s, a, model.next_state), model.probability * ~model.terminated)
-    return table
+def moves(model: FiniteMOMDP) -> csr_array:
+    """[S·A, S]: chance to go from s to s' by a without ending the episode."""
+    goes_on = (model.probability * ~model.terminated).reshape(-1, model.num_outcomes)
+    pair = np.repeat(np.arange(len(goes_on)), model.num_outcomes)
+    return csr_array((goes_on.ravel(), (pair, model.next_state.ravel())), shape=(len(goes_on), model.num_states))
 
 
-def pi_mean(pi: Policies, values: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "n S"]:
-    """Σ_a π(a|s) values(s, a)."""
-    return np.einsum("nsa,sa->ns", pi, values, optimize=True)
+@lru_cache(maxsize=4)
+def _dense_moves(model: FiniteMOMDP) -> Float[np.ndarray, "S A S"]:
+    return moves(model).toarray().reshape(model.num_states, model.num_actions, -1)
+
+
+def end_chance(model: FiniteMOMDP) -> Float[np.ndarray, "S A"]:
+    """Chance that (s, a) ends the episode."""
+    return (model.probability * model.terminated).sum(axis=2)
 
 
 def expected_reward(model: FiniteMOMDP) -> Float[np.ndarray, "S A M"]:
@@ -192,16 +195,10 @@ def _by_class(model: FiniteMOMDP, restart: Float[np.ndarray, "n S S"], one_for_a
 
 
 def _order(model: FiniteMOMDP, restart: Float[np.ndarray, "S S"]) -> Int[np.ndarray, " S"]:
-    recurrent = _only_class(model, restart)
-    return np.concatenate([recurrent, np.setdiff1d(np.arange(len(restart)), recurrent)])
-
-
-def _only_class(model: FiniteMOMDP, restart: Float[np.ndarray, "S S"]) -> Int[np.ndarray, " k"]:
     classes = recurrent_classes(restart)
-    told = _told(model, classes, " under this policy")
-    if told:
-        raise ValueError(told)
-    return classes[0]
+    if len(classes) > 1:
+        raise ValueError(_told(model, classes, " under this policy"))
+    return np.concatenate([classes[0], np.setdiff1d(np.arange(len(restart)), classes[0])])
 
 
 def _told(model: FiniteMOMDP, classes: list[Int[np.ndarray, " k"]], under: str) -> str:
@@ -233,10 +230,8 @@ def _eliminate(model: FiniteMOMDP, P: Float[np.ndarray, "n k k"]) -> Float[np.nd
                 P[:, :low, low:k] += P[:, :low, k, None] * P[:, k, None, low:k]
             P[:, :low, :low] += P[:, :low, low:top] @ P[:, low:top, :low]
     if not np.all(np.isfinite(P)):
-        raise ValueError(
-            f"the chain of {model.name} must connect its states under this policy, got a chance to come from one to "
-            "another that underflows."
-        )
+        must = f"the chain of {model.name} must connect its states under this policy"
+        raise ValueError(f"{must}, got a chance to come from one to another that underflows.")
     return P
 
 

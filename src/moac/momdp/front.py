@@ -1,42 +1,40 @@
-"""Exact Pareto fronts of finite MOMDPs in the discounted setting."""
+"""Pareto fronts: exact ones of finite MOMDPs in the discounted setting, and the quality of any set of points."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
+import moocore
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import linprog
 
 from moac.config import Discounted, Setting
-from moac.momdp.model import FiniteMOMDP
+from moac.momdp.model import FiniteMOMDP, refuse
 from moac.momdp.value_sets import (
-    Lottery,
     Points,
     Problem,
-    Realisation,
     Sets,
     Tracer,
+    distinct,
     excess,
     ideal,
     lotteries,
     reachable,
+    start_lottery,
     start_values,
     sweeps,
-    without_loops,
 )
 
-MAX_STATES = 2_000
-MAX_LOTTERIES = 50_000
-MAX_TABLE = 5_000_000
-MAX_WORK = 20_000_000
+MAX_STATES, MAX_LOTTERIES, MAX_TABLE = 2_000, 50_000, 5_000_000
+MAX_WORK, MAX_NODES, MAX_SOLVED = 20_000_000, 20_000, 1_000_000
 BOUND_SIZE = 32
-MAX_NODES = 20_000
 _MAX_SWEEP_WORK = 20_000
-MAX_SOLVED = 1_000_000
 _PRECISIONS = (1e-10, 1e-9, 1e-8, 1e-7)
+_FEW_OBJECTIVES, _FEW_POINTS, _DIRECTIONS = 4, 200, 2**16
+"""Beyond both, an exact hypervolume takes too long: it is approximated along so many directions."""
 
 
 @final
@@ -75,35 +73,45 @@ def pareto_front(
         max_points: largest size of the front and, with memory, of the set of values of any state.
     """
     if not isinstance(setting, Discounted):
-        raise ValueError(
-            f"`setting` must be Discounted, where the front of deterministic policies is defined, got {setting}."
-        )
+        raise ValueError(f"`setting` must be Discounted for a front of deterministic policies, got {setting}.")
     if not 0.0 < tolerance < 1.0:
         raise ValueError(f"`tolerance` must be in (0, 1), got {tolerance}.")
     if max_points < 1:
         raise ValueError(f"`max_points` must be at least 1, got {max_points}.")
     _check_size(model)
     largest = np.abs(model.reward).max(axis=(0, 1, 2))
-    scale = np.where(largest > 0, largest, 1.0)
-    find = _with_memory if memory else _stationary
-    points, policies = find(model, scale, np.array(setting.discounts(model.num_objectives)), tolerance, max_points)
+    scale, gammas = np.where(largest > 0, largest, 1.0), np.array(setting.discounts(model.num_objectives))
+    merge = tolerance * (1.0 - gammas.max()) / 4
+    table, sets = lotteries(model, scale, gammas, not memory), ideal(model, scale, gammas, merge)
+    problem = Problem(table, start_lottery(model), merge, max_points if memory else BOUND_SIZE, not memory)
+    if memory:
+        points, policies = _with_memory(problem, sets), None
+    else:
+        points, policies = stationary_front(problem, sets, tolerance / 4, max_points)
     kept = distinct(points, tolerance / 2)
     points = points[kept] * scale
-    policies = None if policies is None else policies[kept]
-    return ParetoFront(points, policies, on_hull(points), memory, tolerance)
+    return ParetoFront(points, None if policies is None else policies[kept], on_hull(points), memory, tolerance)
 
 
-def distinct(points: Points, tolerance: float) -> Int[np.ndarray, " F"]:
-    """Indices of points that cover all others: each is dominated by one of them up to `tolerance`.
+def _check_size(model: FiniteMOMDP) -> None:
+    """Refuse a model whose tables and linear systems would fill the memory."""
+    for what, size, limit in (
+        ("states", model.num_states, MAX_STATES),
+        ("pairs of a state and an action", model.num_states * model.num_actions, MAX_LOTTERIES),
+        ("rewards in its table", model.reward.size, MAX_TABLE),
+    ):
+        if size > limit:
+            raise ValueError(f"`model` must have at most {limit} {what} for an exact front, got {size}.")
 
-    In lexicographic order of the points, where coordinates that agree up to the tolerance count as equal.
-    """
-    kept: list[int] = []
-    for i in np.argsort(-points.sum(axis=1), kind="stable"):
-        if excess(points[i : i + 1], points[kept])[0] > tolerance:
-            kept.append(int(i))
-    order = np.lexsort(np.rint(points[kept] / tolerance).T[::-1])
-    return np.array(kept)[order]
+
+def _with_memory(problem: Problem, sets: Sets) -> Points:
+    allowed = np.ones((len(sets), len(problem.lotteries[0])), dtype=bool)
+    work = 0
+    for current in sweeps(problem, sets, allowed, set(range(len(sets)))):
+        work += sum(map(len, current))
+        if work > MAX_WORK:
+            raise ValueError(f"Pareto value iteration must end within {MAX_WORK} points computed, got {work}.")
+    return start_values(problem, sets)
 
 
 def on_hull(points: Points) -> Bool[np.ndarray, " F"]:
@@ -128,58 +136,6 @@ def on_hull(points: Points) -> Bool[np.ndarray, " F"]:
         raise RuntimeError(f"HiGHS could not tell whether a mixture dominates {p}.")
 
     return np.array([not dominated(p) for p in q])
-
-
-def _check_size(model: FiniteMOMDP) -> None:
-    """Refuse a model whose tables and linear systems would fill the memory."""
-    pairs = model.num_states * model.num_actions
-    for what, size, limit in (
-        ("states", model.num_states, MAX_STATES),
-        ("pairs of a state and an action", pairs, MAX_LOTTERIES),
-        ("rewards in its table", model.reward.size, MAX_TABLE),
-    ):
-        if size > limit:
-            raise ValueError(f"`model` must have at most {limit} {what} for an exact front, got {size}.")
-
-
-def _start(model: FiniteMOMDP) -> Lottery:
-    states = np.flatnonzero(model.start_distribution)
-    num_objectives = model.num_objectives
-    return Lottery(
-        np.zeros(num_objectives), states, np.repeat(model.start_distribution[states][:, None], num_objectives, axis=1)
-    )
-
-
-def _stationary(
-    model: FiniteMOMDP,
-    scale: Float[np.ndarray, " M"],
-    gammas: Float[np.ndarray, " M"],
-    tolerance: float,
-    max_points: int,
-) -> tuple[Points, Int[np.ndarray, "F S"]]:
-    merge = tolerance * (1.0 - gammas.max()) / 4
-    table = without_loops(lotteries(model, scale, gammas))
-    problem = Problem(table, _start(model), merge, BOUND_SIZE, coarsen=True)
-    return stationary_front(problem, ideal(model, scale, gammas, merge), tolerance / 4, max_points)
-
-
-def _with_memory(
-    model: FiniteMOMDP,
-    scale: Float[np.ndarray, " M"],
-    gammas: Float[np.ndarray, " M"],
-    tolerance: float,
-    max_points: int,
-) -> tuple[Points, None]:
-    merge = tolerance * (1.0 - gammas.max()) / 4
-    problem = Problem(lotteries(model, scale, gammas), _start(model), merge, max_points, coarsen=False)
-    sets: Sets = ideal(model, scale, gammas, merge)
-    allowed = np.ones((model.num_states, model.num_actions), dtype=bool)
-    work = 0
-    for current in sweeps(problem, sets, allowed, set(range(model.num_states))):
-        work += sum(map(len, current))
-        if work > MAX_WORK:
-            raise ValueError(f"Pareto value iteration must end within {MAX_WORK} points computed, got {work}.")
-    return start_values(problem, sets), None
 
 
 @final
@@ -219,12 +175,7 @@ def stationary_front(
     it came from; the first action met in each state makes a policy, whose exact value joins the found ones. If the
     point is still not dominated the node splits: one child per action of a state where the point asks for two
     actions, or else of the first state with a choice. A point without such a state is the value of its policy.
-
-    Args:
-        problem: the lotteries; its limit keeps the sets small.
-        sets: any upper bounds of all values.
-        tolerance: slack of the tests of dominance.
-        max_points: more non-dominated values than this are refused.
+    `sets` are any upper bounds of all values.
     """
     num_states, num_actions = len(sets), len(problem.lotteries[0])
     incumbents = Incumbents(tolerance, max_points, np.empty((0, sets[0].shape[1])))
@@ -234,14 +185,16 @@ def stationary_front(
     while stack:
         visited += 1
         if visited > MAX_NODES:
-            raise ValueError(
-                f"The search for stationary policies must end within {MAX_NODES} nodes, got {len(stack)} open ones "
-                f"with {len(incumbents.points)} points found in {num_states} states and {num_actions} actions."
+            message = (
+                f"The search for stationary policies must end within {MAX_NODES} nodes, got {len(stack)} open ones"
             )
+            raise ValueError(f"{message} with {len(incumbents.points)} points found.")
         allowed, bounds, changed = stack.pop()
         state = _explore(problem, bounds, allowed, changed, incumbents)
-        if state is not None:
-            stack += [(_restricted(allowed, state, a), list(bounds), {state}) for a in np.flatnonzero(allowed[state])]
+        for action in np.flatnonzero(allowed[state]) if state is not None else ():
+            child = allowed.copy()
+            child[state] = np.arange(num_actions) == action
+            stack.append((child, list(bounds), {state}))
     return incumbents.points, np.array(incumbents.policies)
 
 
@@ -273,13 +226,6 @@ def _enumerated(problem: Problem, allowed: Bool[np.ndarray, "S A"]) -> tuple[Poi
     return policy_values(problem, policies, states), policies
 
 
-def _restricted(allowed: Bool[np.ndarray, "S A"], state: int, action: np.intp) -> Bool[np.ndarray, "S A"]:
-    child = allowed.copy()
-    child[state] = False
-    child[state, action] = True
-    return child
-
-
 def _explore(
     problem: Problem, sets: Sets, allowed: Bool[np.ndarray, "S A"], changed: set[int], incumbents: Incumbents
 ) -> int | None:
@@ -303,11 +249,51 @@ def _explore(
         policy[list(realised.actions)] = list(realised.actions.values())
         incumbents.add(policy_values(problem, policy[None], list(realised.actions))[0], policy)
         if split is None and len(incumbents.uncovered(point[None])):
-            split = _split_state(realised, allowed)
+            choices = (s for s in realised.actions if allowed[s].sum() > 1)
+            split = realised.conflict if realised.conflict is not None else next(choices, None)
     return split
 
 
-def _split_state(realised: Realisation, allowed: Bool[np.ndarray, "S A"]) -> int | None:
-    if realised.conflict is not None:
-        return realised.conflict
-    return next((s for s in realised.actions if allowed[s].sum() > 1), None)
+def hypervolume(points: Any, reference: Any) -> float:
+    """Volume dominated by the points [N, M] above the reference [M]: λ(⋃_p [reference, p]).
+
+    Points that are not above the reference in every objective add nothing; no points have volume 0. Exact up to four
+    objectives or 200 points; beyond, by a deterministic quadrature over directions, accurate to about 1e-3 of it.
+    """
+    corner = np.asarray(reference, dtype=np.float64)
+    if corner.ndim != 1 or corner.size == 0 or not np.isfinite(corner).all():
+        raise ValueError(f"`reference` must be a vector of M finite numbers, got {reference!r}.")
+    values = _points("points", points, len(corner))
+    if len(corner) <= _FEW_OBJECTIVES or len(values) <= _FEW_POINTS:
+        return float(moocore.hypervolume(values, ref=corner, maximise=True))
+    above = values[(values > corner).all(axis=1)]
+    return float(moocore.hv_approx(above, ref=corner, maximise=True, nsamples=_DIRECTIONS)) if len(above) else 0.0
+
+
+def igd_plus(points: Any, front: Any) -> float:
+    """Mean over the front's points z of the least d⁺(p, z) = ‖max(z − p, 0)‖ over `points` (Ishibuchi et al., 2015).
+
+    Zero exactly when every point of the front [F, M] is dominated by, or equal to, one of `points` [N, M].
+    """
+    target = _points("front", front)
+    values = _points("points", points, target.shape[1])
+    for name, table in (("points", values), ("front", target)):
+        if not len(table):
+            raise ValueError(f"`{name}` must hold at least one point, got none.")
+    return float(moocore.igd_plus(values, ref=target, maximise=True))
+
+
+def non_dominated(points: Any) -> Bool[np.ndarray, " N"]:
+    """Mask of the points [N, M] that no other point dominates; of equal points all are kept."""
+    return moocore.is_nondominated(_points("points", points), maximise=True, keep_weakly=True)
+
+
+def _points(name: str, points: Any, num_objectives: int | None = None) -> Points:
+    """`points` as finite float64 [N, M]; an empty list is no points. moocore would take NaN for a dominated point."""
+    table = np.asarray(points, dtype=np.float64)
+    if table.size == 0 and table.ndim == 1:
+        table = table.reshape(0, num_objectives or 1)
+    if table.ndim != 2 or table.shape[1] != (num_objectives or table.shape[1]) or table.shape[1] == 0:
+        raise ValueError(f"`{name}` must have shape [N, {num_objectives or 'M'}], got {table.shape}.")
+    refuse(name, table, ~np.isfinite(table), "be finite")
+    return table

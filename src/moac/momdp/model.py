@@ -94,16 +94,19 @@ class FiniteMOMDP(Source):
             observations: [S, …] the environment's observation of each state, or None.
         """
         probability = _table("probability", probability, 3)
-        num_states = probability.shape[0]
+        _check_rows("probability", probability)
+        num_states = len(probability)
+        seen = None if observations is None else _array("observations", observations)
+        if seen is not None and seen.shape[:1] != (num_states,):
+            raise ValueError(f"`observations` must have one entry per state ({num_states}), got shape {seen.shape}.")
         model = cls(
-            next_state=_integers("next_state", next_state, probability.shape),
+            next_state=_states("next_state", next_state, probability.shape),
             probability=probability,
             reward=_rewards("reward", reward, 4, probability.shape),
             terminated=_flags("terminated", terminated, probability.shape),
             start_distribution=_start(start, num_states),
-            observations=None if observations is None else _array("observations", observations),
+            observations=seen,
         )
-        _check(model)
         return model.named(tuple(f"objective {i + 1}" for i in range(model.num_objectives)))
 
     @classmethod
@@ -125,18 +128,18 @@ class FiniteMOMDP(Source):
             r = np.broadcast_to(r[:, :, None, :], (S, A, S, r.shape[2]))
         r = _rewards("r", r, 4, chance.shape)
         ends = np.zeros_like(chance) if terminal is None else _table("terminal", terminal, 3, chance.shape)
-        _refuse("terminal", ends, (ends < 0) | (ends > 1), "be a chance in [0, 1]")
+        refuse("terminal", ends, (ends < 0) | (ends > 1), "be a chance in [0, 1]")
         _check_rows("P", chance)
-        every = np.broadcast_to(np.arange(S), chance.shape)
-        continues, stops = chance * (1 - ends), chance * ends
+        every, no = np.broadcast_to(np.arange(S), chance.shape), np.zeros(chance.shape, bool)
+        twice = ((every, every), (chance * (1 - ends), chance * ends), (r, r), (no, ~no))  # goes on, ends
+        next_state, probability, reward, terminated = (np.concatenate(pair, axis=2) for pair in twice)
+        possible = _possible(probability)
         return cls.from_outcomes(
-            *_squeeze(
-                np.concatenate([every, every], axis=2),
-                np.concatenate([continues, stops], axis=2),
-                np.concatenate([r, r], axis=2),
-                np.concatenate([np.zeros(chance.shape, bool), np.ones(chance.shape, bool)], axis=2),
-            ),
-            start=start,
+            np.take_along_axis(next_state, possible, axis=2),
+            np.take_along_axis(probability, possible, axis=2),
+            np.take_along_axis(reward, possible[..., None], axis=2),
+            np.take_along_axis(terminated, possible, axis=2),
+            start,
         )
 
     @property
@@ -180,44 +183,45 @@ def _array(name: str, values: Any, dtype: type | None = None) -> np.ndarray[Any,
     try:
         return np.array(values, dtype)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"`{name}` must be an array, got {type(values).__name__}: {str(error).rstrip('.')}."
-        ) from error
+        raise ValueError(f"`{name}` must be an array, got {type(values).__name__}: {error}") from error
 
 
-def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] | None = None) -> Float[np.ndarray, "..."]:
+def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] = ()) -> Float[np.ndarray, "..."]:
     """`values` as finite float64 with `num_axes` axes, the first of them `leading`."""
     table = _array(name, values, np.float64)
     if table.ndim != num_axes or 0 in table.shape:
         raise ValueError(f"`{name}` must have {num_axes} axes, none of them empty, got shape {table.shape}.")
-    if leading is not None and table.shape[: len(leading)] != leading:
+    if table.shape[: len(leading)] != leading:
         raise ValueError(f"`{name}` must have leading shape {leading}, got {table.shape}.")
-    _refuse(name, table, ~np.isfinite(table), "be finite")
+    refuse(name, table, ~np.isfinite(table), "be finite")
     return table
 
 
 def _rewards(name: str, values: Any, num_axes: int, leading: tuple[int, ...]) -> Float[np.ndarray, "..."]:
     """`values` as a table that training, which is in float32, can hold."""
     table, largest = _table(name, values, num_axes, leading), float(np.finfo(np.float32).max)
-    _refuse(name, table, np.abs(table) > largest, f"be within ±{largest:.3g}, the range of float32")
+    refuse(name, table, np.abs(table) > largest, f"be within ±{largest:.3g}, the range of float32")
     return table
 
 
-def _integers(name: str, values: Any, shape: tuple[int, ...]) -> Int[np.ndarray, "..."]:
+def _like(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     table = _array(name, values)
     if table.shape != shape:
         raise ValueError(f"`{name}` must have shape {shape}, got {table.shape}.")
+    return table
+
+
+def _states(name: str, values: Any, shape: tuple[int, ...]) -> Int[np.ndarray, "..."]:
+    table = _like(name, values, shape)
     if not np.issubdtype(table.dtype, np.integer):
         raise ValueError(f"`{name}` must hold integers, got {table.dtype}.")
-    _refuse(name, table, (table < 0) | (table >= shape[0]), f"be a state in [0, {shape[0]})")
+    refuse(name, table, (table < 0) | (table >= shape[0]), f"be a state in [0, {shape[0]})")
     return table.astype(np.int32)
 
 
 def _flags(name: str, values: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "..."]:
-    table = _array(name, values)
-    if table.shape != shape:
-        raise ValueError(f"`{name}` must have shape {shape}, got {table.shape}.")
-    _refuse(name, table, (table != 0) & (table != 1), "be true or false")
+    table = _like(name, values, shape)
+    refuse(name, table, (table != 0) & (table != 1), "be true or false")
     return table.astype(bool)
 
 
@@ -225,42 +229,27 @@ def _start(start: Any, num_states: int) -> Float[np.ndarray, " S"]:
     if start is None:
         return np.full(num_states, 1.0 / num_states)
     table = _table("start", start, 1, (num_states,))
-    _refuse("start", table, table < 0, "not be negative")
+    refuse("start", table, table < 0, "not be negative")
     if abs(table.sum() - 1.0) > _ROW_SUM_TOLERANCE:
         raise ValueError(f"`start` must sum to 1, got {table.sum():.12g}.")
     return table / table.sum()
 
 
 def _check_rows(name: str, table: Float[np.ndarray, "S A O"]) -> None:
-    _refuse(name, table, table < 0, "not be negative")
+    refuse(name, table, table < 0, "not be negative")
     total = table.sum(axis=2)
     for s, a in np.argwhere(np.abs(total - 1.0) > _ROW_SUM_TOLERANCE)[:1]:
         raise ValueError(f"`{name}` must sum to 1 over its last axis, got {total[s, a]:.12g} at index ({s}, {a}).")
 
 
-def _check(model: FiniteMOMDP) -> None:
-    _check_rows("probability", model.probability)
-    seen = model.observations
-    if seen is not None and seen.shape[:1] != (model.num_states,):
-        raise ValueError(f"`observations` must have one entry per state ({model.num_states}), got shape {seen.shape}.")
-
-
-def _refuse(name: str, table: np.ndarray[Any, Any], bad: np.ndarray[Any, Any], rule: str) -> None:
+def refuse(name: str, table: np.ndarray[Any, Any], bad: np.ndarray[Any, Any], rule: str) -> None:
     """Raise for the first entry that is bad, naming it."""
     for index in np.argwhere(bad)[:1]:
         where = tuple(int(i) for i in index)
         raise ValueError(f"`{name}` must {rule}, got {table[where]} at index {where}.")
 
 
-def _squeeze(
-    next_state: np.ndarray[Any, Any],
-    probability: np.ndarray[Any, Any],
-    reward: np.ndarray[Any, Any],
-    terminated: np.ndarray[Any, Any],
-) -> tuple[np.ndarray[Any, Any], ...]:
-    """Keep the possible outcomes only: the likely ones first, as many columns as the busiest (s, a) needs."""
+def _possible(probability: Float[np.ndarray, "S A O"]) -> Int[np.ndarray, "S A o"]:
+    """Columns of the possible outcomes first, and as many columns as the busiest (s, a) needs."""
     order = np.argsort(probability == 0, axis=2, kind="stable")
-    order = order[:, :, : int((probability > 0).sum(axis=2).max())]
-    picked = (np.take_along_axis(table, order, axis=2) for table in (next_state, probability))
-    rewards = np.take_along_axis(reward, order[..., None], axis=2)
-    return (*picked, rewards, np.take_along_axis(terminated, order, axis=2))
+    return order[:, :, : int((probability > 0).sum(axis=2).max())]

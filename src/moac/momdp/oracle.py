@@ -14,7 +14,7 @@ from jaxtyping import Float
 from moac import simplex
 from moac.config import Average, Setting
 from moac.momdp import chain, support
-from moac.momdp.model import FiniteMOMDP
+from moac.momdp.model import FiniteMOMDP, refuse
 
 MAX_STATES = 2000
 """The oracle solves dense S × S systems; beyond this many states it refuses."""
@@ -114,9 +114,7 @@ class Exact:
 
     @cached_property
     def _solved(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """J, V and the weight of each state in the gradient, for all policies in a row."""
-        solve = _solve_average if isinstance(self.setting, Average) else _solve_discounted
-        return _in_blocks(lambda pi: solve(self.model, pi, self.setting), self._flat)
+        return _in_blocks(lambda pi: _solve(self.model, pi, self.setting), self._flat)
 
     def _shaped(self, flat: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return flat.reshape(*self.policy.shape[:-2], *flat.shape[1:])
@@ -154,9 +152,7 @@ def evaluate(model: FiniteMOMDP, logits: Any, setting: Setting) -> Exact:
     expected = (model.num_states, model.num_actions)
     if table.shape[-2:] != expected:
         raise ValueError(f"`logits` must have shape [..., {expected[0]}, {expected[1]}], got {table.shape}.")
-    for index in np.argwhere(~np.isfinite(table))[:1]:
-        where = tuple(int(i) for i in index)
-        raise ValueError(f"`logits` must be finite, got {table[where]} at index {where}.")
+    refuse("logits", table, ~np.isfinite(table), "be finite")
     return of_policy(model, chain.softmax(table), setting)
 
 
@@ -189,14 +185,12 @@ def td_fixed_point(
         raise ValueError(f"`features` must have shape [{model.num_states}, d], got {Phi.shape}.")
     weight = exact.stationary if law is None else np.asarray(law, dtype=np.float64)
     if weight.shape not in (exact.policy.shape[:-1], (model.num_states,)):
-        raise ValueError(
-            f"`law` must have shape [{model.num_states}] or {exact.policy.shape[:-1]}, got {weight.shape}."
-        )
+        known = f"[{model.num_states}] or {exact.policy.shape[:-1]}"
+        raise ValueError(f"`law` must have shape {known}, got {weight.shape}.")
     induced = chain.induced(model, exact.policy.reshape(-1, *exact.policy.shape[-2:]))
     moves = induced.restart if isinstance(setting, Average) else induced.proceed
-    reward = induced.reward - (
-        exact.returns.reshape(-1, 1, model.num_objectives) if isinstance(setting, Average) else 0
-    )
+    J = exact.returns.reshape(-1, 1, model.num_objectives) if isinstance(setting, Average) else 0
+    reward = induced.reward - J
     D = np.broadcast_to(weight, exact.policy.shape[:-1]).reshape(len(moves), -1)
     solutions: list[np.ndarray[Any, Any]] = []
     for i, gamma in enumerate(setting.discounts(model.num_objectives)):
@@ -206,7 +200,11 @@ def td_fixed_point(
     return np.stack(solutions, axis=1).reshape(*exact.policy.shape[:-2], model.num_objectives, -1)
 
 
-def _solve_discounted(model: FiniteMOMDP, pi: chain.Policies, setting: Setting) -> tuple[np.ndarray[Any, Any], ...]:
+def _solve(model: FiniteMOMDP, pi: chain.Policies, setting: Setting) -> tuple[np.ndarray[Any, Any], ...]:
+    """J, V and the weight of each state in the gradient."""
+    if isinstance(setting, Average):
+        J, bias, d = chain.average_reward(model, pi)
+        return J, bias, np.repeat(d[:, :, None], model.num_objectives, axis=2)
     induced = chain.induced(model, pi)
     V = np.empty_like(induced.reward)
     weight = np.empty_like(V)
@@ -219,24 +217,13 @@ def _solve_discounted(model: FiniteMOMDP, pi: chain.Policies, setting: Setting) 
     return np.einsum("s,nsm->nm", model.start_distribution, V), V, weight
 
 
-def _solve_average(model: FiniteMOMDP, pi: chain.Policies, setting: Setting) -> tuple[np.ndarray[Any, Any], ...]:
-    del setting
-    J, bias, d = chain.average_reward(model, pi)
-    return J, bias, np.repeat(d[:, :, None], model.num_objectives, axis=2)
-
-
 def _careful_advantage(model: FiniteMOMDP, pi: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A M"]:
     """r − J + E[h(s')] − h(s) in the average setting, where h is so large that its differences must come first."""
     ahead = chain.bias_differences(model, pi)
-    states = np.arange(model.num_states)[:, None]
-    ends = (model.probability * model.terminated).sum(axis=2)
-    moves = model.probability * ~model.terminated
+    states, moves = np.arange(model.num_states)[:, None], model.probability * ~model.terminated
     J, _, _ = chain.average_reward(model, pi[None])
-    Q = (
-        chain.expected_reward(model)
-        - J[0]
-        + ends[:, :, None] * np.einsum("t,tsm->sm", model.start_distribution, ahead)[:, None]
-    )
+    after_end = np.einsum("t,tsm->sm", model.start_distribution, ahead)[:, None]
+    Q = chain.expected_reward(model) - J[0] + chain.end_chance(model)[:, :, None] * after_end
     for o in range(model.num_outcomes):
         Q += moves[:, :, o, None] * ahead[model.next_state[:, :, o], states]
     return Q
@@ -246,14 +233,12 @@ def _successor_values(
     model: FiniteMOMDP, V: Float[np.ndarray, "n S M"], setting: Setting
 ) -> Float[np.ndarray, "n S A M"]:
     """E[γ V(s')] where an ended episode is worth 0 (discounted) or leads to the restart state (average)."""
-    gammas = np.array(setting.discounts(model.num_objectives))
-    after_end = (
-        np.einsum("s,nsm->nm", model.start_distribution, V) if isinstance(setting, Average) else np.zeros_like(V[:, 0])
-    )
-    moves = model.probability * ~model.terminated
-    ends = (model.probability * model.terminated).sum(axis=2)
+    gammas, moves = np.array(setting.discounts(model.num_objectives)), model.probability * ~model.terminated
     successors = sum(moves[:, :, o, None] * V[:, model.next_state[:, :, o]] for o in range(model.num_outcomes))
-    return gammas * (successors + ends[:, :, None] * after_end[:, None, None, :])
+    if isinstance(setting, Average):
+        restart = np.einsum("s,nsm->nm", model.start_distribution, V)
+        successors = successors + chain.end_chance(model)[:, :, None] * restart[:, None, None, :]
+    return gammas * successors
 
 
 def shortest(gradient: Float[np.ndarray, "... M S A"]) -> _Shortest:

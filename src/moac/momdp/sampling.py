@@ -7,7 +7,7 @@ the table of cumulative probabilities of (action, outcome), and one look-up of t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -37,7 +37,7 @@ def spec(model: FiniteMOMDP) -> Spec:
     return Spec(
         model.name,
         model.objective_names,
-        StateSpec(model.num_states, model.observations, reference=most_visited(model)),
+        StateSpec(model.num_states, model.observations, reference=_most_visited(model)),
         model.num_actions,
         float(np.abs(model.reward[model.probability > 0]).max()) or 1.0,
         model.fingerprint,
@@ -45,15 +45,13 @@ def spec(model: FiniteMOMDP) -> Spec:
     )
 
 
-def most_visited(model: FiniteMOMDP) -> int:
+def _most_visited(model: FiniteMOMDP) -> int:
     """The state that the uniform policy visits most; for a model beyond the oracle's size, the likeliest start."""
-    if model.num_states > oracle.MAX_STATES:
-        return int(np.argmax(model.start_distribution))
-    uniform = np.full((1, model.num_states, model.num_actions), 1 / model.num_actions)
-    try:
-        return int(np.argmax(chains.stationary_distribution(model, uniform)[0]))
-    except ValueError:  # several recurrent classes
-        return int(np.argmax(model.start_distribution))
+    law, uniform = model.start_distribution, np.full((1, model.num_states, model.num_actions), 1 / model.num_actions)
+    if model.num_states <= oracle.MAX_STATES:
+        with contextlib.suppress(ValueError):  # several recurrent classes
+            law = chains.stationary_distribution(model, uniform)[0]
+    return int(np.argmax(law))
 
 
 @final
@@ -255,51 +253,41 @@ def _theta_gradients(model: FiniteMOMDP, policy: Policy, theta: Params, gradient
 
 def evaluate(model: FiniteMOMDP, policy: Policy, theta: Params, setting: Setting) -> Evaluation:
     """Exact values; NaN where the oracle has none (too many states or objectives, several recurrent classes)."""
+    count = len(jax.tree.leaves(theta)[0])
     if model.num_states > oracle.MAX_STATES:
-        count = len(jax.tree.leaves(theta)[0])
-        return _evaluation(model, [{} for _ in range(count)])
+        return _evaluation(model, [{}] * count)
     pi = action_probabilities(model, policy, theta)
-    count = len(pi)
+    # Padded to whole blocks of the oracle, so that rounding does not depend on how many policies there are.
+    padded = np.concatenate([pi, np.repeat(pi[-1:], -count % oracle.BLOCK, axis=0)])
     try:
-        exact = oracle.of_policy(model, _whole_blocks(pi), setting)
-        if isinstance(policy, SoftmaxTable):
-            known = (exact.returns, exact.gap, exact.direction_gap, _regret(exact))
-            return Evaluation(*(values[:count] for values in known), kind="exact")
-        gap = _gap(model, policy, theta, exact.gradient[:count])
-        direction_gap = _gap(model, policy, theta, exact.direction[:count])
-        return Evaluation(exact.returns[:count], gap, direction_gap, _regret(exact)[:count], kind="exact")
+        known = dict(_answers(model, policy, theta, padded, setting))
+        return Evaluation(**{name: values[:count] for name, values in known.items()}, kind="exact")
     except ValueError:  # some of them have no answer: each is asked alone
-        alone = (jax.tree.map(lambda x, n=n: np.asarray(x)[n : n + 1], theta) for n in range(count))
-        return _evaluation(model, [_of_one(model, policy, one, pi[n], setting) for n, one in enumerate(alone)])
+        rows: list[dict[str, Any]] = [{} for _ in range(count)]
+        for n, row in enumerate(rows):
+            alone = jax.tree.map(lambda x, n=n: np.asarray(x)[n : n + 1], theta)
+            with contextlib.suppress(ValueError):  # what comes before the first question without an answer is known
+                row.update((name, values[0]) for name, values in _answers(model, policy, alone, pi[n : n + 1], setting))
+        return _evaluation(model, rows)
 
 
-def _gap(model: FiniteMOMDP, policy: Policy, theta: Params, gradient: Float[np.ndarray, "n M S A"]) -> Any:
-    """The gap [K] with respect to θ; for a table θ is the logits."""
-    if not isinstance(policy, SoftmaxTable):
-        gradient = _in_blocks(partial(_theta_gradients, model, policy), theta, gradient)
+def _answers(
+    model: FiniteMOMDP, policy: Policy, theta: Params, pi: chains.Policies, setting: Setting
+) -> Iterator[tuple[str, Any]]:
+    """The fields of an evaluation, one after the other; a ValueError where one of the policies has no such value."""
+    exact = oracle.of_policy(model, pi, setting)
+    yield "returns", exact.returns
+    known = model.num_objectives <= support.MAX_OBJECTIVES
+    yield "regret", exact.regret if known else np.full(len(pi), np.nan)
+    in_logits = isinstance(policy, SoftmaxTable)
+    yield "gap", exact.gap if in_logits else _gap_in_theta(model, policy, theta, exact.gradient)
+    yield "direction_gap", exact.direction_gap if in_logits else _gap_in_theta(model, policy, theta, exact.direction)
+
+
+def _gap_in_theta(model: FiniteMOMDP, policy: Policy, theta: Params, gradient: Float[np.ndarray, "n M S A"]) -> Any:
+    count = len(jax.tree.leaves(theta)[0])
+    gradient = _in_blocks(partial(_theta_gradients, model, policy), theta, gradient[:count])
     return oracle.shortest(gradient).squared_norm
-
-
-def _whole_blocks(pi: Float[np.ndarray, "K S A"]) -> Float[np.ndarray, "n S A"]:
-    """Padded to whole blocks of the oracle, so that rounding does not depend on how many policies there are."""
-    return np.concatenate([pi, np.repeat(pi[-1:], -len(pi) % oracle.BLOCK, axis=0)])
-
-
-def _of_one(
-    model: FiniteMOMDP, policy: Policy, theta: Params, pi: Float[np.ndarray, "S A"], setting: Setting
-) -> dict[str, Any]:
-    """What is known of one policy, up to the first question that has no answer; θ has a leading axis of 1."""
-    known: dict[str, Any] = {}
-    with contextlib.suppress(ValueError):
-        exact = oracle.of_policy(model, pi[None], setting)
-        known |= {"returns": exact.returns[0], "regret": _regret(exact)[0]}
-        known["gap"] = _gap(model, policy, theta, exact.gradient)[0]
-        known["direction_gap"] = _gap(model, policy, theta, exact.direction)[0]
-    return known
-
-
-def _regret(exact: oracle.Exact) -> Any:
-    return exact.regret if exact.model.num_objectives <= support.MAX_OBJECTIVES else np.full(exact.gap.shape, np.nan)
 
 
 def _evaluation(model: FiniteMOMDP, rows: list[dict[str, Any]]) -> Evaluation:

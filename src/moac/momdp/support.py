@@ -24,7 +24,7 @@ from scipy.sparse import block_array, csr_array
 from scipy.spatial import HalfspaceIntersection
 
 from moac.config import Average, Setting
-from moac.momdp.chain import expected_reward
+from moac.momdp import chain
 from moac.momdp.model import FiniteMOMDP
 
 MAX_OBJECTIVES = 6
@@ -82,8 +82,8 @@ def of(model: FiniteMOMDP, setting: Setting) -> Support:
         heights = np.maximum(np.sum(corners * values, axis=1), below)
         gain = heights - below
         if gain.max() <= _TOLERANCE or len(corners) > MAX_CORNERS:
-            seen = _supported(points, corners, below) * unit
-            return Support(seen, corners, heights * unit, float(gain.max()) * unit)
+            seen = np.any(points @ corners.T >= below - _TOLERANCE, axis=1)  # their piece of h, at some corner
+            return Support(points[seen] * unit, corners, heights * unit, float(gain.max()) * unit)
         worst = np.argsort(-gain)[: M + len(points) // 2]
         points = np.unique(np.concatenate([points, values[worst[gain[worst] > _TOLERANCE]]]).round(13), axis=0)
 
@@ -110,7 +110,7 @@ def _best_stationary(
 ) -> Float[np.ndarray, "S M"]:
     """V of the stationary policy that is best for λ when all have the largest discount: Howard's policy iteration."""
     S, A, gamma = model.num_states, model.num_actions, gammas.max()
-    states, R, moves = np.arange(S), expected_reward(model), _moves(model)
+    states, R, moves = np.arange(S), chain.expected_reward(model), chain.moves(model)
     action = np.argmax(R @ lam, axis=1)
     while True:
         reward, P = R[states, action], moves[states * A + action].toarray()
@@ -119,9 +119,8 @@ def _best_stationary(
         gain = Q.max(axis=1) - Q[states, action]
         worthwhile = gain > 1e-12 * np.abs(Q).max()
         if not worthwhile.any():
-            return np.column_stack(
-                [np.linalg.solve(np.eye(S) - g * P, r) for g, r in zip(gammas, reward.T, strict=True)]
-            )
+            per_objective = zip(gammas, reward.T, strict=True)
+            return np.column_stack([np.linalg.solve(np.eye(S) - g * P, r) for g, r in per_objective])
         action = np.where(worthwhile, np.argmax(Q, axis=1), action)
 
 
@@ -134,7 +133,7 @@ def _best_in_time(
     while another one has more than 1e-14 of its weight left, backward induction.
     """
     S, A, (L, M) = model.num_states, model.num_actions, lams.shape
-    R, moves, last = expected_reward(model)[:, :, None], _moves(model), gammas == gammas.max()
+    R, moves, last = chain.expected_reward(model)[:, :, None], chain.moves(model), gammas == gammas.max()
     V = np.stack([_best_stationary(model, np.where(last, lam, 0), gammas) for lam in lams], axis=1)
     with np.errstate(divide="ignore"):
         log_lams = np.log(lams)
@@ -147,18 +146,10 @@ def _best_in_time(
     return np.einsum("s,slm->lm", model.start_distribution, V)
 
 
-@lru_cache(maxsize=4)
-def _moves(model: FiniteMOMDP) -> csr_array:
-    """[S·A, S]: chance to go from s to s' by a without ending the episode."""
-    stay = (model.probability * ~model.terminated).reshape(-1, model.num_outcomes)
-    pair = np.repeat(np.arange(len(stay)), model.num_outcomes)
-    return csr_array((stay.ravel(), (pair, model.next_state.ravel())), shape=(len(stay), model.num_states))
-
-
 def _best_average(model: FiniteMOMDP, lam: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
     """The linear programme of Puterman (1994, §9.3) over state-action frequencies, right for any class structure."""
     flow, mass = _flow(model)
-    R = expected_reward(model).reshape(-1, model.num_objectives)
+    R = chain.expected_reward(model).reshape(-1, model.num_objectives)
     nothing = csr_array(flow.shape)
     gain = R @ lam
     solution = linprog(
@@ -168,9 +159,7 @@ def _best_average(model: FiniteMOMDP, lam: Float[np.ndarray, " M"]) -> Float[np.
         method="highs",
     )
     if solution.x is None:
-        raise RuntimeError(
-            f"the linear programme for the best average reward of {model.name} failed: {solution.message}"
-        )
+        raise RuntimeError(f"the linear programme of the best average reward of {model.name}: {solution.message}")
     return solution.x[: len(R)] @ R
 
 
@@ -180,8 +169,8 @@ def _flow(model: FiniteMOMDP) -> tuple[csr_array, csr_array]:
     S, pairs = model.num_states, model.num_states * model.num_actions
     state, pair = np.repeat(np.arange(S), model.num_actions), np.arange(pairs)
     mass = csr_array((np.ones(pairs), (state, pair)), shape=(S, pairs))
-    ends = (model.probability * model.terminated).sum(axis=2).ravel()
-    return csr_array(mass - _moves(model).T - csr_array(np.outer(model.start_distribution, ends))), mass
+    restarts = csr_array(np.outer(model.start_distribution, chain.end_chance(model).ravel()))
+    return csr_array(mass - chain.moves(model).T - restarts), mass
 
 
 def _corners(points: Float[np.ndarray, "V M"]) -> tuple[Float[np.ndarray, "C M"], Float[np.ndarray, " C"]]:
@@ -197,17 +186,10 @@ def _corners(points: Float[np.ndarray, "V M"]) -> tuple[Float[np.ndarray, "C M"]
     lid = np.array([[*np.zeros(M - 1), 1.0, -top]])
     inside = np.array([*np.full(M - 1, 1 / M), top - 0.5])
     corners = HalfspaceIntersection(np.vstack([pieces, positive, total, lid]), inside).intersections
-    corners = np.unique(
-        corners[:, :-1].round(12), axis=0
-    )  # the lid's own are over those of the simplex, which are there
+    corners = np.unique(corners[:, :-1].round(12), axis=0)  # the lid's own lie over those of the simplex
     lam = np.clip(np.column_stack([corners, 1 - corners.sum(axis=1)]), 0, 1)
     lam = lam / lam.sum(axis=1, keepdims=True)
     return lam, np.max(lam @ points.T, axis=1)
-
-
-def _supported(points: Any, corners: Any, heights: Any) -> Float[np.ndarray, "V M"]:
-    """The points whose piece of h is seen at some corner."""
-    return points[np.any(points @ corners.T >= heights - _TOLERANCE, axis=1)]
 
 
 def _key(lam: Float[np.ndarray, " M"]) -> bytes:

@@ -43,44 +43,45 @@ class Problem:
         start: the start distribution over states.
         merge: two points of a set that agree up to this are one.
         limit: the largest size of a set.
-        coarsen: whether a larger set is rounded up to the limit, or refused.
+        stationary: whether only stationary policies count. Then a larger set is rounded up, else it is refused.
     """
 
     lotteries: list[list[Lottery]]
     start: Lottery
     merge: float
     limit: int
-    coarsen: bool
+    stationary: bool
 
 
 def lotteries(
-    model: FiniteMOMDP, scale: Float[np.ndarray, " M"], gammas: Float[np.ndarray, " M"]
+    model: FiniteMOMDP, scale: Float[np.ndarray, " M"], gammas: Float[np.ndarray, " M"], stationary: bool
 ) -> list[list[Lottery]]:
-    """r̄(s, a) and γ P(s' | s, a) of every state and action, in units of `scale`."""
+    """r̄(s, a) and γ P(s' | s, a) of every state and action, in units of `scale`.
+
+    A stationary policy repeats its action when it comes back to s: v = b + c ∘ v has the solution v = b / (1 − c), so
+    that transitions from a state to itself go. Policies with memory may do otherwise: the bound is tighter for
+    stationary ones only.
+    """
 
     def lottery(s: int, a: int) -> Lottery:
         chance = model.probability[s, a]
         going = (chance > 0) & ~model.terminated[s, a]
         states, slot = np.unique(model.next_state[s, a][going], return_inverse=True)
-        total = np.bincount(slot, weights=chance[going], minlength=len(states))
-        return Lottery(chance @ model.reward[s, a] / scale, states, total[:, None] * gammas)
+        weight = np.bincount(slot, weights=chance[going], minlength=len(states))[:, None] * gammas
+        offset, other = chance @ model.reward[s, a] / scale, states != s
+        if not stationary:
+            return Lottery(offset, states, weight)
+        stop = 1.0 - weight[~other].sum(axis=0)
+        return Lottery(offset / stop, states[other], weight[other] / stop)
 
     return [[lottery(s, a) for a in range(model.num_actions)] for s in range(model.num_states)]
 
 
-def without_loops(table: list[list[Lottery]]) -> list[list[Lottery]]:
-    """The same values of stationary policies without transitions from a state to itself.
-
-    A stationary policy repeats its action when it comes back: v = b + c ∘ v has the solution v = b / (1 − c). Policies
-    with memory may do otherwise, so that this is a tighter bound, for stationary policies only.
-    """
-
-    def unrolled(state: int, lottery: Lottery) -> Lottery:
-        other = lottery.states != state
-        stop = 1.0 - lottery.weight[~other].sum(axis=0)
-        return Lottery(lottery.offset / stop, lottery.states[other], lottery.weight[other] / stop)
-
-    return [[unrolled(s, lottery) for lottery in row] for s, row in enumerate(table)]
+def start_lottery(model: FiniteMOMDP) -> Lottery:
+    """The start distribution, which pays nothing."""
+    states = np.flatnonzero(model.start_distribution)
+    weight = np.repeat(model.start_distribution[states][:, None], model.num_objectives, axis=1)
+    return Lottery(np.zeros(model.num_objectives), states, weight)
 
 
 def ideal(
@@ -127,22 +128,20 @@ def limited(problem: Problem, points: Points) -> Points:
     """`points` within the problem's limit: as they are, rounded up, or refused."""
     if len(points) <= problem.limit:
         return points
-    if problem.coarsen:
+    if problem.stationary:
         return coarse(points, problem.limit)
-    raise ValueError(
-        "The set of values of policies with memory grows without bound or past the limit: "
-        f"{len(points)} points in one state, `max_points` is {problem.limit}."
-    )
+    raise _too_many(f"{len(points)} points in one state, `max_points` is {problem.limit}")
 
 
 def sums(left: Points, right: Points) -> Points:
     """All sums of one point of each set, [len(left) · len(right), M]; refused before they fill the memory."""
     if len(left) * len(right) > MAX_SUMS:
-        raise ValueError(
-            "The set of values of policies with memory grows without bound or past the limit: "
-            f"{len(left)} × {len(right)} sums over random outcomes, the limit is {MAX_SUMS}."
-        )
+        raise _too_many(f"{len(left)} × {len(right)} sums over random outcomes, the limit is {MAX_SUMS}")
     return (left[:, None] + right[None]).reshape(-1, left.shape[1])
+
+
+def _too_many(what: str) -> ValueError:
+    return ValueError(f"The set of values of policies with memory grows without bound or past the limit: {what}.")
 
 
 def partial_values(problem: Problem, lottery: Lottery, sets: Sets) -> Sets:
@@ -173,6 +172,19 @@ def excess(points: Points, others: Points) -> Float[np.ndarray, " N"]:
     for i in range(points.shape[1]):
         np.maximum(worst, points[:, i, None] - others[None, :, i], out=worst)
     return worst.min(axis=1)
+
+
+def distinct(points: Points, tolerance: float) -> Int[np.ndarray, " F"]:
+    """Indices of points that cover all others: each is dominated by one of them up to `tolerance`.
+
+    In lexicographic order of the points, where coordinates that agree up to the tolerance count as equal.
+    """
+    kept: list[int] = []
+    for i in np.argsort(-points.sum(axis=1), kind="stable"):
+        if excess(points[i : i + 1], points[kept])[0] > tolerance:
+            kept.append(int(i))
+    order = np.lexsort(np.rint(points[kept] / tolerance).T[::-1])
+    return np.array(kept)[order]
 
 
 def reachable(problem: Problem, allowed: Bool[np.ndarray, "S A"]) -> list[int]:
@@ -218,11 +230,9 @@ def _moved_down(old: Points, new: Points, precision: float) -> bool:
 
 
 class Realisation(NamedTuple):
-    """One action per state, read off a point of the start's set.
+    """One action per state that the policy reaches, nearest to the start first, read off a point of the start's set.
 
-    Attributes:
-        actions: the action of every state that the policy reaches, nearest to the start first.
-        conflict: a state where the point asks for two different actions, or None.
+    `conflict` is a state where the point asks for two different actions, or None.
     """
 
     actions: dict[int, int]

@@ -20,8 +20,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac import files
-from moac.momdp import indicators
+from moac import files, momdp
 from moac.training.trained import TrainedPolicy
 
 FILE = "archive.safetensors"
@@ -79,7 +78,7 @@ class Archive:
 
     def hypervolume(self, reference: Any) -> float:
         """The volume that the points dominate above a reference [M]."""
-        return indicators.hypervolume(self.points, reference)
+        return momdp.hypervolume(self.points, reference)
 
     @property
     def trained_by(self) -> tuple[str, ...]:
@@ -155,7 +154,7 @@ def select(candidates: Archive) -> Int[np.ndarray, " A"]:
     if candidates.kind == "exact":
         gain = points[:, None] - points[None]
         alike = np.asarray((np.abs(gain) <= SAME * unit).all(axis=2) | (gain <= SLIGHT * unit).all(axis=2))
-        kept = _merged(np.flatnonzero(indicators.non_dominated(points)), points / unit, alike)
+        kept = _merged(np.flatnonzero(momdp.non_dominated(points)), points / unit, alike)
     else:
         kept = _merged(np.flatnonzero(~surely_dominated(low, high)), low / unit, overlapping(low, high))
     order = np.lexsort(-points[kept].T[::-1])

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 
 from moac import momdp
 from moac.config import Setting
-from moac.momdp import FiniteMOMDP, indicators
+from moac.momdp import FiniteMOMDP
 from moac.momdp.support import Support
 from moac.search.archive import Archive, Points, span
 from moac.training.result import Result
@@ -64,7 +64,7 @@ class Yardstick:
         if support is None:
             return None
         corners = np.unique(support.points.round(9), axis=0)
-        hull = corners[indicators.non_dominated(corners)]
+        hull = corners[momdp.non_dominated(corners)]
         return cls.of(hull, reference, hull, support)
 
     @property
@@ -79,11 +79,11 @@ class Yardstick:
 
     def volume(self, points: Any) -> float:
         """Hypervolume."""
-        return indicators.hypervolume(points, self.reference)
+        return momdp.hypervolume(points, self.reference)
 
     def distance(self, points: Any) -> float:
         """IGD+, each objective in units of its range."""
-        return indicators.igd_plus(points / self.unit, self.front / self.unit)
+        return momdp.igd_plus(points / self.unit, self.front / self.unit)
 
     def shortfalls(self, points: Any) -> Float[np.ndarray, " H"]:
         """Of each point of the hull: the least, over `points`, of the largest |Jⁱ − hⁱ| in units of the range."""
@@ -131,7 +131,7 @@ def over_evaluations(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) 
     for k in range(returns.shape[1]):
         known = np.concatenate([known, finite(returns[:, k])])
         known = known[np.unique((known / yardstick.unit).round(_DIGITS), axis=0, return_index=True)[1]]
-        known = known[indicators.non_dominated(known)]
+        known = known[momdp.non_dominated(known)]
         if len(known):
             volume[k], distance[k] = yardstick.volume(known), yardstick.distance(known)
     return {"hypervolume": volume, "igd_plus": distance}

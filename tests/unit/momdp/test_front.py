@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from moac.momdp.indicators import hypervolume, igd_plus, non_dominated
+from moac.momdp import hypervolume, igd_plus, non_dominated
 
 
 def test_hypervolume_of_two_boxes():
