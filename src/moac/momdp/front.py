@@ -177,10 +177,9 @@ def stationary_front(
     actions, or else of the first state with a choice. A point without such a state is the value of its policy.
     `sets` are any upper bounds of all values.
     """
-    num_states, num_actions = len(sets), len(problem.lotteries[0])
+    num_actions = len(problem.lotteries[0])
     incumbents = Incumbents(tolerance, max_points, np.empty((0, sets[0].shape[1])))
-    everything = np.ones((num_states, num_actions), dtype=bool)
-    stack = [(everything, list(sets), set(range(num_states)))]
+    stack = [(np.ones((len(sets), num_actions), dtype=bool), list(sets), set(range(len(sets))))]
     visited = 0
     while stack:
         visited += 1
@@ -191,7 +190,9 @@ def stationary_front(
             raise ValueError(f"{message} with {len(incumbents.points)} points found.")
         allowed, bounds, changed = stack.pop()
         state = _explore(problem, bounds, allowed, changed, incumbents)
-        for action in np.flatnonzero(allowed[state]) if state is not None else ():
+        if state is None:
+            continue
+        for action in np.flatnonzero(allowed[state]):
             child = allowed.copy()
             child[state] = np.arange(num_actions) == action
             stack.append((child, list(bounds), {state}))
