@@ -72,7 +72,7 @@ def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: 
         rule_state, lam, g = rule_step(rule, state.rule, g, t, values)  # λ_t = (1 − η_t) λ_{t−1} + η_t λ̂_t
         ascent = regularised(theta, actor_batch, g.direction(lam))
         step, actor_optimiser = actor_steps.update(ascent, state.actor_optimiser)
-        state = _with_random_iterate(state, t, key_random)  # T̂ uniform on {1 … t}
+        state = with_random_iterate(state, t, key_random)  # T̂ uniform on {1 … t}
         state = replace(state, theta=jax.tree.map(jnp.add, theta, step), w=w, mu=mu)  # θ_{t+1} = θ_t + α Σ λⁱ gⁱ
         optimisers = {"actor_optimiser": actor_optimiser, "critic_optimiser": critic_optimiser}
         return replace(state, t=t, rule=rule_state, key=key, **optimisers), Metrics(g.gram, lam)
@@ -115,7 +115,7 @@ def first_rule_state(rule: Rule, theta: Params, M: int, preference: Any = None) 
     return tuple(jax.tree.map(jnp.zeros_like, theta) for _ in range(M)), state
 
 
-def _with_random_iterate(state: State, t: Any, key: Key) -> State:
+def with_random_iterate(state: State, t: Any, key: Key) -> State:
     """Replace θ_T̂ by θ_t with probability 1/t: reservoir sampling, so that T̂ is uniform whenever a run stops."""
     taken = jax.random.uniform(key) * t < 1
     theta_random = jax.tree.map(lambda new, old: jnp.where(taken, new, old), state.theta, state.theta_random)

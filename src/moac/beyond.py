@@ -39,8 +39,15 @@ def advantages(
     """The actor's signals: the TD errors δ, traced over time with `gae`, weighted by age with discounted visitation."""
     if settings.gae > 0:
         delta = gae(delta, goes_on(batch, num_chains), gamma, settings.gae)
+    return by_age(settings, gamma, delta, batch)
+
+
+def by_age(
+    settings: Settings, gamma: tuple[float, ...], delta: Float[Array, "B M"], batch: Batch
+) -> Float[Array, "B M"]:
+    """δ weighted by age, where visitation is discounted at several rates."""
     if settings.visitation == "discounted" and len(set(gamma)) > 1:
-        delta = _weighted_by_age(delta, batch, gamma)
+        return _weighted_by_age(delta, batch, gamma)
     return delta
 
 
@@ -51,14 +58,19 @@ def gae(
 
     Each of n chains ends with its last sample: what would follow is not in the batch, and counts as 0.
     """
-
-    def compose(later: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[Array, Array]:
-        return later[0] * now[0], now[0] * later[1] + now[1]
-
-    table = delta.reshape(*on.shape, -1)
     keep = jnp.where(on[..., None], trace * jnp.asarray(gamma, delta.dtype), 0)
-    _, advantage = lax.associative_scan(compose, (keep, table), reverse=True)
-    return advantage.reshape(delta.shape)
+    return recurrence(keep, delta.reshape(*on.shape, -1), reverse=True).reshape(delta.shape)
+
+
+def recurrence(
+    keep: Float[Array, "T ..."], gain: Float[Array, "T ..."], reverse: bool = False
+) -> Float[Array, "T ..."]:
+    """x_τ = keep_τ x_{τ−1} + gain_τ with x_0 = 0, for τ = 1 … T; from the last to the first if `reverse`."""
+
+    def compose(before: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[Array, Array]:
+        return before[0] * now[0], now[0] * before[1] + now[1]
+
+    return lax.associative_scan(compose, (keep, gain), reverse=reverse)[1]
 
 
 def goes_on(batch: Batch, num_chains: int) -> Bool[Array, "T n"]:
@@ -93,7 +105,7 @@ def regularised(settings: Settings, policy: Policy, theta: Params, batch: Batch,
     """
     terms: list[tuple[Any, Callable[[Any, Params, Batch], Array]]] = []
     if settings.entropy is not None:
-        terms.append((settings.entropy, _entropy if isinstance(policy, Entropic) else _sampled_entropy))
+        terms.append((settings.entropy, lambda policy, theta, x: entropy(policy, theta, x.observation, x.action)))
     if settings.behaviour_pull is not None:
         terms.append((settings.behaviour_pull, _behaviour_likelihood))
     for coefficient, term in terms:
@@ -102,13 +114,15 @@ def regularised(settings: Settings, policy: Policy, theta: Params, batch: Batch,
     return direction
 
 
-def _entropy(policy: Entropic, theta: Params, batch: Batch) -> Array:
-    return jnp.mean(policy.entropy(theta, batch.observation))
+def entropy(policy: Policy, theta: Params, observation: Any, action: Any) -> Array:
+    """(1/B) Σ H(π(·|s_l)).
 
-
-def _sampled_entropy(policy: Policy, theta: Params, batch: Batch) -> Array:
-    """A function with the gradient −(1/B) Σ log π ψ, which is that of the entropy in expectation; centred."""
-    log_pi = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, batch.observation, batch.action)
+    For a policy that does not know its entropy, a function with the gradient −(1/B) Σ log π ψ, centred, which is that
+    of the entropy in expectation.
+    """
+    if isinstance(policy, Entropic):
+        return jnp.mean(policy.entropy(theta, observation))
+    log_pi = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, observation, action)
     constant = lax.stop_gradient(log_pi)
     return jnp.mean((jnp.mean(constant) - constant) * log_pi)
 
@@ -123,14 +137,15 @@ def _behaviour_likelihood(policy: Policy, theta: Params, batch: Batch) -> Array:
     return jnp.mean(jnp.sum(p * log_pi, axis=-1))
 
 
-def steps(optimiser: str, size: Any, clip: float | None = None) -> optax.GradientTransformation:
+def steps(optimiser: str, size: Any, clip: float | None = None, eps: float = 1e-8) -> optax.GradientTransformation:
     """From a direction of ascent to a step: constant step sizes, the paper's, or Adam (Kingma and Ba, 2015).
 
     Args:
         optimiser: `constant` or `adam`.
         size: the step size.
         clip: the norm that a direction is cut to before; None leaves it as it is.
+        eps: what Adam adds to the root of the second moment.
     """
     cut = [] if clip is None else [optax.clip_by_global_norm(clip)]
-    moments = [optax.scale_by_adam()] if optimiser == "adam" else []
+    moments = [optax.scale_by_adam(eps=eps)] if optimiser == "adam" else []
     return optax.chain(*cut, *moments, optax.scale(size))

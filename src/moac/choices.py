@@ -63,6 +63,10 @@ WEIGHTINGS: dict[str, Weighting] = {
 """All rules by the names that `Config.weighting` takes."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
+    "learner": ("paper", "ppo"),
+    "units": ("return", "raw", "advantage"),
+    "whitening": ("rollout", "none"),
+    "schedule": ("linear", "constant"),
     "policy": ("table", "linear", "mlp", "gaussian"),
     "critic": ("linear", "mlp"),
     "optimiser": ("constant", "adam"),
@@ -79,7 +83,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "raw",
         "plain",
     ),
-    "observation_scale": ("bounds", "running"),
+    "observation_scale": ("bounds", "running", "standard"),
     "weighting": tuple(
         choice
         for name, rule in WEIGHTINGS.items()

@@ -63,10 +63,20 @@ class Config:
 
     Attributes:
         setting: `Discounted` or `Average`.
+        learner: `paper` is Algorithm 2, which uses each sample once; `ppo` goes over each rollout several times, which
+            is outside the theory.
         num_iterations: T, updates of the policy.
-        num_critic_steps: N, TD steps before each of them.
+        num_critic_steps: N, TD steps before each of them; 0 with `ppo`, where one rollout serves actor and critic.
         critic_batch_size: D, transitions per TD step.
-        actor_batch_size: B, transitions per policy gradient.
+        actor_batch_size: B, transitions per policy gradient; with `ppo` the rollout, T steps of each of E copies.
+        epochs: passes of `ppo` over a rollout.
+        minibatch_size: transitions per step of `ppo`; it divides `actor_batch_size`.
+        ratio_clip: ε of `ppo`: a step gains nothing from moving π/π_old out of [1 − ε, 1 + ε].
+        units: of the advantages that `ppo` weighs: `raw` rewards, spreads of the discounted `return`, or spreads of the
+            `advantage` itself.
+        whitening: `rollout` centres the advantages of each objective and divides their weighted sum by its spread;
+            `none` is the paper.
+        schedule: step sizes and entropy of `ppo` stay `constant`, or fall in a `linear` way to 0.
         actor_step_size: α.
         critic_step_size: β.
         visitation: which states the policy gradient weighs: `stationary` is the paper; `discounted` follows the true
@@ -75,6 +85,7 @@ class Config:
             network), `gaussian` (continuous actions; mean from a network).
         critic: `linear`, the paper's; `mlp` is a network with one output per objective, outside the theory.
         hidden: widths of the hidden layers of networks.
+        action_spread: σ of a Gaussian policy at the start, before its actions are squashed into their bounds.
         action_scale: of a Gaussian policy: `shared` by all states, or from the network for each `state`.
         optimiser: of the actor: `constant` is the paper's step; `adam` is outside the theory.
         critic_optimiser: of the critic, likewise.
@@ -83,8 +94,9 @@ class Config:
         gae: λ of generalised advantage estimation per objective; 0 is the paper's one-step TD error.
         features: of states `one-hot`, `one-hot-reference` (without the most visited state), `random:<d>`; of vectors
             `tile`, `tile:<tiles per input>`, `fourier:<order>`, `rbf:<centres>`, `raw`; of a log's vectors `plain`.
-        observation_scale: how vectors come into [0, 1]: by the `bounds` of their space, or by a `running` mean and
-            spread, saved with the policy.
+        observation_scale: how vectors come into [0, 1]: by the `bounds` of their space, or by their running
+            moments, saved with the policy: `running` up to 3 deviations, `standard` up to 10, which networks see as
+            deviations.
         weighting: the rule that gives λ̂ (docs/rules.md); `capped:0.5`, `cagrad:0.4`, `fairgrad:2` and `chebyshev:0.1`
             with a number of their own. All but the first five are outside the theory.
         weights: λ for `fixed`; λ_0 of the momentum, or of a rule that takes steps, otherwise. None is uniform.
@@ -103,22 +115,30 @@ class Config:
     """
 
     setting: Average | Discounted | None = None
+    learner: str | None = None
     num_iterations: int | None = None
     num_critic_steps: int | None = None
     critic_batch_size: int | None = None
     actor_batch_size: int | None = None
     actor_step_size: float | None = None
     critic_step_size: float | None = None
+    epochs: int | None = None
+    minibatch_size: int | None = None
+    ratio_clip: float | None = None
+    units: str | None = None
+    whitening: str | None = None
+    schedule: str | None = None
     visitation: str = "stationary"
     policy: str | None = None
-    critic: str = "linear"
+    critic: str | None = None
     hidden: tuple[int, ...] | None = None
     action_scale: str = "shared"
+    action_spread: float = 0.6065306597126334  # log σ = −1/2
     optimiser: str | None = None
     critic_optimiser: str | None = None
     gradient_clip: float | None = None
-    entropy: float = 0.0
-    gae: float = 0.0
+    entropy: float | None = None
+    gae: float | None = None
     features: str | None = None
     observation_scale: str | None = None
     weighting: str = "min-norm"
@@ -217,6 +237,10 @@ def _count(name: str, value: Any) -> int:
     return int(value)
 
 
+def _count_or_zero(name: str, value: Any) -> int:
+    return 0 if not isinstance(value, bool) and value == 0 else _count(name, value)
+
+
 def _step(name: str, value: Any) -> float:
     if not (_is_number(value) and 0.0 < value < math.inf):
         raise ValueError(f"`{name}` must be positive and finite, got {shown(value)}.")
@@ -226,6 +250,12 @@ def _step(name: str, value: Any) -> float:
 def _not_negative(name: str, value: Any) -> float:
     if not (_is_number(value) and 0.0 <= value < math.inf):
         raise ValueError(f"`{name}` must be at least 0 and finite, got {shown(value)}.")
+    return float(value)
+
+
+def _spread(name: str, value: Any) -> float:
+    if not (_is_number(value) and 0.01 <= value <= 2.5):  # log σ is kept in (−5, 1)
+        raise ValueError(f"`{name}` must be in [0.01, 2.5], got {shown(value)}.")
     return float(value)
 
 
@@ -241,10 +271,14 @@ def _widths(name: str, value: Any) -> tuple[int, ...]:
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "num_iterations": _count,
-    "num_critic_steps": _count,
+    "num_critic_steps": _count_or_zero,
     "critic_batch_size": _count,
     "actor_batch_size": _count,
     "num_evaluations": _count,
+    "epochs": _count,
+    "minibatch_size": _count,
+    "ratio_clip": _step,
+    "action_spread": _spread,
     "actor_step_size": _step,
     "critic_step_size": _step,
     "average_step_size": _step,
@@ -264,8 +298,30 @@ def _check_together(config: Config) -> None:
         raise ValueError(f"`average_step_size` must be in (0, 1], got {config.average_step_size!r}.")
     if config.visitation == "discounted" and isinstance(config.setting, Average):
         raise ValueError("`visitation` must be stationary in the average setting, got 'discounted'.")
+    for name, right in _OF_PAPER.items():
+        if config.learner == "paper" and getattr(config, name) not in (None, right):
+            raise ValueError(f"`{name}` must be {right} with learner='paper', got {shown(getattr(config, name))}.")
+    if config.learner == "ppo":
+        _check_ppo(config)
+    elif config.num_critic_steps == 0:
+        _count("num_critic_steps", 0)
     if config.critic == "mlp" and config.critic_start == "cold":
         raise ValueError("`critic_start` must be warm with an mlp critic, since zeros cannot learn, got 'cold'.")
+
+
+_OF_PAPER = {"epochs": 1, "units": "raw", "whitening": "none", "schedule": "constant"}
+"""What the paper's learner does of what `ppo` has a choice in."""
+
+
+def _check_ppo(config: Config) -> None:
+    """What reusing a rollout does not go together with."""
+    if isinstance(config.setting, Average):
+        raise ValueError("`learner` must be paper in the average setting, got 'ppo'.")
+    if config.num_critic_steps:
+        raise ValueError(f"`num_critic_steps` must be 0 with learner='ppo', got {config.num_critic_steps}.")
+    B, b = config.actor_batch_size, config.minibatch_size
+    if B is not None and b is not None and B % b:
+        raise ValueError(f"`minibatch_size` must divide `actor_batch_size` ({B} = copies × steps of each), got {b}.")
 
 
 def _weights(config: Config) -> tuple[float, ...] | None:

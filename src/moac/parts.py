@@ -13,11 +13,14 @@ from moac.critic import LinearCritic, MLPCritic
 from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Basis, Features
 from moac.policies.gaussian import Squash
-from moac.policies.networks import Inputs, Network, Plain, States, Vectors
+from moac.policies.networks import Digits, Inputs, Network, Plain, States, Vectors
 from moac.policies.observations import LogSpec
 from moac.settings import Settings
 from moac.types import Critic, Key, Policy, Spec
 from moac.weighting import Rule
+
+_MAX_ONE_HOT = 512
+"""Whole numbers with more values than this in all are seen as vectors, not as ones and zeros."""
 
 
 class Parts(NamedTuple):
@@ -43,10 +46,11 @@ def _build(settings: Settings, spec: Spec, seed: int) -> Parts:
 def policy(settings: Settings, spec: Spec, phi: Features | Basis) -> Policy:
     """The policy that the settings name, on features φ where it is linear."""
     if settings.policy == "mlp":
-        return SoftmaxMLP(_inputs(spec), settings.hidden, spec.num_actions)
+        return SoftmaxMLP(_inputs(settings, spec), settings.hidden, spec.num_actions)
     if settings.policy == "gaussian":
         bounds = Squash((), ()) if spec.action_box is None else Squash(spec.action_box.low, spec.action_box.high)
-        return GaussianMLP(_inputs(spec), settings.hidden, bounds, settings.action_scale == "state")
+        by_state = settings.action_scale == "state"
+        return GaussianMLP(_inputs(settings, spec), settings.hidden, bounds, by_state, settings.action_spread)
     if spec.num_states is None:
         return SoftmaxBasis(phi, spec.num_actions)
     if settings.policy == "table":
@@ -57,14 +61,26 @@ def policy(settings: Settings, spec: Spec, phi: Features | Basis) -> Policy:
 def _critic(settings: Settings, spec: Spec, phi: Features | Basis) -> Critic:
     if settings.critic == "linear":
         return LinearCritic(phi, spec.num_objectives)
-    return MLPCritic(Network(_inputs(spec), settings.hidden, spec.num_objectives))
+    return MLPCritic(Network(_inputs(settings, spec), settings.hidden, spec.num_objectives))
 
 
-def _inputs(spec: Spec) -> Inputs:
+def _inputs(settings: Settings, spec: Spec) -> Inputs:
+    if settings.learner == "ppo" and (radix := _whole_numbers(spec)):
+        return Digits(radix)
     if spec.num_states is not None:
         return States(spec.num_states)
     log = isinstance(spec.observations, LogSpec)
-    return Plain(spec.observation_size) if log else Vectors(spec.observation_size)
+    reach = 10.0 if settings.observation_scale == "standard" else 1.0
+    return Plain(spec.observation_size) if log else Vectors(spec.observation_size, reach)
+
+
+def _whole_numbers(spec: Spec) -> tuple[int, ...]:
+    """How many values each number of an observation has, where all are whole and there are few; else nothing."""
+    encoder = spec.observations.encoder
+    if encoder is None or not encoder.whole:
+        return ()
+    radix = (encoder.high - encoder.low + 1).astype(int).tolist()
+    return tuple(radix) if sum(radix) <= _MAX_ONE_HOT else ()
 
 
 def run_key(seed: int) -> Key:

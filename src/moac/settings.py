@@ -14,12 +14,27 @@ from moac.types import Sampling, Source, Spec
 
 _VECTOR_STEP = 20.0
 _ADAM_STEP = 1e-3
+_TABLE_STEP = 0.05
+_PAPER: dict[str, Any] = {
+    "learner": "paper",
+    "epochs": 1,
+    "ratio_clip": 0.2,
+    "units": "raw",
+    "whitening": "none",
+    "schedule": "constant",
+    "critic": "linear",
+    "entropy": 0.0,
+    "gae": 0.0,
+}
+"""The paper's learner, which uses each sample once."""
 NETWORKS = ("mlp", "gaussian")
 """Policies that are networks."""
 _TILED_INPUTS = 3
 """Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
 _OFF_AT_ZERO = ("entropy", "behaviour_pull")
 """Terms whose coefficient of 0 is None in the settings: no part of the compiled program."""
+_DEVIATIONS = {"running": 3.0, "standard": 10.0}
+"""How far from their running mean vectors are told apart, in standard deviations."""
 _TRACED = {"traced": True}
 """Of numbers that a compiled program takes as arguments, so that one program serves all their values."""
 
@@ -34,17 +49,25 @@ class Settings:
     """
 
     setting: Setting
+    learner: str
     num_iterations: int = field(metadata=_TRACED)
     num_critic_steps: int
     critic_batch_size: int
     actor_batch_size: int
     actor_step_size: float = field(metadata=_TRACED)
     critic_step_size: float = field(metadata=_TRACED)
+    epochs: int
+    minibatch_size: int
+    ratio_clip: float = field(metadata=_TRACED)
+    units: str
+    whitening: str
+    schedule: str
     visitation: str
     policy: str
     critic: str
     hidden: tuple[int, ...]
     action_scale: str
+    action_spread: float
     optimiser: str
     critic_optimiser: str
     gradient_clip: float | None
@@ -116,16 +139,21 @@ def _defaults(spec: Spec, given: Config) -> Config:
     states, chains = spec.num_states, spec.num_chains
     if isinstance(spec.observations, LogSpec):
         return _of_log(spec.observations, given)
+    if (given.learner or _learner(spec, given)) == "ppo":
+        return _of_ppo(spec, given)
     policy = given.policy or _policy_name(spec)
     optimiser = given.optimiser or ("adam" if policy in NETWORKS else "constant")
     critic_optimiser = given.critic_optimiser or ("adam" if given.critic == "mlp" else "constant")
     plain_step = (_VECTOR_STEP if states is None else min(2.0 * states, 200.0)) / spec.reward_bound
+    batch = -(-128 // chains) * chains
     return Config(
+        **_PAPER,
         setting=Discounted(0.9 if states is not None else 0.99),
         num_iterations=2000,
         num_critic_steps=5,
         critic_batch_size=-(-64 // chains) * chains,
-        actor_batch_size=-(-128 // chains) * chains,
+        actor_batch_size=batch,
+        minibatch_size=given.actor_batch_size or batch,
         actor_step_size=_ADAM_STEP if optimiser == "adam" else 0.1 if policy in NETWORKS else plain_step,
         critic_step_size=_ADAM_STEP if critic_optimiser == "adam" else 0.1 if given.critic == "mlp" else 0.5,
         policy=policy,
@@ -140,10 +168,51 @@ def _defaults(spec: Spec, given: Config) -> Config:
     )
 
 
+def _of_ppo(spec: Spec, given: Config) -> Config:
+    """One set for discrete actions, one for continuous ones (docs/environments.md); tables take longer steps."""
+    policy = given.policy or ("mlp" if _policy_name(spec) == "linear" else _policy_name(spec))
+    network = policy in NETWORKS
+    rollout = given.actor_batch_size or (64 * spec.num_chains if spec.num_chains > 1 else 1024)
+    fixed = given.weighting in ("fixed", "uniform", "first-batch")
+    encoder = spec.observations.encoder
+    whole = encoder is None or encoder.whole
+    return Config(
+        setting=Discounted(0.9 if spec.num_states is not None else 0.99),
+        learner="ppo",
+        num_iterations=200,
+        num_critic_steps=0,
+        critic_batch_size=rollout,
+        actor_batch_size=rollout,
+        actor_step_size=_ADAM_STEP if network else _TABLE_STEP,
+        critic_step_size=_ADAM_STEP if (given.critic or network) else _TABLE_STEP,
+        epochs=10,
+        minibatch_size=256 if rollout % 256 == 0 else rollout,
+        ratio_clip=0.2,
+        units="return" if fixed else "advantage",
+        whitening="rollout",
+        schedule="linear",
+        policy=policy,
+        critic="mlp" if network else "linear",
+        optimiser="adam",
+        critic_optimiser="adam",
+        gradient_clip=0.5,
+        entropy=0.0 if spec.action_size else 0.1,
+        gae=0.95,
+        features=_features(spec),
+        observation_scale="bounds" if whole else "standard" if network else "running",
+        hidden=(64, 64),
+        normalise="none",
+        start="random",
+        behaviour_pull=0.0,
+    )
+
+
 def _of_log(log: LogSpec, given: Config) -> Config:
     """Steps by Adam from the behaviour model, pulled back to it: what strays from the log cannot be judged by it."""
     adam = (given.optimiser or "adam") == "adam"
     return Config(
+        **_PAPER,
+        minibatch_size=given.actor_batch_size or 512,
         setting=Discounted(0.5),
         num_iterations=1000,
         num_critic_steps=1,
@@ -184,12 +253,14 @@ def reasons(problem: Source, chosen: Config | None = None) -> str:
 def beyond_theory(config: Config) -> tuple[str, ...]:
     """What of a configuration the theorems do not cover."""
     named = {
+        "more than one epoch": (config.epochs or 1) > 1,
+        "ppo's step": config.learner == "ppo" and config.epochs == 1,
         "an mlp critic": config.critic == "mlp",
         "a network's policy": config.policy in NETWORKS,
         "Adam": "adam" in (config.optimiser, config.critic_optimiser),
         "clipped gradients": config.gradient_clip is not None,
-        "an entropy bonus": config.entropy > 0,
-        "GAE": config.gae > 0,
+        "an entropy bonus": bool(config.entropy),
+        "GAE": bool(config.gae),
         "normalised gradients": config.normalise == "l2",
         "a pull to the behaviour policy": bool(config.behaviour_pull),
         f"{config.weighting} weights": not WEIGHTINGS[config.weighting.partition(":")[0]].covered,
@@ -199,8 +270,13 @@ def beyond_theory(config: Config) -> tuple[str, ...]:
 
 def length_dependent(config: Config) -> tuple[str, ...]:
     """Fields of a configuration by which an iteration depends on `num_iterations`: such a run cannot be lengthened."""
-    del config  # no schedule has ended with the run so far
-    return ()
+    return ("schedule",) if config.schedule == "linear" else ()
+
+
+def _learner(spec: Spec, given: Config) -> str:
+    """The learner where none is named."""
+    del spec, given
+    return "paper"
 
 
 def _policy_name(spec: Spec) -> str:
@@ -246,6 +322,12 @@ def _check_spaces(config: Config, spec: Spec) -> None:
         raise ValueError(f"`policy` must be {kind}, got {config.policy!r}.")
     if not spec.observations.bounded and config.observation_scale == "bounds":
         raise ValueError("`observation_scale` must be running where a bound is infinite, got 'bounds'.")
+    _check_batches(config, spec)
+
+
+def _check_batches(config: Config, spec: Spec) -> None:
+    if config.learner == "ppo" and isinstance(spec.observations, LogSpec):
+        raise ValueError("`learner` must be paper on a log, whose rows another policy has chosen, got 'ppo'.")
     for name in ("critic_batch_size", "actor_batch_size"):
         size = getattr(config, name)
         if size % spec.num_chains:
@@ -256,7 +338,7 @@ def _check_log(config: Config, name: str, log: LogSpec) -> None:
     """What rows drawn one by one, whose actions are given, do not allow."""
     if isinstance(config.setting, Average):
         raise ValueError("`setting` must be discounted on a log, got the average setting.")
-    if config.gae > 0:
+    if config.gae:
         raise ValueError(f"`gae` must be 0 on a log, whose rows are drawn one by one, got {config.gae}.")
     if config.visitation != "stationary":
         raise ValueError("`visitation` must be stationary on a log: its rows cannot be restarted.")
@@ -284,5 +366,5 @@ def sampling(settings: Settings, spec: Spec) -> Sampling:
         settings.actor_batch_size,
         average=isinstance(settings.setting, Average),
         survival=max(discounts(settings, spec)) if settings.visitation == "discounted" else None,
-        running_scale=spec.num_states is None and settings.observation_scale == "running",
+        deviations=_DEVIATIONS.get(settings.observation_scale) if spec.num_states is None else None,
     )

@@ -65,6 +65,7 @@ class State:
         rule: the weighting rule's state.
         actor_optimiser: what the actor's steps remember; nothing where they are constant.
         critic_optimiser: likewise the critic's.
+        spread: what the `ppo` learner knows of the spread of returns (`ppo.Spread`); () with the paper's.
         theta_random: θ_T̂, drawn uniformly from the iterates before each update.
         random_iteration: its T̂.
         key: randomness of the iterations to come.
@@ -80,6 +81,7 @@ class State:
     theta_random: Params
     random_iteration: Int[Array, ""]
     key: Key
+    spread: Any = ()
 
 
 @final
@@ -158,7 +160,7 @@ class Sampling:
         actor_batch_size: B.
         average: the successor of a terminated transition is the restart state.
         survival: c; after each step the chain restarts with probability 1 − c. None is never, and keeps no age.
-        running_scale: vectors are scaled by their running mean and spread, not by the bounds of their space.
+        deviations: how far from their running mean vectors are scaled, in standard deviations; None is by their bounds.
     """
 
     num_critic_steps: int
@@ -166,7 +168,7 @@ class Sampling:
     actor_batch_size: int
     average: bool
     survival: float | None
-    running_scale: bool = False
+    deviations: float | None = None
 
     @property
     def steps(self) -> int:

@@ -50,7 +50,7 @@ def test_up_to_three_inputs_are_tiled(size, name):
 def test_only_vectors_have_a_running_scale(scale):
     for problem, running in ((MODEL, False), (envs.make(lambda: Wide(3)), scale == "running")):
         chosen = settings.resolve(Config(observation_scale=scale), problem.spec)
-        assert settings.sampling(chosen, problem.spec).running_scale == running
+        assert settings.sampling(chosen, problem.spec).deviations == (3.0 if running else None)
 
 
 def test_random_features_depend_on_the_seed_and_others_do_not():

@@ -80,8 +80,8 @@ class Environment(Hosted):
         """The next N·D + B transitions of the copies under θ; copies side by side, in the order of time."""
         n, host = self.spec.num_chains, jax.tree.map(np.asarray, theta)
         draws = draw(key, (n, sizes.steps // n), sizes, self.spec.action_size)
-        if sizes.running_scale and chain.moments is None:
-            chain.moments = Moments.nothing(self.spec.observation_size)
+        if sizes.deviations is not None and chain.moments is None:
+            chain.moments = Moments.nothing(self.spec.observation_size, sizes.deviations)
         scale = None if self.spec.num_states is not None else self.interface.encoder.scale(chain.moments)
         requests = [(chain.number, policy, host, scale, draws.of(a, b)) for a, b in self._shares]
         rollout = Rollout.joined(_answered(self._simulators, "roll_out", requests))
@@ -95,7 +95,9 @@ class Environment(Hosted):
 
     def memory(self, sizes: Sampling) -> dict[str, Any]:
         """Running moments before anything was seen, or nothing."""
-        return vars(Moments.nothing(self.spec.observation_size)) if sizes.running_scale else {}
+        if sizes.deviations is None:
+            return {}
+        return vars(Moments.nothing(self.spec.observation_size, sizes.deviations))
 
     def evaluate(self, policy: Policy, theta: Params, setting: Setting, memory: Any = None) -> Evaluation:
         """Mean returns of the policies (leading axis K) over a few episodes with seeds of their own."""

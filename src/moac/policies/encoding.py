@@ -69,10 +69,15 @@ class Encoder:
         """Whether every number has finite bounds."""
         return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
 
+    @property
+    def whole(self) -> bool:
+        """Whether every number is whole, with finite bounds."""
+        return self.bounded and all(leaf.kind != "float" for leaf in self.leaves)
+
     @cached_property
     def num_states(self) -> int | None:
         """S = Π (high − low + 1) where all numbers are whole and S is at most `MAX_STATES`; else None."""
-        if not self.bounded or any(leaf.kind == "float" for leaf in self.leaves):
+        if not self.whole:
             return None
         count = math.prod(int(high - low) + 1 for low, high in zip(self.low, self.high, strict=True))
         return count if count <= MAX_STATES else None
@@ -156,16 +161,18 @@ class Moments:
         count: observations seen.
         mean: [d].
         squares: [d] sum of squared deviations.
+        reach: how many standard deviations from the mean are told apart.
     """
 
     count: Float[np.ndarray, ""]
     mean: Float[np.ndarray, " d"]
     squares: Float[np.ndarray, " d"]
+    reach: Float[np.ndarray, ""]
 
     @classmethod
-    def nothing(cls, size: int) -> Moments:
+    def nothing(cls, size: int, reach: float = 3.0) -> Moments:
         """Nothing seen yet."""
-        return cls(np.zeros(()), np.zeros(size), np.zeros(size))
+        return cls(np.zeros(()), np.zeros(size), np.zeros(size), np.array(reach))
 
     @classmethod
     def of(cls, memory: Mapping[str, Any] | None, trial: int | None = None) -> Moments | None:
@@ -179,13 +186,13 @@ class Moments:
         n, mean = len(flat), flat.mean(axis=0)
         total, delta = self.count + n, mean - self.mean
         squares = self.squares + ((flat - mean) ** 2).sum(axis=0) + delta**2 * self.count * n / total
-        return Moments(np.asarray(total), self.mean + delta * n / total, squares)
+        return Moments(np.asarray(total), self.mean + delta * n / total, squares, self.reach)
 
-    def scale(self, deviations: float = 3.0) -> Scale:
-        """From mean − 3σ to mean + 3σ; σ = 1 before anything is seen, and where nothing moves."""
+    def scale(self) -> Scale:
+        """From mean − reach·σ to mean + reach·σ; σ = 1 before anything is seen, and where nothing moves."""
         sigma = np.sqrt(self.squares / np.maximum(self.count, 1.0))
         sigma = np.where(sigma > 1e-8, sigma, 1.0)
-        return Scale.between(self.mean - deviations * sigma, self.mean + deviations * sigma)
+        return Scale.between(self.mean - self.reach * sigma, self.mean + self.reach * sigma)
 
 
 @final

@@ -28,8 +28,8 @@ from moac.policies.protocols import Factor
 from moac.types import Key, Observation
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-_MIDDLE, _REACH, _START = -2.0, 3.0, math.atanh(0.5)
-"""log σ = −2 + 3 tanh ρ lies in (−5, 1) and starts at −0.5: it can neither vanish nor run away."""
+_MIDDLE, _REACH = -2.0, 3.0
+"""log σ = −2 + 3 tanh ρ lies in (−5, 1): it can neither vanish nor run away."""
 
 _NEAR = 1e-6
 """Actions count as at least this share of the range, or this much, away from a bound."""
@@ -110,12 +110,14 @@ class GaussianMLP:
         hidden: its hidden layers.
         bounds: of the actions.
         state_scale: whether σ depends on the state.
+        spread: σ at the start.
     """
 
     inputs: Inputs
     hidden: tuple[int, ...]
     bounds: Squash
     state_scale: bool = False
+    spread: float = math.exp(-0.5)
 
     @property
     def size(self) -> int:
@@ -128,12 +130,12 @@ class GaussianMLP:
         return Network(self.inputs, self.hidden, self.size * (2 if self.state_scale else 1), last_scale=0.01)
 
     def init(self, key: Key) -> Weights:
-        """Means near 0 and σ = e^(−1/2) everywhere."""
-        layers = self.network.init(key)
+        """Means near 0 and σ = `spread` everywhere."""
+        layers, rho = self.network.init(key), math.atanh((math.log(self.spread) - _MIDDLE) / _REACH)
         if self.state_scale:
             last = layers[-1]
-            return (*layers[:-1], last.at[-1, self.size :].add(_START))
-        return (*layers, jnp.full((1, self.size), _START))
+            return (*layers[:-1], last.at[-1, self.size :].add(rho))
+        return (*layers, jnp.full((1, self.size), rho))
 
     def act(self, theta: Weights, observation: Observation, normal: Any) -> Any:
         """squash(m + σ·normal) for standard normal numbers [..., k]."""

@@ -54,9 +54,15 @@ class States:
 @final
 @dataclass(frozen=True)
 class Vectors:
-    """x ∈ [0, 1]^d as 2x − 1."""
+    """x ∈ [0, 1]^d as reach·(2x − 1).
+
+    Attributes:
+        size: d.
+        reach: what the bounds become; where x is scaled by that many deviations, the network sees deviations.
+    """
 
     size: int
+    reach: float = 1.0
 
     @property
     def rows(self) -> int:
@@ -64,8 +70,38 @@ class Vectors:
         return self.size + 1
 
     def see(self, observation: Observation) -> Any:
-        """2x − 1."""
-        return 2 * observation - 1
+        """reach·(2x − 1)."""
+        return self.reach * (2 * observation - 1)
+
+
+@final
+@dataclass(frozen=True)
+class Digits:
+    """Whole numbers, each as a one-hot vector of its own, one after the other.
+
+    They come as x ∈ [0, 1]^d, where 1 is the largest value, or as the index of a state, whose digits they are.
+
+    Attributes:
+        radix: how many values each number has.
+    """
+
+    radix: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """Σ radix + 1."""
+        return sum(self.radix) + 1
+
+    def see(self, observation: Observation) -> Any:
+        """Ones and zeros [..., Σ radix]."""
+        radix, number = np.array(self.radix), np.arange(len(self.radix)).repeat(self.radix)
+        if np.issubdtype(observation.dtype, np.integer):
+            stride = np.cumprod([1, *self.radix[:0:-1]])[::-1].copy()
+            digits = observation[..., None] // stride % radix
+        else:
+            digits = observation.__array_namespace__().rint(observation * np.maximum(radix - 1, 1).astype(np.float32))
+        value = np.concatenate([np.arange(n) for n in self.radix])
+        return (digits[..., number] == value).astype(np.float32)
 
 
 @final

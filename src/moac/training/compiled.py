@@ -18,10 +18,9 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
-from moac import algorithm
 from moac.parts import Parts
 from moac.settings import NETWORKS, Settings, sampling
-from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite
+from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, learner
 from moac.types import Evaluation, Metrics, Source
 
 WIDTH = 64
@@ -150,7 +149,7 @@ def _advance(
 
 def _iteration(source: Source, parts: Parts, settings: Settings, trial: Trial) -> tuple[Trial, Metrics]:
     """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
-    _, update = algorithm.build(settings, source.spec, *parts)
+    _, update = learner(settings, source.spec, parts)
     sizes = sampling(settings, source.spec)
     key_state, key_sample = jax.random.split(trial.state.key)
     state = replace(trial.state, key=key_state)

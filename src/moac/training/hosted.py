@@ -18,11 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt32
 
-from moac import algorithm
 from moac.parts import Parts
 from moac.settings import Settings, sampling
 from moac.training.compiled import compiler_options
-from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite
+from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, learner
 from moac.types import Batch, Evaluation, Hosted, Key, Metrics, Spec, State
 
 
@@ -146,7 +145,7 @@ def _sample_key(state: State) -> Key:
 def _step(
     spec: Spec, parts: Parts, settings: Settings, state: State, critic_batches: Batch, actor_batch: Batch
 ) -> tuple[State, Metrics, UInt32[Any, "3"]]:
-    _, update = algorithm.build(settings, spec, *parts)
+    _, update = learner(settings, spec, parts)
     key_state, _ = jax.random.split(state.key)
     new, metrics = update(replace(state, key=key_state), critic_batches, actor_batch)
     healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))

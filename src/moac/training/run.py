@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from moac import algorithm, settings
+from moac import algorithm, ppo, settings
 from moac.config import Config
 from moac.parts import Parts
 from moac.settings import Settings
@@ -111,12 +111,17 @@ class Run:
         return self.num_trials * settings.sampling(self.settings, self.source.spec).steps
 
 
+def learner(settings: Settings, spec: Spec, parts: Parts) -> tuple[algorithm.Init, algorithm.Update]:
+    """The two functions of the learner that the settings name: the paper's algorithm, or its sibling for practice."""
+    return (ppo if settings.learner == "ppo" else algorithm).build(settings, spec, *parts)
+
+
 def first_state(
     spec: Spec, parts: Parts, settings: Settings, seed: Int[Any, ""], index: Int[Any, ""], preference: Any
 ) -> tuple[State, Key]:
     """The state of a trial at iteration 0, and the key of its chain; both by (seed, index) alone."""
     key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
-    init, _ = algorithm.build(settings, spec, *parts)
+    init, _ = learner(settings, spec, parts)
     return init(key_state, preference), key_chain
 
 
