@@ -97,7 +97,7 @@ def test_refused(fields, message):
 
 
 def test_unknown_field_lists_the_known():
-    with pytest.raises(ValueError, match=r"^`colour` is not a field of the configuration; known are setting, num_it"):
+    with pytest.raises(ValueError, match=r"^`colour` is not a field of the configuration; known are setting, learner"):
         Config.from_json({"colour": "red"})
 
 
