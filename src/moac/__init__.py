@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from moac import simplex as simplex
     from moac import theory as theory
     from moac import weighting as weighting
+    from moac.api import compare as compare
     from moac.api import evaluate as evaluate
     from moac.api import explore as explore
     from moac.api import load as load
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from moac.settings import defaults as defaults
 
 _HOME = {
-    "moac.api": ("evaluate", "explore", "load", "resume", "sweep", "train"),
+    "moac.api": ("compare", "evaluate", "explore", "load", "resume", "sweep", "train"),
     "moac.config": ("Average", "Config", "Discounted"),
     "moac.settings": ("defaults",),
 }
@@ -41,6 +42,7 @@ __all__ = [
     "Config",
     "Discounted",
     "api",
+    "compare",
     "defaults",
     "envs",
     "evaluate",

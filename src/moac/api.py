@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from moac.offline.ncis import Options
     from moac.runs.executors import Executor
     from moac.search.archive import Archive
-    from moac.search.explore import Options as ExploreOptions
-    from moac.search.sweep import Row
+    from moac.search.compare import Comparison
+    from moac.search.plan import Options as ExploreOptions
+    from moac.search.sweep import Swept
     from moac.search.values import EpisodeValues
 
 
@@ -137,35 +138,58 @@ def explore(problem: Source | str, options: ExploreOptions | None = None, out: s
 
     Args:
         problem: as in `train`.
-        options: what is to be explored: `moac.search.explore.Options`.
+        options: what is to be explored: `moac.search.plan.Options`.
         out: a folder that keeps everything, from which the same call goes on, and which `load` reads.
     """
+    from moac.report.pages import exploration
     from moac.search import explore as search
 
-    return search.explore(_source(problem), options, None if out is None else Path(out))
+    folder = None if out is None else Path(out)
+    archive = replace(search.explore(_source(problem), options, folder), writer=exploration.save)
+    if folder is not None:
+        archive.save(folder)
+    return archive
 
 
-def sweep(spec: str | Path, out: str | Path, executor: Executor | None = None) -> list[Row]:
-    """Train what a sweep's file describes and has not finished in `out`, and write its tables and report there.
+def sweep(
+    spec: str | Path | Mapping[str, Any], out: str | Path | None = None, executor: Executor | None = None
+) -> Swept:
+    """Train what a sweep describes and has not finished in `out`.
 
     Args:
-        spec: a TOML file: docs/sweeps.md.
-        out: the sweep's folder.
+        spec: a TOML file, or the same as a dictionary: docs/sweeps.md.
+        out: the sweep's folder, for run directories, tables and report; None keeps nothing on disk.
         executor: where tasks run, from `moac.runs.executors.opened`; None runs one after the other.
     """
-    from moac.report import pages
     from moac.report.pages import sweep as page
-    from moac.runs.executors import Serial
     from moac.search import sweep as search
     from moac.search import sweep_spec
 
-    folder, described = Path(out).absolute(), sweep_spec.load(Path(spec))
-    jobs = search.jobs(described, folder, problems.problem_of_task)
-    search.run(jobs, executor or Serial(), lambda job, failure: None)
-    rows = search.rows(jobs)
-    page.write(described, rows, folder)
-    pages.write(folder)
-    return rows
+    folder = None if out is None else Path(out).absolute()
+    swept = search.sweep(sweep_spec.load(spec), problems.problem_of_task, folder, executor)
+    swept = replace(swept, writer=page.save)
+    if folder is not None:
+        swept.save(folder)
+    return swept
+
+
+def compare(
+    *runs: str | Path | Result, names: Sequence[str] | None = None, out: str | Path | None = None
+) -> Comparison:
+    """Finished runs side by side: curves over environment steps, and differences to the first run with intervals.
+
+    Args:
+        runs: two or more, each a result or a run directory, with the same objectives.
+        names: by which they are shown; None takes those of the folders.
+        out: a folder for figure and report; None keeps nothing on disk.
+    """
+    from moac.report.pages import comparison as page
+    from moac.search import compare as search
+
+    comparison = replace(search.compare(runs, names), writer=page.save)
+    if out is not None:
+        comparison.save(out)
+    return comparison
 
 
 @final

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from scipy.stats import t as student
 
 from moac.report.numbers import number
 from moac.report.page import Claim, Verdict, verdict_of
-from moac.statistics import Mean, mean
+from moac.search.compare import apart as apart
+from moac.search.compare import paired as paired
+from moac.statistics import Mean
 
 NOT_RUN = "Left out of this reduced run."
 TOLERANCE = 0.1  # A slope of the actor's study is what is claimed when its whole interval lies within this of it
@@ -42,29 +43,6 @@ class Part:
     def negated(self) -> Part:
         """The same of the opposite claim."""
         return Part(_NEGATED.get(self.verdict, self.verdict), self.needed)
-
-
-def paired(a: Any, b: Any) -> Mean:
-    """The mean of a − b over trials [K] that share their seeds."""
-    return mean(np.asarray(a, np.float64) - np.asarray(b, np.float64))
-
-
-def apart(a: Any, b: Any) -> Mean:
-    """The difference of the means of a [K] and b [L], whose trials share nothing, with Welch's interval.
-
-    Its `trials` are those of the smaller sample.
-    """
-    samples = [np.asarray(x, np.float64) for x in (a, b)]
-    count = min(len(x) for x in samples)
-    difference = float(samples[0].mean() - samples[1].mean())
-    if count < 2:
-        return Mean(difference, np.nan, np.nan, count)
-    parts = [float(x.var(ddof=1)) / len(x) for x in samples]
-    if sum(parts) == 0:
-        return Mean(difference, difference, difference, count)
-    freedom = sum(parts) ** 2 / sum(part**2 / (len(x) - 1) for part, x in zip(parts, samples, strict=True))
-    half = float(student.ppf(0.975, freedom)) * math.sqrt(sum(parts))
-    return Mean(difference, difference - half, difference + half, count)
 
 
 def bootstrapped(values: Any, statistic: Callable[[Any], Any], seed: int = 0) -> Mean:

@@ -20,6 +20,7 @@ from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
 from moac.search import EXPLORING, archive, explore, values
 from moac.search.measures import REACH, Yardstick
+from moac.search.plan import Options, Plan
 from moac.training import result
 from moac.types import Source
 from moac_studies import compare, drawings, framework, recorded
@@ -90,7 +91,7 @@ def _measured(problem: Source, table: framework.Table, seed: int) -> Arrays:
     """Compile by a run of one iteration per stage, then explore."""
     fields: dict[str, Any] = {**EXPLORING, "num_iterations": table["iterations"], "num_evaluations": 1}
     config = Config(setting=Discounted(table["discount"]), **fields)
-    plan = explore.Plan.of(explore.Options(config, table["preferences"], seed=seed), problem, table["env"])
+    plan = Plan.of(Options(config, table["preferences"], seed=seed), problem, table["env"])
     stages = len(plan.entropies)
     first = replace(plan, config=replace(plan.config, num_iterations=stages, num_evaluations=stages))
     compiling, _ = _timed(lambda: explore.train(first, problem))
@@ -101,7 +102,7 @@ def _measured(problem: Source, table: framework.Table, seed: int) -> Arrays:
     return {f"returns_{k}": points for k, points in enumerate(returns)} | {"steps": steps} | clocks
 
 
-def _kept(stages: Mapping[str, Sequence[result.Result]], plan: explore.Plan) -> Float[np.ndarray, "N M"]:
+def _kept(stages: Mapping[str, Sequence[result.Result]], plan: Plan) -> Float[np.ndarray, "N M"]:
     """Values of the policies that would be archived if the exploration ended with these stages."""
     valued = values.evaluate(values.candidates(stages), plan.preferences, lambda what, done, total: None)
     return valued.points[archive.select(valued)]

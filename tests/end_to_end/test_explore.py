@@ -13,7 +13,7 @@ from moac.cli import main as cli
 from moac.report import html
 from moac.report.pages import exploration as page
 from moac.search import archive as archives
-from moac.search import explore
+from moac.search.plan import Options
 from tests.helpers.kuairand import build, generated
 
 TINY = [
@@ -59,14 +59,20 @@ def test_the_archive_comes_back_with_policies_worth_what_it_says(explored):
         assert archive.policy(best).act(shown, key) == moac.load(out, trial=best).act(shown, key)
 
 
-def test_an_exploration_in_memory_is_that_of_a_folder_bit_for_bit(explored):
+def test_an_exploration_in_memory_is_that_of_a_folder_bit_for_bit(explored, tmp_path):
     archive = moac.load(explored[0]).archive
     sizes = {"num_critic_steps": 1, "critic_batch_size": 8, "actor_batch_size": 32, "num_evaluations": 4}
     config = moac.Config(setting=moac.Discounted(0.9), num_iterations=400, actor_step_size=20.0, **sizes)
-    options = explore.Options(config, preferences=5, rules=("fixed",), entropies=(0.01, 1e-6))
-    ours = explore.explore(momdp.library.fishwood(), options)
+    options = Options(config, preferences=5, rules=("fixed",), entropies=(0.01, 1e-6))
+    ours = moac.explore(momdp.library.fishwood(), options)
     assert ours.rules == archive.rules and (np.asarray(ours.policies) == np.asarray(archive.policies)).all()
     assert all((array == archive.arrays()[name]).all() for name, array in ours.arrays().items())
+    assert repr(ours) == f"Archive({len(ours)} policies, 2 objectives, values: exact)"
+    saved = moac.load(ours.save(tmp_path / "saved")).archive
+    assert saved.rules == archive.rules and (saved.points == archive.points).all()
+    assert (tmp_path / "saved" / "report.html").exists() and not (tmp_path / "saved" / "rules").exists()
+    with pytest.raises(ValueError, match="`writer`"):
+        saved.save(tmp_path / "again")
 
 
 def test_greedy_policies_are_archived_for_what_their_likeliest_actions_earn(explored):

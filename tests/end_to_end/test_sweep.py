@@ -5,9 +5,11 @@ import json
 import math
 import os
 import shutil
+import tomllib
 
 import pytest
 
+import moac
 from moac.cli import main as cli
 from moac.runs import directory, executors
 from tests.helpers import sweeps
@@ -65,6 +67,13 @@ def test_processes_write_what_serial_writes(path, serial):
     assert sweeps.contents(out) == sweeps.contents(serial[0])
 
 
+def test_a_sweep_in_memory_ends_as_in_a_folder_and_is_saved_alike(serial, tmp_path):
+    swept = moac.sweep(tomllib.loads(SPEC) | {"name": "tiny"})
+    assert repr(swept) == f"Swept(tiny: 4 tasks, 2 failed, {len(swept.best)} best)" and swept.best
+    assert [row["status"] for row in swept.table] == ["done", "done", "failed", "failed"]
+    assert sweeps.contents(swept.save(tmp_path / "saved")) == sweeps.contents(serial[0])
+
+
 def test_a_failure_is_told_and_the_rest_ends(serial):
     out, failed = serial
     assert [label.split("misbehaving:")[1] for label in failed] == ["Raises-v0, seed = 0", "Raises-v0, seed = 1"]
@@ -87,7 +96,7 @@ def test_the_table_says_what_the_runs_say(serial):
         for i, name in enumerate(run.objectives):
             mean = run.history.returns[:, -1, i].mean()
             assert math.isclose(float(row[f"return {name}"]), mean, rel_tol=1e-12)
-            assert also["returns"][name]["value"] == float(row[f"return {name}"])
+            assert also[f"return {name}"] == float(row[f"return {name}"])
         assert (row["trials"], row["iterations"], row["returns_kind"], row["gap"]) == ("2", "6", "episodes", "")
     points = [[float(row[f"return objective {i}"]) for i in (1, 2)] for row in rows]
     for row, mine, other in zip(rows, points, reversed(points), strict=True):

@@ -1,6 +1,5 @@
 """A small sweep, run here by the serial executor: what the others must equal byte for byte."""
 
-from moac.report import pages
 from moac.report.pages import sweep as page
 from moac.runs import executors
 from moac.runs.problems import problem_of_task
@@ -12,17 +11,14 @@ FILES = ("results.csv", "results.json", "report.html")
 
 def run(path, out, executor=None):
     """All of `moac sweep` but its command line; the failures by label."""
-    sweep, failed = spec.load(path), {}
-    jobs = running.jobs(sweep, out, problem_of_task)
+    failed = {}
 
     def ended(job, failure):
         if failure is not None:
             failed[job.cell.label] = failure
 
-    running.run(jobs, executor or executors.Serial(), ended)
-    found = running.rows(jobs)
-    page.write(sweep, found, out)
-    pages.write(out)
+    swept = running.sweep(spec.load(path), problem_of_task, out, executor or executors.Serial(), ended)
+    page.save(swept, out)
     return failed
 
 

@@ -17,7 +17,8 @@ from moac.config import Config, check_trials, is_choice
 from moac.search import EXPLORING
 
 if TYPE_CHECKING:
-    from moac.search.explore import Explored, Plan
+    from moac.search.archive import Archive
+    from moac.search.plan import Plan
     from moac.types import Source
 
     class ExploreConfig:
@@ -78,13 +79,13 @@ class Explore(Command):
         from moac.cli.offline_train import with_behaviour
         from moac.envs.make import quiet
         from moac.policies.observations import LogSpec
-        from moac.report import pages
         from moac.report.pages import exploration
         from moac.search import explore
+        from moac.search import plan as planning
 
         began, out = time.monotonic(), self._folder()
         if self.rules is not None:
-            explore.check_rules(self.rules)
+            planning.check_rules(self.rules)
         explore.check_folder(out)
         with quiet():
             problem = self._problem()
@@ -95,16 +96,15 @@ class Explore(Command):
                     plan = self._plan(config, problem)
                 with process.Interrupts() as interrupts, Progress() as progress:
                     runs = labelled_progress(interrupts.check)
-                    explored = explore.run(plan, problem, out, runs, progress.show)
+                    archive = explore.run(plan, problem, out, runs, progress.show)
                     interrupts.check()
-                    explored.write(out)
-                    exploration.write(explored, out)
-                    report = pages.write(out)
+                    exploration.save(archive, out)
         if self.json:
             seconds = time.monotonic() - began
-            print_json(explored.record() | {"seconds": seconds, "run_dir": str(out), "report": str(report)})
+            about = {"seconds": seconds, "run_dir": str(out), "report": str(out / "report.html")}
+            print_json(archive.exploration.record() | about)
         else:
-            _print(explored, out)
+            _print(archive, out)
         return 0
 
     def _checked(self) -> Config:
@@ -138,20 +138,20 @@ class Explore(Command):
         return problem
 
     def _plan(self, config: Config, problem: Source) -> Plan:
-        from moac.search.explore import Options, Plan
+        from moac.search.plan import Options, Plan
 
         p = self.preferences if self.given is None else self.given
         options = Options(config, p, self.draw, self.rules, self.entropy, self.reference, self.seed)
         return Plan.of(options, problem, self.env)
 
 
-def _print(explored: Explored, out: Path) -> None:
+def _print(archive: Archive, out: Path) -> None:
     """The archive, and the results and facts of the report."""
     from moac.cli.console import print_lines, print_paths, print_table, print_tables
     from moac.report.numbers import text
     from moac.report.pages import exploration
 
-    archive, page = explored.archive, exploration.of_folder(out)
+    explored, page = archive.exploration, exploration.of_folder(out)
     vectors = {"p": archive.preferences, "λ": archive.weights} if len(explored.objectives) <= _NARROW else {}
     rows: list[list[Any]] = []
     for k in range(min(len(archive), _LISTED)):

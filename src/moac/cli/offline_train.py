@@ -61,7 +61,7 @@ class Train(Command):
         from moac.logs.dataset import LoggedDataset
         from moac.offline import choose
         from moac.report import pages
-        from moac.search import candidates, preferences
+        from moac.search import candidates, plan
 
         began, dataset = time.monotonic(), LoggedDataset.from_parquet(self.data)
         floors = choose.floors(self.protect, dataset.signal_names)
@@ -70,7 +70,7 @@ class Train(Command):
         pulls = self.pulls or (
             candidates.KL_COEFFICIENTS if config.behaviour_pull is None else (config.behaviour_pull,)
         )
-        p = preferences.as_tuples(preferences.random(self.preferences, dataset.num_signals, self.seed))
+        p = plan.as_tuples(plan.random(self.preferences, dataset.num_signals, self.seed))
         wanted = candidates.Plan(dataset.name, self.seed, self.trials, config, pulls, floors, p)
         with process.continued(f"the same command continues {out}"), locks.folder(out):
             filled = with_behaviour(dataset, out, config.hidden)

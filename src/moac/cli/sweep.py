@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, final
@@ -14,7 +15,7 @@ from moac.cli.options import Address, Command, ExecutorName, Workers, option
 
 if TYPE_CHECKING:
     from moac.search import sweep_spec
-    from moac.search.sweep import Row
+    from moac.search.sweep import Row, Swept
 
 _FAILED, _LISTED = 1, 20
 SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file that says what varies: docs/sweeps.md.")]
@@ -47,10 +48,8 @@ class Sweep(Command):
         from moac import files
         from moac.cli.console import print_json
         from moac.machine import size
-        from moac.report import pages
         from moac.report.pages import sweep as page
         from moac.runs import executors
-        from moac.search import sweep as sweeping
         from moac.search import sweep_spec
 
         began, sweep = time.monotonic(), sweep_spec.load(self.spec)
@@ -60,10 +59,9 @@ class Sweep(Command):
         out = (Path("runs") / sweep.name if self.out is None else self.out).absolute()
         files.check_folder("out", out)
         with process.continued(f"the same command continues {out}"), opened as executor:
-            jobs, kept = _run(sweep, out, executor)
-        ended = sweeping.rows(jobs)
-        page.write(sweep, ended, out)
-        report = pages.write(out)
+            swept, kept = _run(sweep, out, executor)
+        page.save(swept, out)
+        ended, report = swept.rows, out / "report.html"
         failed = [row for row in ended if row.end is None]
         if self.json:
             print_json({
@@ -78,8 +76,8 @@ class Sweep(Command):
         return _FAILED if failed else 0
 
 
-def _run(sweep: sweep_spec.Sweep, out: Path, executor: Any) -> tuple[list[Any], int]:
-    """All tasks of the sweep, and how many had finished before; the others are run, and shown as they end."""
+def _run(sweep: sweep_spec.Sweep, out: Path, executor: Any) -> tuple[Swept, int]:
+    """What came of the sweep, and how many had finished before; the others are run, and shown as they end."""
     from moac.cli.console import Progress
     from moac.runs import problems
     from moac.search import sweep as sweeping
@@ -99,11 +97,11 @@ def _run(sweep: sweep_spec.Sweep, out: Path, executor: Any) -> tuple[list[Any], 
         if kept:
             progress.say(f"{kept} of {len(keyed)} tasks have finished before")
         progress.show("tasks", done, len(keyed))
-        sweeping.run(jobs, executor, ended)
-    return jobs, kept
+        rows = sweeping.run(jobs, executor, ended)
+    return sweeping.Swept(sweep, tuple(rows)), kept
 
 
-def _print(sweep: sweep_spec.Sweep, rows: list[Row], out: Path) -> None:
+def _print(sweep: sweep_spec.Sweep, rows: Sequence[Row], out: Path) -> None:
     """The first rows of each environment's table; the report has all."""
     from moac.cli.console import print_lines, print_paths, print_table
     from moac.report.pages import sweep as page

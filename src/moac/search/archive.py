@@ -12,7 +12,7 @@ lower ends, in the same units, which is the one that the data support best. More
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -26,6 +26,7 @@ from moac.training.trained import TrainedPolicy
 FILE = "archive.safetensors"
 """Beside `policy.safetensors` of a run directory whose trials are the archived policies."""
 _FORMAT = 1
+_ARRAYS = ("points", "low", "high", "preferences", "weights", "trials")
 SAME = 5e-3
 """Exact points closer than this share of the range, in every objective, are one."""
 SLIGHT = 1e-3
@@ -48,6 +49,8 @@ class Archive:
         trials: [A] its number among the trials of its rule.
         kind: how values are known: `exact`, `episodes` or `ncis`.
         policies: the policies, one trial each; None while only their values are at hand.
+        exploration: how they were found (`moac.search.explore.Exploration`); None where the archive was read.
+        writer: writes the folder for `save`; None where the archive was not made by `moac.api`.
     """
 
     points: Float[np.ndarray, "A M"]
@@ -59,9 +62,14 @@ class Archive:
     trials: Int[np.ndarray, " A"]
     kind: str
     policies: TrainedPolicy | None = None
+    exploration: Any = None
+    writer: Callable[[Archive, Path], Path] | None = None
 
     def __len__(self) -> int:
         return len(self.points)
+
+    def __repr__(self) -> str:
+        return f"Archive({len(self)} policies, {self.points.shape[1]} objectives, values: {self.kind})"
 
     def policy(self, index: int) -> TrainedPolicy:
         """The policy of a point, ready to act."""
@@ -80,21 +88,26 @@ class Archive:
         """The volume that the points dominate above a reference [M]."""
         return momdp.hypervolume(self.points, reference)
 
+    def save(self, directory: str | Path) -> Path:
+        """Write the folder of an exploration, with its figures and its report; `moac.load` reads it."""
+        if self.writer is None:
+            raise ValueError("`writer` must be set to save an archive: moac.explore does.")
+        return self.writer(self, Path(directory))
+
     @property
     def trained_by(self) -> tuple[str, ...]:
         """The weighting rule of each, without stage and form."""
         return tuple(name.partition(", ")[0] for name in self.rules)
+
+    def arrays(self) -> files.Arrays:
+        """The arrays by name."""
+        return {name: getattr(self, name) for name in _ARRAYS}
 
     def picked(self, index: Any) -> Archive:
         """Some of the points, without their policies."""
         chosen = np.asarray(index, dtype=np.int64)
         arrays: dict[str, Any] = {name: array[chosen] for name, array in self.arrays().items()}
         return Archive(**arrays, rules=tuple(self.rules[k] for k in chosen), kind=self.kind)
-
-    def arrays(self) -> files.Arrays:
-        """The arrays by name."""
-        names = ("points", "low", "high", "preferences", "weights", "trials")
-        return {name: getattr(self, name) for name in names}
 
     def records(self) -> list[dict[str, Any]]:
         """Each policy as plain data; its place in the list is its trial in the run of its folder."""
@@ -112,16 +125,13 @@ class Archive:
 
     def write(self, folder: Path) -> None:
         """Values and origins; the policies are those of the folder's run."""
-        files.write_arrays(
-            folder / FILE, self.arrays(), {"format": _FORMAT, "kind": self.kind, "rules": list(self.rules)}
-        )
+        about = {"format": _FORMAT, "kind": self.kind, "rules": list(self.rules)}
+        files.write_arrays(folder / FILE, self.arrays(), about)
 
 
 def joined(archives: Sequence[Archive]) -> Archive:
     """All points of several archives, one after the other."""
-    arrays: dict[str, Any] = {
-        name: np.concatenate([each.arrays()[name] for each in archives]) for name in archives[0].arrays()
-    }
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(each, name) for each in archives]) for name in _ARRAYS}
     return Archive(**arrays, rules=tuple(rule for each in archives for rule in each.rules), kind=archives[0].kind)
 
 
@@ -130,10 +140,11 @@ def read(folder: Path, policies: TrainedPolicy) -> Archive | None:
     path = folder / FILE
     if not path.exists():
         return None
-    arrays, about = files.read_arrays(path)
+    stored, about = files.read_arrays(path)
     if about.get("format") != _FORMAT:
         raise files.DamagedError(path, f"its format is {about.get('format')!r} in place of {_FORMAT}")
     try:
+        arrays: dict[str, Any] = {name: stored[name] for name in _ARRAYS}
         archive = Archive(**arrays, rules=tuple(about["rules"]), kind=str(about["kind"]), policies=policies)
     except (KeyError, TypeError) as error:
         raise files.DamagedError(path, f"{error} is missing or wrong") from None

@@ -82,8 +82,8 @@ class Yardstick:
         return momdp.hypervolume(points, self.reference)
 
     def distance(self, points: Any) -> float:
-        """IGD+, each objective in units of its range."""
-        return momdp.igd_plus(points / self.unit, self.front / self.unit)
+        """IGD+, each objective in units of its range; NaN without points."""
+        return momdp.igd_plus(points / self.unit, self.front / self.unit) if len(points) else float("nan")
 
     def shortfalls(self, points: Any) -> Float[np.ndarray, " H"]:
         """Of each point of the hull: the least, over `points`, of the largest |Jⁱ − hⁱ| in units of the range."""
@@ -101,13 +101,50 @@ def measured(
         archive: those that no other dominates.
         yardstick: what all is measured by.
     """
-    by_rule = {rule: _of_rule(rule, runs, candidates, archive, yardstick) for rule, runs in stages.items()}
+    by_rule: dict[str, Any] = {}
+    for rule, runs in stages.items():
+        of_rule = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
+        traps = [
+            {"entropy": run.config.entropy, "share": float(trapped(finite(run.returns), yardstick).mean())}
+            for run in runs
+        ]
+        by_rule[rule] = _indicators(of_rule.points, of_rule, archive, yardstick) | {
+            "trials": runs[-1].run.num_trials,
+            "policies": len(of_rule),
+            "archived": archive.trained_by.count(rule),
+            "env_steps": sum(run.env_steps for run in runs),
+            "trapped_after": traps,
+            "stopped_trials": int((runs[-1].stopped > 0).sum()),
+        }
     curves = {rule: _over_steps([runs], yardstick) for rule, runs in stages.items()}
     if len(curves) > 1:
         curves["all rules"] = _over_steps(list(stages.values()), yardstick)
     numbers = _indicators(archive.points, candidates, archive, yardstick) | {"points": len(archive)}
     numbers["env_steps"] = sum(each["env_steps"] for each in by_rule.values())
     return {"numbers": numbers, "by_rule": by_rule, "curves": curves}
+
+
+def _indicators(points: Points, candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, Any]:
+    """Hypervolume, IGD+, preferences served and, where the exact hull is known, how much of it is found.
+
+    Args:
+        points: what is measured.
+        candidates: the policies whose own preferences are counted.
+        archive: whose best serves a preference too.
+        yardstick: what all is measured by.
+    """
+    known = finite(points)
+    numbers: dict[str, Any] = {
+        "hypervolume": yardstick.volume(known),
+        "igd_plus": yardstick.distance(known),
+        "preferences_served": served(candidates, archive, yardstick),
+    }
+    if yardstick.is_exact and len(known):
+        short, support = yardstick.shortfalls(known), yardstick.support
+        below = np.nan if support is None else support.regret(known)  # min over λ of h(λ) − λᵀJ
+        numbers |= {"hull_points": len(yardstick.hull), "hull_found": int((short <= REACH).sum())}
+        numbers |= {"hull_missed": yardstick.hull[short > REACH], "most_below_hull": float(np.max(below))}
+    return numbers
 
 
 def _over_steps(rules: Sequence[Sequence[Result]], yardstick: Yardstick) -> dict[str, Any]:
@@ -127,58 +164,13 @@ def _over_steps(rules: Sequence[Sequence[Result]], yardstick: Yardstick) -> dict
 def over_evaluations(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) -> dict[str, Float[np.ndarray, " L"]]:
     """Hypervolume and IGD+ of all that K trials had found by each of L evaluations."""
     known = np.zeros((0, returns.shape[2]))
-    volume, distance = np.full(returns.shape[1], np.nan), np.full(returns.shape[1], np.nan)
+    volume, distance = np.zeros(returns.shape[1]), np.zeros(returns.shape[1])
     for k in range(returns.shape[1]):
         known = np.concatenate([known, finite(returns[:, k])])
         known = known[np.unique((known / yardstick.unit).round(_DIGITS), axis=0, return_index=True)[1]]
         known = known[momdp.non_dominated(known)]
-        if len(known):
-            volume[k], distance[k] = yardstick.volume(known), yardstick.distance(known)
+        volume[k], distance[k] = yardstick.volume(known), yardstick.distance(known)
     return {"hypervolume": volume, "igd_plus": distance}
-
-
-def _of_rule(
-    rule: str, stages: Sequence[Result], candidates: Archive, archive: Archive, yardstick: Yardstick
-) -> dict[str, Any]:
-    """What one rule found, and how many of its trials earned nothing after each stage."""
-    of_rule = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
-    traps = [
-        {"entropy": stage.config.entropy, "share": float(trapped(finite(stage.returns), yardstick).mean())}
-        for stage in stages
-    ]
-    return _indicators(of_rule.points, of_rule, archive, yardstick) | {
-        "trials": stages[-1].run.num_trials,
-        "policies": len(of_rule),
-        "archived": archive.trained_by.count(rule),
-        "env_steps": sum(stage.env_steps for stage in stages),
-        "trapped": traps[-1]["share"],
-        "trapped_after": traps,
-        "stopped_trials": int((stages[-1].stopped > 0).sum()),
-    }
-
-
-def _indicators(points: Points, candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, Any]:
-    """Hypervolume, IGD+, preferences served and, where the exact hull is known, how much of it is found.
-
-    Args:
-        points: what is measured.
-        candidates: the policies whose own preferences are counted.
-        archive: whose best serves a preference too.
-        yardstick: what all is measured by.
-    """
-    known = finite(points)
-    numbers: dict[str, Any] = {
-        "hypervolume": yardstick.volume(known),
-        "igd_plus": yardstick.distance(known) if len(known) else float("nan"),
-        "preferences_served": served(candidates, archive, yardstick),
-    }
-    if yardstick.is_exact and len(known):
-        short, support = yardstick.shortfalls(known), yardstick.support
-        below = np.nan if support is None else support.regret(known)  # min over λ of h(λ) − λᵀJ
-        numbers |= {"hull_points": len(yardstick.hull), "hull_found": int((short <= REACH).sum())}
-        numbers |= {"hull_missed": yardstick.hull[short > REACH], "farthest_hull_point": float(short.max())}
-        numbers |= {"mean_below_hull": float(np.mean(below)), "most_below_hull": float(np.max(below))}
-    return numbers
 
 
 def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
@@ -197,37 +189,23 @@ def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
 def served(candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, float]:
     """The share of preferences p within 1 % of the range of the best: by an own policy, and by the archive's best.
 
-    Linear: pᵀJ against max_π pᵀJ(π), exact where it is known, else the archive's best. Chebyshev: max_i pᵢ(zⁱ − Jⁱ) in
-    units of the range, z the best of each objective, against the archive's least.
+    It compares pᵀJ with max_π pᵀJ(π), exact where it is known, else the archive's best.
     """
     usable = np.isfinite(candidates.preferences).all(axis=1) & np.isfinite(candidates.points).all(axis=1)
     if not usable.any():
-        return dict.fromkeys(("own", "archive", "chebyshev"), float("nan"))
+        return {"own": float("nan"), "archive": float("nan")}
     preferences, points = candidates.preferences[usable], candidates.points[usable]
     p, which = np.unique(preferences, axis=0, return_inverse=True)
     reachable = yardstick.hull if yardstick.is_exact else archive.points
     if yardstick.support is not None:
         reachable = yardstick.support.points
     best, best_archived = ((p @ each.T).max(axis=1) for each in (reachable, archive.points))
+    own = np.full(len(p), -np.inf)
+    np.maximum.at(own, which.ravel(), (preferences * points).sum(axis=1))
     allowed = REACH * (p @ yardstick.unit)
-    top = yardstick.front.max(axis=0)
-    far = (preferences * (top - points) / yardstick.unit).max(axis=1)
-    least = (p[:, None] * ((top - archive.points) / yardstick.unit)).max(axis=2).min(axis=1)
-    short = _least_of(-(preferences * points).sum(axis=1), which)
-    return {
-        "own": float(np.mean(best + short <= allowed)),
-        "archive": float(np.mean(best - best_archived <= allowed)),
-        "chebyshev": float(np.mean(_least_of(far, which) - least <= REACH)),
-    }
+    return {name: float(np.mean(best - most <= allowed)) for name, most in (("own", own), ("archive", best_archived))}
 
 
 def finite(points: Points) -> Points:
     """The points whose values are all known."""
     return points[np.isfinite(points).all(axis=1)]
-
-
-def _least_of(values: Float[np.ndarray, " N"], which: Any) -> Float[np.ndarray, " P"]:
-    """The least over the policies of each preference."""
-    least = np.full(which.max() + 1, np.inf)
-    np.minimum.at(least, which.ravel(), values)
-    return least

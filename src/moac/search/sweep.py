@@ -1,4 +1,8 @@
-"""Sweeps: a run directory for each task, on any executor, and one table of where the tasks ended."""
+"""Sweeps: one training run for each task, on any executor, and one table of where the tasks ended.
+
+In memory a worker sends back where its task ended; with a folder each task is a run directory, and the table is made
+from those alone, so that the same call on the folder does what is missing.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,18 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from moac import files, locks, settings
+from moac import files, locks, settings, training
 from moac.envs.make import quiet
 from moac.runs import directory, runner
 from moac.runs.runner import Task
 from moac.search.sweep_spec import Cell, Sweep
 from moac.statistics import Mean, mean
-from moac.tasks import Executor, Failure
+from moac.tasks import Executor, Failure, Serial
+from moac.training import result
+from moac.training.history import History
 from moac.types import Source
 
-FORMAT = 1
+FORMAT = 2
 _PATIENCE, _LOOK_EVERY = 60.0, 0.5
 """Seconds to wait for the folder: who had the task before, on a machine that is lost, may take a moment to end."""
 Make = Callable[[str, tuple[tuple[str, Any], ...]], Source]
@@ -40,70 +46,13 @@ class Job:
     task: Task  # its resolved configuration and trials
     stepping: tuple[tuple[str, Any], ...]  # how the environment is stepped
     make: Make  # makes the problem
-    key: str  # the name of its folder, which changes with anything that changes the result
-    out: Path  # the sweep's folder
-
-    @property
-    def folder(self) -> Path:
-        """Its run directory."""
-        return self.out / "tasks" / self.key
-
-    @property
-    def note(self) -> Path:
-        """Why it failed, where it did."""
-        return self.out / "errors" / f"{self.key}.json"
+    key: str  # its name, which changes with anything that changes the result
+    out: Path | None  # the sweep's folder, with run directories in `tasks` and notes on failures in `errors`
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        return directory.RunDirectory(self.folder).finished
-
-
-def jobs(sweep: Sweep, out: Path, make: Make) -> list[Job]:
-    """The jobs of all cells, with their configurations resolved; a cell that cannot run is a ValueError."""
-    with quiet():
-        return [_job(sweep, cell, out, make) for cell in sweep.cells]
-
-
-def _job(sweep: Sweep, cell: Cell, out: Path, make: Make) -> Job:
-    problem = make(cell.env, sweep.stepping)
-    try:
-        task = Task(cell.env, settings.complete(cell.config, problem.spec), sweep.trials)
-    except ValueError as error:
-        raise ValueError(f"{cell.label}: {error}") from None
-    return Job(cell, task, sweep.stepping, make, runner.key(task, cell, problem), out)
-
-
-def run(all_jobs: list[Job], executor: Executor, report: Report) -> None:
-    """Run what has not finished; two cells of one configuration are one task. What failed is tried again next time."""
-    waiting = [job for job in {job.key: job for job in all_jobs}.values() if not job.finished]
-    for out, name in {(job.out, name) for job in waiting for name in ("tasks", "errors")}:
-        files.subfolder(out, name)
-    for outcome in executor.map(work, waiting):
-        job, failure = waiting[outcome.index], outcome.failure
-        if failure is None and not job.finished:
-            failure = Failure("lost", "it finished elsewhere: `out` must be a folder that all machines share.")
-        if failure is None:
-            job.note.unlink(missing_ok=True)
-        else:
-            about = {"kind": failure.kind, "message": failure.message, "trace": failure.trace}
-            files.write_json(job.note, {"task": job.cell.label} | about)
-        report(job, failure)
-
-
-def work(job: Job) -> None:
-    """Train one task to its end, from its checkpoint if it has one."""
-    with quiet():
-        problem, until = job.make(job.cell.env, job.stepping), time.monotonic() + _PATIENCE
-        while True:
-            try:
-                runner.complete(job.task, job.cell, problem, job.out / "tasks", runner.unseen)
-            except locks.InUseError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_LOOK_EVERY)
-            else:
-                return
+        """Whether its run directory has a finished run."""
+        return self.out is not None and directory.RunDirectory(self.out / "tasks" / self.key).finished
 
 
 @final
@@ -119,6 +68,14 @@ class End:
     gap: Mean  # exact stationarity gap
     regret: Mean  # exact
     stopped: int  # trials whose update was not finite
+
+    @classmethod
+    def of(cls, objectives: tuple[str, ...], history: History, stopped: Any) -> End:
+        """Of the last evaluation of a run, whose trials stopped at these iterations, or not at all: 0."""
+        returns, weights = history.returns[:, -1].T, history.weights[:, -1].T
+        means = (tuple(map(mean, returns)), tuple(map(mean, weights)), mean(history.gap[:, -1]))
+        count = 0 if stopped is None else int((stopped > 0).sum())
+        return cls(objectives, int(history.iteration[-1]), history.kind, *means, mean(history.regret[:, -1]), count)
 
     @property
     def point(self) -> Float[np.ndarray, " M"]:
@@ -138,78 +95,167 @@ class Row:
     dominated: bool | None = None
 
 
-def rows(jobs_of_all_cells: list[Job]) -> list[Row]:
-    """A row for each cell, in the order of the spec, from the folders of the tasks alone."""
-    each = [_row(job) for job in jobs_of_all_cells]
-    ends = [(row.cell.env, row.end.point) for row in each if row.end is not None]
-    return [row if row.end is None else replace(row, dominated=_dominated(row.cell.env, row.end, ends)) for row in each]
+@final
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """A sweep that has been run.
+
+    Attributes:
+        spec: what was to be run.
+        rows: what came of each cell, in the order of the spec.
+        writer: writes tables, figures and report for `save`; None where it was not made by `moac.api`.
+    """
+
+    spec: Sweep
+    rows: tuple[Row, ...]
+    writer: Callable[[Swept, Path], Path] | None = None
+
+    def __repr__(self) -> str:
+        return f"Swept({self.spec.name}: {len(self.rows)} tasks, {len(self.failed)} failed, {len(self.best)} best)"
+
+    @property
+    def failed(self) -> tuple[Row, ...]:
+        """The tasks that did not end."""
+        return tuple(row for row in self.rows if row.end is None)
+
+    @property
+    def best(self) -> tuple[Row, ...]:
+        """The tasks that no other of their environment dominates, by mean returns."""
+        return tuple(row for row in self.rows if row.dominated is False)
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """The lines of results.csv: one for each task, by column."""
+        return [_line(self.spec, row) for row in self.rows]
+
+    def save(self, directory: str | Path) -> Path:
+        """Write results.csv, results.json, figures and report.html into a folder."""
+        if self.writer is None:
+            raise ValueError("`writer` must be set to save a sweep: moac.sweep does.")
+        return self.writer(self, Path(directory))
 
 
-def _row(job: Job) -> Row:
+def sweep(
+    spec: Sweep,
+    make: Make,
+    out: Path | None = None,
+    executor: Executor | None = None,
+    report: Report = lambda job, failure: None,
+) -> Swept:
+    """Train what a sweep describes, and has not finished in the folder `out`.
+
+    Args:
+        spec: what is to be run.
+        make: makes the problem of a task.
+        out: a folder for run directories; None keeps nothing on disk.
+        executor: where tasks run; None is one after the other in this process.
+        report: is told of each task as it ends.
+    """
+    return Swept(spec, tuple(run(jobs(spec, out, make), executor or Serial(), report)))
+
+
+def jobs(spec: Sweep, out: Path | None, make: Make) -> list[Job]:
+    """The jobs of all cells, with their configurations resolved; a cell that cannot run is a ValueError."""
+    with quiet():
+        return [_job(spec, cell, out, make) for cell in spec.cells]
+
+
+def _job(spec: Sweep, cell: Cell, out: Path | None, make: Make) -> Job:
+    problem = make(cell.env, spec.stepping)
     try:
-        if job.finished:
-            return Row(job.cell, job.key, _end(directory.read(job.folder)), None)
+        task = Task(cell.env, settings.complete(cell.config, problem.spec), spec.trials)
     except ValueError as error:
-        return Row(job.cell, job.key, None, str(error))
-    try:
-        return Row(job.cell, job.key, None, str(files.read_json(job.note)["message"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return Row(job.cell, job.key, None, "it has not been run.")
+        raise ValueError(f"{cell.label}: {error}") from None
+    return Job(cell, task, spec.stepping, make, runner.key(task, cell, problem), out)
 
 
-def _end(finished: directory.FinishedRun) -> End:
-    history, M = finished.history, range(len(finished.objectives))
-    return End(
-        finished.objectives,
-        finished.last,
-        history.kind,
-        tuple(mean(history.returns[:, -1, i]) for i in M),
-        tuple(mean(history.weights[:, -1, i]) for i in M),
-        mean(history.gap[:, -1]),
-        mean(history.regret[:, -1]),
-        0 if finished.stopped is None else int((finished.stopped > 0).sum()),
-    )
+def run(all_jobs: list[Job], executor: Executor, report: Report) -> list[Row]:
+    """Run what has not finished, and give a row for each cell; two cells of one configuration are one task."""
+    waiting = [job for job in {job.key: job for job in all_jobs}.values() if not job.finished]
+    for out, name in {(job.out, name) for job in waiting for name in ("tasks", "errors") if job.out is not None}:
+        files.subfolder(out, name)
+    ended: dict[str, End | str] = {}
+    for outcome in executor.map(work, waiting):
+        job, failure = waiting[outcome.index], outcome.failure
+        if failure is None and job.out is not None and not job.finished:
+            failure = Failure("lost", "it finished elsewhere: `out` must be a folder that all machines share.")
+        if job.out is not None:
+            _note(job.out / "errors" / f"{job.key}.json", job, failure)
+        if failure is not None:
+            ended[job.key] = failure.message
+        elif outcome.value is not None:
+            ended[job.key] = outcome.value
+        report(job, failure)
+    return _compared([_row(job, ended.get(job.key)) for job in all_jobs])
 
 
-def _dominated(env: str, end: End, ends: list[tuple[str, Any]]) -> bool:
-    """Whether another task of the same environment is at least as good in all mean returns, and better in one."""
-    mine = end.point
-    theirs = [point for name, point in ends if name == env and len(point) == len(mine)]
-    return any(bool((point >= mine).all() and (point > mine).any()) for point in theirs)
+def _note(path: Path, job: Job, failure: Failure | None) -> None:
+    """Why a task failed, for the next reader of its folder; what failed is tried again by the next call."""
+    if failure is None:
+        path.unlink(missing_ok=True)
+    else:
+        about = {"kind": failure.kind, "message": failure.message, "trace": failure.trace}
+        files.write_json(path, {"task": job.cell.label} | about)
 
 
-def as_json(sweep: Sweep, table: list[Row]) -> dict[str, Any]:
-    """The table as nested data; it holds no timings, so that equal sweeps give equal bytes."""
-    about = {"format": FORMAT, "sweep": sweep.name, "trials": sweep.trials, "axes": list(sweep.axes)}
-    return about | {"tasks": [_nested(row) for row in table]}
+def work(job: Job) -> End | None:
+    """Train one task to its end; with a folder from its checkpoint, if it has one, and into its run directory."""
+    with quiet():
+        problem, until = job.make(job.cell.env, job.stepping), time.monotonic() + _PATIENCE
+        if job.out is None:
+            run = result.prepare(problem, job.task.config, job.task.trials, job.cell.seed)
+            *_, last = training.iterate(run)
+            return End.of(problem.spec.objective_names, last.history, np.asarray(last.trials.stopped))
+        while True:
+            try:
+                runner.complete(job.task, job.cell, problem, job.out / "tasks", runner.unseen)
+            except locks.InUseError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_LOOK_EVERY)
+            else:
+                return None
 
 
-def as_csv(sweep: Sweep, table: list[Row]) -> bytes:
+def _row(job: Job, ended: End | str | None) -> Row:
+    """By what the executor told; of a task with a folder by its run directory."""
+    error = ended if isinstance(ended, str) else "it has not been run."
+    if isinstance(ended, End):
+        return Row(job.cell, job.key, ended, None)
+    if job.out is not None and job.finished:
+        try:
+            run = directory.read(job.out / "tasks" / job.key)
+            return Row(job.cell, job.key, End.of(run.objectives, run.history, run.stopped), None)
+        except ValueError as damaged:
+            error = str(damaged)
+    return Row(job.cell, job.key, None, error)
+
+
+def _compared(rows: list[Row]) -> list[Row]:
+    """The rows, each told whether another task of its environment is as good in all mean returns, and better in one."""
+    ends = [(row.cell.env, row.end.point) for row in rows if row.end is not None]
+
+    def dominated(env: str, mine: Any) -> bool:
+        theirs = [point for name, point in ends if name == env and len(point) == len(mine)]
+        return any(bool((point >= mine).all() and (point > mine).any()) for point in theirs)
+
+    return [row if row.end is None else replace(row, dominated=dominated(row.cell.env, row.end.point)) for row in rows]
+
+
+def as_csv(swept: Swept) -> bytes:
     """The table, one line for each task; numbers with all their digits, nothing where they are not known."""
-    flat = [_flat(sweep, row) for row in table]
-    names = dict.fromkeys(name for row in flat for name in row if name != "error")
+    names = dict.fromkeys(name for line in swept.table for name in line if name != "error")
     text = io.StringIO()
     writer = csv.DictWriter(text, [*names, "error"], restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(flat)
+    writer.writerows({name: "" if value is None else value for name, value in line.items()} for line in swept.table)
     return text.getvalue().encode()
 
 
-def _nested(row: Row) -> dict[str, Any]:
-    about: dict[str, Any] = {"task": row.key, "values": row.cell.values, "env": row.cell.env, "seed": row.cell.seed}
-    about |= {"status": "failed" if row.end is None else "done", "error": row.error}
-    if row.end is None:
-        return about
-    about |= {"iterations": row.end.iterations, "returns_kind": row.end.kind, "dominated": row.dominated}
-    for name, means in (("returns", row.end.returns), ("weights", row.end.weights)):
-        about[name] = {objective: vars(one) for objective, one in zip(row.end.objectives, means, strict=True)}
-    return about | {"gap": vars(row.end.gap), "regret": vars(row.end.regret), "stopped_trials": row.end.stopped}
-
-
-def _flat(sweep: Sweep, row: Row) -> dict[str, Any]:
+def _line(spec: Sweep, row: Row) -> dict[str, Any]:
     cells: dict[str, Any] = {"task": row.key}
-    cells |= {"env": row.cell.env, "seed": row.cell.seed} | {name: _text(row.cell.values[name]) for name in sweep.axes}
-    cells |= {"status": "failed" if row.end is None else "done", "trials": sweep.trials}
+    cells |= {"env": row.cell.env, "seed": row.cell.seed} | {name: _text(row.cell.values[name]) for name in spec.axes}
+    cells |= {"status": "failed" if row.end is None else "done", "trials": spec.trials}
     if row.end is not None:
         end = row.end
         cells |= {"iterations": end.iterations, "returns_kind": end.kind, "dominated": row.dominated}
@@ -217,12 +263,11 @@ def _flat(sweep: Sweep, row: Row) -> dict[str, Any]:
             cells |= {f"return {name}": one.value, f"return {name} low": one.low, f"return {name} high": one.high}
             cells[f"weight {name}"] = weight.value
         cells |= {"gap": end.gap.value, "regret": end.regret.value, "stopped_trials": end.stopped}
-    unknown = {name: "" for name, value in cells.items() if isinstance(value, float) and not np.isfinite(value)}
-    return cells | unknown | {"error": row.error or ""}
+    return files.finite(cells) | {"error": row.error}
 
 
 def _text(value: Any) -> Any:
     """A value of an axis in a cell of a table: lists and tables as text."""
     if isinstance(value, Mapping):
-        return " ".join(str(_text(part)) for part in value.values())
+        value = tuple(value.values())
     return " ".join(str(_text(part)) for part in value) if isinstance(value, list | tuple) else value

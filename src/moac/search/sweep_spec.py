@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,8 @@ MOST = 100_000
 """Tasks of one sweep."""
 _KEYS = ("env", "trials", "seed", "config", "grid", "random", "methods", "stepping")
 _TABLES = _KEYS[3:]
-_STEPPING = {"blackbox": bool, "num_envs": int, "workers": int, "evaluation_episodes": int, "step_timeout": float}
-"""How environments are stepped, by the names of `moac train`."""
-_RIGHT: dict[type, tuple[str, Callable[[Any], bool]]] = {
-    bool: ("true or false", lambda value: type(value) is bool),
-    int: ("a whole number of at least 1", lambda value: type(value) is int and value >= 1),
-    float: ("a positive number", lambda value: type(value) in (int, float) and 0 < value < math.inf),
-}
+_STEPPING = ("blackbox", "num_envs", "workers", "evaluation_episodes", "step_timeout")
+"""How environments are stepped, by the names of `moac train`; `moac.envs.make` checks the values."""
 _FIELDS = tuple(field.name for field in fields(Config))
 _AXES = ("env", "seed", *_FIELDS)
 """What may vary, beside the method."""
@@ -66,8 +61,11 @@ class Sweep:
     stepping: tuple[tuple[str, Any], ...]  # how environments are stepped
 
 
-def load(path: Path) -> Sweep:
-    """The sweep of a file; a mistake in it is a ValueError that names the file."""
+def load(spec: str | Path | Mapping[str, Any]) -> Sweep:
+    """The sweep of a TOML file, whose mistakes are ValueErrors that name it, or of the same as a dictionary."""
+    if isinstance(spec, Mapping):
+        return of(str(spec.get("name", "sweep")), {key: value for key, value in spec.items() if key != "name"})
+    path = Path(spec)
     try:
         return parse(path.stem, read_bytes(path).decode())
     except DamagedError:
@@ -79,12 +77,17 @@ def load(path: Path) -> Sweep:
 
 
 def parse(name: str, text: str) -> Sweep:
-    """A sweep from its TOML; an unknown key is an error."""
+    """A sweep from its TOML."""
     try:
-        data = checked(tomllib.loads(text))
+        data = tomllib.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    _check_keys(data)
+    return of(name, data)
+
+
+def of(name: str, data: Mapping[str, Any]) -> Sweep:
+    """A sweep from its tables; an unknown key is an error."""
+    _check_keys(checked(data))
     trials, seed = data.get("trials", 1), data.get("seed", 0)
     check_trials(trials, seed)
     grid, methods = _grid(data.get("grid", {})), data.get("methods", {})
@@ -122,19 +125,16 @@ def _check_keys(data: Mapping[str, Any]) -> None:
             raise ValueError(f"`{key}` must be a table, [{key}], got {shown(value)}.")
     if "grid" not in data and "random" not in data and "methods" not in data:
         raise ValueError("a sweep must say what varies: [grid], [random] or [methods] is missing.")
-    _check_stepping(data.get("stepping", {}))
+    _check_tables(data)
+
+
+def _check_tables(data: Mapping[str, Any]) -> None:
+    for key, value in data.get("stepping", {}).items():
+        if key not in _STEPPING or not isinstance(value, bool | int | float):
+            raise ValueError(f"`stepping` must hold numbers for {', '.join(_STEPPING)}, got {key} = {shown(value)}.")
     for key, value in data.get("methods", {}).items():
         if not isinstance(value, dict):
             raise ValueError(f"`methods.{key}` must be a table of fields, got {shown(value)}.")
-
-
-def _check_stepping(data: Mapping[str, Any]) -> None:
-    for key, value in data.items():
-        if key not in _STEPPING:
-            raise ValueError(f"`stepping.{key}` is not known; known are {', '.join(_STEPPING)}.")
-        right, fits = _RIGHT[_STEPPING[key]]
-        if not fits(value):
-            raise ValueError(f"`stepping.{key}` must be {right}, got {shown(value)}.")
 
 
 def _check_apart(data: Mapping[str, Any], grid: Mapping[str, Any], axes: Mapping[str, Any], methods: Any) -> None:
@@ -158,11 +158,16 @@ def _check_tasks(count: int) -> None:
         raise ValueError(f"a sweep must have at most {MOST} tasks, got {count}.")
 
 
+def _check_axes(table: str, names: Iterable[str]) -> None:
+    for name in names:
+        if name not in _AXES:
+            raise ValueError(f"`{table}.{name}` is neither env nor seed nor a field; known are {', '.join(_AXES)}.")
+
+
 def _grid(data: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    _check_axes("grid", data)
     for key, values in data.items():
-        if key not in _AXES:
-            raise ValueError(f"`grid.{key}` is neither env nor seed nor a field; known are {', '.join(_AXES)}.")
-        if not isinstance(values, list) or not values:
+        if not isinstance(values, list | tuple) or not values:
             raise ValueError(f"`grid.{key}` must be a list of values, got {shown(values)}.")
     return dict(data)
 
@@ -178,9 +183,7 @@ def _random(data: Mapping[str, Any] | None) -> tuple[int, dict[str, Axis]]:
     axes = {key: value for key, value in data.items() if key != "count"}
     if not axes:
         raise ValueError("`random` must draw something: give a field and its range.")
-    for key in axes:
-        if key not in _AXES:
-            raise ValueError(f"`random.{key}` is neither count, env, seed nor a field; known are {', '.join(_AXES)}.")
+    _check_axes("random", axes)
     return count, {key: _axis(key, value) for key, value in axes.items()}
 
 
@@ -192,8 +195,10 @@ def _axis(name: str, value: Any) -> Axis:
             return partial(_choice, value)
         case {"choices": [_, *_] as choices, **rest} if not rest:
             return partial(_choice, choices)
-        case {"low": low, "high": high, **rest} if set(rest) <= {"log"} and is_number(low) and is_number(high):
-            return _range(name, low, high, rest.get("log", False))
+        case {"low": low, "high": high, "log": bool(log)} if is_number(low) and is_number(high) and len(value) == 3:
+            return _range(name, low, high, log)
+        case {"low": low, "high": high, **rest} if is_number(low) and is_number(high) and not rest:
+            return _range(name, low, high, False)
         case _:
             raise ValueError(f"`random.{name}` must be {_AXIS}, got {shown(value)}.")
 
@@ -202,23 +207,22 @@ def _choice(values: Sequence[Any], share: float) -> Any:
     return values[int(share * len(values))]
 
 
-def _range(name: str, low: float, high: float, log: Any) -> Axis:
+def _range(name: str, low: float, high: float, log: bool) -> Axis:
     """Numbers from low to high; whole ones where the field is, evenly spread in their logarithm where asked."""
     kind = str(_HINTS.get(name))
     if "tuple" in kind or not ("int" in kind or "float" in kind):
         raise ValueError(f"`random.{name}` must be a list of texts or {{choices = […]}}: it is not a number.")
-    if not isinstance(log, bool):
-        raise ValueError(f"`random.{name}.log` must be true or false, got {shown(log)}.")
-    if not (math.isfinite(high - low) and low < high):
-        raise ValueError(f"`random.{name}` must be a range from low to a larger high, got {shown([low, high])}.")
-    if log and low <= 0:
-        raise ValueError(f"`random.{name}.low` must be positive with log = true, got {shown(low)}.")
-    if log and not math.isfinite(high / low):
-        raise ValueError(f"`random.{name}` must be a range with a finite ratio, got {shown([low, high])}.")
-    if "int" not in kind:
+    whole, right = "int" in kind, "from low to a larger high"
+    if whole and not (low == low // 1 and high == high // 1):
+        right = "of whole numbers"
+    elif log and not (low > 0 and math.isfinite(high / low)):
+        right = "whose low is positive, with log = true"
+    elif math.isfinite(high - low) and low < high:
+        right = ""
+    if right:
+        raise ValueError(f"`random.{name}` must be a range {right}, got {shown([low, high])}.")
+    if not whole:
         return partial(_between, low, high, log)
-    if low != int(low) or high != int(high):
-        raise ValueError(f"`random.{name}` must be a range of whole numbers, got {shown([low, high])}.")
     return lambda share: min(int(_between(low, high + 1, log, share)), int(high))
 
 

@@ -22,7 +22,7 @@ from moac.momdp.sampling import action_probabilities
 from moac.policies import Sharpening
 from moac.policies.observations import LogSpec, scaled
 from moac.search.archive import Archive, joined
-from moac.search.preferences import as_tuples
+from moac.search.plan import as_tuples
 from moac.statistics import Mean
 from moac.training import Run
 from moac.training.result import Result

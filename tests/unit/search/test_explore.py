@@ -8,7 +8,7 @@ import pytest
 import moac
 from moac.momdp import library
 from moac.search import EXPLORING, explore
-from moac.search.explore import FALLING, Options, Plan
+from moac.search.plan import FALLING, Options, Plan
 from moac.search.values import Candidate
 
 MODEL = library.fishwood()

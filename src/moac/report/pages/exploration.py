@@ -10,12 +10,13 @@ from jaxtyping import Float
 from matplotlib.figure import Figure as Drawing
 
 from moac import files
-from moac.report import figures, style
+from moac.report import figures, pages, style
 from moac.report.figures import Points
 from moac.report.numbers import number, with_interval
 from moac.report.page import Card, Choice, Figure, Page, Panel, Table
 from moac.search import measures
-from moac.search.explore import FORMAT, RECORD, Explored
+from moac.search.archive import Archive
+from moac.search.explore import FORMAT, RECORD, Exploration, check_folder
 
 _KINDS = {
     "exact": "evaluated exactly on the model",
@@ -31,14 +32,21 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 286.0, 14.0, 226.0
 """Of the drawing area of a map to choose from, which is 300 wide and 270 high."""
 
 
-def write(explored: Explored, out: Path) -> None:
-    """The figures; `of_folder` makes the page of them and of explore.json."""
+def save(archive: Archive, out: Path) -> Path:
+    """Make `out` the run directory of the archived policies, with explore.json, the figures and the report."""
+    explored: Exploration | None = archive.exploration
+    if explored is None:
+        raise ValueError("`exploration` must be known to save an archive: one that was read is in its folder already.")
+    check_folder(out)
+    explored.write(out)
     folder = files.subfolder(out, "figures")
     style.write(folder, "fronts", _fronts(explored))
     style.write(folder, "over-steps", _over_steps(explored.measured["curves"]))
+    pages.write(out)
+    return out
 
 
-def _fronts(explored: Explored) -> Drawing:
+def _fronts(explored: Exploration) -> Drawing:
     """The archive among all policies, with the exact front where it is known."""
     exact, archive, candidates = explored.yardstick, explored.archive, explored.candidates
     if len(explored.objectives) > _FEW:
@@ -128,21 +136,23 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
 
 def _facts(data: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     numbers, served = data["numbers"], data["numbers"]["preferences_served"]
-    facts: list[tuple[str, Any]] = [
-        ("policies archived", numbers["points"]),
-        ("environment steps", numbers["env_steps"]),
-    ]
+    facts: dict[str, Any] = {"policies archived": numbers["points"], "environment steps": numbers["env_steps"]}
     if _exact(numbers):
-        facts += [("hull points found", f"{numbers['hull_found']} of {numbers['hull_points']}")]
-        facts += [("most below the hull", numbers["most_below_hull"])]
-    facts += [("preferences served by their own policy", _share(served["own"]))]
-    facts += [("by the archive's best", _share(served["archive"]))]
-    facts += [("hypervolume", numbers["hypervolume"]), ("reference point", _vector(data["reference"]))]
-    return (*facts, ("the reference is", data["reference_is"]), ("IGD+", numbers["igd_plus"]))
+        facts["hull points found"] = f"{numbers['hull_found']} of {numbers['hull_points']}"
+        facts["most below the hull"] = numbers["most_below_hull"]
+    facts |= {
+        "preferences served by their own policy": _share(served["own"]),
+        "by the archive's best": _share(served["archive"]),
+        "hypervolume": numbers["hypervolume"],
+        "reference point": _vector(data["reference"]),
+        "the reference is": data["reference_is"],
+        "IGD+": numbers["igd_plus"],
+    }
+    return tuple(facts.items())
 
 
 def _rules(rules: dict[str, Any]) -> Table:
-    header = ("Rule", "Policies", "Archived", "Hull points", "Hypervolume", "IGD+", "Served by own", "Chebyshev")
+    header = ("Rule", "Policies", "Archived", "Hull points", "Hypervolume", "IGD+", "Served by own")
     rows = tuple(
         (
             name,
@@ -152,16 +162,13 @@ def _rules(rules: dict[str, Any]) -> Table:
             numbers["hypervolume"],
             numbers["igd_plus"],
             _share(numbers["preferences_served"]["own"]),
-            _share(numbers["preferences_served"]["chebyshev"]),
         )
         for name, numbers in rules.items()
     )
     caption = (
         "A hull point is found where a policy is within 1 % of the front's range in every objective. A preference p is "
-        "served by its own policy where pᵀJ is within 1 % of the best, in units of the ranges; Chebyshev: the largest "
-        "pᵢ(zⁱ − Jⁱ) is within 1 % of the archive's least, z the best of each objective. IGD+ is in the same units. "
-        "Policies are the trials; on a model also the ends of their earlier stages, and all of these with their "
-        "likeliest actions alone."
+        "served by its own policy where pᵀJ is within 1 % of the best, in units of the ranges; IGD+ is in these units. "
+        "Policies are the trials; on a model also those of earlier stages, and all of them with their likeliest action."
     )
     return Table("What each rule finds", caption, header, rows)
 
@@ -172,10 +179,7 @@ def _traps(rules: dict[str, Any]) -> Table:
         for name, numbers in rules.items()
         for each in numbers["trapped_after"]
     )
-    caption = (
-        "The share of trials whose every objective earns nothing, its return 0 or the front's worst, after each stage "
-        "of a rule; the stages follow each other."
-    )
+    caption = "Trials in which no objective earns anything, its return 0 or the front's worst, after each stage."
     return Table("Zero traps", caption, ("After the stage", "Trials"), rows)
 
 

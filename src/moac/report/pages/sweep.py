@@ -13,14 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from moac import files
-from moac.report import figures, style
+from moac.report import figures, pages, style
 from moac.report.figures import ROUNDING, Points
 from moac.report.numbers import number, plus_minus
 from moac.report.page import Table
 from moac.report.pages import experiment
 from moac.report.pages.experiment import About, Findings, Shown
 from moac.search import sweep as results
-from moac.search.sweep import End, Row
+from moac.search.sweep import End, Row, Swept
 from moac.search.sweep_spec import METHOD, Sweep, is_number, readable
 from moac.statistics import Mean
 
@@ -32,23 +32,28 @@ _APART = ("env", "seed")
 """Axes that a figure is not drawn over: environments have their own, seeds are repetitions."""
 
 
-def write(sweep: Sweep, rows: list[Row], out: Path) -> None:
-    """results.csv, results.json, the figures, and experiment.json, from which the report is made."""
-    files.write_bytes(out / "results.csv", results.as_csv(sweep, rows))
-    files.write_json(out / "results.json", results.as_json(sweep, rows))
-    environments = list(dict.fromkeys(row.cell.env for row in rows))
-    listed = [ends([row for row in rows if row.cell.env == env], env, sweep) for env in environments]
-    tables = tuple(table for table in (*listed, _failures(rows)) if table is not None)
-    shown = tuple(item for env in environments for item in _figures([r for r in rows if r.cell.env == env], env, sweep))
-    experiment.write(_about(sweep, rows, environments), Findings((), tables, shown), out)
+def save(swept: Swept, out: Path) -> Path:
+    """Write results.csv, results.json, the figures, experiment.json and, from that, report.html."""
+    sweep, by_env = swept.spec, dict[str, list[Row]]()
+    files.subfolder(out)
+    files.write_bytes(out / "results.csv", results.as_csv(swept))
+    about = {"format": results.FORMAT, "sweep": sweep.name, "trials": sweep.trials, "axes": list(sweep.axes)}
+    files.write_json(out / "results.json", about | {"tasks": swept.table})
+    for row in swept.rows:
+        by_env.setdefault(row.cell.env, []).append(row)
+    listed = [ends(rows, env, sweep) for env, rows in by_env.items()]
+    tables = tuple(table for table in (*listed, _failures(swept.failed)) if table is not None)
+    shown = tuple(item for env, rows in by_env.items() for item in _figures(rows, env, sweep))
+    experiment.write(_about(swept, list(by_env)), Findings((), tables, shown), out)
+    pages.write(out)
+    return out
 
 
-def _about(sweep: Sweep, rows: list[Row], environments: list[str]) -> About:
-    varied = []
+def _about(swept: Swept, environments: list[str]) -> About:
+    sweep, rows, failed, varied = swept.spec, swept.rows, len(swept.failed), list[str]()
     for name in sweep.axes:
         values = list(dict.fromkeys(readable(row.cell.values[name]) for row in rows))
         varied.append(f"{name} ({', '.join(values) if len(values) <= 6 else f'{len(values)} values'})")
-    failed = sum(row.end is None for row in rows)
     how = "All finished." if not failed else f"{failed} of {len(rows)} failed; the others are not touched by that."
     facts = {"environment": ", ".join(environments), "tasks": len(rows), "finished": len(rows) - failed}
     return About(
@@ -90,11 +95,11 @@ def _shown(one: Mean, short: bool) -> str:
     return number(one.value, 3) if short else plus_minus(one.value, (one.high - one.low) / 2)
 
 
-def _failures(rows: list[Row]) -> Table | None:
-    failed = tuple((row.cell.label, row.error) for row in rows if row.end is None)
+def _failures(failed: Sequence[Row]) -> Table | None:
     if not failed:
         return None
-    return Table("Failures", "The same command tries them again. errors/ has the traces.", ("task", "error"), failed)
+    rows = tuple((row.cell.label, row.error) for row in failed)
+    return Table("Failures", "The same command tries them again. errors/ has the traces.", ("task", "error"), rows)
 
 
 def _figures(rows: list[Row], env: str, sweep: Sweep) -> list[Shown]:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from moac.search import preferences
+from moac.search import plan as preferences
 from moac.weighting import SMALLEST
 
 

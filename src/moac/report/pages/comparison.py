@@ -1,0 +1,85 @@
+"""The report of several runs side by side: curves of each objective, and what the runs end with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from moac import files
+from moac.report import figures, pages, style
+from moac.report.numbers import number, with_interval
+from moac.report.page import Table
+from moac.report.pages import experiment
+from moac.report.pages.experiment import About, Findings, Shown
+from moac.search.compare import Comparison
+from moac.statistics import Mean
+
+FORMAT = 1
+
+
+def save(comparison: Comparison, out: Path) -> Path:
+    """Write comparison.json, the figure, experiment.json and, from that, report.html."""
+    files.subfolder(out)
+    files.write_json(out / "comparison.json", {"format": FORMAT} | comparison.record())
+    objectives = ", ".join(comparison.objectives)
+    curves = Shown(
+        "Returns over environment steps",
+        "curves",
+        drawing(comparison),
+        "The return of each objective over the environment steps of a trial: means over trials, with 95 % bands.",
+        f"Line plots of {objectives} over environment steps, one line for each run.",
+    )
+    experiment.write(_about(comparison), Findings((), (ends(comparison),), (curves,)), out)
+    pages.write(out)
+    return out
+
+
+@style.styled
+def drawing(comparison: Comparison) -> Figure:
+    """One panel for each objective, one line for each run."""
+    figure, axes = style.panels(len(comparison.objectives), 3, (4.2, 3.4))
+    for i, (ax, name) in enumerate(zip(axes, comparison.objectives, strict=True)):
+        for index, run in enumerate(comparison.runs):
+            figures.band(ax, run.steps, run.returns[:, :, i], index, run.name)
+        ax.set_title(f"Return of {name}")
+        ax.set(xlabel="environment steps of a trial", ylabel=name)
+        ax.locator_params(axis="x", nbins=5)
+    style.legend_below(figure, axes, 3)
+    return figure
+
+
+def ends(comparison: Comparison) -> Table:
+    """What each run ends with, and how much more than the first run that is."""
+    rows: list[tuple[str, ...]] = []
+    for k, run in enumerate(comparison.runs):
+        cells = [_shown(end) for end in run.ends]
+        if k == 0:
+            rows.append((run.name, *cells, "compared with"))
+            continue
+        how = "paired" if run.pairs_with(comparison.runs[0]) else "not paired"
+        more = [_shown(one, sign=True) for one in comparison.difference(k)]
+        rows += [(run.name, *cells, ""), (f"{run.name}: more by", *more, how)]
+    caption = (
+        "Means over trials after the last iteration, with 95 % intervals. Differences to the first run are taken trial "
+        "by trial where problem, seed and number of trials are the same (paired), else between the means (Welch)."
+    )
+    return Table("Where the runs end", caption, ("Run", *comparison.objectives, "Intervals"), tuple(rows))
+
+
+def _shown(one: Mean, sign: bool = False) -> str:
+    return with_interval(one.value, (one.low, one.high), sign)
+
+
+def _about(comparison: Comparison) -> About:
+    runs = comparison.runs
+    problems = ", ".join(dict.fromkeys(run.problem[0] for run in runs))
+    return About(
+        "comparison",
+        f"Comparison: {', '.join(run.name for run in runs)}",
+        runs[0].seed,
+        " ".join([f"{len(runs)} runs on {problems}.", *comparison.notes]),
+        "Each run's own config.json has its settings.",
+        {"problem": problems, "runs": len(runs), "trials": ", ".join(number(len(run.returns)) for run in runs)},
+        {},
+    )

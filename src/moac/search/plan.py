@@ -1,0 +1,189 @@
+"""What an exploration trains: preference vectors on the simplex, and the runs of each rule, one after the other."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, final
+
+import numpy as np
+from jaxtyping import Float
+
+from moac import settings as resolving
+from moac.choices import takes_preferences
+from moac.config import Config
+from moac.policies.observations import LogSpec
+from moac.runs.runner import Task
+from moac.search import EXPLORING
+from moac.settings import Settings
+from moac.types import Source, Spec
+from moac.weighting import SMALLEST
+
+MANY, FEW = 128, 16
+"""Preferences on a model, and elsewhere, where time is dear."""
+ITERATIONS = 6_000
+"""On a model."""
+FALLING = (0.1, 0.03, 0.01, 0.003, 1e-5)
+"""Shares of the largest reward; the last counts for nothing, yet is not 0, so that all stages share one program."""
+_STREAM = 0x70726566
+"""Sets the draws of preferences apart from all others of a seed."""
+_OFF = 1e-6
+"""How far from 1 the sum of given numbers may be."""
+Vectors = Float[np.ndarray, "N M"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Options:
+    """What is to be explored; what is None depends on the problem."""
+
+    # what all rules share; rule, preferences and entropy are left to the exploration
+    config: Config = field(default_factory=lambda: Config(**EXPLORING))
+    # how many, a text or file with vectors, or vectors [N, M]; None is `MANY` or `FEW`
+    preferences: int | str | Vectors | None = None
+    draw: Literal["random", "grid"] = "random"  # how preferences are drawn that are not given
+    # by name; None is `fixed`, on a model also `preferred`, which finds the places between corners
+    rules: tuple[str, ...] | None = None
+    entropies: tuple[float, ...] | None = None  # bonuses, one after the other; None is `FALLING` on a model, else 0
+    reference: Sequence[float] | None = None  # of the hypervolume; None is below the worst of the front
+    seed: int = 0  # of preferences and trials
+    steps: int | None = None  # environment steps of a trial, all stages together; None is the configuration's length
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is trained: `Options` resolved for a problem."""
+
+    env: str  # the environment, or the name of the data
+    seed: int  # of every run
+    config: Config  # resolved, but for what varies: rule, preferences and entropy
+    rules: tuple[str, ...]  # by name
+    # bonuses of the stages, one after the other; iterations and evaluations are shared evenly
+    entropies: tuple[float, ...]
+    preferences: Vectors  # p [N, M] of the trials of each rule
+    reference: Sequence[float] | None = None  # of the hypervolume; None is below the worst of the front
+
+    @classmethod
+    def of(cls, options: Options, problem: Source, env: str | None = None) -> Plan:
+        """The plan for a problem; a mistake in the options is a ValueError."""
+        spec = problem.spec
+        logged = isinstance(spec.observations, LogSpec)
+        simple = problem.compiled and not logged
+        rules, entropies, reference = options.rules, options.entropies, options.reference
+        if rules is None:
+            rules = ("fixed", "preferred") if simple else ("fixed",)
+        check_rules(rules)
+        if entropies is None:
+            entropies = tuple(share * spec.reward_bound for share in FALLING) if simple else (0.0,)
+        if reference is not None and len(reference) != spec.num_objectives:
+            expected = f"one number per objective ({spec.num_objectives})"
+            raise ValueError(f"`reference` must hold {expected}, got {len(reference)}.")
+        p = _preferences(options, spec.num_objectives, MANY if simple else FEW)
+        name = spec.name if logged or env is None else env
+        plan = cls(name, options.seed, _config(options, spec, simple), rules, entropies, p, reference)
+        for rule in rules:
+            plan.stages(rule)  # which checks
+        return plan
+
+    def stages(self, rule: str) -> list[Task]:
+        """The runs of one rule; a label says all that went before, since the result depends on it."""
+        count, total = len(self.entropies), Settings.of(self.config).num_iterations
+        if total < count:
+            raise ValueError(f"`iterations` must be at least one per entropy ({count}), got {total}.")
+        p = as_tuples(self.preferences) if takes_preferences(rule) else None
+        evaluations = max(1, self.config.num_evaluations // count)
+        tasks: list[Task] = []
+        for k, entropy in enumerate(self.entropies):
+            share = total // count if k < count - 1 else total - (count - 1) * (total // count)
+            vary: dict[str, Any] = {"weighting": rule, "preferences": p, "entropy": entropy, "num_iterations": share}
+            label = f"{rule} entropy {' '.join(f'{each:g}' for each in self.entropies[: k + 1])}"
+            config = replace(self.config, **vary, num_evaluations=evaluations)
+            tasks.append(Task(label, config, len(self.preferences)))
+        return tasks
+
+
+def _config(options: Options, spec: Spec, simple: bool) -> Config:
+    """What all rules share, resolved; `steps` sets its length."""
+    config = options.config
+    if isinstance(spec.observations, LogSpec):
+        config = replace(config, gae=0.0)  # rows are drawn one by one
+    if simple and config.num_iterations is None:
+        config = replace(config, num_iterations=ITERATIONS)
+    full = resolving.complete(config, spec)
+    if options.steps is None:
+        return full
+    if options.steps < 1:
+        raise ValueError(f"`steps` must be a whole number of at least 1, got {options.steps}.")
+    return replace(full, num_iterations=math.ceil(options.steps / Settings.of(full).samples_per_iteration))
+
+
+def check_rules(rules: Sequence[str]) -> None:
+    """Refuse a rule that is named twice; an unknown one, or one that asks for more, is refused by the configuration."""
+    if not rules:
+        raise ValueError("`rules` must name at least one rule, got none.")
+    twice = [rule for k, rule in enumerate(rules) if rule in rules[:k]]
+    if twice:
+        raise ValueError(f"`rules` must name each rule once, got {twice[0]} twice.")
+
+
+def _preferences(options: Options, num_objectives: int, usual: int) -> Vectors:
+    wanted = usual if options.preferences is None else options.preferences
+    if not isinstance(wanted, int):
+        return given(wanted, num_objectives)
+    if options.draw == "grid":
+        return grid(wanted, num_objectives)
+    return random(wanted, num_objectives, options.seed)
+
+
+def random(count: int, num_objectives: int, seed: int) -> Vectors:
+    """The M vertices, the centre, then draws from Dirichlet(1, …, 1); the first `count` of them."""
+    M = num_objectives
+    generator = np.random.default_rng([_STREAM, seed])
+    drawn = generator.dirichlet(np.ones(M), max(count - M - 1, 0))
+    return _clipped(np.concatenate([np.eye(M), np.full((1, M), 1 / M), drawn])[:count])
+
+
+def grid(count: int, num_objectives: int) -> Vectors:
+    """All p with multiples of 1/k, for the largest k that gives at most `count`: C(k + M − 1, M − 1) points."""
+    M, k = num_objectives, 1
+    while M > 1 and math.comb(k + M, M - 1) <= count:
+        k += 1
+    points = math.comb(k + M - 1, M - 1)
+    if points > count:
+        raise ValueError(f"`preferences` must be at least {M} on a grid, one per objective, got {count}.")
+    # k stars between M − 1 bars: the numbers of stars between neighbouring bars are the parts of a sum of k
+    bars = np.array(list(combinations(range(k + M - 1), M - 1))).reshape(points, M - 1)
+    return _clipped((np.diff(bars, prepend=-1, append=k + M - 1)[::-1] - 1) / k)
+
+
+def given(vectors: str | Vectors, num_objectives: int) -> Vectors:
+    """From an array, from `0.2,0.8;0.5,0.5`, or from a file with one vector on each line."""
+    rows: Any = vectors
+    if isinstance(vectors, str):
+        text = Path(vectors).read_text(encoding="utf-8") if os.path.isfile(vectors) else vectors
+        rows = [line.split(",") for line in text.replace(";", "\n").splitlines() if line.strip()]
+    try:
+        p = np.array(rows, dtype=np.float64)
+    except ValueError:  # what is no number, or rows of several lengths
+        p = np.zeros((0, 0))
+    on_simplex = (p >= 0) & (np.abs(p.sum(axis=-1, keepdims=True) - 1) <= _OFF)
+    if not len(p) or p.shape != (len(p), num_objectives) or not on_simplex.all():
+        right = f"vectors of {num_objectives} numbers of at least 0 that sum to 1, such as 0.5,0.5, or a file of them"
+        raise ValueError(f"`given` must be {right}, got {vectors!r}.")
+    return _clipped(p)
+
+
+def as_tuples(vectors: Vectors) -> tuple[tuple[float, ...], ...]:
+    """As a configuration holds them."""
+    return tuple(tuple(map(float, p)) for p in vectors)
+
+
+def _clipped(p: Vectors) -> Vectors:
+    """No number below `weighting.SMALLEST`, which is what the rules count, and sums of 1."""
+    p = np.maximum(p, SMALLEST)
+    return p / p.sum(axis=1, keepdims=True)
