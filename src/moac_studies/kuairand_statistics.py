@@ -18,7 +18,7 @@ from scipy.stats import chi2
 from moac import kuairand, statistics
 from moac.kuairand import generate
 from moac.logs import LoggedDataset, Options, build, describe
-from moac.logs.description import Description
+from moac.logs.folder import Description
 from moac.report import log_figures, style
 from moac.report.page import Claim, Table, Verdict
 from moac.report.pages.experiment import Findings, Shown

@@ -13,7 +13,7 @@ import pytest
 from moac import kuairand, logs
 from moac.kuairand import generate
 from moac.kuairand.schema import LOG, SIGNALS
-from moac.logs.splits import of_users
+from moac.logs.schema import split_users
 
 _ROOT = Path(__file__).parents[2]
 _REAL = Path(os.environ.get("MOAC_KUAIRAND_DIR", _ROOT.parent / "shared" / "data" / "kuairand"))
@@ -75,7 +75,7 @@ def plain(paths, actions, seed=0, shares=(0.8, 0.1, 0.1)):
     for row in sorted(rows, key=lambda row: (*(row[k] for k in first), row)):
         views[row[0]].append(dict(zip([*COLUMNS, "random"], row, strict=True)))
     users = sorted(views)
-    train = {user for user, split in zip(users, of_users(np.array(users), seed, shares), strict=True) if split == 0}
+    train = {user for user, split in zip(users, split_users(np.array(users), seed, shares), strict=True) if split == 0}
     seen = Counter(row["video_id"] for user in train for row in views[user] if not row["random"])
     top = [video for video, _ in sorted(seen.items(), key=lambda item: (-item[1], item[0]))[:actions]]
     return Plain(read, dict(views), top)

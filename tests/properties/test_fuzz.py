@@ -16,7 +16,7 @@ from moac import momdp, training
 from moac.cli.main import main
 from moac.config import Config
 from moac.kuairand import schema
-from moac.logs import csv_files, description, folder
+from moac.logs import arrays, engine, folder
 from moac.runs import directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
@@ -131,10 +131,13 @@ def fuzz_csvs(count, tmp_path, dataset):
     kinds = {name: kind for kind in schema.KINDS for name in kind.file_names("pure")}
     paths = [path for path in sorted(source.rglob("*.csv")) if path.name in kinds]
 
-    def looked_at(path):
-        csv_files.complain(csv_files.inspect(path, kinds[path.name].table), None)
+    with engine.connect(engine.limits("600MB", 1), tmp_path / "spill") as connection:
 
-    fuzz_files(source, paths, looked_at, count, 4)
+        def read(path):
+            file = engine.inspect(path, kinds[path.name].table)
+            engine.copy_csv(connection, f"SELECT * FROM {engine.csv_table(file)}", [file], tmp_path / "rows.parquet")
+
+        fuzz_files(source, paths, read, count, 4)
 
 
 def fuzz_datasets(count, tmp_path, dataset):
@@ -143,8 +146,8 @@ def fuzz_datasets(count, tmp_path, dataset):
     paths = [path for path in sorted(copy.rglob("*")) if path.suffix in (".safetensors", ".json")]
 
     def loaded(_):
-        folder.load(copy)
-        description.describe(copy)
+        arrays.load(copy)
+        folder.describe(copy)
 
     fuzz_files(copy, paths, loaded, count, 5)
 

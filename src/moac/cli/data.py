@@ -14,7 +14,7 @@ import tyro
 from moac.cli.options import Address, Command, DataPath, ExecutorName, RequiredFolder, Workers, option, required
 
 if TYPE_CHECKING:
-    from moac.logs.description import Description
+    from moac.logs.folder import Description
 
 Variant = Annotated[str, tyro.conf.arg(metavar="VARIANT", help="pure (47 MB), 1k (1.1 GB) or 27k (9.9 GB).")]
 Source = Annotated[Path, tyro.conf.arg(metavar="SRC", help="A folder with KuaiRand's files, by their official names.")]
@@ -161,8 +161,7 @@ class Describe(Command):
     def run(self) -> int:
         """Compute, draw and print; a manifest that says nonsense is refused."""
         from moac.cli.console import print_json, print_lines
-        from moac.logs.description import describe
-        from moac.logs.folder import MANIFEST
+        from moac.logs.folder import MANIFEST, describe
 
         try:
             description = describe(self.data)
@@ -196,7 +195,7 @@ class Describe(Command):
 def _print(description: Description) -> None:
     """Amount and share of each signal, as in the paper, and what a row has of it on average; users and rows."""
     from moac.cli.console import print_table
-    from moac.logs.splits import SPLITS
+    from moac.logs.schema import SPLITS
 
     amounts = {name: [description.splits[split]["signals"][name]["amount"] for split in SPLITS]
                for name in description.signals}  # fmt: skip

@@ -28,7 +28,7 @@ from moac.kuairand.simulator import (
     log,
 )
 from moac.logs import engine
-from moac.logs.folder import becoming, check_room, full_disk_said, refuse_existing
+from moac.logs.folder import becoming, check_room, refuse_existing
 
 __all__ = ["RATES", "TABS", "Log", "Parameters", "UserModel", "Users", "log", "read_parameters", "write"]
 
@@ -124,7 +124,7 @@ def write(parameters: Parameters, out: Path, progress: Progress | None = None) -
     refuse_existing(target)
     out.mkdir(parents=True, exist_ok=True)
     check_room(out, f"{target.name} with {resolved.rows:,} rows", rows * _BYTES_A_ROW)
-    with full_disk_said(out, "Free some space and run it again."), becoming(target) as folder:
+    with becoming(target) as folder:
         (folder / "data").mkdir()
         model, seed = resolved.model(), resolved.seed
         for kind, table in (

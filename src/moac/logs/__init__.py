@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from moac.logs.building import Options as Options
     from moac.logs.building import build as build
     from moac.logs.dataset import LoggedDataset as LoggedDataset
-    from moac.logs.description import describe as describe
+    from moac.logs.folder import describe as describe
     from moac.logs.schema import LogFiles as LogFiles
     from moac.logs.schema import Schema as Schema
 
@@ -22,7 +22,7 @@ _HOMES = {
     "arrays": ("About", "Rows"),
     "building": ("Options", "build"),
     "dataset": ("LoggedDataset",),
-    "description": ("describe",),
+    "folder": ("describe",),
     "schema": ("LogFiles", "Schema"),
 }
 _HOME = {name: f"moac.logs.{home}" for home, names in _HOMES.items() for name in names}

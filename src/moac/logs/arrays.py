@@ -1,25 +1,78 @@
-"""Logs as arrays: a log of one's own to a dataset, and a dataset in the forms that d3rlpy and Minari read."""
+"""Datasets from a folder and from arrays of one's own, and in the forms that d3rlpy and Minari read."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.logs import features, splits
+from moac import files
+from moac.files import Arrays, DamagedError
+from moac.logs import features, folder, schema
 from moac.logs.dataset import LoggedDataset
-from moac.logs.schema import WINDOW
 from moac.logs.states import Tables
 
 _WIDTH = 8
 """Numbers of an action without features, where there are many."""
 _BLOCK = 8192
 """Rows whose features are assembled at a time."""
+
+
+def load(path: Path) -> LoggedDataset:
+    """The dataset that `logs.build` wrote into a folder."""
+    about = folder.read_manifest(path)
+    try:
+        return _loaded(path, about)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedError(path / folder.MANIFEST, f"{error} is missing or wrong") from None
+
+
+def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
+    shared: dict[str, Any] = folder.read_shared(path)
+    context = {str(name): int(size) for name, size in about["context"].items()}
+    tables = Tables(
+        *(shared[name] for name in ("users", "items", "history", "first")),
+        context_sizes=tuple(context.values()),
+        window=int(about["window"]),
+    )
+    common: dict[str, Any] = {
+        "tables": tables,
+        **{name: shared[name] for name in ("split", "user_ids", "action_ids", "action_items", "item_ids")},
+        "signal_names": tuple(about["signals"]),
+        "signs": tuple(signal["sign"] for signal in about["signals"].values()),
+        "context_names": tuple(context),
+        "feature_names": _feature_names(files.read_json(path / folder.ENCODING), context, tables.window),
+    }
+    if not set(common["signs"]) <= {1, -1} or len(common["feature_names"]) != tables.size:
+        raise ValueError(f"{path} is damaged: its signals or features are not those of its arrays.")
+    name, content, random = about["name"], about["content"][:16], None
+    if "random" in about["parts"]:
+        rows = _columns(folder.read_rows(path, "random", shared, about), len(shared["action_ids"]))
+        random = LoggedDataset(f"{name}-random", **rows, **common, fingerprint=f"{content}:random")
+    uniform = len(shared["action_ids"]) if about["primary"] == "random" else None
+    rows = _columns(folder.read_rows(path, "rows", shared, about), uniform)
+    return LoggedDataset(name, **rows, **common, fingerprint=content, folder=str(path.resolve()), random=random)
+
+
+def _columns(rows: Arrays, num_actions: int | None) -> dict[str, Any]:
+    """Columns of one log; where exposure was uniform the propensity, given that the item is an action, is 1/K."""
+    count = len(rows["user"])
+    propensity = None if num_actions is None else np.full(count, 1 / num_actions, dtype=np.float32)
+    return rows | {"terminated": np.zeros(count, dtype=bool), "propensity": propensity}
+
+
+def _feature_names(encoding: Any, context: Mapping[str, int], window: int) -> tuple[str, ...]:
+    """Of all numbers of a state, in the order of `states.features`."""
+    codes = (f"{name}={code}" for name, size in context.items() for code in range(size))
+    items = ("seen", *encoding["item_names"])
+    viewed = (f"item -{k}: {name}" for k in range(1, window + 1) for name in items)
+    return (*encoding["user_names"], *codes, *viewed)
 
 
 @final
@@ -68,9 +121,9 @@ class About:
     signs: Sequence[int] | None = None
     users: Any = None
     actions: Any = None
-    shares: tuple[float, float, float] = splits.SHARES
+    shares: tuple[float, float, float] = schema.SHARES
     split_seed: int = 0
-    window: int = WINDOW
+    window: int = schema.WINDOW
 
 
 def dataset(rows: Rows, about: About) -> LoggedDataset:
@@ -81,21 +134,27 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
     order = np.lexsort((columns["time"], user))
     user, action = user[order].astype(np.int32), action[order].astype(np.int32)
     columns = {name: column[order] for name, column in columns.items()}
-    split = splits.of_users(user_ids, about.split_seed, about.shares)
+    split = schema.split_users(user_ids, about.split_seed, about.shares)
     train = split[user] == 0
     if not train.any():
         raise ValueError(f"`shares` must leave users to train on, got {tuple(about.shares)} of {len(user_ids)} users.")
-    last = np.append(user[1:] != user[:-1], True)
     names, signs = _signals(about, columns["reward"].shape[1])
+    codes = columns["context"][train].max(axis=0, initial=-1) + 1
+    tables: tuple[Any, ...] = (
+        _features("users", about.users, user_ids),
+        _features("actions", about.actions, action_ids),
+        action,
+        np.searchsorted(user, np.arange(len(user_ids))).astype(np.int32),
+    )
     arrays: dict[str, Any] = columns | {
         "user": user,
         "action": action,
         "reward": (columns["reward"] * np.array(signs) + 0.0).astype(np.float32),
         "end": np.arange(len(user), dtype=np.int32),
-        "truncated": last & ~columns["terminated"],
+        "truncated": np.append(user[1:] != user[:-1], True) & ~columns["terminated"],
         "propensity": columns.get("propensity"),
         "split": split,
-        "tables": _tables(about, (user_ids, action_ids), (user, action), _sizes(columns["context"][train])),
+        "tables": Tables(*tables, context_sizes=tuple(map(int, np.maximum(codes, 0))), window=about.window),
     }
     return LoggedDataset(
         about.name,
@@ -114,20 +173,18 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
 def propensities(values: Any, count: int) -> Any:
     """One per row, finite and in (0, 1], as float32."""
     column = np.asarray(values, dtype=np.float32)
-    if column.shape != (count,):
-        raise ValueError(f"`propensity` must have shape [N] with N = {count} rows, got {column.shape}.")
-    _check_values("propensity", column)
+    _check("propensity", column, count)
     return column
 
 
 def _checked(rows: Rows) -> dict[str, Any]:
     """All columns as arrays of equal length, the optional ones filled in."""
-    user, reward = np.asarray(rows.user), np.asarray(rows.reward, dtype=np.float64)
+    user = np.asarray(rows.user)
     count = len(user)
     columns: dict[str, Any] = {
         "user": user,
         "action": np.asarray(rows.action),
-        "reward": reward,
+        "reward": np.asarray(rows.reward, dtype=np.float64),
         "time": np.arange(count) if rows.time is None else np.asarray(rows.time),
         "context": np.zeros((count, 0), np.int32) if rows.context is None else np.asarray(rows.context),
         "terminated": np.zeros(count, bool) if rows.terminated is None else np.asarray(rows.terminated, dtype=bool),
@@ -135,23 +192,22 @@ def _checked(rows: Rows) -> dict[str, Any]:
     if rows.propensity is not None:
         columns["propensity"] = np.asarray(rows.propensity, dtype=np.float32)
     for name, column in columns.items():
-        axes = 2 if name in ("reward", "context") else 1
-        if column.ndim != axes or len(column) != count or not count:
-            shape = "[N, …]" if axes == 2 else "[N]"
-            raise ValueError(f"`{name}` must have shape {shape} with N = {max(count, 1)} rows, got {column.shape}.")
-        _check_values(name, column)
+        _check(name, column, count)
     return columns
 
 
-def _check_values(name: str, column: Any) -> None:
+def _check(name: str, column: Any, count: int) -> None:
+    shape = "[N, …]" if name in ("reward", "context") else "[N]"
+    if column.ndim != shape.count(",") + 1 or len(column) != count or not count:
+        raise ValueError(f"`{name}` must have shape {shape} with N = {max(count, 1)} rows, got {column.shape}.")
     if name in ("user", "action", "context") and column.dtype.kind not in "iu":
         raise ValueError(f"`{name}` must hold whole numbers, got {column.dtype}.")
-    if column.dtype.kind == "f" and not np.isfinite(column).all():
-        at = tuple(int(k) for k in np.argwhere(~np.isfinite(column))[0])
-        raise ValueError(f"`{name}` must be finite, got {column[at]} in row {at[0]}.")
-    if name == "propensity" and not ((column > 0) & (column <= 1)).all():
-        at = int(np.argmin((column > 0) & (column <= 1)))
-        raise ValueError(f"`propensity` must be in (0, 1], got {column[at]} in row {at}.")
+    right, rule = np.isfinite(column) if column.dtype.kind == "f" else np.True_, "finite"
+    if name == "propensity" and right.all():
+        right, rule = (column > 0) & (column <= 1), "in (0, 1]"
+    if not right.all():
+        at = tuple(int(k) for k in np.argwhere(~right)[0])
+        raise ValueError(f"`{name}` must be {rule}, got {column[at]} in row {at[0]}.")
 
 
 def _signals(about: About, count: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -165,25 +221,13 @@ def _signals(about: About, count: int) -> tuple[tuple[str, ...], tuple[int, ...]
     return names, signs
 
 
-def _sizes(context: Any) -> tuple[int, ...]:
-    """How many codes each column of train rows' context has."""
-    return tuple(int(size) for size in np.maximum(context.max(axis=0, initial=-1) + 1, 0))
-
-
-def _tables(about: About, ids: tuple[Any, Any], rows: tuple[Any, Any], sizes: tuple[int, ...]) -> Tables:
-    (user_ids, action_ids), (user, action) = ids, rows
-    no_features = np.zeros((len(user_ids), 0), np.float32)
-    users: Any = no_features if about.users is None else _checked_features("users", about.users, user_ids)
-    if about.actions is None:
-        fitted = features.category("action", map(str, action_ids), _WIDTH)
-        items: Any = features.quantised([fitted.vectors[fitted.codes(map(str, action_ids))]])
-    else:
-        items = _checked_features("actions", about.actions, action_ids)
-    first: Any = np.searchsorted(user, np.arange(len(user_ids))).astype(np.int32)
-    return Tables(users, items, action, first, sizes, about.window)
-
-
-def _checked_features(name: str, table: Any, ids: Any) -> Any:
+def _features(name: str, table: Any, ids: Any) -> Any:
+    """The features given for some ids, checked; where there are none, users have no numbers and actions a category."""
+    if table is None and name == "users":
+        return np.zeros((len(ids), 0), np.float32)
+    if table is None:
+        fitted = features.category("action", map(str, ids), _WIDTH)
+        return features.quantised([fitted.vectors[fitted.codes(map(str, ids))]])
     table = np.array(table, dtype=np.float32)
     if table.ndim != 2 or len(table) != len(ids) or not np.isfinite(table).all():
         raise ValueError(f"`{name}` must be finite, with one row for each of {len(ids)} ids, got {table.shape}.")
@@ -203,9 +247,12 @@ def mdp_arrays(dataset: LoggedDataset, weights: Sequence[float]) -> dict[str, An
 
     An episode ends where `terminals` (the successor is worth 0) or `timeouts` (the log ends) is 1, and never by both.
     """
-    w = _checked_weights(dataset, weights)
+    w = np.asarray(weights, dtype=np.float32)
+    if w.shape != (dataset.num_signals,) or not np.isfinite(w).all():
+        names = ", ".join(dataset.signal_names)
+        raise ValueError(f"`weights` must be {dataset.num_signals} numbers, one for each of {names}, got {weights}.")
     return {
-        "observations": _states(dataset, np.arange(dataset.num_rows), following=False),
+        "observations": _states(dataset, np.arange(dataset.num_rows), dataset.observation),
         "actions": dataset.action.astype(np.int32),
         "rewards": dataset.reward @ w,
         "terminals": dataset.terminated.astype(np.float32),
@@ -220,35 +267,26 @@ def episodes(dataset: LoggedDataset, weights: Sequence[float]) -> Iterator[dict[
     The last observation is what is known after the last row. `infos["reward_vector"]` has T + 1 rows as well: the
     first, which belongs to no step, is zero.
     """
-    w = _checked_weights(dataset, weights)
-    ends = np.flatnonzero(dataset.terminated | dataset.truncated) + 1
-    for begin, end in zip([0, *ends[:-1]], ends, strict=True):
-        rows = np.arange(begin, end)
-        reward = dataset.reward[rows]
+    whole = mdp_arrays(dataset, weights)
+    last = np.flatnonzero(dataset.terminated | dataset.truncated)
+    after = _states(dataset, last, dataset.next_observation)
+    for k, (begin, end) in enumerate(zip([0, *last[:-1] + 1], last + 1, strict=True)):
+        reward = dataset.reward[begin:end]
         yield {
-            "observations": np.concatenate([_states(dataset, rows, False), _states(dataset, rows[-1:], True)]),
-            "actions": dataset.action[rows].astype(np.int64),
-            "rewards": reward @ w,
-            "terminations": dataset.terminated[rows],
-            "truncations": dataset.truncated[rows],
+            "observations": np.concatenate([whole["observations"][begin:end], after[k : k + 1]]),
+            "actions": dataset.action[begin:end].astype(np.int64),
+            "rewards": whole["rewards"][begin:end],
+            "terminations": dataset.terminated[begin:end],
+            "truncations": dataset.truncated[begin:end],
             "infos": {"reward_vector": np.concatenate([np.zeros_like(reward[:1]), reward])},
         }
 
 
-def _checked_weights(dataset: LoggedDataset, weights: Sequence[float]) -> Float[np.ndarray, " M"]:
-    w = np.asarray(weights, dtype=np.float32)
-    if w.shape != (dataset.num_signals,) or not np.isfinite(w).all():
-        names = ", ".join(dataset.signal_names)
-        raise ValueError(f"`weights` must be {dataset.num_signals} numbers, one for each of {names}, got {weights}.")
-    return w
-
-
-def _states(dataset: LoggedDataset, rows: Int[np.ndarray, " n"], following: bool) -> Float[np.ndarray, "n F"]:
-    """Features of the rows, or of what is known after them."""
+def _states(dataset: LoggedDataset, rows: Int[np.ndarray, " n"], observe: Any) -> Float[np.ndarray, "n F"]:
+    """Features of what is observed at the rows, or after them."""
     blocks = [np.zeros((0, dataset.num_features), np.float32)]
     for begin in range(0, len(rows), _BLOCK):
         block = rows[begin : begin + _BLOCK]
         padded = np.resize(block, 1 << (len(block) - 1).bit_length())  # few shapes, so few compilations
-        observation = (dataset.next_observation if following else dataset.observation)(padded)
-        blocks.append(np.asarray(dataset.features(observation))[: len(block)])
+        blocks.append(np.asarray(dataset.features(observe(padded)))[: len(block)])
     return np.concatenate(blocks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -18,14 +18,17 @@ from moac.logs import engine
 from moac.logs.engine import Limits
 from moac.logs.schema import Schema, Signal, column
 
+_SHARED = ("user_ids", "views", "first", "history")
+_ROWS = ("user", "action", "reward", "time", "context", "end")
+
 
 @final
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of a build, as plain data.
+    """A bucket of a build, as plain data: the folder in which a dataset is built, and a number.
 
     Attributes:
-        folder: in which the dataset is built.
+        folder: of the build.
         number: of the bucket.
         schema: of the log.
         limits: what its process may use.
@@ -59,8 +62,7 @@ class Bucket:
 def order(bucket: Bucket) -> None:
     """Write a bucket's rows by user, time, item, then all other columns; exact duplicates once, as `copies`."""
     schema, raw = bucket.schema, bucket.raw
-    first = (schema.user, schema.time, schema.item)
-    names = (*first, *(name for name in (*schema.log.columns, "random") if name not in first))
+    names = dict.fromkeys((schema.user, schema.time, schema.item, *schema.log.columns, "random"))
     columns = ", ".join(map(column, names))
     query = f"SELECT {columns}, count(*) AS copies FROM {engine.parquet(raw)} GROUP BY {columns} ORDER BY {columns}"
     with bucket.connect() as connection:
@@ -121,12 +123,8 @@ def rewards(columns: Arrays, signals: tuple[Signal, ...]) -> np.ndarray[Any, Any
 def _actions(item: Any, actions: Any) -> Any:
     """The action that each item is, or −1."""
     ranks = np.argsort(actions).astype(np.int32)
-    ids = actions[ranks]
-    action = np.full(len(item), -1, dtype=np.int32)
-    near = np.flatnonzero((item >= ids[0]) & (item <= ids[-1]))
-    place = np.searchsorted(ids, item[near])
-    action[near] = np.where(ids[place] == item[near], ranks[place], -1)
-    return action
+    place = np.minimum(np.searchsorted(actions, item, sorter=ranks), len(actions) - 1)
+    return np.where(actions[ranks[place]] == item, ranks[place], np.int32(-1))
 
 
 def _within_reach(user: Any, row: Any, window: int) -> Any:
@@ -138,13 +136,7 @@ def _within_reach(user: Any, row: Any, window: int) -> Any:
     return near & (following < count) & (user[np.minimum(following, count - 1)] == user)
 
 
-_SHARED = ("user_ids", "views", "first", "history")
-_ROWS = ("user", "action", "reward", "time", "context", "end")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Joined:
+class Joined(NamedTuple):
     """The arrays of all buckets together.
 
     Attributes:

@@ -21,10 +21,9 @@ import numpy as np
 
 from moac import tasks
 from moac.files import read_json, write_arrays, write_json
-from moac.logs import buckets, csv_files, description, engine, features, folder, splits
+from moac.logs import buckets, engine, features, folder, schema
 from moac.logs.buckets import Bucket
-from moac.logs.csv_files import File
-from moac.logs.engine import Connection, Limits
+from moac.logs.engine import Connection, File, Limits
 from moac.logs.schema import LogFiles, column
 from moac.tasks import Executor
 
@@ -54,7 +53,7 @@ class Options:
 
     actions: int = 150
     split_seed: int = 0
-    shares: tuple[float, float, float] = splits.SHARES
+    shares: tuple[float, float, float] = schema.SHARES
     memory_limit: str = "2GB"
     threads: int | None = None
 
@@ -82,18 +81,21 @@ def build(
     """
     options, say = options or Options(), progress or (lambda what, done, total: None)
     limits = engine.limits(options.memory_limit, options.threads)
-    splits.check(options.split_seed, options.shares)
+    schema.check_split(options.split_seed, options.shares)
     if options.actions < 2:
         raise ValueError(f"`actions` must be at least 2, got {options.actions}.")
     folder.refuse_existing(Path(out), "out")
     inspected: list[File] = []
     for path, table in files.tables:
         say("checking files", len(inspected), len(files.tables))
-        inspected.append(csv_files.inspect(path, table))
-    say("checking files", len(inspected), len(inspected))
+        inspected.append(engine.inspect(path, table))
     origin = _origin(inspected, files, options)
     with folder.becoming(Path(out), _sha256(origin)[:16]) as place:
-        return _Build(files, inspected, options, limits, place).run(origin, executor, say)
+        if not (place / folder.MANIFEST).exists():  # written last: where it is, all else is
+            _Build(files, inspected, options, limits, place).run(origin, executor or tasks.Serial(), say)
+        shutil.rmtree(place / "work", ignore_errors=True)
+        say("writing arrays", 1, 1)
+        return read_json(place / folder.MANIFEST)
 
 
 def _origin(inspected: list[File], files: LogFiles, options: Options) -> dict[str, Any]:
@@ -124,16 +126,11 @@ class _Build:
         self.logs = [self.by_path[path] for path in (*files.standard, *files.random)]
         self.work, self.num_buckets = place / "work", num_buckets(self.logs)
         self.primary_is_random = not files.standard
+        self.viewed = self.work / "viewed.parquet"
+        self.user, self.item = column(self.schema.user), column(self.schema.item)
 
-    def run(self, origin: dict[str, Any], executor: Executor | None, say: Progress) -> dict[str, Any]:
-        """All steps; the manifest, which is written last: where it is, all else is."""
-        if not (self.place / folder.MANIFEST).exists():
-            self._run(origin, executor, say)
-        shutil.rmtree(self.work, ignore_errors=True)
-        say("writing arrays", 1, 1)
-        return read_json(self.place / folder.MANIFEST)
-
-    def _run(self, origin: dict[str, Any], executor: Executor | None, say: Progress) -> None:
+    def run(self, origin: dict[str, Any], executor: Executor, say: Progress) -> None:
+        """All steps; the manifest is the last."""
         for name in ("rows", "work/raw", "work/arrays", "arrays"):
             (self.place / name).mkdir(parents=True, exist_ok=True)
         with self._connect() as connection:
@@ -143,13 +140,13 @@ class _Build:
         with self._connect() as connection:
             self._register_splits(connection)
             actions = self._actions(connection)
-            totals = description.of_logs(connection, self.schema, self._rows)
+            logs = folder.count_logs(connection, self.schema, self._rows)
         index = partial(buckets.index, actions=actions)
         self._map(executor, index, lambda bucket: bucket.arrays.exists(), partial(say, "indexing users"))
         say("writing arrays", 0, 1)
         with self._connect() as connection:
             about = self._write(connection, actions)
-        write_json(self.place / folder.MANIFEST, self._manifest(origin, totals, about))
+        write_json(self.place / folder.MANIFEST, origin | self._described() | {"logs": logs} | about)
 
     def _connect(self) -> Any:
         return engine.connect(self.limits, self.work / "spill")
@@ -161,30 +158,35 @@ class _Build:
         every = [Bucket(self.place, number, self.schema, limits) for number in range(self.num_buckets)]
         return [bucket for bucket in every if bucket.rows.exists() or bucket.raw]
 
+    @property
+    def _rows(self) -> str:
+        return engine.parquet(bucket.rows for bucket in self._buckets)
+
     def _map(
-        self, executor: Executor | None, function: Callable[[Bucket], None], done: Callable[[Bucket], bool], say: Any
+        self, executor: Executor, function: Callable[[Bucket], None], done: Callable[[Bucket], bool], say: Any
     ) -> None:
         """Run a step on the buckets for which it is not done; the first failure is raised."""
         every = self._buckets
         left = [bucket for bucket in every if not done(bucket)]
         say(len(every) - len(left), len(every))
-        outcomes = tasks.ended((executor or tasks.Serial()).map(function, left))
-        for finished, _ in enumerate(outcomes, len(every) - len(left) + 1):
+        for finished, _ in enumerate(tasks.ended(executor.map(function, left)), len(every) - len(left) + 1):
             say(finished, len(every))
 
     def _copy_tables(self, connection: Connection) -> None:
-        """Feature files to one Parquet file for each table."""
+        """Feature files to one Parquet file for each table, with the ids in a column `id`."""
         users = () if self.files.users is None else (self.files.users,)
-        for name, paths in (("users", users), *((f"items{k}", paths) for k, paths in enumerate(self.files.items))):
+        items = ((f"items{k}", self.item, paths) for k, paths in enumerate(self.files.items))
+        for name, key, paths in (("users", self.user, users), *items):
             out = self.work / f"{name}.parquet"
             if paths and not out.exists():
-                inspected = [self.by_path[path] for path in paths]
-                query = " UNION ALL ".join(f"SELECT * FROM {engine.csv_table(file)}" for file in inspected)
-                engine.copy_csv(connection, query, inspected, self.work / ".table.tmp")
-                (self.work / ".table.tmp").replace(out)
+                read = [self.by_path[path] for path in paths]
+                renamed = f"SELECT * EXCLUDE ({key}), {key} AS id FROM"
+                query = " UNION ALL ".join(f"{renamed} {engine.csv_table(file)}" for file in read)
+                engine.copy_csv(connection, query, read, out.with_suffix(".tmp"))
+                out.with_suffix(".tmp").replace(out)
 
     def _scatter(self, connection: Connection, say: Progress) -> None:
-        """Logs to one folder for each bucket of users; each of their lines that is not empty must be there."""
+        """Logs to one folder for each bucket of users."""
         read, total = 0, sum(file.size for file in self.logs)
         rows = max(_BUFFERED // self.num_buckets, 4096)
         connection.execute(f"SET partitioned_write_flush_threshold = {rows}")
@@ -203,109 +205,87 @@ class _Build:
     def _scatter_log(self, connection: Connection, file: File, out: Path) -> None:
         temporary = self.work / ".raw.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
-        hashed = f"({column(self.schema.user)}::HUGEINT * {_HASH}) & 4294967295"
+        hashed = f"({self.user}::HUGEINT * {_HASH}) & 4294967295"
         bucket = f"(({hashed}) >> {33 - self.num_buckets.bit_length()})::INTEGER"
-        columns = ", ".join(map(column, self.schema.log.columns))
         random = file.path in self.files.random
-        query = f"SELECT {columns}, {random} AS random, {bucket} AS bucket FROM {engine.csv_table(file)}"
-        written = engine.copy_csv(connection, query, [file], temporary, ", PARTITION_BY (bucket)")
-        if written != file.rows and written != (rows := sum(1 for _ in csv_files.records(file))):
-            raise ValueError(f"{file.path} cannot be read: it has {rows} rows, and only {written} of them were found.")
+        query = f"SELECT *, {random} AS random, {bucket} AS bucket FROM {engine.csv_table(file)}"
+        engine.copy_csv(connection, query, [file], temporary, ", PARTITION_BY (bucket)")
         temporary.replace(out)
-
-    @property
-    def _rows(self) -> str:
-        return engine.parquet(bucket.rows for bucket in self._buckets)
-
-    def _features_table(self, name: str, key: str) -> str:
-        """A table of features, its ids in the column `id`."""
-        rows = engine.parquet([self.work / f"{name}.parquet"])
-        return f"(SELECT * EXCLUDE ({column(key)}), {column(key)} AS id FROM {rows})"
 
     def _register_splits(self, connection: Connection) -> None:
         """The table `splits` of all users that have rows; a user without features is refused."""
-        user = column(self.schema.user)
         if self.files.users is not None:
-            known = f"SELECT id FROM {self._features_table('users', self.schema.user)}"
-            query = f"SELECT min({user}) FROM {self._rows} WHERE {user} NOT IN ({known})"
+            known = f"SELECT id FROM {engine.parquet([self.work / 'users.parquet'])}"
+            query = f"SELECT min({self.user}) FROM {self._rows} WHERE {self.user} NOT IN ({known})"
             (stranger,) = connection.execute(query).fetchone() or (None,)
             if stranger is not None:
-                place = csv_files.place_of(self.logs, self.schema.user, stranger)
+                place = engine.place_of(connection, self.logs, self.schema.user, stranger)
                 raise ValueError(f"{place}: user {stranger} must be in {self.files.users.name}, and is not.")
-        ids = connection.execute(f"SELECT DISTINCT {user} AS id FROM {self._rows} ORDER BY id").fetchnumpy()["id"]
+        users = f"SELECT DISTINCT {self.user} AS id FROM {self._rows} ORDER BY id"
+        ids = connection.execute(users).fetchnumpy()["id"]
         connection.register("splits", {"id": ids, "split": self._split(ids)})
 
     def _split(self, ids: Any) -> Any:
-        return splits.of_users(ids, self.options.split_seed, self.options.shares)
+        return schema.split_users(ids, self.options.split_seed, self.options.shares)
 
     def _actions(self, connection: Connection) -> Any:
         """The K items that train users viewed most, the most viewed first; ties by id."""
-        item, user = column(self.schema.item), column(self.schema.user)
-        viewed = self.work / "viewed.parquet"
         query = (
-            f"SELECT {item} AS id, count(*) FILTER (random = {self.primary_is_random}) AS views FROM {self._rows} "
-            f"WHERE {user} IN (SELECT id FROM splits WHERE split = 0) GROUP BY {item}"
+            f"SELECT {self.item} AS id, count(*) FILTER (random = {self.primary_is_random}) AS views FROM {self._rows} "
+            f"WHERE {self.user} IN (SELECT id FROM splits WHERE split = 0) GROUP BY {self.item}"
         )
-        engine.copy_whole(connection, query, viewed)
-        most = f"SELECT id FROM {engine.parquet([viewed])} WHERE views > 0 ORDER BY views DESC, id LIMIT "
-        actions = connection.execute(most + str(self.options.actions)).fetchnumpy()["id"]
-        if len(actions) < self.options.actions:
+        engine.copy_whole(connection, query, self.viewed)
+        viewed, wanted = engine.parquet([self.viewed]), self.options.actions
+        most = f"SELECT id FROM {viewed} WHERE views > 0 ORDER BY views DESC, id LIMIT {wanted}"
+        actions = connection.execute(most).fetchnumpy()["id"]
+        if len(actions) < wanted:
             raise ValueError(
-                f"`actions` must be at most {len(actions)}, the items that train users viewed, "
-                f"got {self.options.actions}."
+                f"`actions` must be at most {len(actions)}, the items that train users viewed, got {wanted}."
             )
         return actions
 
     def _write(self, connection: Connection, actions: Any) -> dict[str, Any]:
         """Write the arrays and what was fitted; what the manifest says of them."""
-        joined = buckets.join(self._buckets, self.primary_is_random)
-        shared, schema = joined.shared, self.schema
+        shared, parts, digests = buckets.join(self._buckets, self.primary_is_random)
         split = self._split(shared["user_ids"])
         connection.register("splits", {"id": shared["user_ids"], "split": split})
-        users = self._encoded(connection, True, shared["user_ids"])
-        items = self._encoded(connection, False, shared["item_ids"])
+        users = self._encoded(connection, "users", shared["user_ids"])
+        items = self._encoded(connection, "items", shared["item_ids"])
         places = np.searchsorted(shared["item_ids"], actions).astype(np.int32)
         shared |= {"users": users.table, "items": items.table, "split": split}
         shared |= {"action_ids": actions, "action_items": places}
-        for name, arrays in {"shared": shared, **joined.parts}.items():
+        for name, arrays in {"shared": shared, **parts}.items():
             write_arrays(self.place / "arrays" / f"{name}.safetensors", arrays, {})
         fitted = {"users": list(map(asdict, users.encoders)), "items": list(map(asdict, items.encoders))}
         fitted |= {"user_names": users.names, "item_names": items.names}
         write_json(self.place / folder.ENCODING, fitted)
         written = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(self.place.glob("arrays/*"))]
-        names = tuple(signal.name for signal in schema.signals)
+        names = tuple(signal.name for signal in self.schema.signals)
         return {
-            "content": _sha256([joined.digests, written, fitted]),
+            "content": _sha256([digests, written, fitted]),
             "users": len(split),
-            "views_per_user": description.per_user(shared["views"]),
+            "views_per_user": folder.per_user(shared["views"]),
             "items_in_states": len(items.table),
             "items_without_features": items.unknown,
-            "parts": {
-                part: description.of_part(names, rows["user"], rows["reward"], split)
-                for part, rows in joined.parts.items()
-            },
+            "parts": {part: folder.count_part(names, rows, split) for part, rows in parts.items()},
         }
 
-    def _encoded(self, connection: Connection, of_users: bool, ids: Any) -> features.Encoded:
+    def _encoded(self, connection: Connection, what: str, ids: Any) -> features.Encoded:
         """Features of users or items, fitted on train users or on what they viewed."""
-        schema, files = self.schema, self.files
-        if of_users:
-            key, specs, train = schema.user, schema.user_features, "splits WHERE split = 0"
-            tables, paths = [self._features_table("users", key)] if files.users else [], (files.users,)
-        else:
-            key, specs, train = schema.item, schema.item_features, engine.parquet([self.work / "viewed.parquet"])
-            tables = [self._features_table(f"items{k}", key) for k in range(len(files.items))]
-            paths = tuple(path for each in files.items for path in each)
+        files, key = self.files, self.schema.user if what == "users" else self.schema.item
+        declared = self.schema.user_features if what == "users" else self.schema.item_features
+        train = "splits WHERE split = 0" if what == "users" else engine.parquet([self.viewed])
+        tables = [engine.parquet([path]) for path in sorted(self.work.glob(f"{what}*.parquet"))]
         try:
-            return features.encoded(connection, specs, tables, f"SELECT id FROM {train}", ids)
+            return features.encoded(connection, declared, tables, f"SELECT id FROM {train}", ids)
         except features.RepeatedError as error:
-            twice = csv_files.place_of([self.by_path[path] for path in paths if path], key, error.id, 2)
+            paths = (files.users,) if what == "users" else (path for each in files.items for path in each)
+            twice = engine.place_of(connection, [self.by_path[path] for path in paths if path], key, error.id, 2)
             raise ValueError(f"{twice}: `{key}` {error.id} must be there once, got it again.") from None
 
-    def _manifest(self, origin: dict[str, Any], logs: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-        """What the dataset was built from, what was done to it, and what came out."""
+    def _described(self) -> dict[str, Any]:
+        """What the manifest says of the data before anything is counted."""
         return {
-            **origin,
             "name": self.files.name,
             "absent": self.files.absent,
             "warnings": self.files.warnings,
@@ -313,8 +293,6 @@ class _Build:
             "signals": {signal.name: asdict(signal) for signal in self.schema.signals},
             "context": {name: size for name, (_, size) in self.schema.context.items()},
             "window": self.schema.window,
-            "logs": logs,
-            **about,
         }
 
 

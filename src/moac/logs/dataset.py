@@ -15,9 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac.logs import states
-from moac.logs.catalogue import Catalogue
-from moac.logs.splits import SPLITS
-from moac.logs.states import Data, Observation, Tables
+from moac.logs.schema import SPLITS
+from moac.logs.states import Catalogue, Data, Observation, Tables
 from moac.policies.networks import Network, Weights
 from moac.policies.observations import LogSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
@@ -108,9 +107,9 @@ class LoggedDataset:
     @staticmethod
     def from_parquet(path: str | Path) -> LoggedDataset:
         """A dataset that `logs.build` wrote into the folder `path`."""
-        from moac.logs import folder
+        from moac.logs import arrays
 
-        return folder.load(Path(path))
+        return arrays.load(Path(path))
 
     @staticmethod
     def from_numpy(rows: arrays.Rows, about: arrays.About | None = None) -> LoggedDataset:

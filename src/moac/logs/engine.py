@@ -1,9 +1,16 @@
-"""DuckDB under a memory cap: connections, SQL that reads and writes files, errors of one line. The only door to it."""
+"""DuckDB under a memory cap, and CSV files that it reads with nothing left to guess. The only door to it.
+
+A file that is wrong ends with one line that names the file, the row and the column; rows count from the header, row 1.
+"""
 
 from __future__ import annotations
 
+import codecs
+import csv
 import errno
+import hashlib
 import os
+import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -14,9 +21,7 @@ from typing import Any, final
 import duckdb
 
 from moac import machine
-from moac.logs import csv_files
-from moac.logs.csv_files import File
-from moac.logs.schema import column
+from moac.logs.schema import Table, column
 
 Connection = duckdb.DuckDBPyConnection
 _RESERVED = 400_000_000
@@ -24,6 +29,12 @@ _RESERVED = 400_000_000
 SMALLEST = _RESERVED + 100_000_000
 _LOOK_EVERY = 0.2
 _FULL = ("no space left", "could not write", "max_temp_directory_size", "disk quota")
+_BLOCK = 1 << 20
+"""Bytes read at a time. A line without an end in a block is refused: DuckDB drops far longer ones without a word."""
+_DIGITS = b"0123456789-,\r\n"
+"""All bytes of the rows of a table that is `digits_only`."""
+_WHOLE, _NUMBER = "-?[0-9]{1,38}", r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
+_SHOWN = 40
 
 
 @final
@@ -52,7 +63,7 @@ def limits(memory: str, threads: int | None) -> Limits:
 
 @contextmanager
 def connect(limits: Limits, spill: Path) -> Generator[Connection]:
-    """A database in memory that spills into the folder `spill`."""
+    """A database in memory that spills into the folder `spill`; a full disk is an OSError, all else a ValueError."""
     config: dict[str, Any] = {
         "memory_limit": f"{limits.memory - _RESERVED}B",
         "temp_directory": str(spill),
@@ -60,25 +71,18 @@ def connect(limits: Limits, spill: Path) -> Generator[Connection]:
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
-    with _errors_of_one_line(limits, spill), duckdb.connect(config=config) as connection:
-        connection.execute("SET enable_progress_bar = true")
-        connection.execute("SET enable_progress_bar_print = false")
-        yield connection
-
-
-@contextmanager
-def _errors_of_one_line(limits: Limits, folder: Path) -> Generator[None]:
-    """DuckDB's errors as ours: a full disk is an OSError, all others are ValueErrors."""
     try:
-        yield
+        with duckdb.connect(config=config) as connection:
+            connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+            yield connection
     except duckdb.Error as error:
         text = str(error)
         if any(words in text.lower() for words in _FULL):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from None
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(spill)) from None
         if isinstance(error, duckdb.OutOfMemoryException):
             cap = limits.memory // 10**6
             raise ValueError(f"`memory_limit` of {cap}MB is too small for this data: give more.") from None
-        raise ValueError(f"{folder.parent} cannot be worked on: {text.splitlines()[0].rstrip('.')}.") from error
+        raise ValueError(f"{spill.parent} cannot be worked on: {text.splitlines()[0].rstrip('.')}.") from error
 
 
 def watch(connection: Connection, work: Callable[[], None], show: Callable[[float], None]) -> None:
@@ -99,64 +103,173 @@ def quoted(text: Any) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 
+def _listed(texts: Iterable[Any]) -> str:
+    return "[" + ", ".join(quoted(text) for text in texts) + "]"
+
+
 def parquet(paths: Iterable[Path]) -> str:
     """Parquet files as one table of SQL."""
     return f"read_parquet({_listed(paths)}, hive_partitioning = false)"
 
 
-def copy(query: str, out: Path, options: str = "") -> str:
-    """SQL that writes the answer of a query as Parquet."""
-    return f"COPY ({query}) TO {quoted(out)} (FORMAT parquet{options})"
-
-
 def copy_whole(connection: Connection, query: str, out: Path) -> None:
     """Write the answer of a query as a Parquet file that is whole or not there."""
     temporary = out.with_name(f".{out.name}.tmp")
-    connection.execute(copy(query, temporary, ", COMPRESSION zstd"))
+    connection.execute(f"COPY ({query}) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)")
     temporary.replace(out)
 
 
-def copy_csv(connection: Connection, query: str, files: Sequence[File], out: Path, options: str = "") -> int:
-    """Write an answer that reads CSV files as Parquet; its rows. Where a file is wrong, the error names a line."""
-    try:
-        (written,) = connection.execute(copy(query, out, options)).fetchone() or (0,)
-        return int(written)
-    except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
-        for file in files:
-            csv_files.complain(file, error if len(files) == 1 else None)
-        raise ValueError(f"{files[0].path} cannot be read: {str(error).splitlines()[0]}.") from None
+@final
+@dataclass(frozen=True)
+class File:
+    """A CSV file that has been looked at.
+
+    Attributes:
+        path: where it is.
+        table: of its columns.
+        header: column names as they stand in it.
+        size: in bytes.
+        sha256: of its content.
+    """
+
+    path: Path
+    table: Table
+    header: tuple[str, ...]
+    size: int
+    sha256: str
+
+    def rows(self, types: dict[str, str]) -> str:
+        """Its rows as a table of SQL; a column without a type is text."""
+        listed = ", ".join(f"{quoted(name)}: {quoted(types.get(name, 'VARCHAR'))}" for name in self.header)
+        marks = "quote = '', escape = ''" if self.table.digits_only else "quote = '\"', escape = '\"'"
+        return (
+            f"read_csv({quoted(self.path)}, columns = {{{listed}}}, auto_detect = false, header = true, delim = ',', "
+            f"{marks}, force_not_null = {_listed(filter(self.table.is_required, self.header))})"
+        )
+
+
+def inspect(path: Path, table: Table) -> File:
+    """Read a file once as bytes: check its header and its end, and hash it."""
+    digest, size, end, unusual = hashlib.sha256(), 0, b"", False
+    with path.open("rb") as stream:
+        first = re.split(rb"[\r\n]", stream.read(_BLOCK), maxsplit=1)[0]
+        header = _header(path, first.removeprefix(codecs.BOM_UTF8), table)
+        stream.seek(len(first))
+        digest.update(first)
+        while block := stream.read(_BLOCK):
+            if len(block) == _BLOCK and b"\n" not in block and b"\r" not in block:
+                raise ValueError(f"{path} must have lines of at most {_BLOCK} bytes, got a longer one.")
+            digest.update(block)
+            size, end = size + len(block), (end + block)[-_SHOWN:]
+            unusual = unusual or (table.digits_only and bool(block.translate(None, _DIGITS)))
+    file = File(path, table, header, len(first) + size, digest.hexdigest())
+    if size <= len(b"\r\n"):
+        raise ValueError(f"{path} must hold at least one row, got none.")
+    if not end.endswith((b"\n", b"\r")):
+        raise ValueError(f"{path} must end with a new line, got {end!r}: the file is truncated.")
+    if unusual:  # DuckDB would round 1.5 and read 0x1
+        with duckdb.connect() as connection:
+            _complain(connection, file)
+    return file
+
+
+def _header(path: Path, line: bytes, table: Table) -> tuple[str, ...]:
+    header = tuple(next(csv.reader([line.decode(errors="replace").replace("\0", "")]), []))
+    for name in table.columns:
+        if name not in header:
+            raise ValueError(f"{path}, row 1: must name the column `{name}` ({table.name}), got {line[:60]!r}.")
+    for name in header:
+        if not name or header.count(name) > 1:
+            raise ValueError(f"{path}, row 1: must name every column once, got `{_shown(name)}`.")
+    return header
 
 
 def csv_table(file: File) -> str:
-    """A CSV file as a table of SQL, with nothing left to guess; a value out of its range is an error.
+    """A CSV file as a table of SQL with the types of its columns; a value that breaks its rule is an error.
 
-    DuckDB rounds fractions and reads 0x1 on its way to a whole number. `inspect` has searched a table of digits for
-    such bytes; whole numbers of other tables are read as text and checked.
+    DuckDB rounds fractions and reads 0x1 on its way to a whole number: `inspect` has searched files of digits for such
+    bytes, and their columns are read as numbers at once; all others are read as text and checked.
     """
     table = file.table
-    checked = {name for name, kind in table.columns.items() if kind.endswith("INT") or kind == "INTEGER"}
-    checked = set[str]() if table.digits_only else checked
-    raw = {name: "VARCHAR" if name in checked else table.columns.get(name, "VARCHAR") for name in file.header}
-    types = ", ".join(f"{quoted(name)}: {quoted(kind)}" for name, kind in raw.items())
-    marks = "quote = '', escape = ''" if table.digits_only else "quote = '\"', escape = '\"'"
-    rows = (
-        f"read_csv({quoted(file.path)}, columns = {{{types}}}, auto_detect = false, header = true, delim = ',', "
-        f"{marks}, force_not_null = {_listed(name for name in file.header if table.is_required(name))})"
-    )
-    typed = ", ".join(_whole(name, kind) if name in checked else column(name) for name, kind in table.columns.items())
-    bounded = [name for name, kind in table.columns.items() if name in table.ranges or kind == "DOUBLE"]
-    bounds = {name: table.range_of(name) for name in bounded}
-    right = [f"coalesce({column(name)} BETWEEN {low} AND {high}, true)" for name, (low, high) in bounds.items()]
-    condition = f"CASE WHEN {' AND '.join(right) or 'true'} THEN true ELSE error('a number is out of its range') END"
-    return f"(SELECT * FROM (SELECT {typed} FROM {rows}) WHERE {condition})"
+    if table.digits_only:
+        bounds = {name: table.range_of(name) for name in table.ranges}
+        right = [f"{column(name)} BETWEEN {low} AND {high}" for name, (low, high) in bounds.items()]
+        columns, rows = ", ".join(map(column, table.columns)), file.rows(dict(table.columns))
+        return f"(SELECT {columns} FROM {rows} WHERE {_or_error(' AND '.join(right) or 'true', 'true')})"
+    values = [
+        f"{_or_error(_rule(table, name), column(name))}::{kind} AS {column(name)}"
+        for name, kind in table.columns.items()
+    ]
+    return f"(SELECT {', '.join(values)} FROM {file.rows({})})"
 
 
-def _whole(name: str, kind: str) -> str:
-    """A column of text as whole numbers."""
-    text = column(name)
-    right = f"coalesce(regexp_full_match({text}, '-?[0-9]+'), true)"
-    return f"(CASE WHEN {right} THEN {text} ELSE error('it is no whole number') END)::{kind} AS {text}"
+def _or_error(rule: str, value: str) -> str:
+    return f"(CASE WHEN {rule} THEN {value} ELSE error('a value breaks its rule') END)"
 
 
-def _listed(texts: Iterable[Any]) -> str:
-    return "[" + ", ".join(quoted(text) for text in texts) + "]"
+def _rule(table: Table, name: str) -> str:
+    """SQL that is true of a text which the column may hold."""
+    kind, text = table.columns[name], column(name)
+    if kind == "VARCHAR":
+        return "true"
+    pattern, wide = (_NUMBER, "DOUBLE") if kind == "DOUBLE" else (_WHOLE, "HUGEINT")
+    low, high = table.range_of(name)
+    number = f"try_cast({text} AS {wide}) BETWEEN {low}::{wide} AND {high}::{wide}"
+    right = f"regexp_full_match({text}, {quoted(pattern)}) AND coalesce({number}, false)"
+    return right if table.is_required(name) else f"({text} IS NULL OR ({right}))"
+
+
+def copy_csv(connection: Connection, query: str, files: Sequence[File], out: Path, options: str = "") -> None:
+    """Write an answer that reads CSV files as Parquet. Where a file is wrong, the error names a row."""
+    try:
+        connection.execute(f"COPY ({query}) TO {quoted(out)} (FORMAT parquet{options})")
+    except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
+        for file in files:
+            _complain(connection, file)
+        raise ValueError(f"{files[0].path} cannot be read: {str(error).splitlines()[0]}.") from None
+
+
+def _complain(connection: Connection, file: File) -> None:
+    """Raise a ValueError that names the first value which breaks its rule; return if none does."""
+    names = list(file.table.columns)
+    broken = " ".join(f"WHEN NOT ({_rule(file.table, name)}) THEN {k}" for k, name in enumerate(names, 1))
+    texts = ", ".join(map(column, names))
+    numbered = f"SELECT row_number() OVER () + 1 AS row, CASE {broken} END AS broken, [{texts}] AS texts"
+    query = f"SELECT row, broken, texts[broken] FROM ({numbered} FROM {file.rows({})}) WHERE broken > 0 LIMIT 1"
+    try:
+        wrong = connection.execute(query).fetchone()
+    except duckdb.Error as error:
+        raise ValueError(_told(file.path, str(error))) from None
+    if wrong is not None:
+        row, at, text = wrong
+        name = names[at - 1]
+        kind = "number" if file.table.columns[name] == "DOUBLE" else "whole number"
+        low, high = file.table.range_of(name)
+        raise ValueError(
+            f"{file.path}, row {row}: `{name}` must be a {kind} in [{low}, {high}], got {_shown(text or '')!r}."
+        )
+
+
+def _told(path: Path, message: str) -> str:
+    """DuckDB's message on a CSV file as one line: its row, and what is wrong with it."""
+    at = re.search(r"CSV Error on Line: (\d+)", message)
+    why = re.search(r"^(Expected Number|Error when|Invalid unicode|Maximum line).*", message, re.MULTILINE)
+    if at is None or why is None:
+        return f"{path} cannot be read: {message.splitlines()[0].rstrip('.')}."
+    return f"{path}, row {at[1]}: {why[0].rstrip('.')}."
+
+
+def place_of(connection: Connection, files: Iterable[File], name: str, value: int, occurrence: int = 1) -> str:
+    """`FILE, row N`, where a column of some files holds a value for the first time, or for a later one."""
+    for file in files:
+        numbered = f"SELECT row_number() OVER () + 1 AS row, {column(name)} AS text FROM {file.rows({})}"
+        found = connection.execute(f"SELECT row FROM ({numbered}) WHERE try_cast(text AS HUGEINT) = {value}").fetchall()
+        if len(found) >= occurrence:
+            return f"{file.path}, row {found[occurrence - 1][0]}"
+        occurrence -= len(found)
+    return f"`{name}`"
+
+
+def _shown(value: str) -> str:
+    """What a message shows of a text: its beginning."""
+    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"

@@ -1,4 +1,4 @@
-"""Folders of data: written whole or not at all; a dataset's manifest and arrays, checked before they are believed.
+"""A dataset's folder: written whole or not at all, read and checked, and described in numbers. Needs no JAX.
 
 `manifest.json` says what the dataset was built from and what came out; `encoding.json` what was fitted; the arrays are
 safetensors: `shared` of all logs together, `rows` of the log trained on, `random` of random exposure.
@@ -9,25 +9,27 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
 from moac import files, locks
 from moac.files import Arrays, DamagedError
-from moac.logs.splits import SPLITS
+from moac.logs.schema import SPLITS, Schema, column
 
 if TYPE_CHECKING:
-    from moac.logs.dataset import LoggedDataset
+    from moac.logs.engine import Connection
 
 FORMAT = 2
 MANIFEST = "manifest.json"
 ENCODING = "encoding.json"
 PARTS = ("rows", "random")
 """The log trained on, and the log of random exposure beside it."""
+_QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
 class Expected(NamedTuple):
@@ -73,17 +75,6 @@ def check_room(folder: Path, what: str, needed: int) -> None:
 
 
 @contextmanager
-def full_disk_said(folder: Path, cure: str) -> Generator[None]:
-    """A disk that fills up is a user's problem, not a defect; `cure` says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise ValueError(f"{folder}: the disk is full. {cure}") from None
-
-
-@contextmanager
 def becoming(out: Path, fingerprint: str | None = None) -> Generator[Path]:
     """A folder to work in that becomes `out` at the end, for one process at a time. An error leaves nothing.
 
@@ -108,8 +99,8 @@ def becoming(out: Path, fingerprint: str | None = None) -> Generator[Path]:
         except BaseException as error:
             if fingerprint is None or not isinstance(error, KeyboardInterrupt):
                 shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place.parent)) from None
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OSError(error.errno, os.strerror(error.errno), str(place.parent)) from None
             raise
 
 
@@ -136,60 +127,6 @@ def read_rows(folder: Path, part: str, shared: Mapping[str, Any], about: Mapping
     return _checked(folder / "arrays" / f"{part}.safetensors", _ROWS, sizes)
 
 
-def load(folder: Path) -> LoggedDataset:
-    """The dataset of a folder."""
-    about = read_manifest(folder)
-    try:
-        return _loaded(folder, about)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedError(folder / MANIFEST, f"{error} is missing or wrong") from None
-
-
-def _loaded(folder: Path, about: dict[str, Any]) -> LoggedDataset:
-    from moac.logs.dataset import LoggedDataset
-    from moac.logs.states import Tables
-
-    shared: dict[str, Any] = read_shared(folder)
-    context = {str(name): int(size) for name, size in about["context"].items()}
-    features = {name: shared[name] for name in ("users", "items", "history", "first")}
-    tables = Tables(**features, context_sizes=tuple(context.values()), window=int(about["window"]))
-    common: dict[str, Any] = {
-        "tables": tables,
-        **{name: shared[name] for name in ("split", "user_ids", "action_ids", "action_items", "item_ids")},
-        "signal_names": tuple(about["signals"]),
-        "signs": tuple(signal["sign"] for signal in about["signals"].values()),
-        "context_names": tuple(context),
-        "feature_names": _feature_names(files.read_json(folder / ENCODING), context, tables.window),
-    }
-    if not set(common["signs"]) <= {1, -1} or len(common["feature_names"]) != tables.size:
-        raise ValueError(f"{folder} is damaged: its signals or features are not those of its arrays.")
-    parts = {part: read_rows(folder, part, shared, about) for part in PARTS if part in about["parts"]}
-    uniform = {part: part == "random" or about["primary"] == "random" for part in parts}
-    num_actions = len(shared["action_ids"])
-    columns = {part: _columns(rows, num_actions if uniform[part] else None) for part, rows in parts.items()}
-    random = None
-    if "random" in parts:
-        name, fingerprint = f"{about['name']}-random", f"{about['content'][:16]}:random"
-        random = LoggedDataset(name, **columns["random"], **common, fingerprint=fingerprint)
-    about_rows: dict[str, Any] = {"fingerprint": about["content"][:16], "folder": str(folder.resolve())}
-    return LoggedDataset(about["name"], **columns["rows"], **common, **about_rows, random=random)
-
-
-def _columns(rows: Arrays, num_actions: int | None) -> dict[str, Any]:
-    """Columns of one log; where exposure was uniform the propensity, given that the item is an action, is 1/K."""
-    count = len(rows["user"])
-    propensity = None if num_actions is None else np.full(count, 1 / num_actions, dtype=np.float32)
-    return rows | {"terminated": np.zeros(count, dtype=bool), "propensity": propensity}
-
-
-def _feature_names(encoding: Any, context: Mapping[str, int], window: int) -> tuple[str, ...]:
-    """Of all numbers of a state, in the order of `states.features`."""
-    codes = (f"{name}={code}" for name, size in context.items() for code in range(size))
-    items = ("seen", *encoding["item_names"])
-    viewed = (f"item -{k}: {name}" for k in range(1, window + 1) for name in items)
-    return (*encoding["user_names"], *codes, *viewed)
-
-
 def _checked(path: Path, expected: Mapping[str, Expected], sizes: dict[str, int]) -> Arrays:
     arrays = files.read_arrays(path)[0]
     for name, (axes, kinds, below) in expected.items():
@@ -206,3 +143,131 @@ def _checked(path: Path, expected: Mapping[str, Expected], sizes: dict[str, int]
         if limit is not None and array.size and not 0 <= int(array.min()) <= int(array.max()) < limit:
             raise DamagedError(path, f"`{name}` must be in [0, {limit})")
     return {name: arrays[name] for name in expected}
+
+
+def signal_table(names: Iterable[str], amounts: Any, sums: Any, rows: int) -> dict[str, dict[str, float]]:
+    """For each signal: amount (rows that have it), share of all amounts as in the paper, sum, and mean per row."""
+    total = max(int(np.sum(amounts)), 1)
+    return {
+        name: {"amount": int(a), "share": int(a) / total, "sum": float(s), "mean": float(s) / max(rows, 1)}
+        for name, a, s in zip(names, amounts, sums, strict=True)
+    }
+
+
+def count_logs(connection: Connection, schema: Schema, rows: str) -> dict[str, Any]:
+    """Counts of whole logs, given SQL of all ordered rows: rows with and without duplicates, signals, days."""
+    columns = [column(signal.column) for signal in schema.signals]
+    counts = ", ".join(f"count(*) FILTER ({name} != 0), sum({name})" for name in columns)
+    query = f"SELECT random, sum(copies)::BIGINT, count(*), {counts} FROM {rows} GROUP BY random ORDER BY random"
+    logs: dict[str, Any] = {}
+    for random, read, kept, *totals in connection.execute(query).fetchall():
+        sums = [float(total) / signal.unit for total, signal in zip(totals[1::2], schema.signals, strict=True)]
+        table = signal_table((signal.name for signal in schema.signals), totals[::2], sums, kept)
+        days: dict[str, int] = {}
+        if schema.day is not None:
+            day = f"(DATE '1970-01-01' + ({schema.day})::INTEGER)::VARCHAR AS day"
+            query = f"SELECT {day}, count(*) FROM {rows} WHERE random = {random} GROUP BY day ORDER BY day"
+            days = dict(connection.execute(query).fetchall())
+        counted = {"rows_read": read, "duplicates": read - kept, "rows": kept, "signals": table, "days": days}
+        logs["random" if random else "standard"] = counted
+    return logs
+
+
+def count_part(names: tuple[str, ...], rows: Arrays, split: Any) -> dict[str, Any]:
+    """Counts of a log's rows, of all of them and by split; signals as they were logged, a cost positive."""
+    user, reward = rows["user"], rows["reward"]
+    belongs = split[user]
+
+    def counts(chosen: Any) -> dict[str, Any]:
+        picked = np.abs(reward[chosen])
+        amounts, sums = np.count_nonzero(picked, axis=0), picked.sum(axis=0, dtype=np.float64)
+        users = len(np.unique(user[chosen]))
+        return {"users": users, "rows": len(picked), "signals": signal_table(names, amounts, sums, len(picked))}
+
+    per_split = {name: counts(belongs == k) for k, name in enumerate(SPLITS)}
+    spread = per_user(np.unique(user, return_counts=True)[1])
+    return {**counts(slice(None)), "rows_per_user": spread, "splits": per_split}
+
+
+def per_user(counts: Any) -> dict[str, float]:
+    """Mean and quantiles of a number per user."""
+    counts = np.asarray(counts)
+    if not len(counts):
+        return dict.fromkeys((*_QUANTILES, "mean"), 0.0)
+    values = np.quantile(counts, list(_QUANTILES.values()), method="inverted_cdf")
+    return {**{name: float(v) for name, v in zip(_QUANTILES, values, strict=True)}, "mean": float(counts.mean())}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Description:
+    """A dataset in numbers.
+
+    Attributes:
+        manifest: of the dataset; `parts["rows"]` is what is trained on, `logs` are the whole logs.
+        rows_per_user: [n] rows trained on, for each user that has any.
+        user_splits: [n] the split of each.
+        action_views: [K] rows of each action, the most viewed by train users first.
+    """
+
+    manifest: dict[str, Any]
+    rows_per_user: np.ndarray[Any, Any]
+    user_splits: np.ndarray[Any, Any]
+    action_views: np.ndarray[Any, Any]
+
+    @property
+    def name(self) -> str:
+        """Of the data."""
+        return self.manifest["name"]
+
+    @property
+    def signals(self) -> dict[str, dict[str, float]]:
+        """The paper's table: for each signal `amount`, `share` of all amounts, `sum`, and `mean` per row."""
+        return self.manifest["parts"]["rows"]["signals"]
+
+    @property
+    def splits(self) -> dict[str, dict[str, Any]]:
+        """Users, rows and signals of each split."""
+        return self.manifest["parts"]["rows"]["splits"]
+
+    @property
+    def num_rows(self) -> int:
+        """N: every row has a state of its own."""
+        return self.manifest["parts"]["rows"]["rows"]
+
+    @property
+    def num_actions(self) -> int:
+        """K."""
+        return len(self.action_views)
+
+    @property
+    def days(self) -> dict[str, dict[str, int]]:
+        """Rows of each whole log, by day."""
+        return {name: log["days"] for name, log in self.manifest["logs"].items()}
+
+    def summary(self) -> dict[str, Any]:
+        """As one object for `--json`."""
+        about = self.manifest
+        counts = np.bincount(self.user_splits, minlength=len(SPLITS))
+        return {
+            **{name: about[name] for name in ("name", "content", "logs", "absent", "options", "warnings")},
+            "rows": self.num_rows,
+            "states": self.num_rows,
+            "actions": self.num_actions,
+            "users": len(self.rows_per_user),
+            "signals": self.signals,
+            "rows_per_user": about["parts"]["rows"]["rows_per_user"],
+            "users_per_split": dict(zip(SPLITS, counts.tolist(), strict=True)),
+            "splits": self.splits,
+            "random": about["parts"].get("random"),
+        }
+
+
+def describe(path: str | Path) -> Description:
+    """The description of a built dataset."""
+    about = read_manifest(Path(path))
+    shared = read_shared(Path(path))
+    rows = read_rows(Path(path), "rows", shared, about)
+    ids, counts = np.unique(rows["user"], return_counts=True)
+    views = np.bincount(rows["action"], minlength=len(shared["action_ids"]))
+    return Description(about, counts, shared["split"][ids], views)

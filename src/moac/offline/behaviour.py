@@ -20,7 +20,7 @@ from jax import Array
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
-from moac.logs import splits, states
+from moac.logs import schema, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.policies.networks import Network, Plain, Weights
@@ -164,7 +164,7 @@ def log_prob_of_taken(log_p: Any, action: Any) -> Float[np.ndarray, " n"]:
 
 def _folds(dataset: LoggedDataset, options: Options) -> Int[np.ndarray, " U"]:
     """The fold of each user, by a hash of its id."""
-    return splits.folds(dataset.user_ids, options.seed, options.folds)
+    return schema.fold_users(dataset.user_ids, options.seed, options.folds)
 
 
 def _train_and_validation(dataset: LoggedDataset) -> tuple[Any, Any]:

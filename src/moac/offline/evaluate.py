@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from moac.logs import splits, states
+from moac.logs import schema, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.offline import calibration, ncis
@@ -252,7 +252,7 @@ def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
     rows = dataset.rows("train")
     if len(rows) > _MAX_ROWS:
         rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MAX_ROWS, replace=False))
-    fold = splits.folds(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]
+    fold = schema.fold_users(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]
     reward = np.asarray(dataset.reward[rows][:, columns], np.float64)
     mean = reward.mean(axis=0)
     parts = [_moments(dataset, rows[fold == k], reward[fold == k] - mean) for k in range(_FOLDS)]

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac import files
-from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
+from moac.logs.states import Catalogue
 from moac.training.trained import TrainedPolicy, check_count, ranked
 
 BLOCK = 512

@@ -21,7 +21,7 @@ Scales = Mapping[str, Float[np.ndarray, "K d"]]
 
 
 class Catalogue(Protocol):
-    """What turns ids of a log into feature vectors: `moac.logs.catalogue` has it."""
+    """What turns ids of a log into feature vectors: `moac.logs.states` has it."""
 
     @property
     def action_ids(self) -> Int[np.ndarray, " K"]:

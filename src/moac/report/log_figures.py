@@ -14,8 +14,8 @@ from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from moac.logs.description import Description
-from moac.logs.splits import SPLITS
+from moac.logs.folder import Description
+from moac.logs.schema import SPLITS
 from moac.report import style
 from moac.report.figures import band
 from moac.report.numbers import change, signed_percent

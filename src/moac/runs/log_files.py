@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from moac import files
-from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
+from moac.logs.states import Catalogue
 from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
 from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.policies.networks import Network, Plain

@@ -147,9 +147,9 @@ def test_a_code_that_no_train_user_has_is_unknown(dataset):
 
 
 def _splits(seed):
-    from moac.logs.splits import of_users
+    from moac.logs.schema import split_users
 
-    return of_users(np.array([0, 1]), seed, (0.5, 0.0, 0.5)).tolist()
+    return split_users(np.array([0, 1]), seed, (0.5, 0.0, 0.5)).tolist()
 
 
 GOOD = {"user": [1, 2], "action": [0, 1], "reward": [[1.0], [2.0]]}

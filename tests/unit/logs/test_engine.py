@@ -1,8 +1,17 @@
-"""The limits of DuckDB, its progress and its errors."""
+"""The limits of DuckDB, its progress and its errors; CSV files: what is wrong is said with row and column."""
 
+import csv
+import io
+
+import numpy as np
 import pytest
 
+from moac.kuairand import schema
 from moac.logs import engine
+from tests.helpers.kuairand import generated
+
+LOG, USERS, VIDEOS = "log_standard_4_22_to_5_08_pure.csv", "user_features_pure.csv", "video_features_basic_pure.csv"
+TABLES = {LOG: schema.LOG_TABLE, USERS: schema.USER_FEATURES.table, VIDEOS: schema.VIDEO_FEATURES.table}
 
 
 @pytest.mark.parametrize(
@@ -49,3 +58,126 @@ def test_an_error_in_a_watched_query_comes_out(tmp_path):
 
     with engine.connect(engine.limits("600MB", 1), tmp_path) as connection, pytest.raises(ValueError, match="as it is"):
         engine.watch(connection, fail, lambda share: None)
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    """The bytes of each file."""
+    folder = generated(tmp_path_factory.mktemp("files"), rows=300, num_users=30, num_videos=30)
+    return {name: (folder / "data" / name).read_bytes() for name in TABLES}
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory):
+    with engine.connect(engine.limits("600MB", 1), tmp_path_factory.mktemp("spill")) as opened:
+        yield opened
+
+
+def with_field(content, column, value, row=5):
+    """The file with another value, as it stands, in one place."""
+    rows = list(csv.reader(io.StringIO(content.decode())))
+    rows[row - 1][rows[0].index(column)] = "HERE"
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode().replace(b"HERE", value)
+
+
+def read(connection, folder, name, content):
+    """Look at a spoilt file and read it, as a build does; the rows."""
+    path, out = folder / name, folder / "table.parquet"
+    path.write_bytes(content)
+    file = engine.inspect(path, TABLES[name])
+    engine.copy_csv(connection, f"SELECT * FROM {engine.csv_table(file)}", [file], out)
+    return connection.execute(f"SELECT * FROM {engine.parquet([out])}").fetchnumpy()
+
+
+LARGEST = 2**31 - 1
+FROM, TO = 946_684_800_000, 4_102_444_800_000
+WRONG = [
+    *[(LOG, "is_click", v, f"whole number in [0, 1], got {v!r}") for v in ("0x1", "+1", "1_0", "2", "-1")],
+    *[(LOG, "play_time_ms", v, f"[0, {LARGEST}], got {v!r}") for v in ("1e5", '"1"', " 1", "1\0", "-", "\u0661")],
+    *[(LOG, name, "-1", f"[0, {LARGEST}], got '-1'") for name in ("user_id", "duration_ms", "play_time_ms")],
+    *[(LOG, "time_ms", str(v), f"[{FROM}, {TO}], got '{v}'") for v in (FROM - 1, TO + 1)],
+    (LOG, "hourmin", "32768", "[-32768, 32767], got '32768'"),
+    (LOG, "tab", "x" * 9_999, f"got '{'x' * 40}…'."),
+    *[(USERS, "user_id", v, f"[0, {LARGEST}], got {v!r}") for v in ("0x1", "1.5", "1e1", "-1", "")],
+    *[(USERS, "fans_user_num", v, f"whole number in [{-(2**63)}, {2**63 - 1}], got {v!r}") for v in ("0x1", "1.5")],
+    (USERS, "fans_user_num", "9" * 30, "got '999999999999999999999999999999'"),
+    *[(VIDEOS, "video_duration", v, f"number in [0, {LARGEST}], got {v!r}") for v in ("nan", "inf", "-5", "1e400")],
+    (VIDEOS, "visible_status", "inf", "number in [-1e+300, 1e+300], got 'inf'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "column", "value", "rule"), WRONG)
+def test_nonsense_is_refused_with_row_and_column(content, connection, tmp_path, name, column, value, rule):
+    with pytest.raises(ValueError) as raised:
+        read(connection, tmp_path, name, with_field(content[name], column, value.encode()))
+    assert f"{name}, row 5: `{column}` must be " in str(raised.value)
+    assert rule in str(raised.value)
+
+
+UNUSUAL = [
+    (LOG, "is_click", "1", 1), (LOG, "is_hate", "0", 0), (LOG, "play_time_ms", str(LARGEST), LARGEST),
+    (LOG, "play_time_ms", "007", 7), (LOG, "video_id", "0", 0), (LOG, "time_ms", str(FROM), FROM),
+    (LOG, "time_ms", str(TO), TO), (LOG, "tab", "-1", -1), (USERS, "fans_user_num", "-124", -124),
+    (USERS, "user_active_degree", '"a,""b"', 'a,"b'), (USERS, "user_active_degree", '"two\nlines"', "two\nlines"),
+    (VIDEOS, "video_duration", "0", 0), (VIDEOS, "video_duration", "1e5", 1e5), (VIDEOS, "author_id", "12.0", "12.0"),
+    (VIDEOS, "server_width", "", None),
+]  # fmt: skip
+
+
+def test_what_is_unusual_and_right_is_read(content, connection, tmp_path):
+    for name, column, value, kept in UNUSUAL:
+        rows = read(connection, tmp_path, name, with_field(content[name], column, value.encode()))
+        assert kept in np.ma.MaskedArray(rows[column]).tolist(), (name, column)
+
+
+ALIKE = {
+    "a mark of byte order": lambda text: b"\xef\xbb\xbf" + text,
+    "empty lines": lambda text: text.replace(b"\n", b"\n\n", 5) + b"\n",
+    "ends of lines of DOS": lambda text: text.replace(b"\n", b"\r\n"),
+    "ends of lines of old Macs": lambda text: text.replace(b"\n", b"\r"),
+    "a column more": lambda text: b"".join(b"more," + line for line in text.splitlines(keepends=True)),
+}
+
+
+@pytest.mark.parametrize("change", ALIKE.values(), ids=ALIKE)
+def test_what_changes_no_row(content, connection, tmp_path, change):
+    for name in TABLES:
+        expected = read(connection, tmp_path, name, content[name])
+        same = read(connection, tmp_path, name, change(content[name]))
+        assert list(same) == list(expected)
+        assert all(same[column].tolist() == expected[column].tolist() for column in expected)
+
+
+OTHER_FORMS = {
+    "mixed ends of lines": (lambda text: text.replace(b"\n", b"\r\n", 4), "cannot be read"),
+    "a column twice": (lambda text: text.replace(b"\n", b",tab\n", 1), "row 1: must name every column once, got `tab`"),
+    "a column without a name": (lambda text: text.replace(b"\n", b",\n", 1), "row 1: must name every column once"),
+    "UTF-16": (lambda text: text.decode().encode("utf-16"), "row 1: must name the column `user_id`"),
+    "blanks": (lambda text: text.replace(b"\n", b"\n   \n", 1), "row 2: Expected Number of Columns: 19 Found: 1"),
+    "a short row": (lambda text: text.replace(b",0\n", b"\n", 1), "Expected Number of Columns: 19 Found: 18"),
+    "a long line": (lambda text: text + b"1" * 3_000_000 + b"\n", "must have lines of at most 1048576 bytes"),
+    "no end": (lambda text: text[:-1], "must end with a new line"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), OTHER_FORMS.values(), ids=OTHER_FORMS)
+def test_a_log_of_another_form_is_refused(content, connection, tmp_path, change, words):
+    with pytest.raises(ValueError) as raised:
+        read(connection, tmp_path, LOG, change(content[LOG]))
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_text_that_is_no_utf8_is_refused(content, connection, tmp_path):
+    with pytest.raises(ValueError, match="row 5: Invalid unicode"):
+        read(connection, tmp_path, USERS, with_field(content[USERS], "user_active_degree", b"\xe9"))
+
+
+def test_a_value_has_a_place(content, connection, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(content[USERS])
+    both = [engine.inspect(tmp_path / name, TABLES[USERS]) for name in ("a", "b")]
+    assert engine.place_of(connection, both, "user_id", 3) == f"{tmp_path / 'a'}, row 5"
+    assert engine.place_of(connection, both, "user_id", 3, 2) == f"{tmp_path / 'b'}, row 5"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from moac.logs import About, LoggedDataset, Rows, states
-from moac.logs.splits import of_users
+from moac.logs.schema import split_users
 from tests.helpers.kuairand import build, changed, generated
 
 
@@ -91,7 +91,7 @@ def test_no_user_outside_train_enters_a_fit(source, dataset, tmp_path):
     """Everything that validation and test users are and did is changed; what is fitted stays as it was."""
 
     def held_out(row):
-        return of_users(np.array([int(row["user_id"])]), 0, (0.8, 0.1, 0.1))[0] > 0
+        return split_users(np.array([int(row["user_id"])]), 0, (0.8, 0.1, 0.1))[0] > 0
 
     def change(name, rows):
         for row in rows if name.startswith(("log", "user")) else ():

@@ -15,7 +15,7 @@ import moac
 from moac import files
 from moac.cli.main import main
 from moac.logs import About, LoggedDataset, Rows
-from moac.logs.catalogue import Catalogue
+from moac.logs.states import Catalogue
 from moac.offline import recommend
 from moac.policies.observations import StateSpec
 from moac.runs import log_files
