@@ -84,11 +84,12 @@ def projection(x: Float[Array, " M"]) -> Float[Array, " M"]:
 
 def _dispatch(solve: Any, name: str, values: Any) -> MinNorm:
     """Solve over all leading axes: JAX arrays as they are, all else as NumPy in float64."""
+    shape = np.shape(values)
+    if len(shape) < 2 or shape[-2] == 0:
+        raise ValueError(f"`{name}` must have two axes or more and at least one row, got shape {shape}.")
     if isinstance(values, Array):
-        _check_axes(name, values.shape)
         return _batched(solve, values)
     table = np.asarray(values, dtype=np.float64)
-    _check_axes(name, table.shape)
     for index in np.argwhere(~np.isfinite(table))[:1]:
         where = tuple(int(i) for i in index)
         raise ValueError(f"`{name}` must be finite, got {table[where]} at index {where}.")
@@ -98,11 +99,6 @@ def _dispatch(solve: Any, name: str, values: Any) -> MinNorm:
     with jax.enable_x64(True):
         solution = _batched(solve, jnp.asarray(padded))
     return jax.tree.map(lambda x: np.asarray(x)[: len(flat)].reshape((*table.shape[:-2], *x.shape[1:])), solution)
-
-
-def _check_axes(name: str, shape: tuple[int, ...]) -> None:
-    if len(shape) < 2 or shape[-2] == 0:
-        raise ValueError(f"`{name}` must have two axes or more and at least one row, got shape {shape}.")
 
 
 @partial(jax.jit, static_argnums=0)
@@ -176,42 +172,46 @@ def _weights(
     return jnp.where(finite, jnp.where(usable & ~worse, lam, vertex), jnp.nan)
 
 
-class _Pivot(NamedTuple):
-    """State of the active set."""
+class _ActiveSet(NamedTuple):
+    """Where an active set stands: the point, its free indices, the one let in last, and those not to be asked again."""
 
     y: Float[Array, " M"]
-    support: Bool[Array, " M"]
+    free: Bool[Array, " M"]
     newest: Bool[Array, " M"]
     refused: Bool[Array, " M"]
     steps: Array
     done: Array
 
 
+def _run(pivot: Callable[[_ActiveSet], _ActiveSet], y: Any, free: Any, newest: Any, most: int) -> _ActiveSet:
+    """Pivot until nothing is left to free; never more than `most` steps, whatever the input holds."""
+    nobody = jnp.zeros(len(y), bool)
+    start = _ActiveSet(y, free, newest, nobody, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    return lax.while_loop(lambda s: ~s.done & (s.steps < most), pivot, start)
+
+
 def non_negative(A: Float[Array, "M M"], b: Float[Array, " M"]) -> tuple[Array, Array]:
     """argmin over y ≥ 0 of ½ yᵀA y − bᵀy for a unit-diagonal A and any b, and the set of free indices."""
-    M = b.shape[0]
-    nobody = jnp.zeros(M, bool)
-    first = nobody.at[jnp.argmax(b)].set(True)
-    state = _Pivot(jnp.zeros_like(b), first, first, nobody, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    state = lax.while_loop(lambda s: ~s.done & (s.steps < 6 * M + 10), lambda s: _pivot(A, b, s), state)
-    return state.y, state.support
+    first = jnp.zeros(len(b), bool).at[jnp.argmax(b)].set(True)
+    state = _run(lambda s: _pivot(A, b, s), jnp.zeros_like(b), first, first, 6 * len(b) + 10)
+    return state.y, state.free
 
 
-def _pivot(A: Float[Array, "M M"], b: Float[Array, " M"], s: _Pivot) -> _Pivot:
+def _pivot(A: Float[Array, "M M"], b: Float[Array, " M"], s: _ActiveSet) -> _ActiveSet:
     """Go to the minimiser on the support: reached, add the steepest index; blocked, drop what blocks."""
     eps = jnp.finfo(b.dtype).eps
-    z, regular = solve(A, b, s.support)
+    z, regular = solve(A, b, s.free)
     # The newest index depends on the others, or rounding alone let it in: put it back and do not ask again.
     refuse = ~regular | jnp.any(s.newest & (z <= 0))
-    blocking = s.support & (z <= 0)
+    blocking = s.free & (z <= 0)
     # How far towards z each index may go before it turns negative; 0 for what stands at 0 and would stay there.
     ratio = jnp.where(blocking, s.y / jnp.where(blocking & (s.y > z), s.y - z, 1), 1)
     step = jnp.min(ratio)  # the shortest: beyond it the first of them would be negative
     blocked = jnp.any(blocking)
     leaving = blocking & (ratio <= step)
-    moved = jnp.where(s.support & ~leaving, s.y + step * (z - s.y), 0)
+    moved = jnp.where(s.free & ~leaving, s.y + step * (z - s.y), 0)
     y = jnp.where(refuse, s.y, moved)
-    support = jnp.where(refuse, s.support & ~s.newest, s.support & ~leaving)
+    support = jnp.where(refuse, s.free & ~s.newest, s.free & ~leaving)
     refused = (s.refused & refuse) | (refuse & s.newest)  # until y moves
     slope = b - A @ y
     # A slope within the rounding of its own sum is 0: an index let in by it would leave again, and so for ever.
@@ -221,18 +221,7 @@ def _pivot(A: Float[Array, "M M"], b: Float[Array, " M"], s: _Pivot) -> _Pivot:
     settled = refuse | ~blocked
     none_left = candidate[best] == -jnp.inf
     newest = (jnp.arange(b.shape[0]) == best) & settled & ~none_left
-    return _Pivot(y, support | newest, newest, refused, s.steps + 1, settled & none_left)
-
-
-class _CappedState(NamedTuple):
-    """State of the active set on the capped simplex."""
-
-    x: Float[Array, " M"]
-    free: Bool[Array, " M"]
-    newest: Bool[Array, " M"]
-    refused: Bool[Array, " M"]
-    steps: Array
-    done: Array
+    return _ActiveSet(y, support | newest, newest, refused, s.steps + 1, settled & none_left)
 
 
 class _Capped(NamedTuple):
@@ -255,23 +244,22 @@ def on_capped_simplex(A: Float[Array, "M M"], b: Float[Array, " M"], cap: Any = 
     largest = jnp.where(largest > 0, largest, 1)
     n = jnp.maximum(jnp.sqrt(jnp.maximum(jnp.diagonal(A) / largest, 0)), jnp.sqrt(eps))
     problem = _Capped(A / largest / n[:, None] / n, b / largest / n, 1 / n, cap * n)
-    everybody, nobody = jnp.ones(M, bool), jnp.zeros(M, bool)
-    state = _CappedState(n / M, everybody, nobody, nobody, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    state = lax.while_loop(lambda s: ~s.done & (s.steps < 16 * M + 10), lambda s: _capped_pivot(problem, s), state)
-    lam = jnp.maximum(state.x, 0) / n
+    everybody = jnp.ones(M, bool)
+    state = _run(lambda s: _capped_pivot(problem, s), n / M, everybody, ~everybody, 16 * M + 10)
+    lam = jnp.maximum(state.y, 0) / n
     return lam / jnp.sum(lam)
 
 
-def _capped_pivot(problem: _Capped, s: _CappedState) -> _CappedState:
+def _capped_pivot(problem: _Capped, s: _ActiveSet) -> _ActiveSet:
     """Go to the minimiser on the free indices: reached, free what gains most; blocked, hold what blocks."""
     C, q, a, top = problem
     p, nu = _step_to_minimiser(problem, s)
     # How much of p each free index may take before it meets its bound; what meets it first is put exactly on it.
-    room = jnp.where(p < 0, s.x, top - s.x)
+    room = jnp.where(p < 0, s.y, top - s.y)
     ratio = jnp.where(s.free & (p != 0), room / jnp.where(p == 0, 1, jnp.abs(p)), jnp.inf)
     step = jnp.minimum(jnp.min(ratio), 1)
     leaving = (ratio <= step) & (ratio < 1)
-    x = jnp.where(leaving, jnp.where(p < 0, 0, top), s.x + step * p)
+    x = jnp.where(leaving, jnp.where(p < 0, 0, top), s.y + step * p)
     refuse = jnp.any(s.newest & leaving) & (step <= 0)  # rounding alone let it in
     refused = (s.refused & refuse) | (refuse & s.newest)
     gain = q - C @ x - nu * a
@@ -282,10 +270,10 @@ def _capped_pivot(problem: _Capped, s: _CappedState) -> _CappedState:
     settled = ~jnp.any(leaving) & ~jnp.any(p != 0)
     none_left = candidate[best] == -jnp.inf
     newest = (jnp.arange(len(x)) == best) & settled & ~none_left
-    return _CappedState(x, (s.free & ~leaving) | newest, newest, refused, s.steps + 1, settled & none_left)
+    return _ActiveSet(x, (s.free & ~leaving) | newest, newest, refused, s.steps + 1, settled & none_left)
 
 
-def _step_to_minimiser(problem: _Capped, s: _CappedState) -> tuple[Float[Array, " M"], Array]:
+def _step_to_minimiser(problem: _Capped, s: _ActiveSet) -> tuple[Float[Array, " M"], Array]:
     """The step p on the free indices, aᵀp = 0, to the minimiser there, and the multiplier ν of the sum.
 
     (C + εI) p = q − C x − ν a. The ridge bounds the step and not the solution: where C is singular, p is long and
@@ -294,7 +282,7 @@ def _step_to_minimiser(problem: _Capped, s: _CappedState) -> tuple[Float[Array, 
     """
     C, q, a, _ = problem
     M, eps = len(q), jnp.finfo(q.dtype).eps
-    slope = q - C @ s.x
+    slope = q - C @ s.y
     B = C + 16 * M * eps * jnp.eye(M, dtype=C.dtype) + a[:, None] * a / jnp.sum(jnp.where(s.free, a * a, 0))
     # One factor for both: XLA may run two of LAPACK's batches side by side, and on two cores each waits for the other.
     # Not written out as in `solve`: the last pivot is mostly rounding, and a fused program would round it anew for
@@ -307,7 +295,7 @@ def _step_to_minimiser(problem: _Capped, s: _CappedState) -> tuple[Float[Array, 
     p = along - nu * across
     p = p - jnp.sum(a * p) / jnp.where(total > 0, total, 1) * across  # what rounding left of aᵀp
     # pᵀ slope is twice what the step gains. Within the rounding of the value it is no gain, however long p is.
-    gains = jnp.sum(p * slope) > eps * (jnp.sum(jnp.abs(q) * s.x) + s.x @ (jnp.abs(C) @ s.x))
+    gains = jnp.sum(p * slope) > eps * (jnp.sum(jnp.abs(q) * s.y) + s.y @ (jnp.abs(C) @ s.y))
     return jnp.where(s.free & (jnp.sum(s.free) > 1) & gains, p, 0), nu
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from fractions import Fraction
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,7 @@ def jacobian(model, logits, setting):
         return np.asarray(_jacobian(logits, tables, model.start_distribution, _gammas(model, setting)))
 
 
-@jax.jit
+@partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 @jax.jacobian
 def _jacobian(logits, tables, start, gammas):
     return _returns(tables, start, jax.nn.softmax(logits), gammas, jnp)

@@ -1,5 +1,7 @@
 """The exact oracle against simulation, hand calculation, automatic and finite differences, and exact fractions."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -113,7 +115,7 @@ def z_scores(samples, mean):
     return (samples.mean(axis=0) - mean) / (samples.std(axis=0) / np.sqrt(len(samples)))
 
 
-@pytest.mark.parametrize("name", ["endless", "ending", "one objective"])
+@pytest.mark.parametrize("name", ["endless", "ending"])
 def test_discounted_returns_agree_with_simulated_episodes(name):
     model = MODELS[name]
     setting = Discounted(tuple(np.linspace(0.7, 0.9, model.num_objectives)))
@@ -126,7 +128,7 @@ def test_discounted_returns_agree_with_simulated_episodes(name):
     assert np.min(episodes.std(axis=0) / np.sqrt(len(episodes))) < 1e-2  # small against returns of about 5
 
 
-@pytest.mark.parametrize("name", ["endless", "ending", "one objective", "sparse"])
+@pytest.mark.parametrize("name", ["ending", "sparse"])
 def test_average_returns_and_law_agree_with_long_chains(name):
     model = MODELS[name]
     exact = oracle.evaluate(model, random_logits(model), Average())
@@ -190,7 +192,7 @@ def test_gradient_agrees_with_central_differences_of_the_returns(name, setting):
     assert np.abs(slope).max() > 1e-2
 
 
-@jax.jit
+@partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 @jax.jacobian
 def derivative_of_mean(logits, d, advantage):
     """Of Σ_s d(s) Σ_a π(a|s) Adv(s, a)."""

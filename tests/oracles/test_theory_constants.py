@@ -8,7 +8,7 @@ import pytest
 from moac import theory
 from moac.config import Average, Discounted
 from moac.momdp import FiniteMOMDP, library
-from moac.theory import quantities
+from moac.theory.ground import contraction
 from tests.helpers import closed_form
 
 SETTINGS = {"one discount": Discounted(0.9), "two discounts": Discounted((0.3, 0.95)), "average": Average()}
@@ -419,4 +419,4 @@ def test_what_a_ground_holds():
     assert g.constant is None
     spanning = theory.ground(MODELS["ending"], np.zeros((5, 3)), Average(), np.eye(5) / 2)
     np.testing.assert_allclose(spanning.constant, 2, rtol=1e-12)
-    assert quantities.contraction(spanning) == 0
+    assert contraction(spanning) == 0

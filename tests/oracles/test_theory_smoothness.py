@@ -37,7 +37,7 @@ def full(hessian):
     return np.stack([hessian(e) for e in np.eye(hessian.size)], axis=1)
 
 
-@functools.partial(jax.jit, static_argnames="average")
+@functools.partial(jax.jit, static_argnames="average", compiler_options={"xla_backend_optimization_level": 0})
 def second_derivative(theta, X, tables, start, gammas, average):
     """Of J as a function of θ, for all objectives [M, n, n]."""
     go, end, reward = tables
@@ -212,7 +212,7 @@ def test_the_average_setting_has_no_bound_without_mixing():
 @pytest.mark.parametrize(("name", "inputs"), [("endless", "linear"), ("ending", "table")])
 def test_the_average_bound_by_uniform_mixing_covers_every_policy(name, inputs):
     model, X = MODELS[name], INPUTS[inputs]
-    c = theory.quantities.of(at(model, Average(), X)[0])
+    c = theory.constants_of(at(model, Average(), X)[0])
     assert c.L_J_everywhere
     go, end, _ = closed_form.dense(model)
     common = (go + end[..., None] * model.start_distribution).min(axis=(0, 1)).sum()
@@ -226,7 +226,7 @@ def test_the_average_bound_by_uniform_mixing_covers_every_policy(name, inputs):
 def test_the_average_bound_at_a_policy_by_its_own_mixing(seed):
     model = library.random_ergodic(seed, 6, 3, num_successors=2)
     g, _ = at(model, Average(), seed=seed)
-    c = theory.quantities.of(g)
+    c = theory.constants_of(g)
     assert not c.L_J_everywhere
     sigma = c.mixing.power / (1 - c.mixing.rho**c.mixing.power)
     assert c.L_J_bound == pytest.approx(smoothness.bound_by_mixing(g, sigma), rel=1e-12)

@@ -170,8 +170,9 @@ def z_scores(samples, expected):
     return (samples.mean(axis=0) - expected) / spread
 
 
-@pytest.mark.parametrize("name", ["episodic", "one start"])
-def test_sampled_gradients_have_the_expected_mean(name):
+def test_sampled_gradients_have_the_expected_mean():
+    """One start alone: `test_ages_and_forced_restarts` of the sampler."""
+    name = "episodic"
     model, pi = MODELS[name], policy_of(MODELS[name])
     samples = sampled_gradients(name, "discounted")
     law = law_of_state_and_age(model, pi, SURVIVAL, OLDEST)

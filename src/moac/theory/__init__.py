@@ -1,6 +1,6 @@
 """The theory as numbers: assumptions checked, constants computed, the theorems as functions, and what they ask for."""
 
-from moac.theory import mixing, quantities, smoothness
+from moac.theory import mixing, smoothness
 from moac.theory.assumptions import Assumption, check
 from moac.theory.bounds import (
     DERIVATIONS,
@@ -11,10 +11,9 @@ from moac.theory.bounds import (
     critic_bound,
     critic_terms,
 )
-from moac.theory.ground import Ground, ground
+from moac.theory.ground import Constants, Ground, constants, constants_of, ground, worst
 from moac.theory.mixing import Mixing
 from moac.theory.planning import Guarantees, Plan, corollaries, guarantees, plan
-from moac.theory.quantities import Constants, constants, worst
 
 __all__ = [
     "DERIVATIONS",
@@ -30,6 +29,7 @@ __all__ = [
     "actor_terms",
     "check",
     "constants",
+    "constants_of",
     "corollaries",
     "critic_bound",
     "critic_terms",
@@ -37,7 +37,6 @@ __all__ = [
     "guarantees",
     "mixing",
     "plan",
-    "quantities",
     "smoothness",
     "worst",
 ]

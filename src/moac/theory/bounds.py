@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Literal, final
 
 from moac.choices import schedule_of
-from moac.theory.quantities import Constants
+from moac.theory.ground import Constants
 
 Derivation = Literal["printed", "derived"]
 DERIVATIONS: tuple[Derivation, ...] = ("printed", "derived")
@@ -65,7 +65,7 @@ class ActorBound:
 
     @property
     def total(self) -> float:
-        """The bound."""
+        """The bound, the sum of all terms."""
         return self.ascent + self.critic + self.noise + self.approximation
 
 
@@ -126,12 +126,10 @@ class ActorTerms:
 
 def critic_terms(c: Constants, derivation: Derivation = "derived") -> CriticTerms:
     """The coefficients of Theorem 1; a chain or features that it does not cover are a ValueError."""
-    _known(derivation)
     lam = c.lambda_A_modulo_constants
     if not lam > 0:
         raise ValueError("`lambda_A` must be positive for Theorem 1, got 0: see the assumptions.")
-    if not c.mixing.rho < 1:
-        raise ValueError("`rho` must be below 1 for Theorem 1, got 1: the chain is periodic or reducible.")
+    _check(c, derivation)
     C_A, C_b = (c.C_A, c.C_b) if derivation == "derived" else (c.C_A_mean, c.C_b_mean)
     return CriticTerms(min(lam / (8 * C_A**2), 4 / lam), c.mixing.factor, 192 * (C_A**2 * c.R_w**2 + C_b**2), C_A, lam)
 
@@ -150,9 +148,7 @@ def critic_bound(
 
 def actor_terms(c: Constants, derivation: Derivation = "derived") -> ActorTerms:
     """The coefficients of Theorem 2."""
-    _known(derivation)
-    if not c.mixing.rho < 1:
-        raise ValueError("`rho` must be below 1 for Theorem 2, got 1: the chain is periodic or reducible.")
+    _check(c, derivation)
     derived, rho, kappa = derivation == "derived", c.mixing.rho, c.mixing.kappa
     factor = 60 * c.num_objectives * c.C_psi_bound**2 if derived else 12.0
     largest = 4 * (c.r_max + c.R_w) ** 2 if c.average else (c.r_max + 2 * c.R_w) ** 2
@@ -182,9 +178,11 @@ def actor_bound(
     return ActorBound(ascent, terms.critic * critic_error, terms.noise / batch, terms.approximation)
 
 
-def _known(derivation: str) -> None:
+def _check(c: Constants, derivation: str) -> None:
     if derivation not in DERIVATIONS:
         raise ValueError(f"`derivation` must be one of {', '.join(DERIVATIONS)}, got {derivation!r}.")
+    if not c.mixing.rho < 1:
+        raise ValueError("`rho` must be below 1 for the theorems, got 1: the chain is periodic or reducible.")
 
 
 def _at_least_one(**sizes: float) -> None:

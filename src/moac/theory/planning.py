@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -16,11 +15,9 @@ from moac import parts, settings
 from moac.config import Average, Config
 from moac.momdp import FiniteMOMDP, sampling
 from moac.policies import features
-from moac.theory import quantities
 from moac.theory.assumptions import Assumption, check
 from moac.theory.bounds import DERIVATIONS, ActorTerms, CriticTerms, Derivation, actor_terms, critic_terms, total
-from moac.theory.ground import Ground, ground
-from moac.theory.quantities import Constants, worst
+from moac.theory.ground import Constants, constants_of, ground, worst
 from moac.training import result
 
 _MOST = 1e300
@@ -35,9 +32,6 @@ class Plan:
     """Sizes that make the bound of Theorem 2 at most ε above the approximation error.
 
     Attributes:
-        derivation: whose constants.
-        epsilon: ε.
-        momentum: η_t.
         alpha: α = 1/(3L_J).
         beta: β, the largest that Theorem 1 allows.
         N: TD steps per iteration.
@@ -71,8 +65,7 @@ class Plan:
 def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Derivation = "derived") -> Plan:
     """The cheapest split of ε among ascent, critic (its transient and its floor) and noise.
 
-    Raises:
-        ValueError: for an ε that is not positive, or constants that the theorems do not cover.
+    A ValueError for an ε that is not positive, or constants that the theorems do not cover.
     """
     _check(epsilon)
     actor, critic = actor_terms(c, derivation), critic_terms(c, derivation)
@@ -81,14 +74,13 @@ def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Deriva
     def cost(x: Any) -> float:
         return math.log(_sizes(actor, critic, start, epsilon * _split(x), momentum)[-1])
 
+    best = np.full(4, 0.25)
     first = next((x for x in np.arange(30.0)[:, None] * [1.0, 0.0, 0.0] if math.isfinite(cost(x))), None)
-    if first is None:
-        best = np.full(4, 0.25)
-    else:
+    if first is not None:
         options = {"xatol": 1e-3, "fatol": 1e-6, "initial_simplex": first + np.vstack([np.zeros(3), np.eye(3)])}
         best = _split(minimize(cost, first, method="Nelder-Mead", options=options).x)
-    N, D, B, T, samples = _sizes(actor, critic, start, epsilon * best, momentum)
-    return _filled(c, derivation, epsilon, momentum, (N, D, B, T, samples))
+    sizes = _sizes(actor, critic, start, epsilon * best, momentum)
+    return _filled(c, derivation, epsilon, momentum, sizes)
 
 
 def corollaries(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Derivation = "printed") -> Plan:
@@ -108,15 +100,12 @@ def _filled(c: Constants, derivation: Derivation, epsilon: float, momentum: str,
     actor, critic = actor_terms(c, derivation), critic_terms(c, derivation)
     beta = critic.largest_beta
     rest = c.w_star**2 * math.exp(N * math.log1p(-beta * critic.lambda_A / 8)) + critic.per_batch(beta) / D
-    rate = 0.0 if math.isinf(T) else (actor.ends + 2 * total(momentum, T)) / T
-    ascent = actor.ascent * rate if math.isfinite(T) else math.inf
+    ascent = math.inf if math.isinf(T) else actor.ascent * ((actor.ends + 2 * total(momentum, T)) / T)
     shares = (ascent, actor.critic * rest, actor.noise / B)
     return Plan(derivation, epsilon, momentum, actor.alpha, beta, N, D, B, T, samples, shares, actor.approximation)
 
 
-def _sizes(
-    actor: ActorTerms, critic: CriticTerms, start: float, shares: Any, momentum: str
-) -> tuple[float, float, float, float, float]:
+def _sizes(actor: ActorTerms, critic: CriticTerms, start: float, shares: Any, momentum: str) -> tuple[float, ...]:
     """N, D, B, T and (B + ND)T for shares of the ascent, the transient, the floor and the noise."""
     ascent, transient, floor, noise = (float(share) for share in shares)
     beta = critic.largest_beta
@@ -125,12 +114,8 @@ def _sizes(
     N = math.ceil(max(1.0, math.log(ratio) / shrink)) if ratio > 1 else 1
     D = _whole(max(actor.critic * critic.per_batch(beta) / floor, critic.smallest_batch(beta)))
     B = _whole(actor.noise / noise)
-    T = _iterations(actor, ascent, momentum)
+    T = _smallest(lambda T: actor.ascent * (actor.ends + 2 * total(momentum, T)) / T <= ascent)
     return N, D, B, T, (B + N * D) * T
-
-
-def _iterations(actor: ActorTerms, share: float, momentum: str) -> float:
-    return _smallest(lambda T: actor.ascent * (actor.ends + 2 * total(momentum, T)) / T <= share)
 
 
 def _smallest(enough: Any) -> float:
@@ -176,10 +161,9 @@ class Checked:
 @final
 @dataclass(frozen=True)
 class Practice:
-    """What a run did.
+    """What a run did with its `config`.
 
     Attributes:
-        config: of the run.
         mean_gap: mean over trials and logged iterates of the exact gap, which Theorem 2 bounds.
         iterations: after which the mean gap over trials was first at most ε; None where it never was.
         samples: of one trial until then.
@@ -200,12 +184,9 @@ class Guarantees:
 
     Attributes:
         policies: how many were looked at; the first is the start.
-        assumptions: over all of them.
-        start: the constants at the start; None where the chain has no one stationary law.
-        worst: the worst of each constant over the policies.
+        start: the constants at the start; None, like `worst`, where the chain has no one stationary law.
         plans: by name, in the order to show them; empty where the theorems do not apply.
         smallest_batch: the D from which on Theorem 1 holds, by derivation.
-        practice: of the run, if there is one.
         notes: what a reader must know.
     """
 
@@ -222,14 +203,9 @@ class Guarantees:
 def guarantees(
     model: FiniteMOMDP, config: Config, epsilon: float, outcome: result.Result | None = None, seed: int = 0
 ) -> Guarantees:
-    """The guarantees at the uniform policy, or at the policies of a run.
+    """The guarantees at the uniform policy, or at the policies of a run on `model`.
 
-    Args:
-        model: the problem.
-        config: its setting, features, policy and momentum count.
-        epsilon: ε.
-        outcome: of a run on `model`.
-        seed: of random features.
+    Of `config` the setting, features, policy and momentum count; `seed` is that of random features.
     """
     _check(epsilon)
     config = settings.complete(config, model.spec)
@@ -237,20 +213,20 @@ def guarantees(
     Phi = features.of_states(resolved.features, model.spec, parts.run_key(seed)).table()
     inputs = Phi if config.policy == "linear" else None
     grounds = [ground(model, logits, resolved.setting, Phi, inputs) for logits in _policies(model, outcome)]
-    assumptions = _assumptions([check(each) for each in grounds])
-    notes = [*_about(config, len(grounds)), *_failures(assumptions), *_trivial(grounds[0], epsilon)]
-    start = worst_of_all = None
-    plans, smallest = dict[str, Plan](), dict[str, float]()
+    assumptions = tuple(map(_over_policies, zip(*map(check, grounds), strict=True)))
+    notes = _about(config, assumptions, len(grounds))
+    practice = _practice(outcome, epsilon)
     try:
-        constants = [quantities.of(each) for each in grounds]
+        constants = [constants_of(each) for each in grounds]
     except ValueError as error:
         notes.append(f"No constants: {error}")
-    else:
-        start, worst_of_all = constants[0], worst(constants)
-        plans, smallest, more = _plans(worst_of_all, epsilon, config.momentum)
-        notes += more
-    practice = _practice(outcome, epsilon)
-    return Guarantees(len(grounds), assumptions, start, worst_of_all, plans, smallest, practice, tuple(notes))
+        return Guarantees(len(grounds), assumptions, None, None, {}, {}, practice, tuple(notes))
+    gap = float(grounds[0].exact.gap)
+    if gap <= epsilon:
+        notes.append(f"The uniform policy's own gap is {gap:.3g}: ε asks for nothing.")
+    worst_of_all = worst(constants)
+    plans, smallest, more = _plans(worst_of_all, epsilon, config.momentum)
+    return Guarantees(len(grounds), assumptions, constants[0], worst_of_all, plans, smallest, practice, (*notes, *more))
 
 
 def _policies(model: FiniteMOMDP, outcome: result.Result | None) -> Float[np.ndarray, "n S A"]:
@@ -260,25 +236,19 @@ def _policies(model: FiniteMOMDP, outcome: result.Result | None) -> Float[np.nda
         return start
     half = MAX_POLICIES // 2
     some = np.unique(np.linspace(0, outcome.run.num_trials - 1, half).round().astype(int))
-    tables = [
-        sampling.action_probabilities(model, policy.policy, _picked(policy.theta, some))
-        for policy in (outcome.random_iterate_policy, outcome.policy)
-    ]
-    return np.concatenate([start, *(np.log(np.maximum(pi, 1e-300)) for pi in tables)])
+    tables = [start]
+    for trained in (outcome.random_iterate_policy, outcome.policy):
+        theta = jax.tree.map(lambda leaf: np.asarray(leaf)[some], trained.theta)
+        pi = sampling.action_probabilities(model, trained.policy, theta)
+        tables.append(np.log(np.maximum(pi, 1e-300)))
+    return np.concatenate(tables)
 
 
-def _picked(theta: Any, some: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[some], theta)
-
-
-def _assumptions(verdicts: Sequence[tuple[Assumption, ...]]) -> tuple[Checked, ...]:
-    checked: list[Checked] = []
-    for column in zip(*verdicts, strict=True):
-        failing = [verdict for verdict in column if verdict.status == "fails"]
-        open_ones = [verdict for verdict in column if verdict.status != "holds"]
-        worst = min(column, key=lambda a: math.inf if a.number is None else a.number) if not open_ones else open_ones[0]
-        checked.append(Checked(failing[0] if failing else worst, len(failing)))
-    return tuple(checked)
+def _over_policies(column: tuple[Assumption, ...]) -> Checked:
+    failing = [verdict for verdict in column if verdict.status == "fails"]
+    open_ones = [verdict for verdict in column if verdict.status == "not applicable"]
+    smallest = min(column, key=lambda verdict: math.inf if verdict.number is None else verdict.number)
+    return Checked([*failing, *open_ones, smallest][0], len(failing))
 
 
 def _plans(c: Constants, epsilon: float, momentum: str) -> tuple[dict[str, Plan], dict[str, float], list[str]]:
@@ -290,11 +260,8 @@ def _plans(c: Constants, epsilon: float, momentum: str) -> tuple[dict[str, Plan]
     except ValueError as error:
         return {}, {}, [f"No plan: {error}"]
     smallest = {kind: term.smallest_batch(term.largest_beta) for kind, term in terms.items()}
-    notes = [
-        f"As printed, the corollaries make the bound {plans['corollaries'].bound / epsilon:.2f} ε, not ε: "
-        "each of its terms may take ε for itself."
-    ]
-    derived = plans["plan, derived"]
+    printed, derived = plans["corollaries"].bound / epsilon, plans["plan, derived"]
+    notes = [f"As printed, the corollaries make the bound {printed:.2f} ε: each of its terms may take ε for itself."]
     if math.isinf(derived.T):
         notes.append(f"No number of iterations is enough: with η = {momentum} the first term of the bound stays.")
     if derived.approximation > 1e-12:
@@ -302,42 +269,23 @@ def _plans(c: Constants, epsilon: float, momentum: str) -> tuple[dict[str, Plan]
     return plans, smallest, notes
 
 
-def _about(config: Config, count: int) -> list[str]:
+def _about(config: Config, assumptions: tuple[Checked, ...], count: int) -> list[str]:
+    """What the numbers are of, what the theorems do not cover, and which assumptions fail."""
     where = "the uniform policy" if count == 1 else f"the worst of {count} policies: the start, θ_T̂ and the last ones"
-    notes = [
-        f"The theorems ask for constants that hold at every policy; these are those of {where}. "
-        "A plan made from them is a guarantee only as long as no policy on the way is worse."
-    ]
-    beyond = settings.beyond_theory(config)
+    notes = [f"The constants are those of {where}: a plan is a guarantee as long as no policy on the way is worse."]
+    beyond = ", ".join(settings.beyond_theory(config))
     if beyond:
-        notes.append(
-            f"The theorems do not cover {', '.join(beyond)}: the numbers are those of a linear critic with these "
-            "features, constant steps and a table of logits."
-        )
+        instead = "a linear critic with these features, constant steps and a table of logits"
+        notes.append(f"The theorems do not cover {beyond}: the numbers are those of {instead}.")
     if isinstance(config.setting, Average):
         notes.append("Theorem 1 covers the average setting with the exact J, not with a running μ.")
     elif config.visitation == "stationary":
-        notes.append(
-            "Discounted, the algorithm follows the direction of Lemma 1, which weighs states by the stationary law and "
-            "is not ∇J: Theorem 2 does not bound the true gap there (docs/errata.md). "
-            "With --visitation discounted it follows ∇J."
-        )
+        followed = "the algorithm follows Lemma 1's direction, which is not ∇J; with --visitation discounted it does"
+        notes.append(f"Discounted, Theorem 2 does not bound the true gap: {followed} (docs/errata.md).")
+    failing = "; ".join(checked.assumption.name for checked in assumptions if checked.failing)
+    if failing:
+        notes.append(f"Assumed but not so here: {failing}. The numbers are what the formulas give nevertheless.")
     return notes
-
-
-def _failures(assumptions: tuple[Checked, ...]) -> list[str]:
-    failing = [c.assumption.name for c in assumptions if c.failing]
-    if not failing:
-        return []
-    return [f"Assumed but not so here: {'; '.join(failing)}. The numbers are what the formulas give nevertheless."]
-
-
-def _trivial(start: Ground, epsilon: float) -> list[str]:
-    try:
-        gap = float(start.exact.gap)
-    except ValueError:  # several recurrent classes
-        return []
-    return [f"The uniform policy's own gap is {gap:.3g}: ε asks for nothing."] if gap <= epsilon else []
 
 
 def _practice(outcome: result.Result | None, epsilon: float) -> Practice | None:

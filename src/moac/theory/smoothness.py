@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from jaxtyping import Float
-from scipy.sparse import coo_array
+from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from moac.theory.ground import Ground
+from moac.momdp import chain
+
+if TYPE_CHECKING:
+    from moac.theory.ground import Ground
 
 _DENSE = 200
 """Hessians up to this size are formed."""
@@ -37,7 +40,7 @@ class Hessian:
         rows = self.ground.model.num_states if self.ground.inputs is None else self.ground.inputs.shape[1]
         return rows * self.ground.model.num_actions
 
-    @cached_property
+    @property
     def _gamma(self) -> float:
         return self.ground.gammas[self.objective]
 
@@ -54,10 +57,6 @@ class Hessian:
         return (g.stationary if g.is_average else g.model.start_distribution @ self._resolvent)[:, None]
 
     @cached_property
-    def _advantage(self) -> Float[np.ndarray, "S A"]:
-        return self.ground.exact.advantage[self.objective]
-
-    @cached_property
     def _successors(self) -> Any:
         return successors(self.ground)
 
@@ -66,7 +65,7 @@ class Hessian:
         g, S = self.ground, self.ground.model.num_states
         along = np.reshape(v, (-1, g.model.num_actions))
         along = along if g.inputs is None else g.inputs @ along
-        pi, nu, Adv, T = g.policy, self._weight, self._advantage, self._successors
+        pi, nu, Adv, T = g.policy, self._weight, g.exact.advantage[self.objective], self._successors
         dpi = pi * (along - (pi * along).sum(axis=1, keepdims=True))
         q = (dpi * Adv).sum(axis=1)
         dV = self._resolvent @ q
@@ -85,10 +84,10 @@ class Hessian:
         if not np.any(self(first)):
             return 0.0
         make: Any = LinearOperator
+        options: dict[str, Any] = {"tol": _TOLERANCE}  # SciPy's stubs take it for an integer
         operator = make((self.size, self.size), matvec=self, dtype=np.float64)
-        options: dict[str, Any] = {"k": 1, "which": "LM", "v0": first, "tol": _TOLERANCE}
         try:
-            eigenvalues = eigsh(operator, return_eigenvectors=False, **options)
+            eigenvalues = eigsh(operator, k=1, which="LM", v0=first, return_eigenvectors=False, **options)
         except ArpackNoConvergence as stuck:
             eigenvalues = np.atleast_1d(stuck.eigenvalues) if len(stuck.eigenvalues) else np.array([np.nan])
         return float(np.abs(eigenvalues).max())
@@ -97,13 +96,9 @@ class Hessian:
 def successors(ground: Ground) -> Any:
     """Where each (s, a) leads, as a sparse matrix [S·A, S]; ended episodes lead nowhere, or to the start."""
     model = ground.model
-    S, A, rows = model.num_states, model.num_actions, np.arange(model.num_states * model.num_actions)
-    flat = (rows[:, None].repeat(model.num_outcomes, axis=1).ravel(), model.next_state.ravel())
-    moves = coo_array(((model.probability * ~model.terminated).ravel(), flat), shape=(S * A, S)).tocsr()
     if not ground.is_average or not model.terminated.any():
-        return moves
-    ends = (model.probability * model.terminated).sum(axis=2).reshape(-1, 1)
-    return moves + coo_array(ends * model.start_distribution).tocsr()
+        return chain.moves(model)
+    return chain.moves(model) + csr_array(chain.end_chance(model).reshape(-1, 1) * model.start_distribution)
 
 
 def at(ground: Ground) -> Float[np.ndarray, " M"]:
@@ -128,14 +123,10 @@ def bound_by_mixing(ground: Ground, forgetting: float) -> float:
 
     At one policy σ ≤ m/(1 − τ(Pᵐ)); over all policies σ ≤ 1/(1 − τ) with the uniform coefficient.
     """
-    half_range = float(np.ptp(_possible(ground), axis=0).max() / 2)
+    half_range = float(np.ptp(ground.rewards, axis=0).max() / 2)
     return scale(ground) * half_range * (1 + forgetting) ** 2
 
 
 def scale(ground: Ground) -> float:
     """The square of the policy's longest input; 1 for a table."""
     return 1.0 if ground.inputs is None else float((ground.inputs**2).sum(axis=1).max())
-
-
-def _possible(ground: Ground) -> Float[np.ndarray, "n M"]:
-    return ground.model.reward[ground.model.probability > 0]

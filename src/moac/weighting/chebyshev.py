@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from moac import simplex
 from moac.weighting.mgda import SMALLEST
-from moac.weighting.rule import Needs, Rule, Seen, in_interval, starting, where_finite
+from moac.weighting.rule import Needs, Rule, Seen, positive, starting, where_finite
 
 
 def chebyshev(preference: Any = None, urgency: float = 1.0, ideal: Any = None) -> Rule:
@@ -35,9 +35,11 @@ def chebyshev(preference: Any = None, urgency: float = 1.0, ideal: Any = None) -
         urgency: u > 0, how much the gaps count beside the gradients.
         ideal: z [M], in reward per step; None is the largest reward seen so far.
     """
-    u = in_interval("urgency", urgency, 0)
+    u = positive("urgency", urgency)
     start = starting("preference", preference)
-    z_given = None if ideal is None else _finite("ideal", ideal)
+    z_given = None if ideal is None else np.asarray(ideal, dtype=np.float64)
+    if z_given is not None and not (z_given.ndim == 1 and np.isfinite(z_given).all()):
+        raise ValueError(f"`ideal` must be a vector of finite numbers, one per objective, got {z_given.tolist()}.")
 
     def init(M: int, *preference: Any) -> Any:
         if z_given is not None and len(z_given) != M:
@@ -62,10 +64,3 @@ def chebyshev(preference: Any = None, urgency: float = 1.0, ideal: Any = None) -
         return p, seen.level, z, jnp.ones((), bool)
 
     return Rule(init, update, Needs(preference=True, values=True))
-
-
-def _finite(name: str, values: Any) -> Float[np.ndarray, " M"]:
-    vector = np.asarray(values, dtype=np.float64)
-    if vector.ndim != 1 or not np.isfinite(vector).all():
-        raise ValueError(f"`{name}` must be a vector of finite numbers, one per objective, got {vector.tolist()}.")
-    return vector

@@ -16,7 +16,7 @@ from jax import Array
 from jaxtyping import Float
 
 from moac import simplex
-from moac.weighting.rule import Needs, Rule, in_interval, starting, stateless
+from moac.weighting.rule import Needs, Rule, positive, starting, stateless
 
 SMALLEST = 1e-3
 """No preference counts for less: a row divided by 0 has no min-norm point."""
@@ -55,7 +55,7 @@ def capped(cap: float = 0.5) -> Rule:
     Args:
         cap: in (0, 1]; what is below 1/M counts as 1/M, which is uniform, and 1 is min-norm.
     """
-    in_interval("cap", cap, 0, 1)
+    positive("cap", cap, 1)
 
     def weights(K: Float[Array, "M M"]) -> Float[Array, " M"]:
         M = K.shape[0]

@@ -54,7 +54,7 @@ class Needs:
 
     def __post_init__(self) -> None:
         if self.tracking is not None:
-            in_interval("tracking", self.tracking, 0, 1)
+            positive("tracking", self.tracking, 1)
 
 
 @final
@@ -117,11 +117,11 @@ def on_simplex(name: str, weights: Any) -> Float[np.ndarray, " M"]:
     return lam / lam.sum()
 
 
-def in_interval(name: str, value: float, low: float, high: float = math.inf) -> float:
-    """`value`, refused unless it is in (low, high], or in (low, ∞)."""
-    if low < value <= high and math.isfinite(value):
+def positive(name: str, value: float, most: float = math.inf) -> float:
+    """`value`, refused unless it is in (0, most], or in (0, ∞)."""
+    if 0 < value <= most and math.isfinite(value):
         return float(value)
-    right = f"greater than {low:g} and finite" if math.isinf(high) else f"in ({low:g}, {high:g}]"
+    right = "greater than 0 and finite" if math.isinf(most) else f"in (0, {most:g}]"
     raise ValueError(f"`{name}` must be {right}, got {value!r}.")
 
 
@@ -148,7 +148,7 @@ def lengths(K: Float[Array, "M M"]) -> tuple[Float[Array, " M"], Float[Array, "M
 
 def projected_step(step_size: float, regulariser: float) -> Callable[[Any, Any, Any], Any]:
     """The update λ ← Π_Δ(λ − γ (K + ρI) λ), with γ = `step_size` and ρ = `regulariser`."""
-    gamma, rho = in_interval("step_size", step_size, 0), at_least_zero("regulariser", regulariser)
+    gamma, rho = positive("step_size", step_size), at_least_zero("regulariser", regulariser)
 
     def update(lam: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
         del t

@@ -192,7 +192,7 @@ def test_chains_of_two_keys_differ_and_of_one_key_agree():
 
 def test_first_states_have_the_start_distribution():
     for model in MODELS.values():
-        chains = jax.vmap(model.start)(jax.random.split(jax.random.key(0), 4000))
+        chains = jax.jit(jax.vmap(model.start))(jax.random.split(jax.random.key(0), 4000))
         counts = np.bincount(chains.state, minlength=model.num_states)
         assert goodness_of_fit(counts[None], model.start_distribution[None]) > 1e-3
         np.testing.assert_array_equal(chains.age, 0)

@@ -145,9 +145,9 @@ def test_without_contraction_there_is_no_theorem():
 
 def test_without_mixing_there_is_no_theorem():
     c = replace(case("three"), mixing=Mixing(1.0, 1.0, "certified"))
-    with pytest.raises(ValueError, match="`rho` must be below 1 for Theorem 1, got 1"):
+    with pytest.raises(ValueError, match="`rho` must be below 1 for the theorems, got 1"):
         theory.critic_terms(c)
-    with pytest.raises(ValueError, match="`rho` must be below 1 for Theorem 2, got 1"):
+    with pytest.raises(ValueError, match="`rho` must be below 1 for the theorems, got 1"):
         theory.actor_terms(c)
 
 

@@ -20,23 +20,22 @@ def assumption(status, number=None):
 
 def test_the_first_policy_at_which_an_assumption_fails_speaks_for_all():
     column = [assumption("holds", 3), assumption("not applicable"), assumption("fails", 1), assumption("fails", 2)]
-    (checked,) = planning._assumptions([(one,) for one in column])
+    checked = planning._over_policies(tuple(column))
     assert (checked.assumption.number, checked.failing) == (1, 2)
-    (checked,) = planning._assumptions([(one,) for one in column[:2]])
+    checked = planning._over_policies(tuple(column[:2]))
     assert (checked.assumption.status, checked.failing) == ("not applicable", 0)
 
 
 def test_of_an_assumption_that_holds_everywhere_the_smallest_number_is_shown():
-    (checked,) = planning._assumptions([(assumption("holds", x),) for x in (3, None, 1, 2)])
+    checked = planning._over_policies(tuple(assumption("holds", x) for x in (3, None, 1, 2)))
     assert (checked.assumption.number, checked.failing) == (1, 0)
 
 
 def test_failing_assumptions_are_named():
     held, failed = (planning.Checked(replace(assumption("holds"), name=n), k) for n, k in (("good", 0), ("bad", 2)))
-    assert planning._failures((held,)) == []
-    (note,) = planning._failures((held, failed))
-    assert "bad" in note
-    assert "good" not in note
+    one, both = (" ".join(planning._about(Config(), told, 1)) for told in ((held,), (held, failed)))
+    assert "Assumed but not so" not in one
+    assert "Assumed but not so here: bad." in both
 
 
 def outcome(gaps):
