@@ -30,16 +30,19 @@ def policy(environment):
     return TrainedPolicy.of(SoftmaxTable(*logits.shape), logits[None], environment.spec, None, SETTING)
 
 
-def test_our_episodes_agree_with_the_recorded_judgement(environment, policy):
-    ours = play(environment, policy, seeds_of(7, 3000), (0.9,) * 3)
+@pytest.fixture(scope="module")
+def ours(environment, policy):
+    return play(environment, policy, seeds_of(7, 3000), (0.9,) * 3)
+
+
+def test_our_episodes_agree_with_the_recorded_judgement(ours):
     for found, recorded in ((ours.returns, RECORD["returns"]), (ours.discounted, RECORD["discounted"])):
         error = np.sqrt(found.var(axis=0) * (1 / len(found) + 1 / RECORD["episodes"]))
         assert (np.abs(found.mean(axis=0) - recorded) <= 3.5 * error).all()
         assert (error < 0.03).all()
 
 
-def test_our_episodes_agree_with_the_exact_values(environment, policy):
-    ours = play(environment, policy, seeds_of(8, 3000), (0.9,) * 3)
+def test_our_episodes_agree_with_the_exact_values(ours, policy):
     exact = values.exact(library.resource_gathering(), [policy], SETTING)[0]
     error = np.sqrt(ours.discounted.var(axis=0) / len(ours.discounted))
     assert (np.abs(ours.discounted.mean(axis=0) - exact) <= 3.5 * error).all()

@@ -46,7 +46,7 @@ def assert_exact(G, solution):
 def test_is_exact_on_the_nine_families(M):
     seeds = range(1 if M == 100 else 3)
     rows = [samplers.sample(family, M, seed, D) for family in samplers.FAMILIES for seed in seeds]
-    for solve in (solved, solved_from_gram):
+    for solve in (solved, solved_from_gram) if M in (3, 100) else (solved,):
         for G, solution in zip(rows, solve(rows), strict=True):
             assert_exact(G, solution)
 
@@ -77,9 +77,8 @@ def test_two_rows_equal_the_closed_form():
 @pytest.mark.parametrize("M", (1, 2, 3, 9))
 def test_vertices_are_exact(M):
     G = np.arange(1.0, M + 1)[:, None] * np.ones(D)
-    np.testing.assert_array_equal(solved_from_gram([G])[0].weights, np.eye(M)[0])
-    if M > 1:
-        np.testing.assert_array_equal(solved([G])[0].weights, np.eye(M)[0])
+    solve = solved_from_gram if M == 1 else solved
+    np.testing.assert_array_equal(solve([G])[0].weights, np.eye(M)[0])
 
 
 def test_global_scaling_leaves_the_weights():
@@ -89,12 +88,13 @@ def test_global_scaling_leaves_the_weights():
         np.testing.assert_allclose(solution.weights, one.weights, rtol=0, atol=1e-14)
 
 
-def test_a_batch_is_the_loop_over_it():
-    G = np.stack([samplers.sample("gauss" if k % 2 else "biased", 2, k, D) for k in range(32)]).reshape(4, 8, 2, D)
-    batch = simplex.min_norm(G)
-    assert batch.direction.shape == (4, 8, D)
-    for index in np.ndindex(4, 8):
-        np.testing.assert_allclose(batch.weights[index], simplex.min_norm(G[index]).weights, rtol=0, atol=1e-15)
+def test_leading_axes_are_kept():
+    """That a batch is the loop over it: tests/oracles/test_batches.py."""
+    G = np.stack([samplers.sample("gauss" if k % 2 else "biased", 2, k, D) for k in range(32)])
+    flat, shaped = simplex.min_norm(G), simplex.min_norm(G.reshape(4, 8, 2, D))
+    np.testing.assert_array_equal(shaped.weights, flat.weights.reshape(4, 8, 2))
+    np.testing.assert_array_equal(shaped.direction, flat.direction.reshape(4, 8, D))
+    assert shaped.kkt_residual.shape == (4, 8)
 
 
 def test_a_large_batch_of_dependent_rows_is_exact():
@@ -106,7 +106,7 @@ def test_a_large_batch_of_dependent_rows_is_exact():
     np.testing.assert_allclose(batch.squared_norm, lengths, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("M", (5, 9))
+@pytest.mark.parametrize("M", (pytest.param(7, marks=pytest.mark.slow), 9))
 def test_is_exact_where_many_indices_leave_again(M):
     """Rows of few dimensions and unlike lengths: several indices block at once, each after another part of the step."""
     generator = np.random.default_rng(M)
