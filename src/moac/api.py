@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 
 from moac import files, training
-from moac.config import Config
+from moac.choices import CHOICES
+from moac.config import Config, is_choice
+from moac.momdp import library
 from moac.policies.observations import LogSpec
+from moac.runs import CHECKPOINT_SECONDS, problems, runner
 from moac.runs import directory as run_directory
-from moac.runs import problems, runner
+from moac.runs import sinks as run_sinks
+from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
-from moac.types import Critic, Policy, Source
+from moac.types import Critic, Policy, Source, Spec
 from moac.weighting import Rule
 
 if TYPE_CHECKING:
@@ -34,66 +38,129 @@ if TYPE_CHECKING:
     from moac.search.sweep import Swept
     from moac.search.values import EpisodeValues
 
+Callback = Callable[[training.Snapshot], Any]
+"""Is shown a run after each chunk of about half a second; what it raises stops the run."""
 
-def train(  # noqa: PLR0913 - four optional parts beside the four that make a run
-    problem: Source | str,
+
+def train(  # noqa: PLR0913 - every one of them is optional but the problem
+    problem: Any,
     config: Config | None = None,
+    *,
     trials: int = 1,
     seed: int = 0,
-    *,
+    steps: int | None = None,
+    out: str | Path | None = None,
+    progress: bool = False,
+    sinks: Sequence[str] = (),
+    start: Any = None,
+    callback: Callback | None = None,
+    checkpoint_every: float = CHECKPOINT_SECONDS,
+    keep_every: int | None = None,
     policy: Policy | None = None,
     critic: Critic | None = None,
     rule: Rule | None = None,
-    start: training.Snapshot | None = None,
+    **config_fields: Any,
 ) -> Result:
     """Train `trials` independent policies.
 
+    >>> result = moac.train("fishwood-v0", trials=2, num_iterations=5, num_evaluations=1)
+    >>> result.returns.shape
+    (2, 2)
+
     Args:
-        problem: a `FiniteMOMDP`, an environment of `moac.envs.make`, a `LoggedDataset`, or an id of MO-Gymnasium.
+        problem: an id of MO-Gymnasium, whose exact model is used where the library holds it; a function that makes an
+            environment; an environment that has a `spec`; a `FiniteMOMDP`; what `moac.envs.make` made; a
+            `LoggedDataset` or its folder.
         config: what is None in it is filled from `moac.defaults(problem)`.
         trials: K.
         seed: trial i depends on (seed, i) alone.
-        policy: in place of the one that the configuration names; likewise `critic` and `rule`.
+        steps: environment steps of a trial, in place of `num_iterations`.
+        out: a new folder that keeps the run, with checkpoints while it trains; None keeps everything in memory.
+        progress: show on stderr how far it is.
+        sinks: `tensorboard`, `wandb`: where the numbers go beside `metrics.jsonl`; they need `out`.
+        start: where it begins in place of random parameters: a policy (all trials begin at it), a run (its folder or
+            its result; trial by trial, with critic and optimiser), or a snapshot.
+        callback: is called with a snapshot (`.iteration`, `.history`) about twice a second.
+        checkpoint_every: seconds.
+        keep_every: keep the policies of every so many iterations in `out`, for `moac.load(out, iteration=…)`.
+        policy: an object in place of what the configuration names; likewise `critic` and `rule`.
         critic: see `policy`.
         rule: see `policy`.
-        start: another run's last snapshot (`result.snapshot`) with the same trials and shapes: every trial begins at
-            its parameters in place of random ones.
+        config_fields: of `Config`, in place of those of `config`.
     """
-    given: result.GivenParts = {"policy": policy, "critic": critic, "rule": rule}
-    source = _source(problem)
-    run = result.prepare(source, config, trials, seed, given)
-    (final,) = deque(training.iterate(run, None if start is None else start.as_start()), maxlen=1)
-    return with_outputs(Result.of(run, final))
+    given: dict[str, Any] = {"policy": policy, "critic": critic, "rule": rule}
+    for name, value in (*given.items(), ("start", start)):
+        if isinstance(value, str) and name in CHOICES and is_choice(name, value):  # a part or a start by its name
+            config_fields[name], given[name] = value, None
+    source = source_of(problem)
+    full = result.configured(source.spec, config, steps, config_fields)
+    run = result.prepare(source, full, trials, seed, {name: given[name] for name in ("policy", "critic", "rule")})
+    first = None if "start" in config_fields else _first(start, run)
+    watching = _Watching(progress, callback, sinks, checkpoint_every)
+    if out is None:
+        if sinks or keep_every is not None:
+            raise ValueError("`sinks` and `keep_every` need `out`, the folder that they write into.")
+        return _trained(run, first, watching)
+    directory = RunDirectory.create(Path(out), run, problems.id_of(source))
+    with directory.held():
+        return _trained(run, first, watching, directory)
 
 
-def resume(
-    directory: str | Path,
-    problem: Source | None = None,
+def resume(  # noqa: PLR0913 - as `train`
+    run: str | Path | Result,
+    problem: Any = None,
     *,
+    iterations: int | None = None,
+    progress: bool = False,
+    sinks: Sequence[str] = (),
+    callback: Callback | None = None,
+    checkpoint_every: float = CHECKPOINT_SECONDS,
     policy: Policy | None = None,
     critic: Critic | None = None,
     rule: Rule | None = None,
 ) -> Result:
-    """Continue a run to its end and write it. One that has ended is read.
+    """Continue a run to its end, or to more iterations than it was meant to have; one that has ended is read.
 
     On a model or a log it ends as if it had never stopped; on an environment it goes on in new episodes.
 
+    >>> short = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
+    >>> moac.resume(short, iterations=8).iteration
+    8
+
     Args:
-        directory: of the run.
+        run: its folder, or its result.
         problem: what it was trained on; None where config.json names it, by an id of MO-Gymnasium's own or as a log.
+        iterations: T, at least what the run has had; None is what it was begun with.
+        progress: as in `train`, likewise `sinks`, `callback`, `checkpoint_every`.
+        sinks: see `progress`.
+        callback: see `progress`.
+        checkpoint_every: see `progress`.
         policy: the object that was trained, where `train` was given one; likewise `critic` and `rule`.
         critic: see `policy`.
         rule: see `policy`.
     """
-    given: result.GivenParts = {"policy": policy, "critic": critic, "rule": rule}
-    source = problems.problem_of_run(Path(directory)) if problem is None else problem
-    opened, run = run_directory.reopen(Path(directory), source, given)
-    if opened.finished:
-        return with_outputs(opened.outcome(run))
-    with opened.held():
-        outcome = Result.of(run, runner.train(opened, run, opened.checkpoints().newest(run)))
-        opened.finish(outcome, training_figures(outcome))
-    return with_outputs(outcome)
+    from moac.progress import say
+    from moac.report import pages
+
+    watching = _Watching(progress, callback, sinks, checkpoint_every)
+    if isinstance(run, Result):
+        return _trained(run.run, run.snapshot, watching)
+    source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
+    given = {"policy": policy, "critic": critic, "rule": rule}
+    directory, prepared = run_directory.reopen(Path(run), source, given)
+    if directory.finished and iterations in (None, prepared.settings.num_iterations):
+        if (directory.path / "figures" / "training.svg").exists() and not (directory.path / "report.html").exists():
+            with directory.held():  # it was killed just before
+                files.remove_unfinished(directory.path)
+                pages.write(directory.path)
+        return with_outputs(directory.outcome(prepared))
+    with directory.held():
+        snapshot = directory.checkpoints().newest(prepared)
+        if progress:
+            done, total = 0 if snapshot is None else snapshot.iteration, prepared.settings.num_iterations
+            episodes = "" if source.compiled or snapshot is None else ", in new episodes of its environments"
+            say(f"{directory.path} continues after iteration {done} of {total}{episodes}.")
+        return _trained(prepared, snapshot, watching, directory)
 
 
 def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> TrainedPolicy:
@@ -123,7 +190,6 @@ def evaluate(
         trials: which; None is all of them.
         trust: whether a module that the run names may be imported, which runs the code in it.
     """
-    from moac.momdp import library
     from moac.search import values
 
     path, trained = Path(directory), run_directory.load(directory)
@@ -145,7 +211,7 @@ def explore(problem: Source | str, options: ExploreOptions | None = None, out: s
     from moac.search import explore as search
 
     folder = None if out is None else Path(out)
-    archive = replace(search.explore(_source(problem), options, folder), writer=exploration.save)
+    archive = replace(search.explore(source_of(problem), options, folder), writer=exploration.save)
     if folder is not None:
         archive.save(folder)
     return archive
@@ -279,9 +345,77 @@ def _write(outcome: Result, path: Path, overwrite: bool) -> Path:
     return run_directory.save(outcome, path, training_figures(outcome), overwrite)
 
 
-def _source(problem: Source | str) -> Source:
-    """The problem itself, or that of an id."""
-    source = problems.problem_of(problem) if isinstance(problem, str) else problem
-    if isinstance(source.spec.observations, LogSpec):
-        from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
-    return source
+@final
+@dataclass(frozen=True)
+class _Watching:
+    """How a run is followed while it trains: the arguments of `train` of these names."""
+
+    progress: bool
+    callback: Callback | None
+    sinks: Sequence[str]
+    checkpoint_every: float
+
+    def __post_init__(self) -> None:
+        if not self.checkpoint_every >= 0:
+            raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {self.checkpoint_every}.")
+        run_sinks.check(self.sinks)
+
+    @contextmanager
+    def shown(self, run: training.Run, done: int) -> Generator[Callback]:
+        """Gives what snapshots of the run, which begins after `done` iterations, are shown to."""
+        from moac.progress import TrainingProgress
+
+        with TrainingProgress(run, done) if self.progress else nullcontext() as display:
+            watchers = [display.show] if display is not None else []
+            watchers += [self.callback] if self.callback is not None else []
+            yield lambda snapshot: [watch(snapshot) for watch in watchers]
+
+
+def _trained(
+    run: training.Run,
+    snapshot: training.Snapshot | None,
+    watching: _Watching,
+    directory: RunDirectory | None = None,
+) -> Result:
+    """Iterate a run to its end, in memory or in its directory, which the caller holds."""
+    from moac.report import pages
+
+    last = snapshot
+    with watching.shown(run, 0 if snapshot is None else snapshot.iteration) as show:
+        if directory is None:
+            for last in training.iterate(run, snapshot):
+                show(last)
+        else:
+            last = runner.train(directory, run, snapshot, watching.checkpoint_every, show, watching.sinks)
+    if last is None:
+        raise ValueError("`run` must have its last state to go on from, got one that was read from files.")
+    outcome = with_outputs(Result.of(run, last))
+    if directory is not None:
+        directory.finish(outcome, training_figures(outcome))
+        pages.write(directory.path)
+    return outcome
+
+
+def _first(start: Any, run: training.Run) -> training.Snapshot | None:
+    """The snapshot at which a run begins where `start` says so."""
+    if isinstance(start, str | Path):
+        directory, ended = run_directory.reopen(Path(start), run.source)
+        start = directory.checkpoints().newest(ended)
+    return None if start is None else result.beginning(start, run)
+
+
+def source_of(problem: Any) -> Source:
+    """The problem that an argument of `train` stands for."""
+    if isinstance(problem, str | Path):
+        if Path(problem).is_dir():
+            from moac.logs.dataset import LoggedDataset
+
+            return source_of(LoggedDataset.from_parquet(Path(problem)))
+        return problems.problem_of(str(problem))
+    if isinstance(getattr(problem, "spec", None), Spec):
+        if isinstance(problem.spec.observations, LogSpec):
+            from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
+        return problem
+    from moac import envs
+
+    return envs.make(problem)

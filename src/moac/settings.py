@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral
 from typing import Any, final
 
 import jax
@@ -308,6 +309,18 @@ def complete(config: Config, spec: Spec) -> Config:
             raise ValueError(f"each of `preferences` must hold one number per objective ({M}), got {len(each)}.")
     _check_spaces(full, spec)
     return full
+
+
+def for_steps(config: Config, spec: Spec, steps: int) -> Config:
+    """`config` with as many iterations as fit into `steps` environment steps of a trial."""
+    if config.num_iterations is not None:
+        raise ValueError(
+            f"`steps` and `num_iterations` must not both be given, got {steps} and {config.num_iterations}."
+        )
+    each = resolve(config, spec).samples_per_iteration
+    if isinstance(steps, bool) or not isinstance(steps, Integral) or int(steps) < each:
+        raise ValueError(f"`steps` must be a whole number of at least {each}, one iteration, got {steps!r}.")
+    return replace(config, num_iterations=int(steps) // each)
 
 
 def _check_spaces(config: Config, spec: Spec) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import jax, matplotlib.figure, duckdb
 from moac import envs
 from moac.cli import main as cli
-from moac.cli import console, data, offline, offline_train, process, running, train
+from moac.cli import data, offline, offline_train, process, train
+from moac import progress
 from moac.report.pages import run as run_page
 import moac_studies
 from moac_studies import framework, kuairand_comparison, training
@@ -43,7 +44,7 @@ def reproduced(arguments):
     always()
     process.use_all_cores()
     study = framework.parse("fishwood-discounted", Path(text).read_text(), quick=True)
-    framework.run(study, Path(out), console.labelled_progress(), lambda line: None)
+    framework.run(study, Path(out), progress.labelled_progress(), lambda line: None)
     return 0
 
 for line in sys.stdin:

@@ -29,7 +29,8 @@ class _Writing(Command):
 
     def run(self) -> int:
         """Write, and say what came out."""
-        from moac.cli.console import Progress, print_json
+        from moac.cli.console import print_json
+        from moac.progress import Progress
 
         out, began = required("out", self.out, "with a folder"), time.monotonic()
         with Progress() as progress:

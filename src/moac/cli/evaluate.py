@@ -81,7 +81,7 @@ class Evaluate(Command):
     def _one(self, path: Path) -> dict[str, Any]:
         """The JSON object of one run."""
         from moac import api
-        from moac.cli.console import say
+        from moac.progress import say
         from moac.runs.directory import RunDirectory
 
         description = RunDirectory(path).description

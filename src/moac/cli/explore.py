@@ -12,7 +12,7 @@ import tyro
 
 from moac.choices import CHOICES, did_you_mean
 from moac.cli import process
-from moac.cli.options import Command, Discounts, SettingName, Stepping, config_of, option, options_of
+from moac.cli.options import Command, Problem, ShowConfig, check_environment, config_of, config_options, group, option
 from moac.config import Config, check_trials, is_choice
 from moac.search import EXPLORING
 
@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     class ExploreConfig:
         """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 else:
-    ExploreConfig = options_of("ExploreConfig", ("weighting", "weights", "entropy"), **EXPLORING)
+    ExploreConfig = config_options(("weighting", "weights", "entropy"), **EXPLORING)
 
 _LISTED, _NARROW = 25, 4
 """So many policies are printed, and vectors of so many numbers; the report has all."""
-Place = Annotated[
-    str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0, or a dataset's folder.")
-]
+Place = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id that `moac envs` lists, or a dataset's folder.")]
 Rules = Annotated[
     tuple[str, ...] | None,
     option(f"{{{','.join(CHOICES['weighting'])}}} [...]", "default: fixed and preferred on a model, else fixed"),
@@ -43,8 +41,9 @@ class Explore(Command):
     """Train policies for many preferences at once, and keep those that none dominates: a Pareto archive."""
 
     env: tyro.conf.Positional[Place]
-    config: Annotated[ExploreConfig, tyro.conf.arg(name="")]
-    stepping: Annotated[Stepping, tyro.conf.arg(name="")]
+    problem: Annotated[Problem, group("problem")]
+    config: Annotated[ExploreConfig, group("")]
+    show_config: ShowConfig = False
     preferences: Annotated[int | None, option("INT", "default: 128 on a model, 16 elsewhere")] = None
     """Preference vectors: a trial of each rule for each."""
     draw: Literal["random", "grid"] = "random"
@@ -57,10 +56,6 @@ class Explore(Command):
         tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: falling to 0 on a model, else 0")
     ] = None
     """Entropy bonuses, one after the other, each from where the one before it ended; they share the iterations."""
-    setting: SettingName = "discounted"
-    """Discounted return, or reward per step."""
-    discount: Discounts = None
-    """One discount, or one per objective."""
     reference: Annotated[
         tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: below the worst of the front")
     ] = None
@@ -74,11 +69,13 @@ class Explore(Command):
         """Train, select, measure and print; Ctrl-C leaves a folder that the same command continues."""
         config = self._checked()
         process.use_all_cores()
-        from moac import locks
-        from moac.cli.console import Progress, labelled_progress, print_json
+        from moac import locks, settings
+        from moac.cli.console import print_json
         from moac.cli.offline_train import with_behaviour
+        from moac.cli.train import show_config
         from moac.envs.make import quiet
         from moac.policies.observations import LogSpec
+        from moac.progress import Progress, labelled_progress
         from moac.report.pages import exploration
         from moac.search import explore
         from moac.search import plan as planning
@@ -90,6 +87,8 @@ class Explore(Command):
         with quiet():
             problem = self._problem()
             plan = self._plan(config, problem)  # a mistake shows before anything is fitted or trained
+            if self.show_config:
+                return show_config(plan.config, settings.reasons(problem, config), self)
             with process.continued(f"the same command continues {out}"), locks.folder(out):
                 if isinstance(problem.spec.observations, LogSpec):
                     problem = with_behaviour(problem, out, config.hidden)
@@ -109,6 +108,8 @@ class Explore(Command):
 
     def _checked(self) -> Config:
         """The configuration that all rules share, with all that can be checked before JAX is imported."""
+        if not Path(self.env).is_dir():
+            check_environment(self.env, ", or a dataset's folder")
         check_trials(1 if self.preferences is None else self.preferences, self.seed)
         known = CHOICES["weighting"]
         for rule in self.rules or ():
@@ -119,7 +120,7 @@ class Explore(Command):
             raise ValueError("`preferences` must be left out with --given: those given are all there are.")
         for entropy in self.entropy or ():
             Config(entropy=entropy)
-        return config_of(self.config, self.setting, self.discount)
+        return config_of(self.config, self.problem.setting, self.problem.discount)
 
     def _folder(self) -> Path:
         name = Path(self.env).name if Path(self.env).is_dir() else self.env
@@ -132,7 +133,7 @@ class Explore(Command):
 
         if Path(self.env).is_dir():
             return LoggedDataset.from_parquet(Path(self.env))
-        problem = problems.problem_of(self.env, **self.stepping.given)
+        problem = problems.problem_of(self.env, **self.problem.stepping)
         if not problem.compiled:
             process.dispatch_synchronously()
         return problem

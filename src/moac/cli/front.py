@@ -34,7 +34,8 @@ class Front(Command):
         import numpy as np
 
         from moac import files, momdp
-        from moac.cli.console import print_json, say
+        from moac.cli.console import print_json
+        from moac.progress import say
         from moac.runs import problems
 
         if self.out is not None:

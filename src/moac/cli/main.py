@@ -72,10 +72,11 @@ def parse(arguments: list[str]) -> Any:
     name, rest = _split(arguments)
     import tyro
 
+    shape = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
     command, box = _class_of(name), io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return tyro.cli(command, prog=f"moac {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
+            return tyro.cli(command, prog=f"moac {name}", args=rest, config=shape)
     except SystemExit as end:
         if end.code == 0:
             raise

@@ -49,8 +49,9 @@ class Compare(Command):
             raise ValueError(f"`iterations` must be at least 1, got {self.iterations}.")
         process.use_all_cores()
         from moac import files, locks
-        from moac.cli.console import print_json, say
+        from moac.cli.console import print_json
         from moac.cli.reproduce import begin, conclude, studies
+        from moac.progress import say
 
         if self.protocol == "tscac-compat":
             return self._compat(out)
@@ -107,8 +108,9 @@ class Score(Command):
         if out.is_dir():
             raise ValueError(f"`out` must be a file, got {out}.")
         from moac import api, files
-        from moac.cli.console import Progress, print_json
+        from moac.cli.console import print_json
         from moac.offline import recommend
+        from moac.progress import Progress
         from moac.runs import log_files
 
         files.check_folder("out", out.parent)
@@ -160,7 +162,8 @@ class Recommend(Command):
         """Print the recommendation to one user."""
         user: int = required("user", self.user, "as the log names users")
         from moac import api
-        from moac.cli.console import print_json, say
+        from moac.cli.console import print_json
+        from moac.progress import say
 
         trained = api.load(self.path, self.trial)
         recommended = trained.recommend(user, self.context, self.history, self.k, exclude_seen=self.exclude_seen)

@@ -11,12 +11,14 @@ import tyro
 
 from moac.cli import process
 from moac.cli.options import (
+    NEVER_ON_A_LOG,
     Command,
-    ConfigOptions,
     DataPath,
     Discounts,
     RequiredFolder,
     config_of,
+    config_options,
+    group,
     option,
     required,
 )  # fmt: skip
@@ -25,6 +27,11 @@ from moac.config import Config, check_trials
 if TYPE_CHECKING:
     from moac.offline.choose import Choice
     from moac.offline.evaluation import OfflineEvaluation
+
+    class LogConfig:
+        """What shapes a run on a log."""
+else:
+    LogConfig = config_options(NEVER_ON_A_LOG, {"policy": ("linear", "mlp")})
 
 _NOTHING_CHOSEN = 1
 
@@ -35,7 +42,7 @@ class Train(Command):
     """Train policies on a dataset, from close to its behaviour to far from it, and choose one on validation users."""
 
     data: tyro.conf.Positional[DataPath]
-    config: Annotated[ConfigOptions, tyro.conf.arg(name="")]
+    config: Annotated[LogConfig, group("")]
     protect: Annotated[tuple[str, ...], option("SIGNAL=CHANGE% [...]", "default: none")] = ()
     """Signals that must not change for the worse by more than this, such as Like=-1%; of a cost, Dislike=+1%."""
     pulls: Annotated[tuple[float, ...], option("FLOAT [FLOAT ...]", "default: 1 0.3 0.1 0.03")] = ()
@@ -56,10 +63,11 @@ class Train(Command):
         config, out = self._checked(), required("out", self.out, "with a folder")
         process.use_all_cores()
         from moac import locks, settings
-        from moac.cli.console import labelled_progress, print_json
+        from moac.cli.console import print_json
         from moac.envs.make import quiet
         from moac.logs.dataset import LoggedDataset
         from moac.offline import choose
+        from moac.progress import labelled_progress
         from moac.report import pages
         from moac.search import candidates, plan
 
@@ -126,7 +134,7 @@ class Train(Command):
 
 def with_behaviour(dataset: Any, out: Path, hidden: tuple[int, ...] | None) -> Any:
     """The log with how it chose, from `out` or fitted now."""
-    from moac.cli.console import say
+    from moac.progress import say
     from moac.search import candidates
 
     if dataset.propensity is None:

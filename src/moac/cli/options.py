@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final, get_type_hints
 
 import tyro
 
-from moac.choices import CHOICES
+from moac.choices import CHOICES, did_you_mean
 from moac.config import Average, Config, Discounted
 
 
@@ -33,53 +34,98 @@ def option(metavar: str, default: str) -> Any:
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"({default})")
 
 
-Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="A MO-Gymnasium id, such as resource-gathering-v0.")]
+def group(name: str) -> Any:
+    """A dataclass of options under a heading of its own in the help; "" is under that of what it stands in."""
+    return tyro.conf.arg(name=name)
+
+
+Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id that `moac envs` lists, or package.module:Id.")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
 DataPath = Annotated[Path, tyro.conf.arg(metavar="DATA", help="A dataset that build made.")]
 RequiredFolder = Annotated[Path | None, option("DIR", "required")]
-Discounts = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: by the problem")]
+Discounts = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: see --show-config")]
 SettingName = Literal["discounted", "average"]
 ExecutorName = Literal["serial", "process", "ray"]
 Workers = Annotated[int | None, option("INT", "default: one per core")]
 Address = Annotated[str | None, option("ADDRESS", "default: start Ray here")]
+ShowConfig = Annotated[bool, tyro.conf.arg(help="Print the configuration with every default filled in, and stop.")]
 
 ALIASES = {"num_iterations": ["--iterations"]}
+_GROUPS: dict[str, Sequence[str]] = {
+    "run": ("num_iterations", "num_evaluations"),
+    "algorithm": (
+        *("learner", "weighting", "weights", "momentum", "num_critic_steps", "critic_batch_size", "actor_batch_size"),
+        *("actor_step_size", "critic_step_size", "epochs", "minibatch_size", "gae", "entropy", "behaviour_pull"),
+    ),
+    "networks": ("policy", "critic", "hidden", "features", "optimiser", "critic_optimiser"),
+}
+"""Headings of the help, and the fields of a configuration below them; all others are for experts."""
+_HEADED = {
+    "run": "How long it trains, and what is kept.",
+    "algorithm": "How the objectives are weighted, and the steps of actor and critic.",
+    "networks": "What policy and critic are.",
+    "expert": "Seldom changed.",
+}
+LOG_ONLY = ("start", "importance_cap", "behaviour_pull")
+NEVER_ON_A_LOG = ("visitation", "action_scale", "features", "observation_scale", "gae", "mu", "average_step_size")
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 _EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
 _HINTS = get_type_hints(Config)
 _METAVARS = {int: "INT", float: "FLOAT"}
 
 
-def _argument(name: str, default: Any) -> Any:
+def _argument(name: str, default: Any, choices: Sequence[str]) -> Any:
     """An option like the field of `Config`: its help, and what it takes."""
     kind = str(_HINTS[name])
     word = next((word for part, word in _METAVARS.items() if part.__name__ in kind), None)
     metavar = f"{word} [{word} ...]" if "tuple" in kind else word
-    metavar = f"{{{','.join(CHOICES[name])}}}" if name in CHOICES else metavar
-    hint = "(default: by the problem)" if default is None and name not in ("weights", "gradient_clip") else None
+    metavar = f"{{{','.join(choices)}}}" if choices else metavar
+    hint = None
+    if default is None:
+        hint = "(default: none)" if name in ("weights", "gradient_clip") else "(default: see --show-config)"
     text = " ".join(_EXPLAINED.get(name, "").split())
-    return tyro.conf.arg(help=text, aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint)
+    return tyro.conf.arg(
+        help=text[:1].upper() + text[1:], aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
+    )
 
 
-def options_of(name: str, left_out: Sequence[str] = (), **defaults: Any) -> type:
-    """The fields of `Config` as options, but for those left out; names and help are its own, and so are defaults."""
-    given = {f.name: defaults.get(f.name, f.default) for f in fields(Config)}
-    kept = [key for key in given if key not in ("setting", "preferences", *left_out)]
-    rows = [(key, Annotated[_HINTS[key], _argument(key, given[key])], field(default=given[key])) for key in kept]
-    return make_dataclass(name, rows, frozen=True)
+def config_options(
+    left_out: Sequence[str], choices: Mapping[str, Sequence[str]] | None = None, **defaults: Any
+) -> type:
+    """The fields of `Config` as options, by groups; names and help are its own, and so are other defaults.
+
+    Args:
+        left_out: fields that the command cannot use.
+        choices: what the command can use of a field that names a part.
+        defaults: the command's own.
+    """
+    shown = {**CHOICES, **(choices or {})}
+    rows: dict[str, list[Any]] = {name: [] for name in (*_GROUPS, "expert")}
+    for each in fields(Config):
+        if each.name not in ("setting", "preferences", *left_out):
+            default = defaults.get(each.name, each.default)
+            told = _argument(each.name, default, shown.get(each.name, ()))
+            place = next((name for name, names in _GROUPS.items() if each.name in names), "expert")
+            rows[place].append((each.name, Annotated[_HINTS[each.name], told], field(default=default)))
+    groups = {name: make_dataclass(f"{name}_options", given, frozen=True) for name, given in rows.items()}
+    for name, made in groups.items():
+        made.__doc__ = _HEADED[name]
+    nested = [(name, Annotated[made, group(name)], field(default_factory=made)) for name, made in groups.items()]
+    return make_dataclass("ConfigOptions", nested, frozen=True)
 
 
 if TYPE_CHECKING:
 
-    class ConfigOptions:
-        """All fields of a configuration that a run takes."""
+    class TrainConfig:
+        """What shapes a run on an environment."""
 else:
-    ConfigOptions = options_of("ConfigOptions")
+    TrainConfig = config_options(LOG_ONLY, {"features": [name for name in CHOICES["features"] if name != "plain"]})
 
 
 def config_of(options: Any, setting: str, discount: tuple[float, ...] | None) -> Config:
     """The configuration that the options describe."""
-    return Config(setting=setting_of(setting, discount), **vars(options))
+    given = {name: value for part in vars(options).values() for name, value in vars(part).items()}
+    return Config(setting=setting_of(setting, discount), **given)
 
 
 def setting_of(name: str, discount: tuple[float, ...] | None) -> Average | Discounted | None:
@@ -89,29 +135,56 @@ def setting_of(name: str, discount: tuple[float, ...] | None) -> Average | Disco
     return Average() if name == "average" else None if discount is None else Discounted(discount)
 
 
-Count = Annotated[int | None, option("INT", "default: by moac.envs.make")]
-
-
 @final
 @dataclass(frozen=True)
-class Stepping:
-    """How the real environment is stepped, where it is."""
+class Problem:
+    """What is to be learned, and how its environment is stepped where no exact model is known."""
 
+    setting: SettingName = "discounted"
+    """Discounted return, or reward per step."""
+    discount: Discounts = None
+    """One discount, or one per objective."""
     blackbox: bool = False
     """Step the real environment, also where its exact model is known."""
-    num_envs: Count = None
+    num_envs: Annotated[int | None, option("INT", "default: 16")] = None
     """Copies of the real environment per trial; it divides the batch sizes."""
-    workers: Count = None
+    workers: Annotated[int | None, option("INT", "default: 0")] = None
     """Processes that step them; only slow environments gain."""
-    evaluation_episodes: Count = None
+    evaluation_episodes: Annotated[int | None, option("INT", "default: 10")] = None
     """Episodes of the real environment per evaluation while training."""
     step_timeout: Annotated[float | None, option("SECONDS", "default: none; needs --workers")] = None
     """End the worker of a step that does not return in time, and with it the run, which can be resumed."""
 
     @property
-    def given(self) -> dict[str, Any]:
-        """Those that were given; the others are left to `moac.envs.make`."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+    def stepping(self) -> dict[str, Any]:
+        """How the real environment is stepped, as far as it was said; the rest is left to `moac.envs.make`."""
+        names = ("num_envs", "workers", "evaluation_episodes", "step_timeout")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return given | {"blackbox": self.blackbox}
+
+
+def check_environment(env: str, beside: str = "") -> None:
+    """Refuse an id that MO-Gymnasium does not register, by the text of its registrations: importing it takes long.
+
+    Args:
+        env: what was typed.
+        beside: what else it may be, in words.
+    """
+    package = find_spec("mo_gymnasium")
+    if ":" in env or package is None or package.origin is None:
+        return
+    texts = (path.read_text() for path in Path(package.origin).parent.glob("envs/*/__init__.py"))
+    known = [name for text in texts for name in re.findall(r'id="([\w-]+)"', text)]
+    if env not in known:
+        near = did_you_mean(env, known)
+        raise ValueError(f"`ENV` must be an id that moac envs lists{beside}, got {env!r}.{near}")
+
+
+def check_run(*paths: Path) -> None:
+    """Refuse a folder that is missing or empty; what others hold is checked by those who read it."""
+    for path in paths:
+        if not (path / "config.json").exists() and not any(path.glob("*/*")):
+            raise ValueError(f"{path} is not a run directory: it has no config.json.")
 
 
 def check_episodes(episodes: int) -> None:

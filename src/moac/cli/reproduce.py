@@ -42,7 +42,8 @@ class Reproduce(Command):
         """Run one experiment, or all of them."""
         process.use_all_cores()
         from moac import files, locks
-        from moac.cli.console import labelled_progress, print_json, say
+        from moac.cli.console import print_json
+        from moac.progress import labelled_progress, say
 
         installed = studies()
         chosen = installed.names() if self.name == "all" else (self.name,)

@@ -78,7 +78,7 @@ class Sweep(Command):
 
 def _run(sweep: sweep_spec.Sweep, out: Path, executor: Any) -> tuple[Swept, int]:
     """What came of the sweep, and how many had finished before; the others are run, and shown as they end."""
-    from moac.cli.console import Progress
+    from moac.progress import Progress
     from moac.runs import problems
     from moac.search import sweep as sweeping
 

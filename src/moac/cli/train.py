@@ -1,142 +1,286 @@
-"""`moac train` and `moac resume`."""
+"""`moac train` and `moac resume`: a run trained to its end in its directory, and what is said of it."""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
 from moac.cli import process
 from moac.cli.options import (
     Command,
-    ConfigOptions,
-    Discounts,
     Environment,
+    Problem,
     RunPath,
-    SettingName,
-    Stepping,
+    ShowConfig,
+    TrainConfig,
+    check_environment,
+    check_run,
     config_of,
+    group,
     option,
 )  # fmt: skip
-from moac.config import check_trials
+from moac.config import Average, Config, check_trials
 from moac.runs import CHECKPOINT_SECONDS
+
+if TYPE_CHECKING:
+    from moac.training import Snapshot
+    from moac.training.result import Result
 
 Sinks = Annotated[
     tyro.conf.UseAppendAction[tuple[str, ...]],
     option("{tensorboard,wandb}", "default: none; may be repeated"),
 ]
+Trust = Annotated[
+    bool, tyro.conf.arg(help="Import the module that the run names, if its environment is not MO-Gymnasium's own.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Command):
-    """What `train` and `resume` share."""
+class Saving:
+    """What is kept while it trains."""
 
     checkpoint_every: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = CHECKPOINT_SECONDS
     """Seconds between checkpoints; 0 is as often as possible."""
     sink: Sinks = ()
     """Where the numbers go while it trains, besides metrics.jsonl."""
 
-    def begin(self) -> None:
-        """Check the options and set up JAX."""
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """As `moac.train` and `moac.resume` take them."""
         if not self.checkpoint_every >= 0:
             raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {self.checkpoint_every}.")
-        process.use_all_cores()
-        from moac.runs import sinks
-
-        sinks.check(self.sink)
+        return {"checkpoint_every": self.checkpoint_every, "sinks": self.sink, "progress": True}
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Train(Training):
-    """Train MOAC on an environment and save the run."""
+class Running(Saving):
+    """How long it trains, and what is kept."""
 
-    env: tyro.conf.Positional[Environment]
-    config: Annotated[ConfigOptions, tyro.conf.arg(name="")]
-    stepping: Annotated[Stepping, tyro.conf.arg(name="")]
-    setting: SettingName = "discounted"
-    """Discounted return, or reward per step."""
-    discount: Discounts = None
-    """One discount, or one per objective."""
+    steps: Annotated[int | None, option("INT", "default: by the iterations")] = None
+    """Environment steps of a trial, in place of iterations."""
     trials: int = 1
     """Independent runs, trained together."""
     seed: int = 0
     """Trial i depends on (seed, i) alone."""
     out: Annotated[Path | None, option("DIR", "default: a new one under runs/")] = None
     """Run directory; it must not exist yet."""
-
-    def run(self) -> int:
-        """Train, save, and say how it went."""
-        config = config_of(self.config, self.setting, self.discount)
-        check_trials(self.trials, self.seed)
-        self.begin()
-        from moac import settings
-        from moac.cli.console import say
-        from moac.cli.running import complete
-        from moac.envs.make import quiet
-        from moac.runs import problems
-        from moac.runs.directory import RunDirectory
-        from moac.training import result
-
-        with quiet():
-            problem = problems.problem_of(self.env, **self.stepping.given)
-            if not problem.compiled:
-                process.dispatch_synchronously()
-            prepared = result.prepare(problem, config, self.trials, self.seed)
-            directory = RunDirectory.create(self.out or _unused(self.env, self.seed), prepared, self.env)
-            if not problem.compiled:
-                say(f"{self.env}: {settings.reasons(problem, config)}")
-            with directory.held():
-                return complete(directory, prepared, None, self)
+    keep_every: Annotated[int | None, option("INT", "default: none")] = None
+    """Keep the policies of every so many iterations, for moac.load(RUN, iteration=…)."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Resume(Training):
-    """Continue a run that was stopped: as if it had not been on a model or a log, in new episodes on an environment."""
+class Train(Command):
+    """Train MOAC on an environment and save the run."""
 
-    path: tyro.conf.Positional[RunPath]
-    trust: bool = False
-    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
+    env: tyro.conf.Positional[Environment]
+    running: Annotated[Running, group("run")]
+    problem: Annotated[Problem, group("problem")]
+    config: Annotated[TrainConfig, group("")]
+    show_config: ShowConfig = False
 
     def run(self) -> int:
-        """Continue a stopped run; of a finished one, show the summary again."""
-        self.begin()
+        """Train, save, and say how it went."""
+        config = config_of(self.config, self.problem.setting, self.problem.discount)
+        told, trials, seed = self.running, self.running.trials, self.running.seed
+        check_trials(trials, seed)
+        check_environment(self.env)
+        saving = told.arguments
+        process.use_all_cores()
+        from moac import api, settings
         from moac.envs.make import quiet
+        from moac.progress import say
+        from moac.runs import problems
 
         with quiet():
-            return self._resume(self.path)
+            problem = problems.problem_of(self.env, **self.problem.stepping)
+            if self.show_config:
+                return show_config(settings.complete(config, problem.spec), settings.reasons(problem, config), self)
+            if not problem.compiled:
+                process.dispatch_synchronously()
+                say(f"{self.env}: {settings.reasons(problem, config)}")
+            out = told.out or _unused(self.env, seed)
+            with completing(out) as meter:
+                outcome = api.train(
+                    problem, config, trials=trials, seed=seed, steps=told.steps, out=out, callback=meter, **saving
+                )
+        return tell(out, outcome, self.json, meter)
 
-    def _resume(self, path: Path) -> int:
-        from moac import files
-        from moac.cli.console import say
-        from moac.cli.running import complete, tell
-        from moac.report import pages
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Resume(Command):
+    """Continue a run: as if it had not stopped on a model or a log, in new episodes on an environment."""
+
+    path: tyro.conf.Positional[RunPath]
+    saving: Annotated[Saving, group("")]
+    iterations: Annotated[int | None, option("INT", "default: those it was begun with")] = None
+    """T, to train a run longer, also a finished one."""
+    trust: Trust = False
+
+    def run(self) -> int:
+        """Continue a run; of one that has finished, show the summary again."""
+        check_run(self.path)
+        saving = self.saving.arguments
+        process.use_all_cores()
+        from moac import api
+        from moac.envs.make import quiet
+        from moac.progress import say
         from moac.runs import problems
-        from moac.runs.directory import reopen
 
-        problem = problems.problem_of_run(path, self.trust)
-        if not problem.compiled:
-            process.dispatch_synchronously()
-        directory, prepared = reopen(path, problem)
-        if directory.finished:
-            outcome = directory.outcome(prepared)
-            if (path / "figures" / "training.svg").exists() and not (path / "report.html").exists():
-                with directory.held():  # it was killed just before
-                    files.remove_unfinished(path)
-                    pages.write(path)
-            say(f"{path} has finished: nothing to resume.")
-            tell(directory, outcome, self.json)
-            return 0
-        with directory.held():
-            snapshot = directory.checkpoints().newest(prepared)
-            done = 0 if snapshot is None else snapshot.iteration
-            episodes = "" if prepared.source.compiled or snapshot is None else ", in new episodes of its environments"
-            say(f"{path} continues after iteration {done} of {prepared.settings.num_iterations}{episodes}.")
-            return complete(directory, prepared, snapshot, self)
+        with quiet():
+            problem = problems.problem_of_run(self.path, self.trust)
+            if not problem.compiled:
+                process.dispatch_synchronously()
+            with completing(self.path) as meter:
+                outcome = api.resume(self.path, problem, callback=meter, **saving)
+        if meter.first is None:
+            say(f"{self.path} has finished: nothing to resume.")
+        return tell(self.path, outcome, self.json, meter)
+
+
+@final
+class Meter:
+    """Is shown the snapshots of a run: counts its iterations and seconds, and heeds a request to stop.
+
+    Attributes:
+        first: iterations done before this command; None before anything was done.
+        seconds: since it began.
+    """
+
+    def __init__(self, interrupts: process.Interrupts) -> None:
+        self._interrupts, self._began = interrupts, time.monotonic()
+        self.first: int | None = None
+        self.seconds = 0.0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """One more snapshot."""
+        if self.first is None:
+            self.first = snapshot.iteration - 1  # a first chunk has one iteration: `training.Pace`
+        self.seconds = time.monotonic() - self._began
+        self._interrupts.check()
+
+
+@contextmanager
+def completing(path: Path) -> Generator[Meter]:
+    """While entered, Ctrl-C, SIGTERM and a full disk end the command with a line that says how to go on."""
+    from moac.types import SourceError
+
+    kept = f"What was trained is kept: moac resume {path}"
+    interrupts = process.Interrupts()
+    with process.continued(f"continue with: moac resume {path}"):
+        try:
+            with interrupts:
+                yield Meter(interrupts)
+        except SourceError as error:
+            interrupts.check()  # its worker processes were stopped with us
+            raise ValueError(f"{error} {kept}") from error
+        except OSError as error:
+            said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            raise ValueError(f"{said}. {kept}") from error
+
+
+def show_config(config: Config, reasons: str, command: Command) -> int:
+    """Print a configuration with all its defaults; what was picked for the problem, and why."""
+    from moac.cli.console import print_json, print_lines, print_table
+
+    data = config.to_json()
+    if command.json:
+        print_json(data)
+        return 0
+    setting = data["setting"]
+    data["setting"] = " ".join(str(value) for value in setting.values())
+    print_table("Configuration", ("field", "value"), [(name, str(value)) for name, value in data.items()], ("value",))
+    print_lines([reasons])
+    return 0
+
+
+def tell(path: Path, outcome: Result, as_json: bool, meter: Meter) -> int:
+    """Print the summary of a run, and where its figure and report are."""
+    from moac.cli.console import print_json, print_lines, print_paths, print_tables
+    from moac.report.pages import run as run_page
+
+    if as_json:
+        trained = 0 if meter.first is None else outcome.iteration - meter.first
+        print_json(summary(path, outcome, meter.seconds, trained))
+        return 0
+    page = run_page.of_run(path)
+    print_lines([page.title, page.summary])
+    print_tables(page.tables)
+    print_lines(_on_hull(outcome) if page.notice is None else [*_on_hull(outcome), page.notice])
+    figure = path / "figures" / "training.png"
+    print_paths(**({"figure": figure} if figure.exists() else {}), report=path / "report.html")
+    return 0
+
+
+def summary(path: Path, outcome: Result, seconds: float, iterations: int) -> dict[str, Any]:
+    """The JSON object of `train` and `resume`; seconds and speed are this command's alone."""
+    from moac.runs.directory import RunDirectory
+    from moac.training import mean_over_trials as mean
+
+    history = outcome.history
+    return {
+        "env": RunDirectory(path).description["problem"]["env"],
+        "setting": "average" if isinstance(outcome.config.setting, Average) else "discounted",
+        "objectives": list(outcome.run.source.spec.objective_names),
+        "trials": outcome.run.num_trials,
+        "iterations": outcome.iteration,
+        "env_steps": outcome.env_steps,
+        "seconds": seconds,
+        "env_steps_per_second": iterations * outcome.run.env_steps_per_iteration / max(seconds, 1e-9),
+        "returns": mean(outcome.returns),
+        "returns_kind": history.kind,
+        "returns_interval": interval(outcome.returns),
+        "stationarity_gap": mean(history.gap[:, -1]),
+        "regret": mean(history.regret[:, -1]),
+        "weights": mean(history.weights[:, -1]),
+        "stopped_trials": int((outcome.stopped > 0).sum()),
+        "run_dir": str(path),
+    }
+
+
+def interval(values: Any) -> list[list[float]] | None:
+    """The 95 % interval of the mean over trials [K, M], one pair per objective; None for a single trial."""
+    import numpy as np
+
+    from moac import statistics
+
+    known = values[np.isfinite(values).all(axis=1)]
+    if len(known) < 2:
+        return None
+    return [[mean.low, mean.high] for mean in map(statistics.mean, np.ascontiguousarray(known.T))]
+
+
+def _on_hull(outcome: Result) -> list[str]:
+    """How many trials end within 1 % of a corner of the exact hull."""
+    import numpy as np
+
+    from moac import momdp
+
+    model, setting = outcome.run.source, outcome.config.setting
+    if not isinstance(model, momdp.FiniteMOMDP) or setting is None or not np.isfinite(outcome.returns).any():
+        return []
+    try:
+        points = momdp.support_of(model, setting).points
+    except ValueError:  # too many objectives or states for the exact answer
+        return []
+    reach = 0.01 * np.ptp(points, axis=0).max()
+    distance = np.linalg.norm(outcome.returns[:, None] - points, axis=2)
+    near = distance.min(axis=1) <= reach
+    nearest = points[distance.argmin(axis=1)]
+    lines = [f"{int(near.sum())} of {len(near)} trials ended on a corner of the exact hull (within {reach:.2g})"]
+    for point in np.unique(nearest[near], axis=0):
+        count = int((near & (nearest == point).all(axis=1)).sum())
+        lines.append(f"  {count:4d} at ({', '.join(f'{value + 0.0:.4f}' for value in point)})")
+    return lines
 
 
 def _unused(env: str, seed: int) -> Path:

@@ -30,6 +30,8 @@ _NO_LIMIT = -1
 """What Gymnasium's `make` takes for no time limit."""
 _HARMLESS = (r"\x1b\[33mWARN", "Gym has been unmaintained", ".*pkg_resources")
 """Beginnings of the warnings that Gymnasium and pygame give about themselves."""
+_EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "imageio": "mujoco"}
+"""The extra that has a package, by a word in what Gymnasium says where it is missing."""
 OBJECTIVES = {
     "resource-gathering": ("death", "gold", "diamond"),
     "fishwood": ("fish", "wood"),
@@ -60,7 +62,7 @@ OBJECTIVES = {
 
 
 def make(
-    env: str | Callable[..., Any],
+    env: str | Callable[..., Any] | gymnasium.Env[Any, Any],
     num_envs: int = 16,
     *,
     workers: int = 0,
@@ -73,7 +75,8 @@ def make(
 
     Args:
         env: an id of MO-Gymnasium, also in Gymnasium's form `package.module:Id-v0`; or a function that returns a new
-            environment, whose `step` returns a vector of rewards.
+            environment, whose `step` returns a vector of rewards; or an environment with a `spec`, from which copies
+            are made anew.
         num_envs: copies per trial, stepped side by side; it must divide the batch sizes.
         workers: processes that step them; 0 steps them here. Only slow environments gain.
         time_limit: False lifts the time limit of the registration.
@@ -92,9 +95,25 @@ def make(
     stepping: dict[str, Any] = {name: int(value) for name, value in sizes.items()}
     if step_timeout is not None:
         stepping["step_timeout"] = _checked_timeout(step_timeout, workers)
-    maker = Maker(env, bool(time_limit), tuple(options.items()))
+    maker = Maker(_recipe(env), bool(time_limit), tuple(options.items()))
     with seeded_globally(0):
         return _environment(maker, stepping)
+
+
+def _recipe(env: Any) -> str | Callable[..., Any]:
+    """An id or a function as it is; of an environment, a function that makes it anew from its `spec`."""
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        told = "one environment, not a vector of them: moac.envs.make(id or function, num_envs=…) steps copies of it"
+        raise ValueError(f"`env` must be {told}, got {type(env).__name__}.")
+    if isinstance(env, gymnasium.Env):
+        if env.spec is None:
+            raise ValueError(
+                f"`env` must have a `spec`, got {type(env).__name__} without: give a function that makes it."
+            )
+        return Anew(env.spec)
+    if not isinstance(env, str) and not callable(env):
+        raise ValueError(f"`env` must be an id, an environment or a function that makes one, got {env!r}.")
+    return env
 
 
 @contextlib.contextmanager
@@ -105,6 +124,22 @@ def quiet() -> Generator[None]:
             warnings.filterwarnings("ignore", message=start)
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="pygame")
         yield
+
+
+@final
+@dataclass(frozen=True)
+class Anew:
+    """Makes environments from the `spec` of one, with its wrappers and its time limit."""
+
+    spec: Any
+
+    @property
+    def __name__(self) -> str:
+        return self.spec.id
+
+    def __call__(self, **options: Any) -> Any:
+        """A new environment."""
+        return gymnasium.make(self.spec, disable_env_checker=True, **options)
 
 
 @final
@@ -147,6 +182,11 @@ class Maker:
         except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound):
             raise ValueError(f"`env` must be one of {', '.join(known_ids())}, got {self.env!r}.") from None
         except Exception as error:  # whatever its packages do where something is missing
+            extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
+            if extra is not None and isinstance(error, ImportError | gymnasium.error.DependencyNotInstalled):
+                raise ValueError(
+                    f"{self.name} needs a package that is missing: pip install 'moac[{extra}]'."
+                ) from error
             raise ValueError(f"{self.name} cannot be made: {described(error)}.") from error
 
 

@@ -39,6 +39,16 @@ def problem_of(env: str, *, blackbox: bool = False, **options: Any) -> Source:
     return model
 
 
+def id_of(source: Source) -> str | None:
+    """The id by which a problem can be made again; None where only a program has it."""
+    model = library.for_environment(source.spec.name)
+    if model is not None and model.spec.fingerprint == source.spec.fingerprint:
+        return source.spec.name
+    maker: Any = getattr(getattr(source, "interface", None), "make", None)
+    env = getattr(maker, "env", None)
+    return env if isinstance(env, str) else None
+
+
 @lru_cache(maxsize=8)
 def problem_of_task(env: str, options: tuple[tuple[str, Any], ...]) -> Source:
     """The same by plain data, kept: the tasks of a sweep, in any process, ask for few problems many times."""
@@ -79,7 +89,6 @@ def environment_of_run(directory: Path, trust: bool = False) -> Source:
 def _environment_of(env: str, options: Mapping[str, Any]) -> Source:
     from moac import envs
 
-    if ":" not in env and env not in envs.known_ids():
-        known = (*library.known_environments(), *(i for i in envs.known_ids() if not library.for_environment(i)))
-        raise ValueError(f"`ENV` must be one of {', '.join(known)}, got {env!r}.{did_you_mean(env, known)}")
+    if ":" not in env and env not in (known := envs.known_ids()):
+        raise ValueError(f"`ENV` must be an id that moac envs lists, got {env!r}.{did_you_mean(env, known)}")
     return envs.make(env, **options)

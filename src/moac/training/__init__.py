@@ -24,6 +24,7 @@ __all__ = [
     "Snapshot",
     "Trial",
     "evaluation_iterations",
+    "first",
     "iterate",
     "mean_over_trials",
     "template",
@@ -44,7 +45,7 @@ def iterate(run: Run, snapshot: Snapshot | None = None, stop_every: int | None =
             with seeds that follow from (seed, trial, iteration).
         stop_every: a chunk also ends after every so many iterations; the numbers are the same.
     """
-    trials, pace = (compiled.Blocks if run.source.compiled else hosted.Chains)(run, snapshot), Pace()
+    trials, pace = _trials(run, snapshot), Pace()
     iteration, history = (0, History.empty()) if snapshot is None else (snapshot.iteration, snapshot.history)
     evaluated = set(evaluation_iterations(run.settings).tolist())
     stops = () if stop_every is None else range(stop_every, run.settings.num_iterations + 1, stop_every)
@@ -57,6 +58,15 @@ def iterate(run: Run, snapshot: Snapshot | None = None, stop_every: int | None =
             if iteration in evaluated:
                 history = history.extended(iteration, trials.metrics(), trials.evaluate())
             yield Snapshot(iteration, trials.stored(), history)
+
+
+def first(run: Run) -> Snapshot:
+    """A run before its first iteration."""
+    return Snapshot(0, _trials(run, None).stored(), History.empty())
+
+
+def _trials(run: Run, snapshot: Snapshot | None) -> compiled.Blocks | hosted.Chains:
+    return (compiled.Blocks if run.source.compiled else hosted.Chains)(run, snapshot)
 
 
 def template(run: Run) -> Trial:

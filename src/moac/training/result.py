@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
 from moac import parts, settings, training
+from moac.choices import did_you_mean
 from moac.config import Config, check_trials
 from moac.training.history import History
 from moac.training.trained import TrainedPolicy as TrainedPolicy
-from moac.types import Source
+from moac.types import Source, Spec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,6 +70,12 @@ class Result:
             snapshot,
         )
 
+    def __repr__(self) -> str:
+        spec, mean = self.run.source.spec, training.mean_over_trials(self.returns)
+        returns = ", ".join(f"{name} {value:.4g}" for name, value in zip(spec.objective_names, mean, strict=True))
+        size = f"{self.run.num_trials} trial{'s' * (self.run.num_trials > 1)}, {self.iteration} iterations"
+        return f"Result({spec.name}, {size}, {self.history.kind} returns: {returns})"
+
     @property
     def config(self) -> Config:
         """The resolved configuration."""
@@ -107,3 +115,47 @@ def prepare(
     if full.preferences is not None and not built.rule.needs.preference:
         raise ValueError("`preferences` must be None with a rule that takes none (`Needs.preference`).")
     return training.Run(problem, full, built, int(trials), int(seed), tuple(objects))
+
+
+def configured(spec: Spec, config: Config | None, steps: int | None, given: Mapping[str, Any]) -> Config:
+    """The configuration with the fields that were given by name, and with the iterations that `steps` asks for."""
+    known = [field.name for field in fields(Config)]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"`{name}` is no argument of train and no field of Config.{did_you_mean(name, known)}")
+    full = replace(config or Config(), **given)
+    return full if steps is None else settings.for_steps(full, spec, steps)
+
+
+def beginning(start: Any, run: training.Run) -> training.Snapshot:
+    """A run before its first iteration, at what a policy, a result or a snapshot has learned.
+
+    Args:
+        start: a policy: every trial has its parameters, and critic and optimiser are new; a result, or a snapshot: each
+            trial goes on from its own, with everything that was learned.
+        run: the run that begins; its policy has parameters of the same shapes.
+    """
+    if isinstance(start, TrainedPolicy):
+        return _at(start, run)
+    snapshot = start.snapshot if isinstance(start, Result) else start
+    if not isinstance(snapshot, training.Snapshot):
+        raise ValueError(f"`start` must be a policy, a run with its last state, or a snapshot, got {start!r}.")
+    _check_shapes(snapshot.trials.state.theta, training.template(run).state.theta)
+    return snapshot.as_start()
+
+
+def _at(policy: TrainedPolicy, run: training.Run) -> training.Snapshot:
+    """A run before its first iteration, every trial with the parameters of one policy."""
+    if run.source.spec.num_states is None and run.settings.observation_scale == "running":
+        raise ValueError("`start` must be a run where observations are scaled by running moments: it keeps them.")
+    first, K = training.first(run), run.num_trials
+    theta = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], K, axis=0), policy.trial_theta)
+    _check_shapes(theta, first.trials.state.theta)
+    state = replace(first.trials.state, theta=theta, theta_random=theta)
+    return training.Snapshot.of(0, replace(first.trials, state=state), first.history)
+
+
+def _check_shapes(theta: Any, expected: Any) -> None:
+    shapes = [jax.tree.map(np.shape, tree) for tree in (theta, expected)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"`start` must have parameters of the shapes {shapes[1]}, trials first, got {shapes[0]}.")

@@ -50,6 +50,9 @@ class TrainedPolicy:
             observations = observations.learned(memory, len(jax.tree.leaves(theta)[0]))
         return cls(policy, theta, observations, 0, setting, spec.action_box)
 
+    def __repr__(self) -> str:
+        return f"TrainedPolicy({type(self.policy).__name__}, trial {self.trial} of {self.num_trials})"
+
     @property
     def gamma(self) -> Any:
         """The discount: a number, or an array of one per objective; 1 in the average setting."""

@@ -17,7 +17,7 @@ from moac.config import Average, Config, Discounted
 
 def config_of(arguments):
     command = cli.parse(arguments)
-    return options.config_of(command.config, command.setting, command.discount)
+    return options.config_of(command.config, command.problem.setting, command.problem.discount)
 
 
 def test_every_field_of_the_configuration_is_an_option_with_its_help(capsys):
@@ -25,7 +25,7 @@ def test_every_field_of_the_configuration_is_an_option_with_its_help(capsys):
         cli.main(["train", "--help"])
     assert end.value.code == 0
     shown = capsys.readouterr().out
-    for field in (field for field in fields(Config) if field.name != "preferences"):  # `moac explore` has them
+    for field in (field for field in fields(Config) if field.name not in ("preferences", *options.LOG_ONLY)):
         assert f"--{field.name.replace('_', '-')} " in shown
     assert "T, updates of the policy." in shown
     assert "{None}" not in shown

@@ -5,12 +5,13 @@ import pytest
 from scipy.stats import t as student
 
 from moac import Average, Config, momdp
-from moac.cli import running
+from moac.cli import process, train
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
 
 K, L, M = 4, 3, 3
+METER = train.Meter(process.Interrupts())
 MODEL = momdp.library.resource_gathering()
 
 
@@ -26,23 +27,23 @@ def outcome_of(config=None, trials=K, stopped=None, value=0.1):
 
 def test_interval_is_students():
     values = np.random.default_rng(0).normal(size=(20, M))
-    (low, high), *_ = running.interval(values)
+    (low, high), *_ = train.interval(values)
     expected = student.interval(0.95, 19, values[:, 0].mean(), values[:, 0].std(ddof=1) / np.sqrt(20))
     np.testing.assert_allclose((low, high), expected)
-    assert running.interval(values[:1]) is None
+    assert train.interval(values[:1]) is None
 
 
 def test_summary_counts_stopped_trials(tmp_path, capsys):
     outcome = outcome_of(stopped=[0, 7, 0, 3], config=Config(num_iterations=9))
     outcome.history.returns[1] = np.nan
     directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
-    summary = running.summary(directory, outcome, 2.0, 5)
+    summary = train.summary(directory.path, outcome, 2.0, 5)
     assert summary["stopped_trials"] == 2
     assert summary["returns"] == pytest.approx([0.1] * M)
     assert summary["env_steps"] == 9 * outcome.run.env_steps_per_iteration
     assert summary["env_steps_per_second"] == 2.5 * outcome.run.env_steps_per_iteration
     directory.finish(outcome)
-    running.tell(directory, outcome, as_json=False)
+    train.tell(directory.path, outcome, False, METER)
     shown = " ".join(capsys.readouterr().out.split())
     assert "2 of 4 trials stopped, the first at iteration 3" in shown
 
@@ -52,5 +53,5 @@ def test_report_without_any_finite_number(tmp_path, capsys):
     directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
     directory.finish(outcome)
     for as_json in (True, False):
-        running.tell(directory, outcome, as_json)
+        train.tell(directory.path, outcome, as_json, METER)
     assert '"returns": [null, null, null]' in capsys.readouterr().out
