@@ -101,7 +101,7 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
         if sinks or keep_every is not None:
             raise ValueError("`sinks` and `keep_every` need `out`, the folder that they write into.")
         return _trained(run, first, watching)
-    directory = RunDirectory.create(Path(out), run, problems.id_of(source))
+    directory = RunDirectory.create(Path(out), run, problems.id_of(source), keep_every)
     with directory.held():
         return _trained(run, first, watching, directory)
 
@@ -144,7 +144,8 @@ def resume(  # noqa: PLR0913 - as `train`
 
     watching = _Watching(progress, callback, sinks, checkpoint_every)
     if isinstance(run, Result):
-        return _trained(run.run, run.snapshot, watching)
+        longer = run.run if iterations is None else run_directory.longer_run(run.run, iterations)
+        return _trained(longer, run.snapshot, watching)
     source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
     given = {"policy": policy, "critic": critic, "rule": rule}
     directory, prepared = run_directory.reopen(Path(run), source, given)
@@ -155,6 +156,8 @@ def resume(  # noqa: PLR0913 - as `train`
                 pages.write(directory.path)
         return with_outputs(directory.outcome(prepared))
     with directory.held():
+        if iterations is not None:
+            directory, prepared = run_directory.lengthen(directory, prepared, iterations)
         snapshot = directory.checkpoints().newest(prepared)
         if progress:
             done, total = 0 if snapshot is None else snapshot.iteration, prepared.settings.num_iterations
@@ -163,7 +166,9 @@ def resume(  # noqa: PLR0913 - as `train`
         return _trained(prepared, snapshot, watching, directory)
 
 
-def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) -> TrainedPolicy:
+def load(
+    directory: str | Path, trial: int = 0, policy: Policy | None = None, iteration: int | None = None
+) -> TrainedPolicy:
     """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
 
     Of an exploration `.archive` has all its policies with their values; its trials are the points of the archive.
@@ -172,10 +177,11 @@ def load(directory: str | Path, trial: int = 0, policy: Policy | None = None) ->
         directory: of a run that has finished.
         trial: which of its trials.
         policy: the object that was trained, where `train` was given one.
+        iteration: one whose policies were kept (`keep_every`); None is the end.
     """
     from moac.search import archive
 
-    trained = run_directory.load(directory, trial, policy)
+    trained = run_directory.load(directory, trial, policy, iteration)
     return replace(trained, archive=archive.read(Path(directory), trained))
 
 
@@ -342,7 +348,11 @@ def training_figures(outcome: Result) -> dict[str, bytes]:
 
 
 def _write(outcome: Result, path: Path, overwrite: bool) -> Path:
-    return run_directory.save(outcome, path, training_figures(outcome), overwrite)
+    from moac.report import pages
+
+    run_directory.save(outcome, path, training_figures(outcome), overwrite, problems.id_of(outcome.run.source))
+    pages.write(path)
+    return path
 
 
 @final

@@ -183,7 +183,7 @@ def check_environment(env: str, beside: str = "") -> None:
 def check_run(*paths: Path) -> None:
     """Refuse a folder that is missing or empty; what others hold is checked by those who read it."""
     for path in paths:
-        if not (path / "config.json").exists() and not any(path.glob("*/*")):
+        if not (path / "config.json").exists() and not any(path.glob("*")):
             raise ValueError(f"{path} is not a run directory: it has no config.json.")
 
 

@@ -110,8 +110,9 @@ class Train(Command):
             out = told.out or _unused(self.env, seed)
             with completing(out) as meter:
                 outcome = api.train(
-                    problem, config, trials=trials, seed=seed, steps=told.steps, out=out, callback=meter, **saving
-                )
+                    problem, config, trials=trials, seed=seed, steps=told.steps, out=out, callback=meter,
+                    keep_every=told.keep_every, **saving,
+                )  # fmt: skip
         return tell(out, outcome, self.json, meter)
 
 
@@ -141,7 +142,7 @@ class Resume(Command):
             if not problem.compiled:
                 process.dispatch_synchronously()
             with completing(self.path) as meter:
-                outcome = api.resume(self.path, problem, callback=meter, **saving)
+                outcome = api.resume(self.path, problem, iterations=self.iterations, callback=meter, **saving)
         if meter.first is None:
             say(f"{self.path} has finished: nothing to resume.")
         return tell(self.path, outcome, self.json, meter)

@@ -244,23 +244,30 @@ def _origin(path: Path) -> dict[str, Any]:
 
 
 def save(
-    outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None = None, overwrite: bool = False
+    outcome: result.Result,
+    path: Path,
+    figures: Mapping[str, bytes] | None = None,
+    overwrite: bool = False,
+    env: str | None = None,
 ) -> Path:
-    """Write the run directory of a result, with figures by file name; `overwrite` replaces a run that is there."""
+    """Write the run directory of a result, with figures by file name; `overwrite` replaces a run that is there.
+
+    `env` is the id by which the problem can be made again, where it has one.
+    """
     if not overwrite or _run_in(path) is None:
-        return _saved(outcome, path, figures)
+        return _saved(outcome, path, figures, env)
     real = path.resolve()
     beside = real.with_name(f".{real.name}.{os.getpid()}.tmp")
     with RunDirectory(real).held():
         shutil.rmtree(beside, ignore_errors=True)
-        _saved(outcome, beside, figures)
+        _saved(outcome, beside, figures, env)
         shutil.rmtree(real)
         beside.rename(real)
     return path
 
 
-def _saved(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None) -> Path:
-    directory = RunDirectory.create(path, outcome.run)
+def _saved(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None, env: str | None) -> Path:
+    directory = RunDirectory.create(path, outcome.run, env)
     if outcome.snapshot is not None:
         directory.checkpoints().write(outcome.snapshot)  # so that the run can be lengthened
     directory.finish(outcome, figures)
@@ -273,14 +280,9 @@ def lengthen(directory: RunDirectory, run: training.Run, iterations: int) -> tup
     On a model it ends as a run of that length from the start, bit for bit. The history keeps what was logged; new
     evaluations are those of the longer run. Policies of the end so far stay: `load(path, iteration=…)`.
     """
-    path, before = directory.path, run.settings.num_iterations
-    config = replace(run.config, num_iterations=iterations)
+    path, before, longer = directory.path, run.settings.num_iterations, longer_run(run, iterations)
     if iterations == before:
         return directory, run
-    if iterations < before:
-        raise ValueError(f"`iterations` must be at least {before}, which {path} has already, got {iterations}.")
-    for name in settings.length_dependent(config):
-        raise ValueError(f"{path} cannot be trained longer: its `{name}` depends on the number of iterations.")
     if directory.finished:
         if directory.checkpoints().newest(run) is None:
             raise ValueError(f"{path} cannot be trained longer: it has no checkpoint to go on from.")
@@ -288,8 +290,18 @@ def lengthen(directory: RunDirectory, run: training.Run, iterations: int) -> tup
         (path / "policy.safetensors").replace(directory.kept_path(before))  # first: it is what says that a run ended
     for name in ("history.safetensors", "report.html"):
         (path / name).unlink(missing_ok=True)
-    files.write_json(path / "config.json", {**directory.description, "config": config.to_json()})
-    return RunDirectory(path), replace(run, config=config)
+    files.write_json(path / "config.json", {**directory.description, "config": longer.config.to_json()})
+    return RunDirectory(path), longer
+
+
+def longer_run(run: training.Run, iterations: int) -> training.Run:
+    """The same run with more iterations; a ValueError where it would not be the same."""
+    before, config = run.settings.num_iterations, replace(run.config, num_iterations=iterations)
+    if iterations < before:
+        raise ValueError(f"`iterations` must be at least {before}, which the run has already, got {iterations}.")
+    for name in settings.length_dependent(config) if iterations > before else ():
+        raise ValueError(f"the run cannot be trained longer: its `{name}` depends on the number of iterations.")
+    return replace(run, config=config)
 
 
 def load(
