@@ -86,7 +86,7 @@ def _learn(dataset: LoggedDataset, learner: str, options: Table, common: Table) 
         values = {key: value for key, value in options.items() if key != "discount"}
         setting = Discounted(options["discount"]) if "discount" in options else None
         config = Config(setting=setting, num_iterations=common["iterations"], **both, **values)
-        outcome = api.train(dataset, config, common["trials"], common["seed"])
+        outcome = api.train(dataset, config, trials=common["trials"], seed=common["seed"])
         theta, steps, weights = outcome.policy.theta, outcome.history.iteration, outcome.history.weights
     else:
         module = _OTHERS[learner]
