@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -28,7 +28,6 @@ from moac.weighting import Rule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from moac.offline.access_log import AccessLog
     from moac.offline.evaluation import OfflineEvaluation
     from moac.offline.ncis import Options
     from moac.runs.executors import Executor
@@ -264,32 +263,13 @@ def compare(
     return comparison
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class RunEvaluation:
-    """A run on a log, evaluated.
-
-    Attributes:
-        evaluation: values, changes, verdict.
-        accesses: to test users; None on other users.
-        card: all of it as plain data, as written.
-        card_path, page_path: where card and page are.
-    """
-
-    evaluation: OfflineEvaluation
-    accesses: AccessLog | None
-    card: dict[str, Any]
-    card_path: Path
-    page_path: Path
-
-
 def evaluate_on_log(
     directory: str | Path,
     data: str | Path | None = None,
     split: str = "validation",
     trial: int | None = None,
     options: Options | None = None,
-) -> RunEvaluation:
+) -> OfflineEvaluation:
     """Evaluate a run's policies beside Behavior-Clone; card and page go into the run's folder.
 
     An evaluation on test users is recorded before any number is computed.
@@ -301,29 +281,22 @@ def evaluate_on_log(
         trial: which trial alone; None is all of them, as seeds of one method.
         options: of the estimate.
     """
-    from moac.offline import access_log, evaluate, evaluation, ncis
+    from moac.offline.evaluate import evaluate as evaluate_policies
     from moac.report import html
     from moac.report.pages import evaluation as page
     from moac.runs import log_files
 
-    path, chosen = Path(directory), options or ncis.Options()
+    path = Path(directory)
     run, trained = run_directory.read(path), run_directory.load(path, trial or 0)
     theta = trained.theta if trial is None else jax.tree.map(lambda leaf: leaf[trial][None], trained.theta)
     rule = run.config.weighting
     methods = {"MOAC" if rule == "min-norm" else f"{rule} weights": (trained.policy, theta)}
     dataset = log_files.dataset_of(path, None if data is None else Path(data))
     files.check_folder("RUN", path)
-    evaluate.check(dataset, methods, split)
-    accesses = None
-    if split == "test":
-        accesses = access_log.record(path, dataset, split, asdict(chosen) | {"trial": trial}, methods)
-    evaluated = evaluate.evaluate(dataset, methods, split, chosen)
-    card = evaluation.card(evaluated, dataset, access_log.fingerprints(methods), accesses)
-    shown = html.render(page.of_evaluation(evaluated, card, run, accesses))
-    card_path, page_path = path / f"card-{split}.json", path / f"evaluation-{split}.html"
-    files.write_json(card_path, card)
-    files.write_bytes(page_path, shown.encode())
-    return RunEvaluation(evaluated, accesses, card, card_path, page_path)
+    evaluated = evaluate_policies(dataset, methods, split, options, run=path, about={"trial": trial})
+    evaluated = replace(evaluated, page=lambda each: html.render(page.of_evaluation(each)))
+    evaluated.save(path)
+    return evaluated
 
 
 def with_outputs(outcome: Result) -> Result:
@@ -424,7 +397,9 @@ def source_of(problem: Any) -> Source:
         return problems.problem_of(str(problem))
     if isinstance(getattr(problem, "spec", None), Spec):
         if isinstance(problem.spec.observations, LogSpec):
-            from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
+            from moac.offline.evaluate import with_estimator
+
+            return with_estimator(problem)
         return problem
     from moac import envs
 

@@ -18,11 +18,10 @@ from moac import api, files
 from moac.config import Config, Discounted
 from moac.files import Arrays
 from moac.logs.dataset import LoggedDataset
-from moac.offline import access_log
 from moac.offline.baselines import pdpg, tscac
 from moac.offline.choose import choose
 from moac.offline.evaluate import evaluate
-from moac.offline.evaluation import Line, Method, Outcome
+from moac.offline.evaluation import Line, Method, OfflineEvaluation, Outcome, fingerprints
 from moac.offline.ncis import Options, estimates
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Plain
@@ -136,11 +135,9 @@ class OnUsers:
         return OnUsers(**given)
 
 
-def on_split(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> dict[str, OnUsers]:
-    """All methods on a split's users, beside Behavior-Clone; on validation users with what speaks against each."""
-    evaluation = evaluate(dataset, methods, split)
-    signs = dict(zip(dataset.signal_names, dataset.signs, strict=True))
-    candidates = {each.name: each for each in choose(evaluation.report, signs).candidates}
+def on_users(evaluation: OfflineEvaluation) -> dict[str, OnUsers]:
+    """All methods on a split's users, beside Behavior-Clone; with what speaks against each."""
+    candidates = {each.name: each for each in choose(evaluation).candidates}
 
     def of(name: str) -> OnUsers:
         report, candidate = evaluation.report.policies[name], candidates[name]
@@ -150,7 +147,7 @@ def on_split(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) 
         verdict = report.verdict.level
         return OnUsers(name, evaluation.lines(name), share, verdict, candidate.against, candidate.gain, draws)
 
-    return {name: of(name) for name in methods}
+    return {name: of(name) for name in evaluation.methods}
 
 
 def best(settings: Sequence[OnUsers]) -> OnUsers:
@@ -188,7 +185,7 @@ def search(dataset: LoggedDataset, parameters: Mapping[str, Any], seed: int, wor
         for name, table in methods.items()
     }
     policies = {each.name: each.policies for settings in by_method.values() for each in settings}
-    searched = Searched(by_method, on_split(dataset, policies, "validation"), {})
+    searched = Searched(by_method, on_users(evaluate(dataset, policies)), {})
     if not parameters["judging"]["random_start"]:
         return searched
     again = {**common, "start": "random"}
@@ -196,20 +193,21 @@ def search(dataset: LoggedDataset, parameters: Mapping[str, Any], seed: int, wor
         name: trained(dataset, name, methods[name], searched.chosen(name).setting, again, work).policies
         for name in methods
     }
-    return replace(searched, from_random=on_split(dataset, started, "validation"))
+    return replace(searched, from_random=on_users(evaluate(dataset, started)))
 
 
 def tested_once(dataset: LoggedDataset, chosen: Mapping[str, Trained], work: Workspace) -> dict[str, OnUsers]:
     """What test users say; of the same policies and data an earlier answer is taken, and they are not asked again."""
     methods = {name: each.policies for name, each in chosen.items()}
-    asked = {"data": dataset.fingerprint, "policies": access_log.fingerprints(methods)}
+    asked = {"data": dataset.fingerprint, "policies": fingerprints(methods)}
     path = work.folder / "test.json"
     kept = files.read_json(path) if path.exists() else {}
     if kept.get("asked") == asked:
         return {name: OnUsers.of_dict(own) for name, own in kept["judged"].items()}
-    options = {"study": "comparison", "settings": {name: dict(each.setting) for name, each in chosen.items()}}
-    work.say(str(access_log.record(work.folder, dataset, "test", options, methods)))
-    results = on_split(dataset, methods, "test")
+    about = {"study": "comparison", "settings": {name: dict(each.setting) for name, each in chosen.items()}}
+    evaluation = evaluate(dataset, methods, "test", run=work.folder, about=about)
+    work.say(str(evaluation.accesses))
+    results = on_users(evaluation)
     files.write_json(path, {"asked": asked, "judged": {name: own.as_dict() for name, own in results.items()}})
     return results
 

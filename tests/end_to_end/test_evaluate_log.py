@@ -12,7 +12,8 @@ import pytest
 
 from moac.cli import main as cli
 from moac.logs import LoggedDataset
-from moac.offline import access_log, evaluate
+from moac.offline import ncis
+from moac.offline.evaluation import ACCESS_LOG, record_access
 from tests.helpers.browser import PROGRAM, Browser
 from tests.helpers.kuairand import generated
 from tests.helpers.log_policies import modelled, saved
@@ -55,10 +56,10 @@ def judged(run, data, tmp_path_factory):
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         assert moac_evaluate(run, "--trial", 1, "--json") == 0
-        assert not (run / access_log.NAME).exists()
-        assert not (data / access_log.NAME).exists()
+        assert not (run / ACCESS_LOG).exists()
+        assert not (data / ACCESS_LOG).exists()
         other = SimpleNamespace(fingerprint="abc", folder=str(data))
-        access_log.record(tmp_path_factory.mktemp("other"), other, "test", {}, {})
+        record_access(tmp_path_factory.mktemp("other"), other, {}, {})
         assert moac_evaluate(run, "--split", "test", "--cap", "5") == 0
     return Evaluated(run, data, said.getvalue())
 
@@ -87,8 +88,8 @@ def test_the_table_says_what_matters(judged):
 
 def test_every_look_at_test_users_is_noted(judged):
     assert "test users were looked at 2 times, 1 of them for this run" in judged.text
-    assert len((judged.data / access_log.NAME).read_text().splitlines()) == 2
-    assert len((judged.run / access_log.NAME).read_text().splitlines()) == 1
+    assert len((judged.data / ACCESS_LOG).read_text().splitlines()) == 2
+    assert len((judged.run / ACCESS_LOG).read_text().splitlines()) == 1
     card = judged.card("test")
     assert (card["test_looks"], card["report"]["options"]["cap"]) == (2, 5)
     (own,) = [one for one in card["looks"] if one["run"] == str(judged.run)]
@@ -107,7 +108,7 @@ def test_the_page_in_a_browser(judged):
             assert visit.requests == [page.as_uri()]
             assert visit.evaluate("document.documentElement.scrollWidth") <= width
             assert visit.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
-            assert visit.evaluate("document.images.length") == 4
+            assert visit.evaluate("document.images.length") == 3
             assert visit.evaluate("document.title") != "owned"
         headings = visit.evaluate("[...document.querySelectorAll('h2')].map(h => h.textContent)")
         assert headings == ["Results", "Figures", "Numbers", "Details"]
@@ -121,17 +122,15 @@ def test_a_look_is_noted_before_there_are_numbers(run, tmp_path, monkeypatch):
     def failing(*_):
         raise KeyboardInterrupt
 
-    copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("*test*", access_log.NAME))
-    monkeypatch.setattr(evaluate, "evaluate", failing)
+    copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("*test*", ACCESS_LOG))
+    monkeypatch.setattr(ncis, "accumulate", failing)
     assert moac_evaluate(copy, "--split", "test") == 130
-    assert len((copy / access_log.NAME).read_text().splitlines()) == 1
+    assert len((copy / ACCESS_LOG).read_text().splitlines()) == 1
     assert not (copy / "card-test.json").exists()
 
 
 def test_mistakes_are_one_line(run, data, tmp_path, capsys):
-    copy = shutil.copytree(
-        run, tmp_path / "run", ignore=shutil.ignore_patterns("card*", "evaluation*", access_log.NAME)
-    )
+    copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("card*", "evaluation*", ACCESS_LOG))
     elsewhere = shutil.copytree(data, tmp_path / "elsewhere")
     rewrite(elsewhere / "manifest.json", {"content": "0" * 64})
     for arguments, message in (
@@ -149,7 +148,7 @@ def test_mistakes_are_one_line(run, data, tmp_path, capsys):
         assert message in said.err
         assert said.err.count("\n") == 1
     assert not list(copy.glob("card-*"))
-    assert not (copy / access_log.NAME).exists()
+    assert not (copy / ACCESS_LOG).exists()
 
 
 def test_options_of_logs_are_refused_for_environments(tmp_path, capsys):

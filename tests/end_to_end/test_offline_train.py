@@ -75,9 +75,9 @@ def test_what_is_chosen_becomes_the_run(trained, data, capsys):
     small = moac.Config(num_iterations=4, num_evaluations=2, critic_batch_size=32, actor_batch_size=32)
     wanted = candidates.Plan(filled.name, 0, 2, small, (1.0, 0.1))
     outcomes = candidates.train(filled, wanted, out, lambda *task: pytest.fail("trained again"))
-    judged, choice = candidates.choose(filled, outcomes, ())
+    choice = candidates.choose(filled, outcomes, ())
     runs = candidates.directories(filled, wanted, out)
-    candidates.keep(replace(choice, chosen="pull 0.1"), judged, wanted, out, runs)
+    candidates.keep(replace(choice, chosen="pull 0.1"), out, runs)
     assert json.loads((out / "choice.json").read_text())["chosen"] == "pull 0.1"
     assert (out / "policy.safetensors").read_bytes() == (runs["pull 0.1"] / "policy.safetensors").read_bytes()
     for ours, theirs in zip(moac.load(out).theta, outcomes["pull 0.1"].policy.theta, strict=True):

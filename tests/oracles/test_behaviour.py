@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from moac.kuairand import generate
 from moac.logs import About, LoggedDataset, Rows
-from moac.offline import behaviour, calibration, ncis
+from moac.offline import behaviour, ncis
 
 MODEL = generate.UserModel.of(seed=0, num_videos=12)
 QUICK = behaviour.Options(hidden=(4,), max_rounds=2, batch_size=128)
@@ -51,7 +51,7 @@ def one_user_each(actions, users=40, **about):
 def test_fitted_propensities_approach_the_true_ones(log, dataset, fitted, split):
     rows = dataset.rows(split)
     true = -np.log(log.dataset().propensity[rows].astype(np.float64)).mean()
-    found = calibration.measure(fitted, dataset, split)
+    found = behaviour.calibration(fitted, dataset, split)
     assert found.log_loss < true + 0.05  # popularity is 0.1 above it
     assert found.log_loss < found.popularity - 0.04
     assert found.log_loss < found.popularity_by_context - 0.03
@@ -65,7 +65,7 @@ def test_a_temperature_is_positive_and_keeps_or_improves_the_log_loss(dataset, f
         before, after = member.log_loss
         assert member.temperature > 0
         assert after <= before
-    assert calibration.measure(fitted, dataset).log_loss == pytest.approx(fitted.members[0].log_loss[1], abs=1e-12)
+    assert behaviour.calibration(fitted, dataset).log_loss == pytest.approx(fitted.members[0].log_loss[1], abs=1e-12)
 
 
 def test_a_temperature_undoes_a_factor_of_the_logits():
@@ -139,12 +139,13 @@ def test_the_behaviour_policy_is_worth_the_logged_mean(small, quick):
 def test_the_mean_weight_of_the_true_policy_is_closer_to_one_than_with_popularity(log, dataset, fitted):
     train, rows = dataset.rows("train"), dataset.rows("validation")
     policy = MODEL.logging_policy()[log.kind[rows], log.tab[rows]]
-    uniform = np.full(len(rows), 1 / 12)
-    found = calibration.measure(fitted, dataset, policies={"true": policy, "uniform": uniform})
+    own = ncis.Logged.from_dataset(dataset.with_behaviour(fitted), "validation")
+    true, uniform = (own.importance_ratio("p", p).mean() for p in (policy, np.full(len(rows), 1 / 12)))
     share = np.bincount(dataset.action[train], minlength=12) / len(train)
     with_popularity = (log.propensity[rows] / share[dataset.action[rows]]).mean()
-    assert 1 < found.mean_weight["true"] < 1.1 < with_popularity
-    assert found.mean_weight["uniform"] == pytest.approx(1, abs=0.15)
+    assert 1 < true < 1.1 < with_popularity
+    assert uniform == pytest.approx(1, abs=0.15)
+    found = behaviour.calibration(fitted, dataset)
     assert found.uniform == pytest.approx(math.log(12))
     assert found.perplexity == pytest.approx(math.exp(found.log_loss))
     assert found.smallest_propensity == fitted.propensities(dataset)[rows].min()
@@ -153,7 +154,7 @@ def test_the_mean_weight_of_the_true_policy_is_closer_to_one_than_with_popularit
 
 def test_popularity_by_hand(small, quick):
     train, rows = small.rows("train"), small.rows("validation")
-    found = calibration.measure(quick, small)
+    found = behaviour.calibration(quick, small)
     losses, by_tab = [], []
     for row in rows:
         same = train[small.context[train, 0] == small.context[row, 0]]
@@ -161,12 +162,13 @@ def test_popularity_by_hand(small, quick):
             into.append(-math.log(((small.action[shown] == small.action[row]).sum() + 1) / (len(shown) + 12)))
     assert found.popularity == pytest.approx(np.mean(losses))
     assert found.popularity_by_context == pytest.approx(np.mean(by_tab))
-    assert calibration.measure(quick, small, cells=np.zeros(1_500, int)).popularity_by_context == found.popularity
+    bare = replace(small, context=small.context[:, :0])
+    assert behaviour.calibration(quick, bare).popularity_by_context == found.popularity
 
 
 def test_calibration_error_by_hand():
     confidence, hit = np.array([0.5, 0.5, 0.9, 1.0]), np.array([1, 0, 1, 0])
-    assert calibration.calibration_error(confidence, hit) == pytest.approx((0 + 0.1 + 1.0) / 4)
+    assert behaviour.calibration_error(confidence, hit) == pytest.approx((0 + 0.1 + 1.0) / 4)
 
 
 def test_with_behaviour_fills_in_what_is_not_known(small, quick):
@@ -218,16 +220,14 @@ def test_more_folds_than_users_are_refused():
 
 def test_another_log_is_refused(quick):
     other = one_user_each(3)
-    for use in (quick.propensities, lambda it: calibration.measure(quick, it)):
+    for use in (quick.propensities, lambda it: behaviour.calibration(quick, it)):
         with pytest.raises(ValueError, match="other users, actions or tables"):
             use(other)
 
 
-def test_calibration_needs_rows_and_cells_of_all_rows(small, quick):
+def test_calibration_needs_rows(small, quick):
     with pytest.raises(ValueError, match="nothing to measure"):
-        calibration.measure(quick, small.subset("train"))
-    with pytest.raises(ValueError, match="`cells` must hold codes of all 1500 rows"):
-        calibration.measure(quick, small, cells=np.zeros(3, int))
+        behaviour.calibration(quick, small.subset("train"))
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_the_model_as_a_policy_changes_nothing(filled):
     np.testing.assert_allclose(own.doubly_robust.value, base.doubly_robust.value, rtol=1e-4, atol=1e-6)
     assert found.calibration.mean_weight == pytest.approx({"Behavior-Clone": 1.0, "clone": 1.0}, abs=1e-5)
     assert [line.outcome for line in found.lines("clone")] == ["no significant change"] * 2
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(found.card(), allow_nan=False)
 
 
 def test_a_signal_that_never_fires_is_left_out_and_the_others_stay(dataset, judged):

@@ -34,7 +34,7 @@ def small():
     )  # fmt: skip
     dataset = LoggedDataset.from_numpy(rows, About(users=rng.random((40, 2)), window=2))
     model = behaviour.fit(dataset, behaviour.Options(hidden=(), max_rounds=2))
-    return dataset.with_behaviour(model)
+    return evaluate.with_estimator(dataset.with_behaviour(model))
 
 
 def softmax(logits):

@@ -8,6 +8,7 @@ import pytest
 
 from moac.cli.main import main
 from moac.kuairand import generate
+from moac.offline.evaluate import evaluate
 from moac.offline.evaluation import Line
 from moac_studies import framework, kuairand_search
 from moac_studies import kuairand_comparison as comparison
@@ -76,7 +77,7 @@ def test_a_split_is_judged_by_the_worst_seed_and_keeps_its_draws():
     dataset = generate.log(8_000, 1, model=MODEL, num_users=2_000).dataset()
     near, far = tilted(MODEL, 0.9), tilted(MODEL, 0.2)
     methods = {"near": tabulated(dataset, near), "both": tabulated(dataset, near, far), "far": tabulated(dataset, far)}
-    found = kuairand_search.on_split(dataset, methods, "validation")
+    found = kuairand_search.on_users(evaluate(dataset, methods))
     assert found["far"].share < found["near"].share
     assert found["both"].share == pytest.approx(found["far"].share)
     for own in found.values():

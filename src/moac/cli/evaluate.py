@@ -113,17 +113,17 @@ class Evaluate(Command):
         if self.episodes != Evaluate.episodes or self.reference is not None:
             raise ValueError(f"`--episodes` and `--reference` are for runs on environments; {folder} is on a log.")
         evaluated = api.evaluate_on_log(folder, self.data, self.split, self.trial, ncis.Options(cap=self.cap))
+        card, page = folder / f"card-{self.split}.json", folder / f"evaluation-{self.split}.html"
         if self.json:
-            paths = {"run": str(folder), "card": str(evaluated.card_path), "page": str(evaluated.page_path)}
-            print_json(paths | evaluated.card)
+            print_json({"run": str(folder), "card": str(card), "page": str(page)} | evaluated.card())
             return 0
-        _print_changes(evaluated.evaluation)
+        _print_changes(evaluated)
         if evaluated.accesses is not None:
             missing = evaluated.accesses.missing
             print_lines(
                 [str(evaluated.accesses), *([] if missing is None else [f"not noted beside the data: {missing}"])]
             )
-        print_paths(card=evaluated.card_path, page=evaluated.page_path)
+        print_paths(card=card, page=page)
         return 0
 
 

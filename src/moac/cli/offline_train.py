@@ -84,14 +84,14 @@ class Train(Command):
             filled = with_behaviour(dataset, out, config.hidden)
             with quiet(), process.Interrupts() as interrupts:
                 outcomes = candidates.train(filled, wanted, out, labelled_progress(interrupts.check))
-                evaluation, choice = candidates.choose(filled, outcomes, floors)
-                candidates.keep(choice, evaluation, wanted, out, candidates.directories(filled, wanted, out))
+                choice = candidates.choose(filled, outcomes, floors)
+                candidates.keep(choice, out, candidates.directories(filled, wanted, out))
                 if choice.chosen is not None:
                     pages.write(out)
         if self.json:
-            print_json(self._summary(evaluation, choice) | {"seconds": time.monotonic() - began})
+            print_json(self._summary(choice.evaluation, choice) | {"seconds": time.monotonic() - began})
         else:
-            self._print(evaluation, choice)
+            self._print(choice.evaluation, choice)
         return 0 if choice.chosen is not None else _NOTHING_CHOSEN
 
     def _checked(self) -> Config:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +74,7 @@ class LoggedDataset:
         folder: where `from_parquet` read it.
         context_names: of the columns of the context; empty where they have none.
         bound_data: see `bound`.
-        estimator: of what policies are worth on it; `moac.offline.evaluate` hands it down when it is imported.
+        estimator: of what policies are worth on it; `moac.offline.evaluate.with_estimator` hands it down.
     """
 
     name: str
@@ -102,7 +102,7 @@ class LoggedDataset:
     folder: str | None = None
     context_names: tuple[str, ...] = ()
     bound_data: Data | None = None
-    estimator: ClassVar[Callable[[LoggedDataset, Policy, Params], Evaluation] | None] = None
+    estimator: Callable[[LoggedDataset, Policy, Params], Evaluation] | None = None
 
     @staticmethod
     def from_parquet(path: str | Path) -> LoggedDataset:
@@ -250,9 +250,11 @@ class LoggedDataset:
         """What the policies `theta` are worth on validation users, by the estimator."""
         del setting  # an estimate is of the immediate reward, whatever the discount
         self._check_known()
-        if LoggedDataset.estimator is None:
-            raise ValueError("a log needs an estimator to evaluate policies: import moac.offline.evaluate.")
-        return LoggedDataset.estimator(self, policy, theta)
+        if self.estimator is None:
+            raise ValueError(
+                "a log needs an estimator to evaluate policies: moac.offline.evaluate.with_estimator(log)."
+            )
+        return self.estimator(self, policy, theta)
 
     def _check_known(self) -> None:
         if self.propensity is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
 
@@ -25,13 +25,13 @@ from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.policies.networks import Network, Plain, Weights
 
-_BLOCK = 2048
-"""Rows whose probabilities are computed at a time."""
+BLOCK = 2048
+"""Rows whose features and probabilities are computed at a time."""
 _STEPS = 200
 """The most steps of a round."""
 _LAST_SCALE = 0.01
 """The network starts close to popularity, which is in its last biases."""
-_TEMPERATURES = (0.1, 10.0)
+_TEMPERATURES, _BINS = (0.1, 10.0), 15
 
 
 @final
@@ -49,16 +49,13 @@ class Options:
     seed: int = 0  # of weights, batches and folds
 
     def __post_init__(self) -> None:
-        least = {"batch_size": 1, "max_rounds": 1, "patience": 1, "folds": 2, "seed": 0}
+        least = {"batch_size": 1, "max_rounds": 1, "patience": 1, "folds": 2, "seed": 0, "weight_decay": 0}
+        most = {"folds": 127, "seed": 2**32 - 1}
         for name, low in least.items():
-            if getattr(self, name) < low:
-                raise ValueError(f"`{name}` must be at least {low}, got {getattr(self, name)}.")
-        if self.folds > 127 or self.seed >= 2**32:
-            raise ValueError(f"`folds` must be below 128, `seed` below 2^32, got {self.folds} and {self.seed}.")
-        if not self.step_size > 0 or not self.weight_decay >= 0:
-            raise ValueError(
-                f"`step_size` must be positive, `weight_decay` not negative, got {self.step_size}, {self.weight_decay}."
-            )
+            if not low <= getattr(self, name) <= most.get(name, math.inf):
+                raise ValueError(f"`{name}` must be in [{low}, {most.get(name, '∞')}], got {getattr(self, name)}.")
+        if not self.step_size > 0:
+            raise ValueError(f"`step_size` must be positive, got {self.step_size}.")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"`hidden` must hold widths of at least 1, got {self.hidden}.")
 
@@ -99,7 +96,7 @@ class BehaviourModel:
         """b(a|s) of each logged action, from a member that has not seen the row's user."""
         b = np.empty(dataset.num_rows)
         for place, log_p in self.blocks(dataset, np.arange(dataset.num_rows)):
-            b[place] = np.exp(log_prob_of_taken(log_p, dataset.action[place]))
+            b[place] = np.exp(_of_taken(log_p, dataset.action[place]))
         return b
 
     def probabilities(self, dataset: LoggedDataset, rows: Any) -> Float[np.ndarray, "n K"]:
@@ -114,35 +111,35 @@ class BehaviourModel:
     def blocks(self, dataset: LoggedDataset, rows: Any) -> Iterator[tuple[Any, Any]]:
         """Positions in `rows`, and their log-probabilities [n, K]; member by member, so not in the order given."""
         if identity(dataset) != self.identity:
-            raise ValueError(
-                f"{dataset.name} has other users, actions or tables than the log that the model was fitted on."
-            )
-        member_of_user = np.where(dataset.split == 0, 1 + _folds(dataset, self.options), 0)
+            raise ValueError(f"{dataset.name} has other users, actions or tables than the log of the model.")
+        fold = schema.fold_users(dataset.user_ids, self.options.seed, self.options.folds)
+        member_of_user = np.where(dataset.split == 0, 1 + fold, 0)
         member_of_row = member_of_user[dataset.user][rows]
         for k, member in enumerate(self.members):
             mine = np.flatnonzero(member_of_row == k)
-            blocks = _blocks(self.network, member.weights, member.temperature, dataset.data, rows[mine])
-            for place, log_p in blocks:
+            T = np.float32(member.temperature)
+            log_probs = partial(_log_probabilities, self.network, member.weights, T, dataset.data)
+            for place, log_p in in_blocks(log_probs, rows[mine]):
                 yield mine[place], log_p
 
 
 def fit(dataset: LoggedDataset, options: Options | None = None) -> BehaviourModel:
     """A softmax of all train users, and for each fold one of the other folds' users.
 
-    When to stop, and the temperature, are chosen on validation users.
-
-    Args:
-        dataset: with rows of train and of validation users; propensities that it has are not used.
-        options: how.
+    When to stop, and the temperature, are chosen on validation users. Propensities that the log has are not used.
     """
     options = options or Options()
-    train, validation = _train_and_validation(dataset)
+    if dataset.num_actions < 2:
+        raise ValueError(f"{dataset.name} has one action only: there is no choice to model.")
+    train, validation = dataset.rows("train"), dataset.rows("validation")
+    for split in ("train", "validation"):
+        if not len(dataset.rows(split)):
+            raise ValueError(f"{dataset.name} has no rows of {split} users: a behaviour model needs them.")
     network = Network(Plain(dataset.num_features), options.hidden, dataset.num_actions, _LAST_SCALE)
-    fold = _folds(dataset, options)[dataset.user[train]]
+    fold = schema.fold_users(dataset.user_ids, options.seed, options.folds)[dataset.user[train]]
     parts = [train, *(train[fold != k] for k in range(options.folds))]
-    for k, part in enumerate(parts):
-        if not len(part) or (len(part) == len(train) and k):
-            raise ValueError(f"`folds` must leave train users on both sides, got {options.folds} with an empty side.")
+    if any(len(part) in (0, len(train)) for part in parts[1:]):
+        raise ValueError(f"`folds` must leave train users on both sides, got {options.folds} with an empty side.")
     members = (_member(network, dataset, (part, validation), options, k) for k, part in enumerate(parts))
     return BehaviourModel(network, tuple(members), options, identity(dataset))
 
@@ -157,25 +154,9 @@ def identity(dataset: LoggedDataset) -> str:
     return digest.hexdigest()[:16]
 
 
-def log_prob_of_taken(log_p: Any, action: Any) -> Float[np.ndarray, " n"]:
+def _of_taken(log_p: Any, action: Any) -> Float[np.ndarray, " n"]:
     """Log-probabilities of the logged actions, in float64, so that sums over many rows stay exact enough."""
     return np.take_along_axis(log_p, np.asarray(action)[:, None], axis=1)[:, 0].astype(np.float64)
-
-
-def _folds(dataset: LoggedDataset, options: Options) -> Int[np.ndarray, " U"]:
-    """The fold of each user, by a hash of its id."""
-    return schema.fold_users(dataset.user_ids, options.seed, options.folds)
-
-
-def _train_and_validation(dataset: LoggedDataset) -> tuple[Any, Any]:
-    """Rows of train and validation users, of which there must be some."""
-    if dataset.num_actions < 2:
-        raise ValueError(f"{dataset.name} has one action only: there is no choice to model.")
-    train, validation = dataset.rows("train"), dataset.rows("validation")
-    for split, rows, need in (("train", train, "fitted"), ("validation", validation, "stopped and calibrated")):
-        if not len(rows):
-            raise ValueError(f"{dataset.name} has no rows of {split} users: a behaviour model is {need} on them.")
-    return train, validation
 
 
 def _member(network: Network, dataset: LoggedDataset, rows: tuple[Any, Any], options: Options, index: int) -> Member:
@@ -183,7 +164,7 @@ def _member(network: Network, dataset: LoggedDataset, rows: tuple[Any, Any], opt
     train, validation = rows
     rng, rates = np.random.default_rng([options.seed, index]), (options.step_size, options.weight_decay)
     weights = _start(network, dataset, train, options, index)
-    state: Any = (weights, _optimiser(rates).init(weights))
+    state: Any = (weights, optax.adamw(rates[0], weight_decay=rates[1]).init(weights))
     best, least, rounds = weights, math.inf, 0
     size = (max(1, min(len(dataset.rows("train")) // options.batch_size, _STEPS)), options.batch_size)
     for done in range(options.max_rounds + 1):
@@ -210,8 +191,8 @@ def _log_loss(network: Network, weights: Weights, dataset: LoggedDataset, rows: 
     action = dataset.action[rows]
 
     def at(T: float) -> float:
-        blocks = _blocks(network, weights, T, dataset.data, rows)
-        return -float(sum(log_prob_of_taken(log_p, action[place]).sum() for place, log_p in blocks)) / len(rows)
+        blocks = in_blocks(partial(_log_probabilities, network, weights, np.float32(T), dataset.data), rows)
+        return -float(sum(_of_taken(log_p, action[place]).sum() for place, log_p in blocks)) / len(rows)
 
     return at
 
@@ -219,19 +200,78 @@ def _log_loss(network: Network, weights: Weights, dataset: LoggedDataset, rows: 
 def temperature(log_loss: Callable[[float], float], plain: float) -> tuple[float, float]:
     """T that minimises the log-loss, which is convex in 1/T; 1 where no other is better than `plain`, its log-loss."""
     low, high = (math.log(1 / T) for T in reversed(_TEMPERATURES))
-    best = minimize_scalar(
-        lambda x: log_loss(math.exp(-x)), bounds=(low, high), method="bounded", options={"xatol": 1e-3}
-    )
+    how: dict[str, Any] = {"bounds": (low, high), "method": "bounded", "options": {"xatol": 1e-3}}
+    best = minimize_scalar(lambda x: log_loss(math.exp(-x)), **how)
     return (math.exp(-float(best.x)), float(best.fun)) if best.fun < plain else (1.0, plain)
 
 
-def _blocks(network: Network, weights: Weights, T: float, data: Data, rows: Any) -> Iterator[tuple[Any, Any]]:
-    """Positions in `rows`, and their log-probabilities [n, K]; every block has one shape, so one program serves all."""
-    for begin in range(0, len(rows), _BLOCK):
-        chosen = rows[begin : begin + _BLOCK]
-        padded = np.resize(chosen, _BLOCK).astype(np.int32)
-        log_p = _log_probabilities(network, weights, np.float32(T), data, padded)
-        yield slice(begin, begin + len(chosen)), np.asarray(log_p)[: len(chosen)]
+def in_blocks(function: Callable[[Any], Any], rows: Any) -> Iterator[tuple[slice, Any]]:
+    """Positions in `rows`, and function(rows there); every block has one shape, so one compiled program serves all."""
+    for begin in range(0, len(rows), BLOCK):
+        block = rows[begin : begin + BLOCK]
+        result = function(np.resize(block, BLOCK).astype(np.int32))
+        yield slice(begin, begin + len(block)), np.asarray(result)[: len(block)]
+
+
+@final
+@dataclass(frozen=True)
+class Calibration:
+    """A behaviour model on one split's rows; log-losses are means of −log b(a|s), in nats."""
+
+    split: str  # whose users
+    rows: int
+    log_loss: float  # of the model
+    uniform: float  # log-loss of log K
+    popularity: float  # log-loss of the actions' shares among train users' rows, plus one each
+    popularity_by_context: float  # the same by first and last column of the context: KuaiRand's tab and day of the week
+    perplexity: float  # exp(log_loss): among so many equally likely actions it is as unsure
+    calibration_error: float  # Σ_bins share × |hits − confidence|, of the action it thinks likeliest (Guo et al., 2017)
+    temperature: float  # of the member that has seen all train users
+    smallest_propensity: float  # there is no floor; a weight is at most 1 / this
+    # Mean of π/b without a cap, of each policy evaluated; near 1 where b is right. Of the policy that made the log it
+    # is 1 + χ², its distance from b.
+    mean_weight: dict[str, float] = field(default_factory=dict)
+
+
+def calibration(model: BehaviourModel, dataset: LoggedDataset, split: str = "validation") -> Calibration:
+    """The model's log-loss and calibration on a split's users, beside those of simpler ones."""
+    rows, train = dataset.rows(split), dataset.rows("train")
+    if not len(rows) or not len(train):
+        raise ValueError(f"{dataset.name} must have rows of train and of {split} users: there is nothing to measure.")
+    taken, likeliest, hit = np.empty((3, len(rows)))
+    for place, log_p in model.blocks(dataset, rows):
+        action = dataset.action[rows[place]]
+        taken[place], likeliest[place] = _of_taken(log_p, action), log_p.max(axis=1)
+        hit[place] = log_p.argmax(axis=1) == action
+    log_loss, context = -float(taken.mean()), dataset.context
+    cells = context[:, sorted({0, context.shape[1] - 1})] if context.shape[1] else np.zeros((dataset.num_rows, 1))
+    return Calibration(
+        split,
+        len(rows),
+        log_loss,
+        float(np.log(dataset.num_actions)),
+        _popularity(dataset, np.zeros(dataset.num_rows, int), train, rows),
+        _popularity(dataset, np.unique(cells, axis=0, return_inverse=True)[1].ravel(), train, rows),
+        float(np.exp(log_loss)),
+        calibration_error(np.exp(likeliest), hit),
+        model.temperature,
+        float(np.exp(taken.min())),
+    )
+
+
+def calibration_error(confidence: Float[np.ndarray, " n"], hit: Any) -> float:
+    """Σ_bins share × |mean hit − mean confidence|, 15 bins of equal width on [0, 1]."""
+    place = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    return float(np.abs(np.bincount(place, hit - confidence, minlength=_BINS)).sum() / len(confidence))
+
+
+def _popularity(dataset: LoggedDataset, cell: Any, train: Any, rows: Any) -> float:
+    """Log-loss of the actions' shares within each cell, among train users, plus one each."""
+    K = dataset.num_actions
+    code = cell * K + dataset.action
+    count = np.bincount(code[train], minlength=(cell.max() + 1) * K).reshape(-1, K) + 1
+    log_p = np.log(count / count.sum(axis=1, keepdims=True))
+    return -float(log_p.ravel()[code[rows]].mean())
 
 
 # Compiled: a dataset's arrays are arguments and never constants of the program.
@@ -247,7 +287,7 @@ def _log_probabilities(network: Network, weights: Weights, T: Any, data: Data, r
 @partial(jax.jit, static_argnames=("network", "rates"))
 def _descend(network: Network, rates: tuple[float, float], state: Any, data: Data, rows: Int[Array, "s n"]) -> Any:
     """A step of Adam on the log-loss of each batch of rows."""
-    optimiser = _optimiser(rates)
+    optimiser = optax.adamw(rates[0], weight_decay=rates[1])
 
     def loss(weights: Weights, batch: Int[Array, " n"]) -> Any:
         log_p = _log_probabilities(network, weights, 1.0, data, batch)
@@ -259,9 +299,3 @@ def _descend(network: Network, rates: tuple[float, float], state: Any, data: Dat
         return (optax.apply_updates(weights, change), moments), None
 
     return jax.lax.scan(step, state, rows)[0]
-
-
-def _optimiser(rates: tuple[float, float]) -> optax.GradientTransformation:
-    """Adam with decoupled weight decay."""
-    step_size, weight_decay = rates
-    return optax.adamw(step_size, weight_decay=weight_decay)

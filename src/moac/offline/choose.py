@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import final
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, final
 
 import numpy as np
 
-from moac.offline.ncis import PolicyReport, Report
+from moac import files
+from moac.offline.evaluation import OfflineEvaluation
+from moac.offline.ncis import PolicyReport
 
 LEAST_SHARE = 0.5
 """Effective share of rows below which a policy is not chosen: too little of the log speaks for it."""
+NAME = "choice.json"
 _FLOOR = re.compile(r"(?P<signal>.+?)=(?P<change>[+-]?\d+(\.\d+)?)%")
 
 
@@ -39,12 +43,35 @@ class Candidate:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Choice:
     """The admissible candidate with the largest gain."""
 
-    chosen: str | None  # its name; None where no candidate is admissible
+    chosen: str | None  # its name; None where no candidate is admissible: Behavior-Clone stays
     candidates: tuple[Candidate, ...]  # all of them, in the order given
+    protected: tuple[Floor, ...]
+    evaluation: OfflineEvaluation  # of all of them
+
+    def __repr__(self) -> str:
+        return f"Choice({self.chosen!r} of {', '.join(each.name for each in self.candidates)})"
+
+    def record(self, runs: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Plain data, ready for JSON; `runs` are where the candidates' runs are, by name."""
+        where = {name: {"run": path} for name, path in (runs or {}).items()}
+        plain = {
+            "format": 1,
+            "chosen": self.chosen,
+            "protected": [str(floor) for floor in self.protected],
+            "candidates": [asdict(each) | where.get(each.name, {}) for each in self.candidates],
+            self.evaluation.split: self.evaluation.card(),
+        }
+        return files.finite(plain)
+
+    def save(self, folder: str | Path, runs: Mapping[str, str] | None = None) -> Path:
+        """Write `choice.json` into the folder."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        files.write_json(Path(folder) / NAME, self.record(runs))
+        return Path(folder)
 
 
 def floors(texts: Sequence[str], signals: Sequence[str]) -> tuple[Floor, ...]:
@@ -62,32 +89,32 @@ def floors(texts: Sequence[str], signals: Sequence[str]) -> tuple[Floor, ...]:
     return tuple(parsed)
 
 
-def choose(report: Report, signs: Mapping[str, int], protected: Sequence[Floor] = ()) -> Choice:
-    """Among the report's policies but its baseline, the admissible one whose gain is largest.
+def choose(evaluation: OfflineEvaluation, protect: Sequence[Floor | str] = ()) -> Choice:
+    """Among the policies of an evaluation, the admissible one whose gain is largest.
 
     Admissible is what is not distrusted, leaves half of the rows' effective number, makes no signal significantly worse
     and keeps every floor also at the worse end of its interval. A signal that is not estimable cannot be kept.
 
     Args:
-        report: on validation users, with a baseline.
-        signs: −1 for a signal that is a cost.
-        protected: floors under signals.
+        evaluation: on validation users.
+        protect: floors under signals, also as texts such as `Like=-1%`.
     """
-    names = [name for name in report.policies if name != report.baseline]
-    candidates = tuple(_candidate(report, name, signs, protected) for name in names)
+    signals = (*evaluation.report.signal_names, *evaluation.left_out)
+    texts = [floor for floor in protect if isinstance(floor, str)]
+    protected = (*(floor for floor in protect if isinstance(floor, Floor)), *floors(texts, signals))
+    candidates = tuple(_candidate(evaluation, name, protected) for name in evaluation.methods)
     admissible = [each for each in candidates if not each.against]
     best = max(admissible, key=lambda each: each.gain) if admissible else None
-    return Choice(None if best is None else best.name, candidates)
+    return Choice(None if best is None else best.name, candidates, protected, evaluation)
 
 
-def _candidate(report: Report, name: str, signs: Mapping[str, int], protected: Sequence[Floor]) -> Candidate:
-    policy, signals = report.policies[name], report.signal_names
-    if policy.change is None:
-        raise ValueError("`report` must have a baseline: changes are counted from it.")
-    sign = {signal: signs[signal] for signal in signals}
-    low, high = policy.change.relative_interval.T
+def _candidate(evaluation: OfflineEvaluation, name: str, protected: Sequence[Floor]) -> Candidate:
+    policy, signals = evaluation.report.policies[name], evaluation.report.signal_names
+    change: Any = policy.change
+    sign = {signal: -1 if signal in evaluation.costs else 1 for signal in signals}
+    low, high = change.relative_interval.T
     least = np.where(np.array([*sign.values()]) > 0, low, -high)  # the worse ends, as changes for the better
-    worse = policy.change.significant & (policy.change.difference < 0)
+    worse = change.significant & (change.difference < 0)
     against = [*_distrust(policy), *(f"{signals[i]} is significantly worse" for i in np.flatnonzero(worse))]
     estimable = {signals[i]: float(least[i]) for i in np.flatnonzero(policy.estimable)}
     against += [text for floor in protected for text in _below(floor, estimable, sign)]

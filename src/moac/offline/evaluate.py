@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, final
 
 import jax
@@ -12,18 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from moac.logs import schema, states
+from moac.logs import folder, schema, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
-from moac.offline import calibration, ncis
-from moac.offline.behaviour import BehaviourModel
-from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation, WeightHistogram
+from moac.offline import behaviour, evaluation, ncis
+from moac.offline.behaviour import BLOCK, BehaviourModel, in_blocks
+from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
 from moac.offline.ncis import Logged, Shard
 from moac.policies import SoftmaxMLP
 from moac.types import Evaluation, Params, Policy
 
-_BLOCK = 2048
-"""Rows whose features and probabilities are computed at a time."""
 _NUMBERS = 1 << 24
 """Probabilities that are in memory at once."""
 _MAX_ROWS = 50_000
@@ -37,21 +37,29 @@ def evaluate(
     methods: Mapping[str, Method],
     split: str = "validation",
     options: ncis.Options | None = None,
+    *,
+    run: Path | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> OfflineEvaluation:
     """What the methods are worth on a split's users, beside Behavior-Clone, and how far to trust it.
 
     Values by normalised capped importance sampling; SNIPS, and doubly robust where a behaviour model gives all
     actions' probabilities, as second opinions; a check against random exposure where the dataset has such rows of the
-    split. A signal that never fires in the split is left out.
+    split. A signal that never fires in the split is left out. An access to test users is recorded before any number
+    is computed.
 
     Args:
         dataset: with propensities, known or from `with_behaviour`.
         methods: by name, a policy and its parameters θ; θ's leading axis are the training seeds of one method.
         split: whose users. A choice made by test users' numbers spoils them.
         options: of the estimate.
+        run: folder whose access log notes an access to test users, beside that of the data.
+        about: what that entry says beside the options.
     """
-    check(dataset, methods, split)
-    rows, chosen = dataset.rows(split), options or ncis.Options()
+    _check(dataset, methods, split)
+    rows, chosen, digests = dataset.rows(split), options or ncis.Options(), evaluation.fingerprints(methods)
+    noted = asdict(chosen) | dict(about or {})
+    accesses = evaluation.record_access(run, dataset, noted, digests) if split == "test" else None
     fires = (dataset.reward[rows] != 0).any(axis=0)
     kept = [name for name, ever in zip(dataset.signal_names, fires, strict=True) if ever]
     model = None if dataset.behaviour is None else fit_rewards(dataset, kept)
@@ -61,10 +69,13 @@ def evaluate(
     return OfflineEvaluation(
         data=dataset.name,
         fingerprint=dataset.fingerprint,
+        size=(dataset.num_rows, dataset.num_users),
+        num_actions=dataset.num_actions,
         split=split,
+        how_split=_how_split(dataset),
         rows=len(rows),
         users=len(np.unique(dataset.user[rows])),
-        num_actions=dataset.num_actions,
+        policies=digests,
         seeds={name: _num_seeds(theta) for name, (_, theta) in methods.items()},
         costs=tuple(name for name, sign in zip(dataset.signal_names, dataset.signs, strict=True) if sign < 0),
         report=ncis.analyse(shard, baseline=BASELINE, random=random, options=chosen),
@@ -72,21 +83,20 @@ def evaluate(
         calibration=_calibration(dataset, split, ratios),
         reward_model=None if model is None else model.as_dict(),
         random_rows=0 if random is None else int(random.first.count.sum()),
-        weights=WeightHistogram.of(ratios),
+        weights=evaluation.WeightHistogram.of(ratios),
+        accesses=accesses,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
-def check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> None:
+def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> None:
     """Refuse what cannot be evaluated, without looking at what any policy is worth."""
-    rows = dataset.rows(split)
-    if not len(rows):
-        raise ValueError(f"{dataset.name} has no rows of {split} users: nothing can be evaluated on them.")
+    rows, K = dataset.rows(split), dataset.num_actions
     users = len(np.unique(dataset.user[rows]))
     if users < 2:
-        raise ValueError(f"{dataset.name} has 1 {split} user: an interval over users needs at least two.")
+        raise ValueError(f"{dataset.name} has {users} {split} users: an interval over users needs at least two.")
     if not methods or BASELINE in methods:
         raise ValueError(f"`methods` must name at least one policy, and none {BASELINE}, got {list(methods)}.")
-    K = dataset.num_actions
     outside = np.flatnonzero((dataset.action < 0) | (dataset.action >= K))
     if len(outside):
         first = f"{dataset.action[outside[0]]} in row {outside[0]}"
@@ -94,11 +104,20 @@ def check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> 
     for name, (policy, _) in methods.items():
         actions: Any = getattr(policy, "num_actions", K)
         if actions != K:
-            raise ValueError(
-                f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it was trained on other data."
-            )
+            raise ValueError(f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it is of other data.")
     if not Logged.of_rows(dataset, rows).reward.any():
         raise ValueError(f"no signal of {dataset.name} ever fires among {split} users: nothing can be evaluated.")
+
+
+def _how_split(dataset: LoggedDataset) -> dict[str, Any]:
+    options = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
+    return {"seed": options.get("split_seed"), "shares": options.get("shares")}
+
+
+@lru_cache(maxsize=16)
+def with_estimator(dataset: LoggedDataset) -> LoggedDataset:
+    """The dataset, able to evaluate policies in training; the same object each time, as compiled programs ask for."""
+    return dataset if dataset.estimator is estimate else replace(dataset, estimator=estimate)
 
 
 def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str = "validation") -> Evaluation:
@@ -115,19 +134,18 @@ def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str =
 
 def probabilities(dataset: LoggedDataset, policy: Policy, theta: Params, rows: Any) -> Float[np.ndarray, "K n"]:
     """π(a|s) of the logged actions of some rows, for each of K policies."""
-    of_seeds = []
-    for theta_of_seed in _seeds(theta):
-        blocks = [rows[begin : begin + _BLOCK] for begin in range(0, len(rows), _BLOCK)]
-        padded = [np.resize(block, _BLOCK).astype(np.int32) for block in blocks]
-        log_p = [np.asarray(_log_probs(policy, theta_of_seed, dataset.data, block)) for block in padded]
-        of_seeds.append(np.exp(np.concatenate(log_p)[: len(rows)].astype(np.float64)))
-    return np.stack(of_seeds)
+    log_p = [_joined(partial(_log_probs, policy, own, dataset.data), rows) for own in _seeds(theta)]
+    return np.exp(np.stack(log_p).astype(np.float64))
+
+
+def _joined(function: Any, rows: Any) -> Any:
+    """function(rows), computed in blocks."""
+    return np.concatenate([block for _, block in in_blocks(function, rows)])
 
 
 @partial(jax.jit, static_argnames="policy")
 def _log_probs(policy: Policy, theta: Params, data: Data, rows: Any) -> Any:
-    x = states.features(data.tables, states.observation(data, rows))
-    return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, x, data.action[rows])
+    return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, _features(data, rows), data.action[rows])
 
 
 @final
@@ -144,7 +162,7 @@ class _Policies:
     ) -> tuple[Shard, dict[str, Float[np.ndarray, "K n"]]]:
         """Sums over rows of the log or of its random exposure, and each policy's importance ratio π/π_b on them."""
         seeds = 1 + sum(_num_seeds(theta) for _, theta in self.methods.values())
-        size = max(_BLOCK, _NUMBERS // (self.dataset.num_actions * seeds))
+        size = max(BLOCK, _NUMBERS // (self.dataset.num_actions * seeds))
         blocks = [self._block(source, rows[k : k + size], model, options) for k in range(0, len(rows), size)]
         ratios = {name: np.concatenate([block[1][name] for block in blocks], axis=1) for name in blocks[0][1]}
         return ncis.total(shard for shard, _ in blocks), ratios
@@ -178,32 +196,31 @@ def _random_exposure(policies: _Policies, split: str, options: ncis.Options) -> 
     return policies.accumulate(source, source.rows(split), None, ncis.uncapped(options))[0]
 
 
-def _calibration(dataset: LoggedDataset, split: str, ratios: Mapping[str, Any]) -> calibration.Calibration | None:
+def _calibration(dataset: LoggedDataset, split: str, ratios: Mapping[str, Any]) -> behaviour.Calibration | None:
     """The calibration of the behaviour model, with the mean uncapped weight of each policy."""
     model = dataset.behaviour
     if not isinstance(model, BehaviourModel):
         return None
     mean_weight = {name: float(each.mean()) for name, each in ratios.items()}
-    return replace(calibration.measure(model, dataset, split), mean_weight=mean_weight)
+    return replace(behaviour.calibration(model, dataset, split), mean_weight=mean_weight)
 
 
 def features(source: LoggedDataset, rows: Any) -> Float[np.ndarray, "n F"]:
     """What policies see of the rows."""
-    blocks = [rows[begin : begin + _BLOCK] for begin in range(0, len(rows), _BLOCK)]
-    vectors = [np.asarray(source.features(source.observation(np.resize(block, _BLOCK)))) for block in blocks]
-    return np.concatenate(vectors)[: len(rows)]
+    return _joined(partial(_features, source.data), rows)
+
+
+@jax.jit
+def _features(data: Data, rows: Any) -> Any:
+    return states.features(data.tables, states.observation(data, rows))
 
 
 def _tables(method: Method, x: Float[np.ndarray, "n F"], num_actions: int) -> list[Float[np.ndarray, "n K"]]:
     """π(·|s) of each training seed."""
     policy, theta = method
-    padded = np.concatenate([x, np.zeros((-len(x) % _BLOCK, x.shape[1]), x.dtype)])
-    tables = []
-    for theta_of_seed in _seeds(theta):
-        starts = range(0, len(x), _BLOCK)
-        blocks = [_table(policy, theta_of_seed, padded[b : b + _BLOCK], num_actions) for b in starts]
-        tables.append(np.concatenate([np.asarray(block) for block in blocks])[: len(x)].astype(np.float64))
-    return tables
+    rows = np.arange(len(x))
+    tables = (_joined(lambda i, own=own: _table(policy, own, x[i], num_actions), rows) for own in _seeds(theta))
+    return [table.astype(np.float64) for table in tables]
 
 
 @partial(jax.jit, static_argnames=("policy", "num_actions"))
@@ -269,12 +286,11 @@ def _moments(dataset: LoggedDataset, rows: Any, reward: Any) -> tuple[Any, Any, 
     """Σ z zᵀ, Σ z r and Σ r² over rows, z = (x(s), one-hot a)."""
     size = dataset.num_features + dataset.num_actions
     gram, moment = np.zeros((size, size)), np.zeros((size, reward.shape[1]))
-    for begin in range(0, len(rows), _BLOCK):
-        block = rows[begin : begin + _BLOCK]
-        one_hot = np.eye(dataset.num_actions, dtype=np.float32)[dataset.action[block]]
-        z = np.concatenate([features(dataset, block), one_hot], axis=1)
+    for place, x in in_blocks(partial(_features, dataset.data), rows):
+        one_hot = np.eye(dataset.num_actions, dtype=np.float32)[dataset.action[rows[place]]]
+        z = np.concatenate([x, one_hot], axis=1)
         gram += np.asarray(jnp.asarray(z).T @ jnp.asarray(z), np.float64)
-        moment += z.T.astype(np.float64) @ reward[begin : begin + _BLOCK]
+        moment += z.T.astype(np.float64) @ reward[place]
     return gram, moment, (reward**2).sum(axis=0)
 
 
@@ -287,6 +303,3 @@ def _held_out(fitted: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> Floa
 
 def _ridge(gram: Any, moment: Any, penalty: float) -> Any:
     return np.linalg.solve(gram + penalty * np.eye(len(gram)), moment)
-
-
-LoggedDataset.estimator = staticmethod(estimate)

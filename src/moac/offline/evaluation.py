@@ -1,22 +1,25 @@
-"""The result of an evaluation on a log: methods beside Behavior-Clone, a line per signal, and the card that is kept."""
+"""The result of an evaluation on a log, and what is kept of it: a card, and the access log of test users."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, final
+from uuid import uuid4
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from moac import files
-from moac.logs import folder
 from moac.logs.dataset import LoggedDataset
-from moac.offline.access_log import AccessLog
-from moac.offline.calibration import Calibration
+from moac.offline.behaviour import Calibration
 from moac.offline.ncis import Report
 from moac.types import Params, Policy
 
@@ -27,8 +30,8 @@ Range = tuple[float, float]
 BASELINE = "Behavior-Clone"
 """The policy that made the log, as far as it is known."""
 FORMAT = 1
-EDGES = (0.0, *(2.0 ** ((2 * k + 1) / 8) for k in range(-32, 32)), np.inf)
-"""Edges of the histogram of weights: a factor 2^¼ apart, with 1 in the middle of a bin."""
+ACCESS_LOG = "looks.jsonl"
+"""One line of JSON for each evaluation on test users, in the run's folder and beside the data; never rewritten."""
 
 
 @final
@@ -64,23 +67,41 @@ class WeightHistogram:
 
     @staticmethod
     def of(weights: Mapping[str, Float[np.ndarray, "K n"]]) -> WeightHistogram:
-        """The histogram of each policy's weights."""
-        edges = np.array(EDGES)
+        """The histogram of each policy's weights, bins a factor 2^¼ wide with 1 in the middle of one."""
+        edges = np.array([0.0, *(2.0 ** ((2 * k + 1) / 8) for k in range(-32, 32)), np.inf])
         return WeightHistogram(edges, {name: np.histogram(w, edges)[0] / w.size for name, w in weights.items()})
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class AccessLog:
+    """All accesses to test users that are known."""
+
+    entries: tuple[dict[str, Any], ...]  # each once, in the order of time; of a line that cannot be read, `damaged`
+    here: int  # how many of them the run's own log has
+    missing: str | None = None  # why the last one is not recorded beside the data; None where it is
+
+    def __str__(self) -> str:
+        times = "once" if len(self.entries) == 1 else f"{len(self.entries)} times"
+        others = "" if self.here == len(self.entries) else f", {self.here} of them for this run"
+        return f"test users were looked at {times}{others}"
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
 class OfflineEvaluation:
     """Methods beside Behavior-Clone, on one split's users."""
 
     data: str  # name of the log
     fingerprint: str  # of the log, with its propensities
-    split: str  # whose users
-    rows: int
-    users: int
+    size: tuple[int, int]  # rows and users of the whole log
     num_actions: int
-    seeds: dict[str, int]  # policies of each method
+    split: str  # whose users
+    how_split: dict[str, Any]  # `seed` and `shares` of the splits, None where the log has no folder
+    rows: int  # of the split
+    users: int
+    policies: dict[str, str]  # a hash of the parameters of each method
+    seeds: dict[str, int]  # number of policies of each method
     costs: tuple[str, ...]  # signals of which less is better
     report: Report  # values, changes, diagnostics, cap sweep and verdicts
     left_out: tuple[str, ...]  # signals that never fire there: nothing can be said of them
@@ -88,6 +109,13 @@ class OfflineEvaluation:
     reward_model: dict[str, Any] | None  # of doubly robust: penalty and share of variance explained of each signal
     random_rows: int  # of random exposure, that the estimates were checked against
     weights: WeightHistogram  # how they are spread
+    accesses: AccessLog | None  # to test users; None on others
+    date: str
+    page: Callable[[OfflineEvaluation], str] | None = None  # makes the HTML page; `moac.api` hands it down
+
+    def __repr__(self) -> str:
+        trust = ", ".join(f"{name} {self.report.policies[name].verdict.level}" for name in self.methods)
+        return f"OfflineEvaluation({self.data!r}, {self.rows} rows of {self.users} {self.split} users: {trust})"
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -100,7 +128,7 @@ class OfflineEvaluation:
 
     def _line(self, method: str, k: int) -> Line:
         signal = self.report.signal_names[k]
-        policy, base = self.report.policies[method], self.report.policies[str(self.report.baseline)]
+        policy, base = self.report.policies[method], self.report.policies[BASELINE]
         if policy.change is None:
             raise ValueError(f"`method` must be one of {', '.join(self.methods)}, got {method!r}.")
         cost, change = signal in self.costs, policy.change
@@ -119,12 +147,41 @@ class OfflineEvaluation:
             _outcome(policy.estimable[k] and base.estimable[k], change.significant[k], change.difference[k]),
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON: NaN is None, an infinite cap is "inf"."""
-        names = ("split", "rows", "users", "seeds", "costs", "left_out", "reward_model", "random_rows", "weights")
-        plain = {name: getattr(self, name) for name in (*names, "report")}
-        plain["data"] = {"name": self.data, "fingerprint": self.fingerprint, "actions": self.num_actions}
-        return files.finite(plain | {"behaviour": self.calibration}, name_infinities=True)
+    def card(self) -> dict[str, Any]:
+        """All that is known, as plain data ready for JSON: NaN is None, an infinite cap is "inf"."""
+        names = ("date", "policies", "seeds", "costs", "left_out", "reward_model", "random_rows", "weights", "report")
+        outcomes = {
+            method: {line.signal: line.outcome for line in self.lines(method)}
+            | dict.fromkeys(self.left_out, "never fires")
+            for method in self.methods
+        }
+        trust = {
+            name: {"level": policy.verdict.level, "reasons": [reason.text for reason in policy.verdict.reasons]}
+            for name, policy in self.report.policies.items()
+        }
+        (rows, users), entries = self.size, None if self.accesses is None else self.accesses.entries
+        about = {"name": self.data, "fingerprint": self.fingerprint, "actions": self.num_actions}
+        plain = {
+            "format": FORMAT,
+            "moac": metadata.version("moac"),
+            "data": about | {"rows": rows, "users": users},
+            "split": {"name": self.split, **self.how_split, "rows": self.rows, "users": self.users},
+            "trust": trust,
+            "outcomes": outcomes,
+            "test_looks": None if entries is None else len(entries),
+            "looks": entries,
+            "behaviour": self.calibration,
+        }
+        return files.finite(plain | {name: getattr(self, name) for name in names}, name_infinities=True)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `card-SPLIT.json`, and `evaluation-SPLIT.html` where something makes the page, into the folder."""
+        path, shown = Path(folder), None if self.page is None else self.page(self)
+        path.mkdir(parents=True, exist_ok=True)
+        files.write_json(path / f"card-{self.split}.json", self.card())
+        if shown is not None:
+            files.write_bytes(path / f"evaluation-{self.split}.html", shown.encode())
+        return path
 
 
 def _range(sign: float, interval: Any) -> Range:
@@ -140,33 +197,70 @@ def _outcome(estimable: Any, significant: Any, difference: Any) -> Outcome:
     return "better" if difference > 0 else "worse"
 
 
-def card(
-    evaluation: OfflineEvaluation, dataset: LoggedDataset, policies: dict[str, str], accesses: AccessLog | None
-) -> dict[str, Any]:
-    """All that is known of an evaluation on a dataset, as plain data.
+def fingerprints(methods: Mapping[str, tuple[Any, Params]]) -> dict[str, str]:
+    """A hash of each method's parameters: shapes and numbers."""
+    leaves = {name: map(np.asarray, jax.tree.leaves(theta)) for name, (_, theta) in methods.items()}
+    content = {name: b"".join(repr(x.shape).encode() + x.tobytes() for x in each) for name, each in leaves.items()}
+    return {name: hashlib.sha256(each).hexdigest()[:16] for name, each in content.items()}
 
-    `policies` are fingerprints of each method's parameters; `accesses` is None on other than test users.
+
+def record_access(
+    run: Path | None, dataset: LoggedDataset, options: Mapping[str, Any], policies: Mapping[str, str]
+) -> AccessLog:
+    """Append an entry to the run's access log, if there is a run, and to that beside the data, if possible.
+
+    `options` are those of the estimate and the caller, `policies` fingerprints by name.
     """
-    plain = evaluation.as_dict()
-    options = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
-    split = {"name": plain.pop("split"), "seed": options.get("split_seed"), "shares": options.get("shares")}
-    return {
-        "format": FORMAT,
+    entry = {
+        "id": uuid4().hex,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "moac": metadata.version("moac"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "policies": policies,
-        "data": plain.pop("data") | {"rows": dataset.num_rows, "users": dataset.num_users},
-        "split": split | {"rows": plain.pop("rows"), "users": plain.pop("users")},
-        "trust": {
-            name: {"level": policy.verdict.level, "reasons": [reason.text for reason in policy.verdict.reasons]}
-            for name, policy in evaluation.report.policies.items()
-        },
-        "outcomes": {
-            method: {line.signal: line.outcome for line in evaluation.lines(method)}
-            | dict.fromkeys(evaluation.left_out, "never fires")
-            for method in evaluation.methods
-        },
-        "test_looks": None if accesses is None else len(accesses.entries),
-        "looks": None if accesses is None else list(accesses.entries),
-        **plain,
+        "run": None if run is None else str(run),
+        "split": "test",
+        "options": files.finite(options),
+        "data": dataset.fingerprint,
+        "policies": dict(policies),
     }
+    line, data = json.dumps(entry).encode() + b"\n", None if dataset.folder is None else Path(dataset.folder)
+    failed = None if run is None else _append(run / ACCESS_LOG, line)
+    if failed is not None:
+        raise ValueError(f"{failed}, and no look goes unnoted.")
+    return read_accesses(run, data, "the data has no folder" if data is None else _append(data / ACCESS_LOG, line))
+
+
+def read_accesses(run: Path | None, data: Path | None, missing: str | None = None) -> AccessLog:
+    """All entries of the run's log and the data's."""
+    here, beside = ([] if folder is None else _entries(folder / ACCESS_LOG) for folder in (run, data))
+    every = {entry["id"]: entry for entry in (*here, *beside)}
+    return AccessLog(tuple(sorted(every.values(), key=lambda entry: str(entry.get("time", "")))), len(here), missing)
+
+
+def _append(path: Path, line: bytes) -> str | None:
+    """Append in one write, on disk before anything else happens, on a line of its own; the reason where that fails."""
+    try:
+        with open(path, "a+b", buffering=0, opener=files.no_follow) as file:
+            size = file.seek(0, os.SEEK_END)
+            torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
+            if file.write(b"\n" * torn + line) != torn + len(line):
+                raise OSError(28, "no space left", str(path))
+            os.fsync(file.fileno())
+    except OSError as error:
+        return f"{path} cannot be written: {error.strerror}"
+    return None
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    """The entries of a log; a damaged line still counts."""
+    if not path.is_file():
+        return []
+    return [_parsed(line) for line in path.read_bytes().decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        entry = files.checked(json.loads(line))
+    except (ValueError, RecursionError):
+        entry = None
+    if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+        return entry
+    return {"id": hashlib.sha256(line.encode()).hexdigest(), "damaged": True}

@@ -17,12 +17,10 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 from moac.logs.folder import Description
 from moac.logs.schema import SPLITS
 from moac.report import style
-from moac.report.figures import band
 from moac.report.numbers import change, signed_percent
 
 if TYPE_CHECKING:
     from moac.offline.evaluation import Line, OfflineEvaluation
-    from moac.training.history import History
 
 _GREY, _INK, _PALE = "#777777", "#222222", "#aaaaaa"
 _COLUMNS, _SMALL = 4, (2.9, 2.4)
@@ -85,25 +83,6 @@ def weights(evaluation: OfflineEvaluation) -> Figure:
     return figure
 
 
-@style.styled
-def training(history: History, objectives: Sequence[str]) -> Figure:
-    """λ over iterations, and the value of each signal on validation users, one panel each."""
-    figure, axes = style.panels(1 + len(objectives), _COLUMNS, _SMALL)
-    x = history.iteration
-    for i, name in enumerate(objectives):
-        band(axes[0], x, history.weights[:, :, i], i, name)
-        band(axes[i + 1], x, history.returns[:, :, i], i, None)
-        axes[i + 1].set_title(name)
-    axes[0].set_title("Weights λ")
-    axes[0].set_ylim(0, min(1.0, 1.3 * float(np.nanmax(history.weights.mean(axis=0), initial=0.1))))
-    for ax in axes:
-        ax.set_xlabel("iteration")
-        ax.locator_params(nbins=5)
-        ax.ticklabel_format(axis="y", scilimits=(-3, 4))
-    style.legend_below(figure, axes[:1], 8)
-    return figure
-
-
 def _change(ax: Axes, line: Line, y: float, colour: str) -> None:
     """Marker, interval, and the numbers to the right of the axes."""
     unknown = line.outcome == "not estimable"
@@ -129,20 +108,19 @@ def _reach(lines: Sequence[Line]) -> tuple[float, float]:
 
 def _histogram(ax: Axes, evaluation: OfflineEvaluation) -> None:
     shares, edges = evaluation.weights.shares, evaluation.weights.edges[1:-1]
-    step = edges[1] / edges[0]
-    edges = np.concatenate([[edges[0] / step], edges, [edges[-1] * step]])
+    step, cap = edges[1] / edges[0], evaluation.report.options.cap
+    edges = np.concatenate([[edges[0] / step], edges, [edges[-1] * step]])  # what lies beyond has a bin on either side
     for index, name in enumerate(evaluation.methods):
         ax.stairs(shares[name], edges, label=name, linewidth=1.6, color=_colour(index))
-    cap = evaluation.report.options.cap
     full = np.flatnonzero(np.sum([shares[name] for name in evaluation.methods], axis=0))
-    beyond = 1.5 * cap if math.isfinite(cap) else 0.0
-    ends = min(0.5, float(edges[full[0]])), max(2.0, float(edges[full[-1] + 1]), beyond)
     ax.axvline(1, color="#bbbbbb", linewidth=0.9)
+    right = max(2.0, float(edges[full[-1] + 1]))
     if math.isfinite(cap):
+        right = max(right, 1.5 * cap)
         ax.axvline(cap, color=_GREY, linewidth=0.9, linestyle=":")
         ax.text(cap, 1.0, " cap", transform=ax.get_xaxis_transform(), fontsize=9, color=_GREY, va="top")
     ax.set_xscale("log")
-    ax.set_xlim(0.9 * ends[0], 1.1 * ends[1])
+    ax.set_xlim(0.9 * min(0.5, float(edges[full[0]])), 1.1 * right)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(_per_cent)
@@ -198,13 +176,15 @@ def description(log: Description) -> Figure:
 
 
 def _rates(ax: Axes, log: Description) -> None:
-    """The share of rows that have each signal, with 95 % intervals."""
+    """The share of rows that have each signal, with 95 % intervals that stay above 0 (Wilson, 1927)."""
     names = list(log.signals)
     for k, split in enumerate(SPLITS):
         part = log.splits[split]
         rows = max(part["rows"], 1)
         p = np.array([part["signals"][name]["amount"] / rows for name in names])
-        low, high = _wilson(p, rows)
+        z = 1.96
+        centre, spread = p + z * z / (2 * rows), z * np.sqrt(p * (1 - p) / rows + (z / (2 * rows)) ** 2)
+        low, high = np.maximum(centre - spread, 1e-9) / (1 + z * z / rows), (centre + spread) / (1 + z * z / rows)
         x = np.arange(len(names)) + 0.24 * (k - 1)
         ax.vlines(x, low, high, color=style.COLOURS[k], linewidth=1.6)
         ax.plot(x[p > 0], p[p > 0], "o", markersize=5, color=style.COLOURS[k], label=split)
@@ -213,15 +193,8 @@ def _rates(ax: Axes, log: Description) -> None:
     ax.set_ylim(rarest / 10, 2)
     ax.yaxis.set_major_formatter(_per_cent)
     ax.set_xticks(range(len(names)), names, rotation=25, ha="right")
-    ax.set_title("Rows that have each signal, 95 % intervals by row", loc="left", fontweight="bold")
-    ax.legend(frameon=False)
-
-
-def _wilson(p: Any, n: int) -> tuple[Any, Any]:
-    """Wilson's interval of a share p of n rows, which stays above 0 (Wilson, 1927)."""
-    z = 1.96
-    centre, spread = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-    return np.maximum(centre - spread, 1e-9) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
+    ax.set_title("Rows that have each signal, 95 % intervals by row")
+    ax.legend()
 
 
 def _rows_per_user(ax: Axes, log: Description) -> None:
@@ -239,8 +212,8 @@ def _rows_per_user(ax: Axes, log: Description) -> None:
     ax.xaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_major_formatter(_per_cent)
     ax.set_xlabel("rows")
-    ax.set_title("Users with at least so many rows", loc="left", fontweight="bold")
-    ax.legend(frameon=False)
+    ax.set_title("Users with at least so many rows")
+    ax.legend()
 
 
 def _days(ax: Axes, log: Description) -> None:
@@ -252,8 +225,8 @@ def _days(ax: Axes, log: Description) -> None:
     ax.xaxis.set_major_formatter(DateFormatter("%d %b"))
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.set_ylim(bottom=0)
-    ax.set_title("Rows on each day, all videos", loc="left", fontweight="bold")
-    ax.legend(frameon=False)
+    ax.set_title("Rows on each day, all videos")
+    ax.legend()
 
 
 def _actions(ax: Axes, log: Description) -> None:
@@ -263,4 +236,4 @@ def _actions(ax: Axes, log: Description) -> None:
     ax.bar(np.arange(1, log.num_actions + 1), shown, width=1.0, color=style.COLOURS[0])
     ax.yaxis.set_major_formatter(_per_cent)
     ax.set_xlabel("action, by views of train users")
-    ax.set_title("Share of rows of each action", loc="left", fontweight="bold")
+    ax.set_title("Share of rows of each action")

@@ -12,8 +12,8 @@ import numpy as np
 from moac import files
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Catalogue
-from moac.offline import evaluate as evaluate  # hands the estimator of policies down to logs
 from moac.offline.behaviour import BehaviourModel, Member, Options, identity
+from moac.offline.evaluate import with_estimator
 from moac.policies.networks import Network, Plain
 from moac.runs.directory import LOG_FILES, RunDirectory
 
@@ -122,7 +122,7 @@ def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
     """
     problem = RunDirectory(folder).description["problem"]
     where, wanted = _place(folder, problem, data), str(problem["fingerprint"])
-    dataset = LoggedDataset.from_parquet(where)
+    dataset = with_estimator(LoggedDataset.from_parquet(where))
     without_model, marked, _ = wanted.partition(_OF_MODEL)
     _check_same(folder, where, dataset.fingerprint, without_model)
     if not marked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
@@ -14,15 +14,13 @@ from moac.logs.dataset import LoggedDataset
 from moac.offline import behaviour
 from moac.offline import choose as choosing
 from moac.offline.choose import Choice, Floor
-from moac.offline.evaluate import evaluate
-from moac.offline.evaluation import OfflineEvaluation
+from moac.offline.evaluate import evaluate, with_estimator
 from moac.runs import log_files, runner
 from moac.runs.runner import Task
 from moac.training.result import Result
 
 KL_COEFFICIENTS = (1.0, 0.3, 0.1, 0.03)
 """Of KL regularisation towards the behaviour (`Config.behaviour_pull`): each about a third of the one before."""
-CHOICE = "choice.json"
 _FOLDER = "menu"
 """Holds the runs of all candidates; a folder that was begun by an older version goes on, so that the name stays."""
 
@@ -52,7 +50,7 @@ class Plan:
 def check_folder(out: Path) -> None:
     """Refuse a folder that holds something else; one that an interrupted call has begun is fine."""
     begun = out.is_dir() and (locks.is_empty(out) or (out / _FOLDER).is_dir() or (out / log_files.BEHAVIOUR).exists())
-    if out.exists() and (not begun or ((out / "config.json").exists() and not (out / CHOICE).exists())):
+    if out.exists() and (not begun or ((out / "config.json").exists() and not (out / choosing.NAME).exists())):
         raise ValueError(f"{out} exists already, and is no set of candidates: choose a new folder.")
     files.check_folder("out", out.parent)
 
@@ -73,7 +71,8 @@ def with_behaviour(dataset: LoggedDataset, out: Path, hidden: Sequence[int] | No
 
 def train(dataset: LoggedDataset, plan: Plan, out: Path, show: runner.Show) -> dict[str, Result]:
     """The result of each candidate, in folders under `out`; what has finished is kept, the rest goes on."""
-    return {task.label: runner.complete(task, plan, dataset, out / _FOLDER, show) for task in plan.tasks()}
+    source = with_estimator(dataset)
+    return {task.label: runner.complete(task, plan, source, out / _FOLDER, show) for task in plan.tasks()}
 
 
 def directories(dataset: LoggedDataset, plan: Plan, out: Path) -> dict[str, Path]:
@@ -81,34 +80,15 @@ def directories(dataset: LoggedDataset, plan: Plan, out: Path) -> dict[str, Path
     return {task.label: out / _FOLDER / runner.key(task, plan, dataset) for task in plan.tasks()}
 
 
-def choose(
-    dataset: LoggedDataset, outcomes: Mapping[str, Result], floors: Sequence[Floor]
-) -> tuple[OfflineEvaluation, Choice]:
-    """The candidates evaluated on validation users, and what is chosen there."""
+def choose(dataset: LoggedDataset, outcomes: Mapping[str, Result], floors: Sequence[Floor]) -> Choice:
+    """What is chosen among the candidates, evaluated on validation users."""
     methods = {name: (outcome.policy.policy, outcome.policy.theta) for name, outcome in outcomes.items()}
-    evaluation = evaluate(dataset, methods, "validation")
-    signs = dict(zip(dataset.signal_names, dataset.signs, strict=True))
-    return evaluation, choosing.choose(evaluation.report, signs, floors)
+    return choosing.choose(evaluate(dataset, methods, "validation"), floors)
 
 
-def keep(choice: Choice, evaluation: OfflineEvaluation, plan: Plan, out: Path, runs: Mapping[str, Path]) -> None:
-    """Make `out` the run directory of the chosen policy, and write how it was chosen.
-
-    Args:
-        choice: what was chosen.
-        evaluation: on validation users.
-        plan: what was trained.
-        out: where.
-        runs: directories of the candidates, by name.
-    """
-    record = {
-        "format": 1,
-        "chosen": choice.chosen,
-        "protected": [str(floor) for floor in plan.floors],
-        "candidates": [asdict(each) | {"run": str(runs[each.name].relative_to(out))} for each in choice.candidates],
-        "validation": evaluation.as_dict(),
-    }
-    files.write_json(out / CHOICE, record)
+def keep(choice: Choice, out: Path, runs: Mapping[str, Path]) -> None:
+    """Make `out` the run directory of the chosen policy, and write how it was chosen; `runs` are by name."""
+    choice.save(out, {name: str(path.relative_to(out)) for name, path in runs.items()})
     if choice.chosen is not None:
         _copy(runs[choice.chosen], out)
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from moac.offline import access_log
+from moac.offline.evaluation import ACCESS_LOG, fingerprints, read_accesses, record_access
 
 METHODS = {"MOAC": (None, (np.zeros((1, 2)), np.ones(3)))}
 
@@ -13,7 +13,7 @@ METHODS = {"MOAC": (None, (np.zeros((1, 2)), np.ones(3)))}
 def record(run, data=None):
     """Record an access of the run in `run` to the data in `data`."""
     dataset = SimpleNamespace(fingerprint="abc", folder=None if data is None else str(data))
-    return access_log.record(run, dataset, "test", {"cap": float("inf"), "draws": 1000}, METHODS)
+    return record_access(run, dataset, {"cap": float("inf"), "draws": 1000}, fingerprints(METHODS))
 
 
 def test_accesses_are_appended_in_both_logs(tmp_path):
@@ -21,10 +21,10 @@ def test_accesses_are_appended_in_both_logs(tmp_path):
     run.mkdir()
     data.mkdir()
     assert str(record(run, data)) == "test users were looked at once"
-    before = (run / access_log.NAME).read_bytes()
+    before = (run / ACCESS_LOG).read_bytes()
     second = record(run, data)
-    assert (run / access_log.NAME).read_bytes().startswith(before)
-    assert (data / access_log.NAME).read_bytes() == (run / access_log.NAME).read_bytes()
+    assert (run / ACCESS_LOG).read_bytes().startswith(before)
+    assert (data / ACCESS_LOG).read_bytes() == (run / ACCESS_LOG).read_bytes()
     assert str(second) == "test users were looked at 2 times"
     assert [entry["split"] for entry in second.entries] == ["test", "test"]
     assert second.entries[0]["options"]["cap"] is None
@@ -40,7 +40,7 @@ def test_accesses_of_other_runs_to_the_same_data_count(tmp_path):
 
 
 def test_a_damaged_line_still_counts_and_the_next_access_has_its_own(tmp_path):
-    (tmp_path / access_log.NAME).write_bytes(b'{"id": "a", "time": "2026"}\n{"id": "b", "ti')
+    (tmp_path / ACCESS_LOG).write_bytes(b'{"id": "a", "time": "2026"}\n{"id": "b", "ti')
     log = record(tmp_path)
     assert len(log.entries) == 3
     assert log.missing == "the data has no folder"
@@ -48,7 +48,7 @@ def test_a_damaged_line_still_counts_and_the_next_access_has_its_own(tmp_path):
 
 
 def test_an_access_that_cannot_be_recorded_in_the_run_is_refused(tmp_path):
-    (tmp_path / access_log.NAME).mkdir()
+    (tmp_path / ACCESS_LOG).mkdir()
     with pytest.raises(ValueError, match="no look goes unnoted"):
         record(tmp_path)
 
@@ -59,22 +59,29 @@ def test_data_that_cannot_be_written_is_said(tmp_path):
     assert "cannot be written" in str(log.missing)
 
 
+def test_an_evaluation_in_memory_is_recorded_beside_the_data_alone(tmp_path):
+    log = record(None, tmp_path)
+    assert (len(log.entries), log.here, log.missing) == (1, 0, None)
+    assert log.entries[0]["run"] is None
+    assert record(None).entries == ()
+
+
 def test_fingerprints_are_of_the_parameters():
-    (same,) = access_log.fingerprints(METHODS).values()
-    (other,) = access_log.fingerprints({"MOAC": (None, (np.zeros((1, 2)), np.ones(3) * 2))}).values()
-    assert same == access_log.fingerprints(METHODS)["MOAC"] != other
+    (same,) = fingerprints(METHODS).values()
+    (other,) = fingerprints({"MOAC": (None, (np.zeros((1, 2)), np.ones(3) * 2))}).values()
+    assert same == fingerprints(METHODS)["MOAC"] != other
 
 
 def test_a_log_that_is_a_link_is_not_followed(tmp_path):
     run, target = tmp_path / "run", tmp_path / "target"
     run.mkdir()
     target.write_text("kept")
-    (run / access_log.NAME).symlink_to(target)
+    (run / ACCESS_LOG).symlink_to(target)
     with pytest.raises(ValueError, match="no look goes unnoted"):
         record(run)
     assert target.read_text() == "kept"
 
 
 def test_a_line_that_is_nested_deeply_still_counts(tmp_path):
-    (tmp_path / access_log.NAME).write_text("[" * 100_000 + "\n")
-    assert [entry.get("damaged") for entry in access_log.read(tmp_path, None).entries] == [True]
+    (tmp_path / ACCESS_LOG).write_text("[" * 100_000 + "\n")
+    assert [entry.get("damaged") for entry in read_accesses(tmp_path, None).entries] == [True]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from moac.offline import choose, ncis
 
 SIGNALS = ("Click", "Hate")
-SIGNS = {"Click": 1, "Hate": -1}
 
 
 def report(n=20_000, seed=0):
@@ -24,12 +24,19 @@ def report(n=20_000, seed=0):
     return ncis.evaluate(log, {"Behavior-Clone": policies.pop("0.5"), **policies}, baseline="Behavior-Clone")
 
 
+def chosen(report, costs=("Hate",), protect=()):
+    """The choice on an evaluation that has this report."""
+    methods = [name for name in report.policies if name != report.baseline]
+    evaluation = SimpleNamespace(report=report, costs=costs, left_out=(), methods=methods)
+    return choose.choose(evaluation, protect)
+
+
 def reasons(choice):
     return {each.name: " ".join(each.against) for each in choice.candidates}
 
 
 def test_what_makes_a_signal_significantly_worse_is_not_chosen():
-    choice = choose.choose(report(), SIGNS)
+    choice = chosen(report())
     assert "Hate is significantly worse" in reasons(choice)["0.7"]
     assert "Click is significantly worse" in reasons(choice)["0.05"]
     assert choice.chosen is None
@@ -37,16 +44,16 @@ def test_what_makes_a_signal_significantly_worse_is_not_chosen():
 
 def test_floors_are_kept_at_the_worse_end_of_the_interval():
     found = report()
-    loose = choose.choose(found, SIGNS, choose.floors(["Click=-30%", "Hate=+60%"], SIGNALS))
+    loose = chosen(found, protect=["Click=-30%", "Hate=+60%"])
     assert "beyond" not in reasons(loose)["0.7"]
-    tight = choose.choose(found, SIGNS, choose.floors(["Hate=+1%", "Click=+5%"], SIGNALS))
+    tight = chosen(found, protect=["Hate=+1%", "Click=+5%"])
     assert "Hate may change by" in reasons(tight)["0.7"]
     assert "beyond Hate=+1%" in reasons(tight)["0.7"]
     assert "beyond Click=+5%" in reasons(tight)["0.05"]
     low, high = found.policies["0.7"].change.relative_interval[1]
-    just = choose.choose(found, SIGNS, [choose.Floor("Hate", high + 1e-9)])
+    just = chosen(found, protect=[choose.Floor("Hate", high + 1e-9)])
     assert "Hate may" not in reasons(just)["0.7"]
-    assert "Hate may" in reasons(choose.choose(found, SIGNS, [choose.Floor("Hate", low)]))["0.7"]
+    assert "Hate may" in reasons(chosen(found, protect=[choose.Floor("Hate", low)]))["0.7"]
 
 
 def test_the_largest_gain_among_the_admissible_wins():
@@ -56,7 +63,7 @@ def test_the_largest_gain_among_the_admissible_wins():
     log = ncis.Logged.of(rng.integers(0, 2_000, n), reward, np.full(n, 0.5), action, ("Click",))
     policies = {str(share): np.where(action == 1, share, 1 - share) for share in (0.6, 0.8, 0.999)}
     found = ncis.evaluate(log, {"clone": np.full(n, 0.5), **policies}, baseline="clone")
-    choice = choose.choose(found, {"Click": 1}, choose.floors(["Click=-1%"], ("Click",)))
+    choice = chosen(found, (), ["Click=-1%"])
     assert choice.chosen == "0.999"
     assert [each.gain for each in choice.candidates] == sorted(each.gain for each in choice.candidates)
 
@@ -68,7 +75,7 @@ def test_too_little_of_the_log_is_a_reason_and_so_is_a_signal_that_is_not_estima
     log = ncis.Logged.of(rng.integers(0, 300, n), rare, np.full(n, 0.1), action, ("Like",))
     policies = {"clone": np.full(n, 0.1), "sharp": np.where(action == 0, 0.91, 0.01)}
     found = ncis.evaluate(log, policies, baseline="clone")
-    choice = choose.choose(found, {"Like": 1}, choose.floors(["Like=-1%"], ("Like",)))
+    choice = chosen(found, (), ["Like=-1%"])
     assert "an effective share of rows of 0.1" in reasons(choice)["sharp"]
     assert "Like is not estimable on these users, so Like=-1% cannot be shown" in reasons(choice)["sharp"]
 
@@ -108,7 +115,7 @@ def made(share=0.9, level="trusted", estimable=(True, True), **change):
 
 
 def only(*given, **named):
-    (found,) = choose.choose(made(*given, **named), SIGNS).candidates
+    (found,) = chosen(made(*given, **named)).candidates
     return found
 
 
@@ -136,7 +143,7 @@ def test_a_gain_is_the_mean_of_the_worse_ends_also_of_a_cost():
 def test_what_speaks_against_a_policy(named, against):
     found = only(**named)
     assert found.against == against
-    assert choose.choose(made(**named), SIGNS).chosen == (None if against else "p")
+    assert chosen(made(**named)).chosen == (None if against else "p")
 
 
 @pytest.mark.parametrize(
@@ -144,5 +151,5 @@ def test_what_speaks_against_a_policy(named, against):
     [("Click", 0.1, True), ("Click", 0.101, False), ("Hate", -0.1, True), ("Hate", -0.101, False), ("Hate", 0.0, True)],
 )
 def test_a_floor_is_kept_up_to_the_worse_end(signal, change, kept):
-    (found,) = choose.choose(made(), SIGNS, [choose.Floor(signal, change)]).candidates
+    (found,) = chosen(made(), protect=[choose.Floor(signal, change)]).candidates
     assert (not found.against) == kept

@@ -1,13 +1,13 @@
-"""What cannot be evaluated on a log, and how a log gets its estimator."""
+"""What cannot be evaluated on a log, how a log gets its estimator, and what is saved."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from moac.kuairand import generate
-from moac.logs import LoggedDataset
-from moac.offline import evaluate
+from moac.offline import choose, evaluate
 from tests.helpers.log_policies import MODEL, tabulated
 from tests.helpers.logs import tilted
 
@@ -22,8 +22,8 @@ def dataset():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: {"split": np.zeros_like(d.split)}, "has no rows of validation users"),
-        (lambda d: {"split": np.where(np.arange(d.num_users) == d.user[0], 1, 0)}, "has 1 validation user"),
+        (lambda d: {"split": np.zeros_like(d.split)}, "has 0 validation users"),
+        (lambda d: {"split": np.where(np.arange(d.num_users) == d.user[0], 1, 0)}, "has 1 validation users"),
         (lambda d: {"propensity": None}, "does not say how it chose"),
         (lambda d: {"propensity": np.zeros(d.num_rows)}, r"`propensity` must be in \(0, 1\], got 0.0 in row"),
         (lambda d: {"action": d.action + 12}, r"`action` of generated must be in \[0, 12\)"),
@@ -44,11 +44,25 @@ def test_methods_need_names_of_their_own(dataset, names):
         evaluate.evaluate(dataset, dict.fromkeys(names, tabulated(dataset, FLAT)))
 
 
-def test_a_log_is_handed_its_estimator(dataset, monkeypatch):
+def test_a_log_is_handed_its_estimator(dataset):
     policy, theta = tabulated(dataset, FLAT, FLAT)
-    assert LoggedDataset.estimator is evaluate.estimate
-    estimated = dataset.evaluate(policy, theta, None)
+    able = evaluate.with_estimator(dataset)
+    assert evaluate.with_estimator(dataset) is able and evaluate.with_estimator(able) is able
+    estimated = able.evaluate(policy, theta, None)
     assert (estimated.kind, estimated.returns.shape) == ("ncis", (2, dataset.num_signals))
-    monkeypatch.setattr(LoggedDataset, "estimator", None)
-    with pytest.raises(ValueError, match=r"import moac\.offline\.evaluate"):
+    with pytest.raises(ValueError, match=r"moac\.offline\.evaluate\.with_estimator"):
         dataset.evaluate(policy, theta, None)
+
+
+def test_an_evaluation_and_a_choice_are_in_memory_until_they_are_saved(dataset, tmp_path):
+    found = evaluate.evaluate(dataset, {"flat": tabulated(dataset, FLAT)}, "test", about={"trial": 1})
+    assert repr(found).startswith("OfflineEvaluation('generated', ") and "\n" not in repr(found)
+    assert (found.accesses.entries, found.accesses.missing) == ((), "the data has no folder")
+    replace(found, page=lambda each: f"<p>{each.data}</p>").save(tmp_path / "kept")
+    assert json.loads((tmp_path / "kept" / "card-test.json").read_text()) == found.card()
+    assert (tmp_path / "kept" / "evaluation-test.html").read_text() == "<p>generated</p>"
+    choice = choose.choose(found, ["Click=-50%"])
+    assert repr(choice) == f"Choice({choice.chosen!r} of flat)"
+    kept = json.loads((choice.save(tmp_path, {"flat": "runs/flat"}) / "choice.json").read_text())
+    assert (kept["chosen"], kept["protected"], kept["test"]) == (choice.chosen, ["Click=-50%"], found.card())
+    assert kept["candidates"][0]["run"] == "runs/flat"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from moac.offline.access_log import AccessLog
-from moac.offline.evaluation import OfflineEvaluation
-from moac.offline.ncis import Diagnostics, Estimate
+from moac.offline.evaluation import AccessLog, OfflineEvaluation
+from moac.offline.ncis import Estimate
 from moac.offline.ncis.trust import MIN_POSITIVES
 from moac.report import log_figures, style
 from moac.report.numbers import UNKNOWN, change, number, with_interval
 from moac.report.page import Figure, Named, Page, Table
-from moac.runs.directory import FinishedRun
 
 _OUTCOMES = {
     "better": "significantly better on",
@@ -23,41 +21,32 @@ _OUTCOMES = {
     "not estimable": "not estimable:",
 }
 _TRUST = {"with care": "to be read with care", "not trusted": "not to be trusted"}
-_MEASURES: tuple[tuple[str, Any], ...] = (
-    ("Effective number of rows", lambda d: number(round(d.row_effective_size))),
-    ("Effective share of rows", lambda d: _percent(d.row_effective_share)),
-    ("Effective number of users", lambda d: number(round(d.user_effective_size))),
-    ("Effective share of users", lambda d: _percent(d.user_effective_share)),
-    ("Heaviest row, of all weight", lambda d: _percent(d.largest_row_share)),
-    ("Heaviest user, of all weight", lambda d: _percent(d.largest_user_share)),
-    ("Rows that the cap touches", lambda d: _percent(d.capped_share)),
-    ("Weight retained under the cap", lambda d: _percent(d.retained_mass)),
-    ("Mean uncapped weight (1 if all is right)", lambda d: _mean_weight(d)),
-)
+_MEASURES: dict[str, Callable[[Any], str]] = {
+    "Effective number of rows": lambda d: number(round(d.row_effective_size)),
+    "Effective share of rows": lambda d: _percent(d.row_effective_share),
+    "Effective number of users": lambda d: number(round(d.user_effective_size)),
+    "Effective share of users": lambda d: _percent(d.user_effective_share),
+    "Heaviest row, of all weight": lambda d: _percent(d.largest_row_share),
+    "Heaviest user, of all weight": lambda d: _percent(d.largest_user_share),
+    "Rows that the cap touches": lambda d: _percent(d.capped_share),
+    "Weight retained under the cap": lambda d: _percent(d.retained_mass),
+    "Mean uncapped weight (1 if all is right)": lambda d: with_interval(d.mean_weight, d.mean_weight_interval),
+}
 
 
-def of_evaluation(
-    evaluation: OfflineEvaluation,
-    card: dict[str, Any],
-    run: FinishedRun | None = None,
-    accesses: AccessLog | None = None,
-) -> Page:
-    """The page of an evaluation; `run` adds how it was trained, `accesses` the accesses to test users."""
+def of_evaluation(evaluation: OfflineEvaluation) -> Page:
+    """The page of an evaluation."""
+    accesses = () if evaluation.accesses is None else (_accesses(evaluation.accesses),)
+    tables = (_opinions(evaluation), _diagnostics(evaluation), *_behaviour(evaluation), _caveats(evaluation), *accesses)
     return Page(
         title=f"{' and '.join(evaluation.methods)} on {evaluation.data}: {evaluation.split} users",
         summary=_summary(evaluation),
-        facts=_facts(evaluation, card, accesses),
-        notice=_notice(evaluation, accesses),
+        facts=_facts(evaluation),
+        notice=_notice(evaluation),
         results=(*(changes(evaluation, name) for name in evaluation.methods), _reasons(evaluation)),
-        figures=_figures(evaluation, run),
-        tables=(
-            _opinions(evaluation),
-            _diagnostics(evaluation),
-            *_behaviour(evaluation),
-            _caveats(evaluation),
-            *(() if accesses is None else (_accesses(accesses),)),
-        ),
-        details=_details(evaluation, card),
+        figures=_figures(evaluation),
+        tables=tables,
+        details=_details(evaluation),
         command=f"moac evaluate RUN --split {evaluation.split}",
     )
 
@@ -67,8 +56,7 @@ def _summary(evaluation: OfflineEvaluation) -> str:
     parts = [f"Estimated by normalised capped importance sampling on {where}, beside {evaluation.report.baseline}."]
     parts += [_outcome(evaluation, name) for name in evaluation.methods]
     if evaluation.left_out:
-        fires = "fires" if len(evaluation.left_out) == 1 else "fire"
-        parts.append(f"{_listed(evaluation.left_out)} never {fires} there and cannot be judged.")
+        parts.append(f"Never seen there, so not estimated: {_listed(evaluation.left_out)}.")
     return " ".join(parts)
 
 
@@ -82,82 +70,68 @@ def _outcome(evaluation: OfflineEvaluation, name: str) -> str:
     return f"{name}: {'; '.join(parts)}. Trust: {evaluation.report.policies[name].verdict.level}."
 
 
-def _notice(evaluation: OfflineEvaluation, accesses: AccessLog | None) -> str | None:
-    parts = []
+def _notice(evaluation: OfflineEvaluation) -> str | None:
+    parts = list[str]()
     for name in evaluation.methods:
         verdict = evaluation.report.policies[name].verdict
         if verdict.level != "trusted":
             more = len(verdict.reasons) - 1
             rest = f"; {more} more below" if more else ""
             parts.append(f"{name} is {_TRUST[verdict.level]}: {verdict.reasons[0].text}{rest}.")
-    if accesses is not None and len(accesses.entries) > 1:
+    if evaluation.accesses is not None and len(evaluation.accesses.entries) > 1:
         spoiled = "whatever was chosen after the first makes these numbers look better than they are"
-        parts.append(f"{str(accesses).capitalize()}: {spoiled}.")
+        parts.append(f"{str(evaluation.accesses).capitalize()}: {spoiled}.")
     return " ".join(parts) or None
 
 
-def _facts(evaluation: OfflineEvaluation, card: dict[str, Any], accesses: AccessLog | None) -> Named:
+def _facts(evaluation: OfflineEvaluation) -> Named:
     trust = {name: evaluation.report.policies[name].verdict.level for name in evaluation.methods}
-    effective = _effective_shares(evaluation)
+    accesses = evaluation.accesses
     noted: Named = () if accesses is None else (("Accesses to test users", len(accesses.entries)),)
     return (
         ("Trust", _each(trust, str)),
-        ("Effective share of rows", _each(effective, lambda share: f"{100 * share:.0f} %")),
+        ("Effective share of rows", _each(_effective_shares(evaluation), lambda share: f"{100 * share:.0f} %")),
         ("Rows", evaluation.rows),
         ("Users", f"{number(evaluation.users)} ({evaluation.split})"),
         ("Policies", _each(evaluation.seeds, lambda count: "1 seed" if count == 1 else f"{count} seeds")),
         ("Cap", evaluation.report.options.cap),
         *noted,
         ("Data", f"{evaluation.data}, {evaluation.num_actions} actions"),
-        ("Date", str(card["date"])[:10]),
+        ("Date", evaluation.date[:10]),
     )
 
 
-def _figures(evaluation: OfflineEvaluation, run: FinishedRun | None) -> tuple[Figure, ...]:
+def _figures(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
     base, level = evaluation.report.baseline, f"{100 * evaluation.report.options.level:g} %"
     all_changes = "; ".join(
         f"{name} {line.signal} {change(line.relative, line.relative_interval)}, {line.outcome}"
         for name in evaluation.methods
         for line in evaluation.lines(name)
     )
-    shares = ", ".join(f"{name} {100 * share:.0f} % of rows" for name, share in _effective_shares(evaluation).items())
-    shown = [
+    shares = _each(_effective_shares(evaluation), lambda share: f"{100 * share:.0f} % of rows")
+    return (
         Figure(
             "Change of each signal",
             style.svg(log_figures.forest(evaluation)),
-            f"Points are estimates, bars {level} intervals over users, paired with {base} on the same draws. A filled "
-            "point is a change that is significant after Holm’s adjustment over the signals; a hollow one is not. "
-            "Grey: too few weighted positives to estimate; such a bar may leave the figure.",
+            f"Estimates with {level} intervals over users, paired with {base}. Filled: significant after Holm’s "
+            "adjustment over the signals. Grey: too few weighted positives; such a bar may leave the figure.",
             f"Forest plot: {all_changes}.",
         ),
         Figure(
             "Cap sweep",
             style.svg(log_figures.sweep(evaluation)),
-            f"The change to {base} under each cap, with bands of {level} intervals over users; dotted is the cap in "
-            "use, ∞ is SNIPS. A curve that moves with the cap hangs on few rows of large weight; where it crosses 0, "
-            "or another curve, the order is undecided.",
+            f"The change to {base} under each cap, with {level} bands over users; dotted is the cap in use, ∞ SNIPS. "
+            "A curve that moves with the cap hangs on few rows of large weight.",
             f"One panel for each of {_listed(evaluation.report.signal_names)}: change against the cap.",
         ),
         Figure(
             "Weights",
             style.svg(log_figures.weights(evaluation)),
-            "Left: how often the policy takes the logged action, relative to the log; 1 is as often. Right: (Σw)²/Σw² "
-            "of rows and of users under the cap, as a share of the log’s own, of the worst seed. The smaller it is, "
-            "the fewer people speak for the policy.",
+            "Left: how often the policy takes the logged action, relative to the log. Right: (Σw)²/Σw² of rows and of "
+            "users under the cap, as a share of the log’s own, of the worst seed.",
             f"Histogram of weights; effective shares: {shares}.",
         ),
-    ]
-    if run is not None and run.history.kind == "ncis":
-        shown.append(
-            Figure(
-                "Training",
-                style.svg(log_figures.training(run.history, run.objectives)),
-                "The weights λ of the steps, and the NCIS value of each signal on validation users while training: "
-                "mean over trials with its 95 % band over trials. A cost is negative here.",
-                f"Weights and values over {number(run.last)} iterations for {_listed(run.objectives)}.",
-            )
-        )
-    return tuple(shown)
+    )
 
 
 def changes(evaluation: OfflineEvaluation, method: str) -> Table:
@@ -177,10 +151,9 @@ def changes(evaluation: OfflineEvaluation, method: str) -> Table:
     rows += [(name, *[UNKNOWN] * 5, "never fires") for name in evaluation.left_out]
     base, level = str(evaluation.report.baseline), f"{100 * evaluation.report.options.level:g} %"
     header = ("Signal", base, method, "Change, relative", "Change, absolute", "p (Holm)", "Outcome")
-    seeds = "1 training seed" if evaluation.seeds[method] == 1 else f"{evaluation.seeds[method]} training seeds"
     caption = (
-        f"Means per row, {seeds}. Intervals are {level}, over users. Better and worse are significant after Holm’s "
-        f"adjustment over the signals. Not estimable: fewer than {MIN_POSITIVES} weighted positives."
+        f"Means per row; {level} intervals over users. Better and worse are significant after Holm’s adjustment over "
+        f"the signals. Not estimable: fewer than {MIN_POSITIVES} weighted positives."
     )
     return Table(f"{method} beside {base}", caption, header, tuple(rows))
 
@@ -189,10 +162,10 @@ def _reasons(evaluation: OfflineEvaluation) -> Table:
     """The verdict on each policy, and why."""
     rows: list[tuple[str, str, str]] = []
     for name in (*evaluation.methods, str(evaluation.report.baseline)):
-        policy = evaluation.report.policies[name]
-        rows += [(name, reason.level, _sentence(reason.text)) for reason in policy.verdict.reasons]
-        rows += [] if policy.verdict.reasons else [(name, "trusted", "No limit is passed.")]
-    caption = "A policy is judged by its gravest reason. Limits are conventions: docs/offline.md lists them."
+        reasons = evaluation.report.policies[name].verdict.reasons
+        rows += [(name, reason.level, f"{reason.text[:1].upper()}{reason.text[1:]}.") for reason in reasons]
+        rows += [] if reasons else [(name, "trusted", "No limit is passed.")]
+    caption = "The gravest reason decides. Limits are conventions: docs/offline.md lists them."
     return Table("Trust and its reasons", caption, ("Policy", "Verdict", "Reason"), tuple(rows))
 
 
@@ -200,29 +173,20 @@ def _opinions(evaluation: OfflineEvaluation) -> Table:
     """Estimates side by side: those that there are."""
     robust, random = evaluation.reward_model is not None, evaluation.random_rows > 0
     header = ("Policy and signal", "NCIS", "SNIPS", *(["Doubly robust"] * robust), *(["Random exposure"] * random))
-    rows = []
+    rows = list[tuple[str, ...]]()
     for name, policy in evaluation.report.policies.items():
         estimates = [policy.ncis, policy.snips, *([policy.doubly_robust] * robust)]
         estimates += [policy.agreement and policy.agreement.estimate] * random
         for k, signal in enumerate(evaluation.report.signal_names):
             sign = -1.0 if signal in evaluation.costs else 1.0
             rows.append((f"{name}: {signal}", *(_estimate(one, k, sign) for one in estimates)))
-    return Table("Second opinions", _about_opinions(evaluation), header, tuple(rows))
-
-
-def _about_opinions(evaluation: OfflineEvaluation) -> str:
-    parts = ["With intervals over users. NCIS has the cap in use, SNIPS none."]
+    caption = "With intervals over users. NCIS has the cap in use, SNIPS none."
     if evaluation.reward_model is not None:
         share, signal = max((fit["explained"], name) for name, fit in evaluation.reward_model.items())
-        parts.append(
-            "Doubly robust adds a linear model of rewards, fitted on train users, which explains at most "
-            f"{_percent(share)} of a signal’s variance ({signal})."
-        )
-    if evaluation.random_rows:
-        parts.append(
-            f"Random exposure: {number(evaluation.random_rows)} rows whose propensities are known, without a cap."
-        )
-    return " ".join(parts)
+        caption += f" The linear model of doubly robust explains at most {_percent(share)} of a signal ({signal})."
+    if random:
+        caption += f" Random exposure has {number(evaluation.random_rows)} rows, whose propensities are known."
+    return Table("Second opinions", caption, header, tuple(rows))
 
 
 def _diagnostics(evaluation: OfflineEvaluation) -> Table:
@@ -231,14 +195,11 @@ def _diagnostics(evaluation: OfflineEvaluation) -> Table:
         name: min(policy.diagnostics, key=lambda one: one.row_effective_size)
         for name, policy in evaluation.report.policies.items()
     }
-    rows: list[tuple[str, ...]] = [(text, *(show(one) for one in worst_seeds.values())) for text, show in _MEASURES]
+    rows = [(text, *(show(one) for one in worst_seeds.values())) for text, show in _MEASURES.items()]
     for k, signal in enumerate(evaluation.report.signal_names):
-        counts = (f"{_count(one.positives[k])} of {number(int(one.events[k]))}" for one in worst_seeds.values())
+        counts = (f"{number(float(one.positives[k]), 3)} of {int(one.events[k])}" for one in worst_seeds.values())
         rows.append((f"Weighted positives of {signal}", *counts))
-    caption = (
-        "Of each method the seed with the smallest effective number of rows. Positives: weighted, of rows on which the "
-        "signal fires."
-    )
+    caption = "Of each method the seed with the smallest effective number of rows."
     return Table("How much of the log stands behind it", caption, ("Measure", *worst_seeds), tuple(rows))
 
 
@@ -247,77 +208,66 @@ def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
     calibration = evaluation.calibration
     if calibration is None:
         return ()
-    losses = (
-        ("Behaviour model", calibration.log_loss),
-        ("Popularity within the first and last column of the context", calibration.popularity_by_context),
-        ("Popularity", calibration.popularity),
-        ("Uniform", calibration.uniform),
-    )
-    rows = tuple((name, loss, float(np.exp(loss))) for name, loss in losses)
+    losses = {
+        "Behaviour model": calibration.log_loss,
+        "Popularity within the first and last column of the context": calibration.popularity_by_context,
+        "Popularity": calibration.popularity,
+        "Uniform": calibration.uniform,
+    }
+    rows = tuple((name, loss, float(np.exp(loss))) for name, loss in losses.items())
     caption = (
-        f"Mean of −log b(a|s) in nats on {evaluation.split} users, and its exponential: among so many equally likely "
-        f"actions it is as unsure. Calibration error {number(calibration.calibration_error, 2)}, temperature "
-        f"{number(calibration.temperature, 3)}, smallest propensity {number(calibration.smallest_propensity, 2)}. "
-        "All weights rest on this model; its own error is in no interval."
+        f"Mean of −log b(a|s) in nats on {evaluation.split} users, and its exponential. Calibration error "
+        f"{number(calibration.calibration_error, 2)}, temperature {number(calibration.temperature, 3)}, smallest "
+        f"propensity {number(calibration.smallest_propensity, 2)}."
     )
     return (Table("Behaviour model", caption, ("How actions are predicted", "Log-loss", "Perplexity"), rows),)
 
 
 def _caveats(evaluation: OfflineEvaluation) -> Table:
     """What no number on the page says."""
-    propensities = (
-        "The log says how it chose."
-        if evaluation.calibration is None
-        else "How the log chose is a model’s estimate; its error is in no interval. A mean weight off 1 is a sign; "
-        "if something that the model does not know decided what was shown, no number here is one."
-    )
-    chosen = (
-        "Choices may be made by these numbers, which then say too much of what was chosen: test users are for the end."
-        if evaluation.split != "test"
-        else "Test users are for one look: each choice made by their numbers makes these look better than they are."
+    model = (
+        "How the log chose is a model’s estimate, whose error is in no interval. A mean weight off 1 is a sign; if "
+        "something that the model does not know decided what was shown, no number here is one."
     )
     rows = (
         ("What is estimated", "The average immediate reward in the states that the log visited: no long-term return."),
-        (
-            "Cap",
-            "An interval is of the capped estimate, not of the truth: what is cut off is taken to be worth as much.",
-        ),
-        ("Propensities", propensities),
-        ("Unseen actions", "What the log never shows cannot be judged; it shows as a mean weight below 1."),
+        ("Cap", "An interval is of the capped estimate: what is cut off is taken to be worth as much."),
+        ("Propensities", "The log says how it chose." if evaluation.calibration is None else model),
+        ("Unseen actions", "What the log never shows cannot be estimated; it shows as a mean weight below 1."),
         ("Training seeds", "Intervals are of these very policies; other seeds may differ by more."),
-        ("Which users", chosen),
+        (
+            "Which users",
+            "Numbers by which a policy was chosen say too much of it: test users are for one look at the end.",
+        ),
     )
-    return Table("To bear in mind", "In plain words; docs/offline.md has the whole story.", ("About", "Caveat"), rows)
+    return Table("To bear in mind", "docs/offline.md has the whole story.", ("About", "Caveat"), rows)
 
 
 def _accesses(accesses: AccessLog) -> Table:
     """Every evaluation on test users."""
     rows = tuple(
-        (
-            str(one.get("time", "not known")),
-            str(one.get("run", UNKNOWN)),
-            _policies(one.get("policies")),
-            str(one.get("data", UNKNOWN)),
-        )
+        (*(str(one.get(key, UNKNOWN)) for key in ("time", "run")), _policies(one), str(one.get("data", UNKNOWN)))
         for one in accesses.entries
     )
     beside = "" if accesses.missing is None else f" Not noted beside the data: {accesses.missing}."
-    rule = "Each access is noted before its numbers are computed, and never removed."
-    caption = f"{str(accesses).capitalize()}. {rule}{beside}"
+    caption = f"{str(accesses).capitalize()}. Each is noted before its numbers are computed.{beside}"
     return Table("Access log of test users", caption, ("Time (UTC)", "Run", "Policies", "Data"), rows)
 
 
-def _details(evaluation: OfflineEvaluation, card: dict[str, Any]) -> Named:
-    options = {name: value for name, value in card["report"]["options"].items() if name != "caps"}
+def _policies(entry: Mapping[str, Any]) -> str:
+    digests = entry.get("policies")
+    return ", ".join(f"{name} {own}" for name, own in digests.items()) if isinstance(digests, dict) else UNKNOWN
+
+
+def _details(evaluation: OfflineEvaluation) -> Named:
     named: dict[str, Any] = {
-        **options,
-        "caps": ", ".join(str(cap) for cap in card["report"]["sweep"]["caps"]),
+        **vars(evaluation.report.options),
+        "caps": ", ".join(f"{cap:g}" for cap in evaluation.report.sweep.caps),
         "data fingerprint": evaluation.fingerprint,
-        **{f"policies of {name}": digest for name, digest in card["policies"].items()},
-        "split seed": card["split"]["seed"],
+        **{f"policies of {name}": digest for name, digest in evaluation.policies.items()},
+        "split seed": evaluation.how_split["seed"],
         "rows of random exposure": evaluation.random_rows or None,
-        "date": card["date"],
-        "moac": card["moac"],
+        "date": evaluation.date,
     }
     return tuple((name.replace("_", " "), None if value is None else str(value)) for name, value in named.items())
 
@@ -328,7 +278,7 @@ def _effective_shares(evaluation: OfflineEvaluation) -> dict[str, float]:
     return {name: min(one.row_effective_share for one in policies[name].diagnostics) for name in evaluation.methods}
 
 
-def _each(by_method: dict[str, Any], show: Callable[[Any], str]) -> str:
+def _each(by_method: Mapping[str, Any], show: Callable[[Any], str]) -> str:
     if len(by_method) == 1:
         return show(next(iter(by_method.values())))
     return ", ".join(f"{name}: {show(value)}" for name, value in by_method.items())
@@ -349,22 +299,3 @@ def _estimate(estimate: Estimate | None, k: int, sign: float) -> str:
         return UNKNOWN
     low, high = sorted(sign * estimate.interval[k].astype(float))
     return with_interval(float(sign * estimate.value[k]), (low, high))
-
-
-def _mean_weight(one: Diagnostics) -> str:
-    low, high = one.mean_weight_interval
-    return with_interval(one.mean_weight, (float(low), float(high)))
-
-
-def _count(positives: float) -> str:
-    return f"{positives:.1f}" if positives < 100 else number(round(positives))
-
-
-def _policies(digests: Any) -> str:
-    if not isinstance(digests, dict):
-        return UNKNOWN
-    return ", ".join(f"{name} {digest}" for name, digest in digests.items())
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
