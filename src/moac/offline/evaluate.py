@@ -105,7 +105,7 @@ def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) ->
         actions: Any = getattr(policy, "num_actions", K)
         if actions != K:
             raise ValueError(f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it is of other data.")
-    if not Logged.of_rows(dataset, rows).reward.any():
+    if not Logged.from_dataset(dataset, rows).reward.any():
         raise ValueError(f"no signal of {dataset.name} ever fires among {split} users: nothing can be evaluated.")
 
 
@@ -126,7 +126,7 @@ def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str =
     if not len(rows):
         raise ValueError(f"{dataset.name} has no rows of {split} users: a policy's worth is estimated on them.")
     taken = {str(k): one for k, one in enumerate(probabilities(dataset, policy, theta, rows))}
-    shard = ncis.accumulate(Logged.of_rows(dataset, rows), taken, options=ncis.Options(caps=()))
+    shard = ncis.accumulate(Logged.from_dataset(dataset, rows), taken, options=ncis.Options(caps=()))
     returns = np.stack(list(ncis.values(shard).values()))
     unknown = np.full(len(returns), np.nan)
     return Evaluation(returns, unknown, unknown, unknown, "ncis")
@@ -168,7 +168,7 @@ class _Policies:
         return ncis.total(shard for shard, _ in blocks), ratios
 
     def _block(self, source: LoggedDataset, rows: Any, model: Any, options: ncis.Options) -> tuple[Shard, Any]:
-        log = Logged.of_rows(source, rows).signals(self.signals)
+        log = Logged.from_dataset(source, rows).signals(self.signals)
         x = features(source, rows)
         policies = self._baseline(source, log, x)
         policies |= {name: _tables(method, x, self.dataset.num_actions) for name, method in self.methods.items()}

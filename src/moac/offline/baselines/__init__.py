@@ -7,7 +7,7 @@ description, and what differs from the code that was published.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array, lax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, Int
 
 from moac.config import check_trials
@@ -31,12 +30,35 @@ from moac.policies.networks import Network, Plain, Weights
 from moac.training.compiled import compiler_options
 from moac.types import Batch, Key
 
-STARTS = ("behaviour", "random")
 _HIDDEN = (64,)
+_TRACED = (
+    "step_size", "critic_step_size", "critic_weight_decay", "target_step_size", "discount", "behaviour_pull"
+)  # fmt: skip
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+_COUNT = ("a whole number of at least 1", _is_count)
+_POSITIVE = ("positive and finite", lambda x: 0 < x < math.inf)
+_NOT_NEGATIVE = ("at least 0 and finite", lambda x: 0 <= x < math.inf)
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("steps", "auxiliary_steps", "batch_size", "num_evaluations"), _COUNT),
+    **dict.fromkeys(("step_size", "critic_step_size", "weight_step_size", "multiplier"), _POSITIVE),
+    **dict.fromkeys(("behaviour_pull", "critic_weight_decay"), _NOT_NEGATIVE),
+    "target_step_size": ("in (0, 1]", lambda x: 0 < x <= 1),
+    "discount": ("in [0, 1)", lambda x: 0 <= x < 1),
+    "hidden": ("widths of at least 1", lambda x: all(map(_is_count, x))),
+    "start": ("behaviour or random", lambda x: x in ("behaviour", "random")),
+    "normalise": ("none or l2", lambda x: x in ("none", "l2")),
+    "weights": ("at least 0 and sum to one", lambda x: min(x) >= 0 and abs(sum(x) - 1) < 1e-6),
+}
+"""Of options of either method: what each must be."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ABC):
+class Options(ABC):  # noqa: B024 - a method's own options are final
     """What both methods let one choose."""
 
     steps: int = 500  # of the policy that is returned
@@ -55,46 +77,10 @@ class Options(ABC):
     num_evaluations: int = 5  # how often validation users are asked, evenly spread over the steps
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "num_evaluations"):
-            check_whole(name, getattr(self, name), 1)
-        for name in ("step_size", "critic_step_size"):
-            check_number(name, getattr(self, name), "positive", lambda x: x > 0)
-        for name in ("behaviour_pull", "critic_weight_decay"):
-            check_number(name, getattr(self, name), "not negative", lambda x: x >= 0)
-        check_number("target_step_size", self.target_step_size, "in (0, 1]", lambda x: 0 < x <= 1)
-        check_number("discount", self.discount, "in [0, 1)", lambda x: 0 <= x < 1)
-        for width in self.hidden or ():
-            check_whole("hidden", width, 1)
-        if self.start not in STARTS:
-            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
-        self.check()
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raise ValueError where the method's own options are wrong."""
-
-
-def check_whole(name: str, value: object, least: int) -> None:
-    """Raise unless `value` is a whole number of at least `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"`{name}` must be a whole number of at least {least}, got {value!r}.")
-
-
-def check_number(name: str, value: float, what: str, holds: Callable[[float], bool]) -> None:
-    """Raise unless `value` is finite and `holds` of it."""
-    if not math.isfinite(value) or not holds(value):
-        raise ValueError(f"`{name}` must be {what}, got {value}.")
-
-
-class Rates(NamedTuple):
-    """Numbers that are arguments of a compiled program, so that it serves all of them; as in `Options`."""
-
-    step_size: Any
-    critic_step_size: Any
-    critic_weight_decay: Any
-    target_step_size: Any
-    discount: Any
-    behaviour_pull: Any
+        for name, (rule, holds) in _RULES.items():
+            value: Any = getattr(self, name, None)
+            if value is not None and not holds(value):
+                raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
 
 
 @final
@@ -103,7 +89,12 @@ class Rates(NamedTuple):
 class Problem:
     """What a method knows of a log, apart from its rows; a pytree."""
 
-    rates: Rates
+    step_size: Any  # this and the next five as in `Options`: arguments of a compiled program, which serves all values
+    critic_step_size: Any
+    critic_weight_decay: Any
+    target_step_size: Any
+    discount: Any
+    behaviour_pull: Any
     scale: Float[Array, " M"]  # what each signal is divided by
     mean: Float[Array, " M"]  # of each signal over train rows, scaled
     policy: SoftmaxMLP = field(metadata={"static": True})  # of both methods, and of MOAC
@@ -128,14 +119,9 @@ class Problem:
         spread = reward.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0) if options.scale_rewards else np.ones_like(spread)
         policy = SoftmaxMLP(Plain(dataset.num_features), hidden, dataset.num_actions)
-        rates = Rates(*(jnp.float32(getattr(options, name)) for name in Rates._fields))
-        numbers = (rates, jnp.float32(scale), jnp.float32(reward.mean(axis=0) / scale))
-        return Problem(*numbers, policy, model, options.batch_size, options.start)
-
-    @property
-    def num_signals(self) -> int:
-        """M."""
-        return len(self.scale)
+        traced: dict[str, Any] = {name: jnp.float32(getattr(options, name)) for name in _TRACED}
+        traced |= {"scale": jnp.float32(scale), "mean": jnp.float32(reward.mean(axis=0) / scale)}
+        return Problem(**traced, policy=policy, behaviour=model, batch_size=options.batch_size, start=options.start)
 
     def first(self, data: Data, key: Key) -> Weights:
         """θ of the behaviour model, or at random."""
@@ -144,16 +130,17 @@ class Problem:
     @property
     def optimiser(self) -> optax.GradientTransformation:
         """Adam, for policies."""
-        return optax.adam(self.rates.step_size)
+        return optax.adam(self.step_size)
 
     def draw(self, data: Data, key: Key) -> Batch:
         """Rows of train users, uniformly with replacement, with scaled rewards."""
         rows = data.train[jax.random.randint(key, (self.batch_size,), 0, len(data.train))]
         batch = states.with_features(data, states.transitions(data, rows))
-        log_b = (
-            None if self.behaviour is None else jax.nn.log_softmax(self.behaviour(data.behaviour, batch.observation))
-        )
-        return replace(batch, reward=batch.reward / self.scale, behaviour_log_probs=log_b)
+        batch = replace(batch, reward=batch.reward / self.scale)
+        if self.behaviour is None:
+            return batch
+        logits = self.behaviour(data.behaviour, batch.observation)
+        return replace(batch, behaviour_log_probs=jax.nn.log_softmax(logits))
 
     def log_pi(self, theta: Weights, x: Float[Array, "B F"]) -> Float[Array, "B K"]:
         """log π(·|s)."""
@@ -163,8 +150,8 @@ class Problem:
         """behaviour_pull · (1/B) Σ E_{a∼b} log π(a|s): −KL(b‖π) but for a constant; as logged without a model."""
         if batch.behaviour_log_probs is None:
             taken = jnp.take_along_axis(log_pi, batch.action[:, None], axis=1)
-            return self.rates.behaviour_pull * jnp.mean(taken)
-        return self.rates.behaviour_pull * jnp.mean(jnp.sum(jnp.exp(batch.behaviour_log_probs) * log_pi, axis=1))
+            return self.behaviour_pull * jnp.mean(taken)
+        return self.behaviour_pull * jnp.mean(jnp.sum(jnp.exp(batch.behaviour_log_probs) * log_pi, axis=1))
 
 
 class CriticState(NamedTuple):
@@ -196,7 +183,7 @@ class ActionValues:
     def init(self, key: Key) -> CriticState:
         """Values at what the log earns."""
         *others, last = self.network.init(key)
-        earned = self.problem.mean[jnp.array(self.signals)] / (1 - self.problem.rates.discount)
+        earned = self.problem.mean[jnp.array(self.signals)] / (1 - self.problem.discount)
         w = (*others, last.at[-1, :: 1 + self.problem.policy.num_actions].set(earned))
         return CriticState(w, w, self._optimiser.init(w))
 
@@ -214,20 +201,19 @@ class ActionValues:
         """
         following = jnp.sum(next_pi * self(state.target, batch.next_observation), axis=-1)
         alive = 1.0 if batch.terminated is None else 1.0 - batch.terminated[:, None]
-        y = batch.reward[:, jnp.array(self.signals)] + self.problem.rates.discount * alive * following
+        y = batch.reward[:, jnp.array(self.signals)] + self.problem.discount * alive * following
 
         def loss(w: Weights) -> Float[Array, ""]:
             taken = jnp.take_along_axis(self(w, batch.observation), batch.action[:, None, None], axis=2)[..., 0]
             return 0.5 * jnp.mean(jnp.sum((taken - y) ** 2, axis=1))
 
         w, moments = descended(self._optimiser, loss, state.w, state.moments)
-        target: Any = optax.incremental_update(w, state.target, self.problem.rates.target_step_size)
+        target: Any = optax.incremental_update(w, state.target, self.problem.target_step_size)
         return CriticState(w, target, moments)
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        rates = self.problem.rates
-        return optax.adamw(rates.critic_step_size, weight_decay=rates.critic_weight_decay)
+        return optax.adamw(self.problem.critic_step_size, weight_decay=self.problem.critic_weight_decay)
 
 
 def descended(optimiser: optax.GradientTransformation, loss: Any, parameters: Any, moments: Any) -> tuple[Any, Any]:
@@ -266,20 +252,22 @@ def learn(
         seed: of all trials.
     """
     check_trials(trials, seed)
-    devices = tuple(jax.local_devices()[:trials])
-    row = NamedSharding(Mesh(np.array(devices), ("device",)), PartitionSpec("device"))
-    data = jax.device_put(dataset.data, NamedSharding(row.mesh, PartitionSpec()))
-    padded = np.arange(-(-trials // len(devices)) * len(devices)).reshape(-1, len(devices))
-    rows = [_first(row)(learner, data, np.uint32(seed), index) for index in padded]
+    devices = jax.local_devices()[:trials]
+    copies = [jax.device_put((learner, dataset.data), device) for device in devices]
+    problems = [copies[k % len(devices)] for k in range(trials)]
+    carried = [_first(*problem, np.uint32(seed), np.array([k])) for k, problem in enumerate(problems)]
+
+    def advance(phase: int, count: int) -> list[Any]:
+        return [_program(phase)(*problem, each, count) for problem, each in zip(problems, carried, strict=True)]
+
     *before, last = counts
     for phase, count in enumerate(before):
-        rows = [_advance(phase, row)(learner, data, each, count) for each in rows]
+        carried = advance(phase, count)
     steps = np.unique(np.linspace(last, 1, min(num_evaluations, last)).astype(int))
-    weights, values, state = [], [], None
+    weights, values, state = list[Any](), list[Any](), None
     for count in np.diff(steps, prepend=0):
-        rows = [_advance(len(before), row)(learner, data, each, count) for each in rows]
-        joined = [jax.tree.map(np.asarray, each[0]) for each in rows]
-        state: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:trials], *joined)
+        carried = advance(len(before), count)
+        state: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(each for each, _ in carried))
         if not all(np.isfinite(leaf).all() for leaf in state.theta):
             raise ValueError("training diverged: `step_size` or `critic_step_size` must be smaller.")
         weights.append(state.weights)
@@ -288,28 +276,26 @@ def learn(
     return Learned(learner.problem.policy, state.theta, steps, *history, state)
 
 
-@lru_cache(maxsize=8)
-def _first(row: NamedSharding) -> Callable[..., Any]:
-    """(learner, data, seed, trial indices) ↦ a row of trials, one per device."""
+@jax.jit
+def _first(learner: Any, data: Data, seed: Int[Array, ""], index: Int[Array, " 1"]) -> tuple[Any, Key]:
+    """A trial at its start, with a leading axis of one, and the key of its steps."""
 
-    def first(learner: Any, data: Data, seed: Int[Array, ""], index: Int[Array, ""]) -> tuple[Any, Key]:
+    def first(index: Int[Array, ""]) -> tuple[Any, Key]:
         key_init, key_steps = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
         return learner.init(data, key_init), key_steps
 
-    return jax.jit(jax.vmap(first, in_axes=(None, None, None, 0)), out_shardings=row)
+    return jax.vmap(first)(index)
 
 
 @lru_cache(maxsize=8)
-def _advance(phase: int, row: NamedSharding) -> Callable[..., Any]:
-    """(learner, data, row of trials, count) ↦ the row `count` steps of a phase later; each device runs one trial."""
+def _program(phase: int) -> Callable[..., Any]:
+    """(learner, data, trial, count) ↦ the trial `count` steps of a phase later."""
 
     def once(learner: Any, data: Data, trial: tuple[Any, Key]) -> tuple[Any, Key]:
         key, key_step = jax.random.split(trial[1])
         return learner.phases[phase](data, trial[0], key_step), key
 
-    def advance(learner: Any, data: Data, trials: tuple[Any, Key], count: Int[Array, ""]) -> Any:
-        return lax.fori_loop(0, count, lambda _, each: jax.vmap(partial(once, learner, data))(each), trials)
+    def advance(learner: Any, data: Data, trial: tuple[Any, Key], count: Int[Array, ""]) -> Any:
+        return lax.fori_loop(0, count, lambda _, each: jax.vmap(partial(once, learner, data))(each), trial)
 
-    specs = (PartitionSpec(), PartitionSpec(), row.spec, PartitionSpec())
-    per_device = jax.shard_map(advance, mesh=row.mesh, in_specs=specs, out_specs=row.spec, check_vma=False)
-    return jax.jit(per_device, compiler_options=compiler_options())
+    return jax.jit(advance, compiler_options=compiler_options())

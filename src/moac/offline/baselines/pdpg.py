@@ -33,8 +33,6 @@ from moac.offline.baselines import ActionValues, CriticState, Learned, Problem
 from moac.policies.networks import Weights
 from moac.types import Batch, Key
 
-NORMALISATIONS = ("none", "l2")
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -44,22 +42,9 @@ class Options(baselines.Options):
     weight_step_size: float = 0.001  # η of the weights
     normalise: str = "l2"  # `l2` gives all g_i length one, as MOAC's option of that name; `none` leaves them
 
-    def check(self) -> None:
-        """η is a step size."""
-        baselines.check_number("weight_step_size", self.weight_step_size, "positive", lambda x: x > 0)
-        if self.normalise not in NORMALISATIONS:
-            raise ValueError(f"`normalise` must be one of {', '.join(NORMALISATIONS)}, got {self.normalise!r}.")
-
 
 def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 1, seed: int = 0) -> Learned:
-    """Learn from the rows of train users; NCIS on validation users is in the history.
-
-    Args:
-        dataset: with propensities, of its own or by `with_behaviour`.
-        options: how.
-        trials: K.
-        seed: trial i depends on (seed, i) alone.
-    """
+    """Learn from the rows of train users of a log with propensities; NCIS on validation users is in the history."""
     options = options or Options()
     numbers = (jnp.float32(options.weight_step_size), jnp.array(options.normalise == "l2"))
     learner = PDPG(Problem.of(dataset, options), *numbers)
@@ -93,7 +78,7 @@ class PDPG:
     def init(self, data: Data, key: Key) -> State:
         """Equal weights."""
         key_policy, key_critic = jax.random.split(key)
-        theta, M = self.problem.first(data, key_policy), self.problem.num_signals
+        theta, M = self.problem.first(data, key_policy), len(self.problem.scale)
         weights = jnp.full(M, 1 / M, jnp.float32)
         return State(theta, weights, self._critic.init(key_critic), self.problem.optimiser.init(theta))
 
@@ -126,7 +111,7 @@ class PDPG:
 
     @property
     def _critic(self) -> ActionValues:
-        return ActionValues(self.problem, tuple(range(self.problem.num_signals)))
+        return ActionValues(self.problem, tuple(range(len(self.problem.scale))))
 
 
 def gram(G: Weights) -> Float[Array, "M M"]:

@@ -54,24 +54,11 @@ class Options(baselines.Options):
     weights: tuple[float, ...] | None = None  # w_i of the auxiliary signals, which sum to one; None is equal
     behaviour_pull: float = 0.3
 
-    def check(self) -> None:
-        """Stage one has steps, Λ is positive, weights are on the simplex."""
-        baselines.check_whole("auxiliary_steps", self.auxiliary_steps, 1)
-        baselines.check_number("multiplier", self.multiplier, "positive", lambda x: x > 0)
-        if self.weights is not None and not (min(self.weights) >= 0 and abs(sum(self.weights) - 1) < 1e-6):
-            raise ValueError(f"`weights` must not be negative and sum to one, got {list(self.weights)}.")
-
 
 def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 1, seed: int = 0) -> Learned:
-    """Learn from the rows of train users; NCIS on validation users is in the history, of stage two.
+    """Learn from the rows of train users of a log with propensities; the history is of stage two.
 
     Its weights are the exponents w_i of the auxiliary policies, which do not move; the main signal has none: 0.
-
-    Args:
-        dataset: with propensities, of its own or by `with_behaviour`.
-        options: how.
-        trials: K.
-        seed: trial i depends on (seed, i) alone.
     """
     options = options or Options()
     names = dataset.signal_names
@@ -163,7 +150,7 @@ class TSCAC:
 
     @property
     def _auxiliary(self) -> ActionValues:
-        return ActionValues(self.problem, tuple(i for i in range(self.problem.num_signals) if i != self.main))
+        return ActionValues(self.problem, tuple(i for i in range(len(self.problem.scale)) if i != self.main))
 
 
 def closed_form(

@@ -53,7 +53,11 @@ class Report:
     baseline: str | None  # name of the policy that changes are counted from
     policies: Mapping[str, PolicyReport]  # by name
     sweep: Sweep  # over caps
-    warnings: tuple[str, ...]  # one line each; empty where there are none
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Orders of policies that depend on the cap, a line each."""
+        return tuple(str(flip) for flip in self.sweep.flips if flip.separated)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON: arrays are lists, NaN is None, an infinite cap is "inf"."""
@@ -132,8 +136,7 @@ def analyse(
         return PolicyReport(*numbers, seeds, estimable[name], agreement, verdict)
 
     policies = {name: policy(name, draws) for name, draws in drawn.items()}
-    warnings = tuple(str(flip) for flip in swept.flips if flip.separated)
-    return Report(shard.signal_names, chosen, baseline, policies, swept, warnings)
+    return Report(shard.signal_names, chosen, baseline, policies, swept)
 
 
 def _check(shard: Shard, baseline: str | None, options: Options) -> None:
@@ -144,10 +147,8 @@ def _check(shard: Shard, baseline: str | None, options: Options) -> None:
     events = shard.first.positives[:, 0].sum(axis=0)
     silent = [shard.signal_names[k] for k in np.flatnonzero(events == 0)]
     if silent:
-        raise ValueError(
-            f"{', '.join(silent)} never fires in {shard.first.count.sum():.0f} rows: nothing can be said of it; "
-            f"leave it out by `log.signals([…])`."
-        )
+        rows = f"{shard.first.count.sum():.0f} rows"
+        raise ValueError(f"{', '.join(silent)} never fires in {rows}: leave it out by `log.signals([…])`.")
     shard.check_support()
 
 
@@ -155,10 +156,9 @@ def _changes(
     drawn: Mapping[str, Drawn], estimable: Mapping[str, Any], baseline: str, at: int, level: float
 ) -> dict[str, Change]:
     """The change from the baseline to each of the others; significant only where both are estimable."""
-    changes = {
-        name: estimates.change(draws, drawn[baseline], at, level) for name, draws in drawn.items() if name != baseline
-    }
-    return {
-        name: replace(change, significant=change.significant & estimable[name] & estimable[baseline])
-        for name, change in changes.items()
-    }
+
+    def to(name: str) -> Change:
+        change = estimates.change(drawn[name], drawn[baseline], at, level)
+        return replace(change, significant=change.significant & estimable[name] & estimable[baseline])
+
+    return {name: to(name) for name in drawn if name != baseline}

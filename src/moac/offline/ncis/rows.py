@@ -22,7 +22,7 @@ _SUM_TOLERANCE = 1e-3
 @final
 @dataclass(frozen=True, eq=False)
 class Logged:
-    """Rows with known or estimated propensities, in any order. Make one by `Logged.of` or `Logged.from_dataset`."""
+    """Rows with known or estimated propensities, in any order; made by `Logged.of` or `Logged.from_dataset`."""
 
     user: Any  # [N] who; anything that can be ordered
     reward: Float[np.ndarray, "N M"]  # signals times their signs: more is better, also where the signal is a cost
@@ -46,37 +46,18 @@ class Logged:
         return Logged(who, rewards, chance, taken, _signal_names(signal_names, rewards.shape[1]))
 
     @staticmethod
-    def from_dataset(dataset: LoggedDataset, split: str | None = None, propensity: Any = None) -> Logged:
-        """The rows of a dataset, or of one split's users.
-
-        Args:
-            dataset: with propensities, unless they are given.
-            split: train, validation or test; None is all rows.
-            propensity: [N] of all the dataset's rows, in place of its own: a behaviour model's.
-        """
-        rows = np.arange(dataset.num_rows) if split is None else dataset.rows(split)
-        if not len(rows):
-            raise ValueError(f"{dataset.name} has no rows{'' if split is None else f' of {split} users'}.")
-        return Logged.of_rows(dataset, rows, propensity)
-
-    @staticmethod
-    def of_rows(dataset: LoggedDataset, rows: Any, propensity: Any = None) -> Logged:
-        """Some rows of a dataset, by index; `propensity` as in `from_dataset`."""
-        known: Any = dataset.propensity
-        if propensity is not None:
-            known = _column("`propensity`", propensity, dataset.num_rows)
-        if known is None:
+    def from_dataset(dataset: LoggedDataset, rows: Any = None) -> Logged:
+        """The rows of a dataset with propensities: by index, those of a split's users by its name, or all."""
+        which = np.arange(dataset.num_rows) if rows is None else dataset.rows(rows) if isinstance(rows, str) else rows
+        if not len(which):
+            raise ValueError(f"{dataset.name} has no rows{f' of {rows} users' if isinstance(rows, str) else ''}.")
+        if dataset.propensity is None:
             raise ValueError(
                 f"{dataset.name} does not say how it chose, it has no propensities: fit a model and give it, "
                 "dataset.with_behaviour(moac.offline.behaviour.fit(dataset))."
             )
-        user = dataset.user_ids[dataset.user[rows]]
-        return Logged.of(user, dataset.reward[rows], known[rows], dataset.action[rows], dataset.signal_names)
-
-    @property
-    def num_rows(self) -> int:
-        """N."""
-        return len(self.user)
+        columns = (dataset.reward[which], dataset.propensity[which], dataset.action[which])
+        return Logged.of(dataset.user_ids[dataset.user[which]], *columns, dataset.signal_names)
 
     @cached_property
     def users(self) -> tuple[Any, Int[np.ndarray, " N"]]:
@@ -99,8 +80,9 @@ class Logged:
     def importance_ratio(self, name: str, policy: Any) -> Float[np.ndarray, " N"]:
         """π(a|s) / π_b(a|s) of each row, for probabilities of the logged action [N] or of all actions [N, K]."""
         p = np.asarray(policy, dtype=np.float64)
-        if p.ndim not in (1, 2) or len(p) != self.num_rows or not p.size:
-            raise ValueError(f"{name} must have shape [{self.num_rows}] or [{self.num_rows}, K], got {list(p.shape)}.")
+        N = len(self.user)
+        if p.ndim not in (1, 2) or len(p) != N or not p.size:
+            raise ValueError(f"{name} must have shape [{N}] or [{N}, K], got {list(p.shape)}.")
         _require(f"{name} must hold probabilities in [0, 1]", p, (p >= 0) & (p <= 1 + _ROUNDING))
         return (p if p.ndim == 1 else self._taken(name, p)) / self.propensity
 
@@ -113,13 +95,6 @@ class Logged:
             raise ValueError(f"{name} has all actions' probabilities [N, K]; the log then needs `action` [N].")
         _require(f"`action` must be below {table.shape[1]}, the actions of {name}", action, action < table.shape[1])
         return table[np.arange(len(table)), action]
-
-
-def check_ratios(given: Any, count: int) -> Float[np.ndarray, " N"]:
-    """Importance ratios as float64; refused unless finite and not negative."""
-    weight = _column("`weight`", given, count).astype(np.float64)
-    _require("`weight` must hold weights that are finite and not negative", weight, (weight >= 0) & np.isfinite(weight))
-    return weight
 
 
 def _column(name: str, given: Any, count: int | None = None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.offline.ncis.rows import Logged, check_ratios
+from moac.offline.ncis.rows import Logged
 
 CAPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf)
 """The caps of the sweep."""
@@ -106,8 +106,7 @@ def of_rows(
 ) -> Sums:
     """The sums of rows with ratios `weight` = π/π_b; `caps` are those of `Sums.weight`, `cap` is the one in use."""
     user, index = users  # in ascending order [U], and of each row [N]
-    raw = check_ratios(weight, len(reward))
-    signals = np.ascontiguousarray(reward.T)
+    raw, signals = weight, np.ascontiguousarray(reward.T)
     w, fires = np.minimum(cap, raw), (signals != 0).astype(np.float64)
     product = np.empty(len(raw))
 
@@ -179,21 +178,13 @@ class Shard:
         """Raise where a policy takes none of the logged actions."""
         for name, seeds in self.policies.items():
             if any(not one.raw.any() for one in seeds):
-                raise ValueError(
-                    f"policy {name!r} gives probability 0 to every logged action: nothing can be estimated."
-                )
+                raise ValueError(f"policy {name!r} gives probability 0 to every logged action: no estimate.")
 
 
 def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options: Options | None = None) -> Shard:
     """Sum the policies' weighted rewards over the rows of `log`; shards of a log are added afterwards.
 
-    Args:
-        log: rows.
-        policies: by name, π(a|s) of the logged action [N] or of all actions [N, K]; a list or tuple of such arrays are
-            one method's training seeds.
-        q: reward model for doubly robust estimates, q(s, a) as [N, K, M] or as a function of row indices [n] that gives
-            [n, K, M]; the policies then have all actions' probabilities.
-        options: caps are what matters here.
+    Arguments as in `ncis.evaluate`; with `q` the policies give all actions' probabilities. Of the options caps matter.
     """
     chosen = options or Options()
     if not policies:
@@ -204,18 +195,12 @@ def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options:
         adjusted = None if q is None else _doubly_robust(log, name, policy, np.minimum(chosen.cap, ratio), q)
         return of_rows(log.users, log.reward, ratio, chosen.all_caps, float(chosen.cap), adjusted)
 
-    sums = {
-        name: tuple(of_policy(f"policy {name!r}", one) for one in _seeds(given)) for name, given in policies.items()
-    }
+    sums = {name: tuple(of_policy(f"policy {name!r}", p) for p in _seeds(own)) for name, own in policies.items()}
     return Shard(log.signal_names, chosen.all_caps, float(chosen.cap), sums)
 
 
 def total(shards: Iterable[Shard]) -> Shard:
-    """The sums over all shards of a log, neighbours first: each user's sums are copied few times.
-
-    Shards may come from other processes, `total(results(executor.map(accumulate_part, paths)))`: what goes between
-    them is a path and the sums of users, never rows.
-    """
+    """The sums over all shards of a log, neighbours first: each user's sums are copied few times."""
     parts = list(shards)
     if not parts:
         raise ValueError("`shards` must hold at least one part of a log.")
@@ -250,19 +235,16 @@ def _doubly_robust(
     if table.ndim != 2 or log.action is None:
         raise ValueError(f"a doubly robust estimate needs all actions' probabilities [N, K] of {name}, and `action`.")
     shape = (*table.shape, log.reward.shape[1])
-    model = q if callable(q) else np.asarray(q)
-    if not callable(model) and model.shape != shape:
-        raise ValueError(f"`q` must have shape {list(shape)}, got {list(model.shape)}.")
+    if not callable(q) and np.shape(q) != shape:
+        raise ValueError(f"`q` must have shape {list(shape)}, got {list(np.shape(q))}.")
     terms = np.empty(log.reward.shape)
     step = max(1, _BLOCK // (shape[1] * shape[2]))
     for begin in range(0, len(table), step):
         rows = np.arange(begin, min(begin + step, len(table)))
-        values = np.asarray(model(rows) if callable(model) else model[rows], dtype=np.float64)
-        if values.shape != (len(rows), *shape[1:]):
-            wanted = [len(rows), *shape[1:]]
-            raise ValueError(f"`q` must give shape {wanted} for {len(rows)} rows, got {list(values.shape)}.")
-        if not np.isfinite(values).all():
-            raise ValueError("`q` must be finite.")
+        values = np.asarray(q(rows) if callable(q) else np.asarray(q)[rows], dtype=np.float64)
+        wanted = (len(rows), *shape[1:])
+        if values.shape != wanted or not np.isfinite(values).all():
+            raise ValueError(f"`q` must give finite numbers of shape {list(wanted)}, got {list(values.shape)}.")
         logged = values[np.arange(len(rows)), log.action[rows]]
         expected = (table[rows, None] @ values)[:, 0]
         terms[rows] = expected + weight[rows, None] * (log.reward[rows] - logged)

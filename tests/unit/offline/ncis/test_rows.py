@@ -24,8 +24,8 @@ def test_the_rows_of_a_split(generated):
     np.testing.assert_array_equal(log.user, dataset.user_ids[dataset.user[rows]])
     assert log.signal_names == dataset.signal_names
     assert log.signals(["Like", "Click"]).reward.tolist() == log.reward[:, [1, 0]].tolist()
-    mine = ncis.Logged.from_dataset(generated.dataset(known=False), propensity=dataset.propensity)
-    np.testing.assert_array_equal(mine.propensity, dataset.propensity)
+    mine = ncis.Logged.from_dataset(dataset, rows[3:5])
+    np.testing.assert_array_equal(mine.reward, log.reward[3:5])
 
 
 def test_rows_that_a_dataset_does_not_have(generated):
