@@ -17,7 +17,7 @@ import optax
 from jax import Array, lax
 from jaxtyping import Bool, Float
 
-from moac.policies import Entropic
+from moac.policies import Entropic, log_probs
 from moac.settings import Settings
 from moac.types import Batch, Params, Policy
 
@@ -132,9 +132,7 @@ def _behaviour_likelihood(policy: Policy, theta: Params, batch: Batch) -> Array:
     if batch.behaviour_log_probs is None:
         return jnp.mean(jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, batch.observation, batch.action))
     p = jnp.exp(batch.behaviour_log_probs)
-    every = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
-    log_pi = jax.vmap(every, in_axes=(None, 0, None))(theta, batch.observation, jnp.arange(p.shape[-1]))
-    return jnp.mean(jnp.sum(p * log_pi, axis=-1))
+    return jnp.mean(jnp.sum(p * log_probs(policy, theta, batch.observation, p.shape[-1]), axis=-1))
 
 
 def steps(optimiser: str, size: Any, clip: float | None = None, eps: float = 1e-8) -> optax.GradientTransformation:

@@ -14,7 +14,7 @@ from optax import GradientTransformation
 
 from moac import beyond
 from moac.config import Average
-from moac.policies.features import Basis, Features
+from moac.policies.features import Features
 from moac.policies.networks import Network, Weights
 from moac.settings import Settings
 from moac.types import Batch, Critic, Key, Observation, Params
@@ -27,7 +27,7 @@ Mu = Float[Array, " M"]
 class LinearCritic:
     """Vⁱ(s) ≈ φ(s)ᵀwⁱ, one feature map for all objectives; w [d, M] starts at zero."""
 
-    features: Features | Basis
+    features: Features
     num_objectives: int
 
     def init(self, key: Key) -> Float[Array, "d M"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from moac import weighting
 from moac.critic import LinearCritic, MLPCritic
 from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
-from moac.policies.features import Basis, Features
+from moac.policies.features import Features
 from moac.policies.gaussian import Squash
 from moac.policies.networks import Digits, Inputs, Network, Plain, States, Vectors
 from moac.policies.observations import LogSpec
@@ -43,7 +43,7 @@ def _build(settings: Settings, spec: Spec, seed: int) -> Parts:
     return Parts(policy(settings, spec, phi), _critic(settings, spec, phi), rule)
 
 
-def policy(settings: Settings, spec: Spec, phi: Features | Basis) -> Policy:
+def policy(settings: Settings, spec: Spec, phi: Features) -> Policy:
     """The policy that the settings name, on features φ where it is linear."""
     if settings.policy == "mlp":
         return SoftmaxMLP(_inputs(settings, spec), settings.hidden, spec.num_actions)
@@ -55,10 +55,10 @@ def policy(settings: Settings, spec: Spec, phi: Features | Basis) -> Policy:
         return SoftmaxBasis(phi, spec.num_actions)
     if settings.policy == "table":
         return SoftmaxTable(spec.num_states, spec.num_actions)
-    return SoftmaxLinear(cast(Features, phi), spec.num_actions)
+    return SoftmaxLinear(cast(Any, phi), spec.num_actions)
 
 
-def _critic(settings: Settings, spec: Spec, phi: Features | Basis) -> Critic:
+def _critic(settings: Settings, spec: Spec, phi: Features) -> Critic:
     if settings.critic == "linear":
         return LinearCritic(phi, spec.num_objectives)
     return MLPCritic(Network(_inputs(settings, spec), settings.hidden, spec.num_objectives))
@@ -66,7 +66,7 @@ def _critic(settings: Settings, spec: Spec, phi: Features | Basis) -> Critic:
 
 def _inputs(settings: Settings, spec: Spec) -> Inputs:
     if settings.learner == "ppo" and (radix := _whole_numbers(spec)):
-        return Digits(radix)
+        return Digits(sum(radix), radix)
     if spec.num_states is not None:
         return States(spec.num_states)
     log = isinstance(spec.observations, LogSpec)

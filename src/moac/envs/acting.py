@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.policies import OnHost, Reparametrised, SoftmaxTable
+from moac.policies import OnHost, Reparametrised, SoftmaxTable, log_probs
 from moac.types import Params, Policy
 
 
@@ -72,9 +72,7 @@ def _chosen(logits: Float[np.ndarray, "n A"], uniform: Float[np.ndarray, " n"]) 
 @lru_cache(maxsize=16)
 def _tabulated(policy: Policy, num_states: int, num_actions: int) -> Any:
     """θ ↦ log π(a|s) for all states and actions."""
-    over_actions = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
-    over_states = jax.vmap(over_actions, in_axes=(None, 0, None))
-    return jax.jit(lambda theta: over_states(theta, jnp.arange(num_states), jnp.arange(num_actions)))
+    return jax.jit(lambda theta: log_probs(policy, theta, jnp.arange(num_states), num_actions))
 
 
 @lru_cache(maxsize=16)

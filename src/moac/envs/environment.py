@@ -16,7 +16,7 @@ from moac.config import Setting
 from moac.envs import evaluation
 from moac.envs.rollout import Interface, Rollout, draw, kept_globally
 from moac.envs.workers import Simulator, SimulatorProcess
-from moac.policies.encoding import Moments, Scale
+from moac.policies.observations import Moments, Scale, VectorSpec
 from moac.types import Batch, Evaluation, Hosted, Key, Params, Policy, Sampling, Spec
 
 Simulators = list[Simulator] | list[SimulatorProcess]
@@ -82,7 +82,8 @@ class Environment(Hosted):
         draws = draw(key, (n, sizes.steps // n), sizes, self.spec.action_size)
         if sizes.deviations is not None and chain.moments is None:
             chain.moments = Moments.nothing(self.spec.observation_size, sizes.deviations)
-        scale = None if self.spec.num_states is not None else self.interface.encoder.scale(chain.moments)
+        observations = self.spec.observations
+        scale = observations.scale(chain.moments) if isinstance(observations, VectorSpec) else None
         requests = [(chain.number, policy, host, scale, draws.of(a, b)) for a, b in self._shares]
         rollout = Rollout.joined(_answered(self._simulators, "roll_out", requests))
         if chain.moments is not None:

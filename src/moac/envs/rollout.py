@@ -18,7 +18,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from moac.envs.acting import Actor, Noise
-from moac.policies.encoding import ActionBox, Encoder, Scale
+from moac.policies.encoding import ActionBox, Encoder
+from moac.policies.observations import Scale
 from moac.types import Sampling, SourceError
 
 _FLOAT_BYTES = np.dtype(np.float32).itemsize

@@ -21,7 +21,7 @@ from typing import Any, final
 from moac.envs import acting, evaluation
 from moac.envs.rollout import Copy, Draws, Interface, Rollout, kept_globally, roll_out, seeded_globally
 from moac.envs.tabular import StateIndex, TabularRollout
-from moac.policies.encoding import Scale
+from moac.policies.observations import Scale
 from moac.types import Params, Policy, SourceError
 
 _SECONDS_TO_END = 2.0

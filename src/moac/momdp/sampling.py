@@ -23,7 +23,7 @@ from moac.config import Setting
 from moac.momdp import chain as chains
 from moac.momdp import oracle, support
 from moac.momdp.model import FiniteMOMDP
-from moac.policies import OnHost, SoftmaxTable, Tabulated
+from moac.policies import OnHost, SoftmaxTable, Tabulated, log_probs
 from moac.policies.observations import StateSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
@@ -119,9 +119,7 @@ def probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Ar
         return policy.tabulate(theta)
     if isinstance(policy, OnHost):
         return jax.nn.softmax(policy.logits(theta, jnp.arange(model.num_states)))
-    over_actions = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
-    over_states = jax.vmap(over_actions, in_axes=(None, 0, None))
-    return jnp.exp(over_states(theta, jnp.arange(model.num_states), jnp.arange(model.num_actions)))
+    return jnp.exp(log_probs(policy, theta, jnp.arange(model.num_states), model.num_actions))
 
 
 def _cumulative(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Array, "S AO-1"]:

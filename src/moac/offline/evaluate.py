@@ -21,7 +21,7 @@ from moac.offline import behaviour, evaluation, ncis
 from moac.offline.behaviour import BLOCK, BehaviourModel, in_blocks
 from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
 from moac.offline.ncis import Logged, Shard
-from moac.policies import SoftmaxMLP
+from moac.policies import SoftmaxMLP, log_probs
 from moac.types import Evaluation, Params, Policy
 
 _NUMBERS = 1 << 24
@@ -225,8 +225,7 @@ def _tables(method: Method, x: Float[np.ndarray, "n F"], num_actions: int) -> li
 
 @partial(jax.jit, static_argnames=("policy", "num_actions"))
 def _table(policy: Policy, theta: Params, x: Any, num_actions: int) -> Any:
-    of_row = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
-    return jnp.exp(jax.vmap(of_row, in_axes=(None, 0, None))(theta, x, jnp.arange(num_actions)))
+    return jnp.exp(log_probs(policy, theta, x, num_actions))
 
 
 def _seeds(theta: Params) -> list[Params]:

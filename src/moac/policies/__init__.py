@@ -10,6 +10,7 @@ from moac.policies.protocols import (
     Reparametrised,
     Sharpening,
     Tabulated,
+    log_probs,
 )
 from moac.policies.softmax import SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
 
@@ -27,4 +28,5 @@ __all__ = [
     "SoftmaxMLP",
     "SoftmaxTable",
     "Tabulated",
+    "log_probs",
 ]

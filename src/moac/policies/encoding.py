@@ -1,7 +1,6 @@
-"""How policies see an environment: observations as state indices or vectors in [0, 1]^d, actions as k numbers.
+"""The spaces of an environment as plain data: observations as state indices or vectors, actions as k numbers.
 
-Encoder and action box are plain data, saved with a policy, so that it acts on the environment's own observations
-without the environment's package.
+Encoder and action box are saved with a policy, so that it acts without the environment's package.
 """
 
 from __future__ import annotations
@@ -37,15 +36,28 @@ class Leaf:
     low: tuple[float, ...]
     high: tuple[float, ...]
 
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Leaf:
+        """A leaf from an entry of what `Encoder.to_json` made."""
+        if entry["kind"] not in KINDS:
+            raise ValueError(f"`kind` must be one of {', '.join(KINDS)}, got {entry['kind']!r}.")
+        return cls(tuple(entry["path"]), entry["kind"], *_read_bounds(entry))
+
+    def flat(self, observation: Any) -> Float[np.ndarray, " n"]:
+        """The leaf's numbers in an observation, as float64."""
+        for key in self.path:
+            observation = observation[key]
+        flat = np.array(observation, dtype=np.float64).reshape(-1)
+        if len(flat) != len(self.low):
+            where = ".".join(map(str, self.path)) or "its only array"
+            raise ValueError(f"an observation must have {len(self.low)} numbers at {where}, got {len(flat)}.")
+        return (flat != 0).astype(np.float64) if self.kind == "binary" else flat
+
 
 @final
 @dataclass(frozen=True)
 class Encoder:
-    """The arrays of an observation, one after the other.
-
-    Attributes:
-        leaves: in the order in which they are strung together.
-    """
+    """The arrays of an observation, one after the other."""
 
     leaves: tuple[Leaf, ...]
 
@@ -67,7 +79,7 @@ class Encoder:
     @property
     def bounded(self) -> bool:
         """Whether every number has finite bounds."""
-        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
+        return bool(np.isfinite([self.low, self.high]).all())
 
     @property
     def whole(self) -> bool:
@@ -86,39 +98,30 @@ class Encoder:
     def lookup_key(self) -> Callable[[Any], Hashable]:
         """Observation ↦ something to look it up by, equal for equal observations of one dtype; cheap."""
         if len(self.leaves) == 1 and not self.leaves[0].path:
-            return lambda observation: (
-                observation.tobytes() if type(observation) is np.ndarray else _scalar(observation)
-            )
-        return lambda observation: self.flat(observation).tobytes()
+            return lambda x: x if isinstance(x, int | np.integer) else np.asarray(x).tobytes()
+        return lambda x: self.flat(x).tobytes()
 
     def flat(self, observation: Any) -> Float[np.ndarray, " d"]:
         """All numbers of an observation, as float64."""
-        parts = [_part(leaf, observation) for leaf in self.leaves]
+        parts = [leaf.flat(observation) for leaf in self.leaves]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def state(self, observation: Any) -> int:
         """The index of a state: its numbers as the digits of one, the last the fastest."""
         flat = self.flat(observation)
         if not ((flat >= self.low) & (flat <= self.high) & (flat == np.floor(flat))).all():
-            raise ValueError(f"an observation must lie in its space, got {_numbers(flat)}.")
+            raise ValueError(f"an observation must lie in its space, got {np.array2string(flat, threshold=16)}.")
         return int((flat - self.low) @ self._strides)
-
-    def scale(self, moments: Moments | None) -> Scale:
-        """How vectors come into [0, 1]: by their moments, or where these are not kept, by the bounds of the space."""
-        return Scale.between(self.low, self.high) if moments is None else moments.scale()
 
     def to_json(self) -> list[dict[str, Any]]:
         """As plain JSON data; infinite bounds are null."""
-        return [
-            {"path": list(leaf.path), "kind": leaf.kind, "low": _finite(leaf.low), "high": _finite(leaf.high)}
-            for leaf in self.leaves
-        ]
+        return [{"path": list(leaf.path), "kind": leaf.kind, **_written_bounds(leaf)} for leaf in self.leaves]
 
     @classmethod
     def from_json(cls, data: Any) -> Encoder:
         """An encoder from what `to_json` made; anything else is a ValueError."""
         try:
-            return cls(tuple(_leaf(entry) for entry in data))
+            return cls(tuple(map(Leaf.from_json, data)))
         except (KeyError, TypeError) as error:
             raise ValueError(f"`encoder` must be a list of leaves with path, kind, low and high: {error}.") from None
 
@@ -126,73 +129,6 @@ class Encoder:
     def _strides(self) -> Int[np.ndarray, " d"]:
         radix = (self.high - self.low + 1).astype(np.int64)
         return np.append(np.cumprod(radix[::-1])[-2::-1], 1)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Scale:
-    """x ↦ clip((x − shift)·gain, 0, 1): where the numbers of an observation lie between two ends.
-
-    Attributes:
-        shift: [d], what becomes 0.
-        gain: [d], 1 / (what becomes 1 − shift).
-    """
-
-    shift: Float[np.ndarray, " d"]
-    gain: Float[np.ndarray, " d"]
-
-    def __call__(self, flat: Float[np.ndarray, "... d"]) -> Float[np.ndarray, "... d"]:
-        """The scaled vectors, in single precision."""
-        return np.clip((flat - self.shift) * self.gain, 0.0, 1.0).astype(np.float32)
-
-    @classmethod
-    def between(cls, low: Float[np.ndarray, " d"], high: Float[np.ndarray, " d"]) -> Scale:
-        """From `low` to `high`; a number that cannot move becomes 0."""
-        width = high - low
-        return cls(low, np.divide(1.0, width, out=np.zeros_like(width), where=width > 0))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Running mean and spread of observations (Chan, Golub and LeVeque, 1983).
-
-    Attributes:
-        count: observations seen.
-        mean: [d].
-        squares: [d] sum of squared deviations.
-        reach: how many standard deviations from the mean are told apart.
-    """
-
-    count: Float[np.ndarray, ""]
-    mean: Float[np.ndarray, " d"]
-    squares: Float[np.ndarray, " d"]
-    reach: Float[np.ndarray, ""]
-
-    @classmethod
-    def nothing(cls, size: int, reach: float = 3.0) -> Moments:
-        """Nothing seen yet."""
-        return cls(np.zeros(()), np.zeros(size), np.zeros(size), np.array(reach))
-
-    @classmethod
-    def of(cls, memory: Mapping[str, Any] | None, trial: int | None = None) -> Moments | None:
-        """The moments that a chain has kept, or of one of K; None where it keeps none."""
-        if not memory:
-            return None
-        return cls(**{name: np.asarray(value if trial is None else value[trial]) for name, value in memory.items()})
-
-    def including(self, flat: Float[np.ndarray, "n d"]) -> Moments:
-        """The moments after n more observations."""
-        n, mean = len(flat), flat.mean(axis=0)
-        total, delta = self.count + n, mean - self.mean
-        squares = self.squares + ((flat - mean) ** 2).sum(axis=0) + delta**2 * self.count * n / total
-        return Moments(np.asarray(total), self.mean + delta * n / total, squares, self.reach)
-
-    def scale(self) -> Scale:
-        """From mean − reach·σ to mean + reach·σ; σ = 1 before anything is seen, and where nothing moves."""
-        sigma = np.sqrt(self.squares / np.maximum(self.count, 1.0))
-        sigma = np.where(sigma > 1e-8, sigma, 1.0)
-        return Scale.between(self.mean - self.reach * sigma, self.mean + self.reach * sigma)
 
 
 @final
@@ -234,13 +170,13 @@ class ActionBox:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON data; infinite bounds are null."""
-        return {"shape": list(self.shape), "dtype": self.dtype, "low": _finite(self.low), "high": _finite(self.high)}
+        return {"shape": list(self.shape), "dtype": self.dtype, **_written_bounds(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ActionBox:
         """A box from what `to_json` made; anything else is a ValueError."""
         try:
-            low, high = _bounds(data)
+            low, high = _read_bounds(data)
             box = cls(tuple(int(n) for n in data["shape"]), np.dtype(data["dtype"]).name, low, high)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"`actions` must have a shape, a dtype, low and high: {error}.") from None
@@ -253,38 +189,12 @@ class ActionBox:
         return np.array(self.low, dtype=self.dtype), np.array(self.high, dtype=self.dtype)
 
 
-def _part(leaf: Leaf, observation: Any) -> Float[np.ndarray, " n"]:
-    for key in leaf.path:
-        observation = observation[key]
-    flat = np.array(observation, dtype=np.float64).reshape(-1)
-    if len(flat) != len(leaf.low):
-        raise ValueError(f"an observation must have {len(leaf.low)} numbers at {_where(leaf.path)}, got {len(flat)}.")
-    return (flat != 0).astype(np.float64) if leaf.kind == "binary" else flat
-
-
-def _where(path: tuple[str | int, ...]) -> str:
-    return ".".join(map(str, path)) or "its only array"
-
-
-def _scalar(observation: Any) -> Hashable:
-    return observation if isinstance(observation, int | np.integer) else np.asarray(observation).tobytes()
-
-
-def _numbers(flat: Float[np.ndarray, " d"]) -> str:
-    return f"[{', '.join(f'{value:g}' for value in flat[:16])}{', …' if len(flat) > 16 else ''}]"
-
-
-def _finite(values: tuple[float, ...]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]
-
-
-def _leaf(entry: Mapping[str, Any]) -> Leaf:
-    if entry["kind"] not in KINDS:
-        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}, got {entry['kind']!r}.")
-    return Leaf(tuple(entry["path"]), entry["kind"], *_bounds(entry))
-
-
-def _bounds(data: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _read_bounds(data: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Low and high from JSON, where null is infinite."""
     low = tuple(-math.inf if value is None else float(value) for value in data["low"])
     return low, tuple(math.inf if value is None else float(value) for value in data["high"])
+
+
+def _written_bounds(bounded: Any) -> dict[str, list[float | None]]:
+    """`low` and `high` of an object for JSON, where infinite is null."""
+    return {name: [x if math.isfinite(x) else None for x in getattr(bounded, name)] for name in ("low", "high")}

@@ -9,7 +9,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +26,12 @@ MAX_TILES = 1024
 """Tiles of one tiling; where the grid has more, they are hashed (Sutton and Barto, 2018, section 9.5.4)."""
 
 
-def by_name(name: str, spec: Spec, key: Key) -> Features | Basis:
+def by_name(name: str, spec: Spec, key: Key) -> Features:
     """The features that `Config.features` names, for states or for vectors."""
     return of_vectors(name, spec.observation_size) if spec.num_states is None else of_states(name, spec, key)
 
 
-def of_states(name: str, spec: Spec, key: Key) -> Features:
+def of_states(name: str, spec: Spec, key: Key) -> OneHot | Table:
     """The features of that name for states."""
     kind, _, size = name.partition(":")
     if not isinstance(spec.observations, StateSpec):
@@ -39,45 +39,40 @@ def of_states(name: str, spec: Spec, key: Key) -> Features:
     count = spec.observations.num_states
     if kind == "one-hot":
         return OneHot(count)
-    if kind == "one-hot-reference":
-        if count < 2:
-            raise ValueError("`features` must be one-hot for a model of one state, got 'one-hot-reference'.")
+    if kind == "one-hot-reference" and count > 1:
         return OneHot(count, spec.observations.reference)
     if kind == "random":
         return random_table(key, count, int(size))
-    raise ValueError(f"`features` must be one-hot, one-hot-reference or random:<d> for states, got {name!r}.")
+    known = "one-hot, one-hot-reference (of more than one state) or random:<d>"
+    raise ValueError(f"`features` must be {known} for states, got {name!r}.")
 
 
-def of_vectors(name: str, num_inputs: int) -> Basis:
+def of_vectors(name: str, num_inputs: int) -> Features:
     """The features of that name for vectors of d numbers."""
-    kind, _, size = name.partition(":")
-    if kind == "tile":
-        return Tile(num_inputs, tiles=int(size or Tile.tiles))
-    if kind == "fourier":
-        return Fourier(num_inputs, int(size))
-    if kind == "rbf":
-        return RBF(num_inputs, int(size))
-    if kind == "raw":
-        return Raw(num_inputs)
-    if kind == "plain":
-        return Plain(num_inputs)
-    raise ValueError(f"`features` must be tile, fourier:<order>, rbf:<n>, raw or plain for vectors, got {name!r}.")
+    match name.partition(":"):
+        case ("tile", _, size):
+            return Tile(num_inputs, tiles=int(size or Tile.tiles))
+        case ("fourier", _, size):
+            return Fourier(num_inputs, int(size))
+        case ("rbf", _, size):
+            return RBF(num_inputs, int(size))
+        case ("raw" | "plain" as kind, _, _):
+            return Raw(num_inputs, centred=kind == "plain")
+        case _:
+            known = "tile, fourier:<order>, rbf:<n>, raw or plain"
+            raise ValueError(f"`features` must be {known} for vectors, got {name!r}.")
 
 
 class Features(Protocol):
-    """φ, as the two linear maps that a linear model needs of it."""
+    """φ, as the linear map that a linear model needs of it."""
 
     @property
     def size(self) -> int:
         """d."""
         ...
 
-    def apply(self, w: Float[Array, "d k"], observation: Observation) -> Float[Array, "... k"]:
-        """φ(s)ᵀw over any leading axes."""
-        ...
-
-    def table(self) -> Float[np.ndarray, "S d"]:
-        """Φ, one row per state."""
+    def apply(self, w: Any, observation: Observation) -> Any:
+        """φ(s)ᵀw [..., k] for w [d, k], over any leading axes."""
         ...
 
 
@@ -145,26 +140,13 @@ def random_table(key: Key, num_states: int, size: int) -> Table:
     return Table(Phi / np.linalg.norm(Phi, axis=1, keepdims=True))
 
 
-@runtime_checkable
-class Basis(Protocol):
-    """φ of a vector, as the linear map that a linear model needs of it."""
-
-    @property
-    def size(self) -> int:
-        """Number of features."""
-        ...
-
-    def apply(self, w: Any, observation: Any) -> Any:
-        """φ(x)ᵀw [..., k] for w [size, k] and x [..., d]."""
-        ...
-
-
 @final
 @dataclass(frozen=True)
 class Raw:
-    """φ(x) = (1, 2x − 1) / √(d + 1)."""
+    """φ(x) = (1, 2x − 1) / √(d + 1); (1, x) / √(d + 1) where x ∈ [−1, 1]^d already, so that it is `centred`."""
 
     num_inputs: int
+    centred: bool = False
 
     @property
     def size(self) -> int:
@@ -173,24 +155,8 @@ class Raw:
 
     def apply(self, w: Any, observation: Any) -> Any:
         """φ(x)ᵀw."""
-        return (w[0] + (2 * observation - 1) @ w[1:]) / math.sqrt(self.size)
-
-
-@final
-@dataclass(frozen=True)
-class Plain:
-    """φ(x) = (1, x) / √(d + 1), for x ∈ [−1, 1]^d."""
-
-    num_inputs: int
-
-    @property
-    def size(self) -> int:
-        """d + 1."""
-        return self.num_inputs + 1
-
-    def apply(self, w: Any, observation: Any) -> Any:
-        """φ(x)ᵀw."""
-        return (w[0] + observation @ w[1:]) / math.sqrt(self.size)
+        x = observation if self.centred else 2 * observation - 1
+        return (w[0] + x @ w[1:]) / math.sqrt(self.size)
 
 
 @final

@@ -81,16 +81,22 @@ class Squash:
         return np.isfinite(self.low) ^ np.isfinite(self.high)
 
     @cached_property
+    def _finite(self) -> Float[np.ndarray, "2 k"]:
+        """The bounds, with 0 for one that is infinite."""
+        bounds = np.array([self.low, self.high], dtype=np.float64)
+        return np.where(np.isfinite(bounds), bounds, 0.0)
+
+    @cached_property
     def _centre(self) -> Float[np.ndarray, " k"]:
         """c, b, or 0."""
-        pairs = zip(self.low, self.high, strict=True)
-        return np.array([_middle(low, high) for low, high in pairs], dtype=np.float32)
+        total = self._finite.sum(axis=0)
+        return np.where(self._both, total / 2, total).astype(np.float32)
 
     @cached_property
     def _gain(self) -> Float[np.ndarray, " k"]:
         """r, ±1, or 1."""
-        pairs = zip(self.low, self.high, strict=True)
-        return np.array([_reach(low, high) for low, high in pairs], dtype=np.float32)
+        reach, sign = np.diff(self._finite, axis=0)[0] / 2, np.where(np.isfinite(self.high), -1.0, 1.0)
+        return np.where(self._both, reach, sign).astype(np.float32)
 
 
 class _Law(NamedTuple):
@@ -140,7 +146,8 @@ class GaussianMLP:
     def act(self, theta: Weights, observation: Observation, normal: Any) -> Any:
         """squash(m + σ·normal) for standard normal numbers [..., k]."""
         law = self._law(theta, observation)
-        return self.bounds(law.mean + _exp(law.log_sigma) * normal.astype(law.mean.dtype))
+        xp = law.mean.__array_namespace__()
+        return self.bounds(law.mean + xp.exp(law.log_sigma) * normal.astype(law.mean.dtype))
 
     def sample(self, theta: Weights, observation: Observation, key: Key) -> Float[Array, " k"]:
         """a ~ π(·|x)."""
@@ -187,19 +194,3 @@ class GaussianMLP:
         u = self.bounds.inverse(action)
         z = (u - law.mean) * jnp.exp(-law.log_sigma)
         return jnp.sum(-0.5 * z * z - law.log_sigma - _HALF_LOG_2PI - self.bounds.log_slope(u), axis=-1)
-
-
-def _exp(x: Any) -> Any:
-    return x.__array_namespace__().exp(x)
-
-
-def _middle(low: float, high: float) -> float:
-    if math.isfinite(low) and math.isfinite(high):
-        return (low + high) / 2
-    return next((bound for bound in (low, high) if math.isfinite(bound)), 0.0)
-
-
-def _reach(low: float, high: float) -> float:
-    if math.isfinite(low) and math.isfinite(high):
-        return (high - low) / 2
-    return -1.0 if math.isfinite(high) else 1.0

@@ -6,9 +6,10 @@ Everything works on NumPy arrays as on JAX's: acting happens on the host, learni
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -21,30 +22,24 @@ Weights = tuple[Any, ...]
 """One matrix per layer. The last row of a matrix is the bias, except where the input is the index of a state."""
 
 
-class Inputs(Protocol):
-    """What a network sees of an observation."""
+@dataclass(frozen=True)
+class Inputs(ABC):
+    """What a network sees of an observation.
 
-    @property
-    def rows(self) -> int:
-        """Rows of the first matrix."""
-        ...
+    Attributes:
+        size: how many numbers, or how many states.
+    """
 
+    size: int
+
+    @abstractmethod
     def see(self, observation: Observation) -> Any:
         """Vectors [..., d], or indices [...] of rows, in the namespace of the observation's arrays."""
-        ...
 
 
 @final
-@dataclass(frozen=True)
-class States:
+class States(Inputs):
     """The index of a state: the first layer looks up a row, which is a product with a one-hot vector."""
-
-    num_states: int
-
-    @property
-    def rows(self) -> int:
-        """S; a bias would add nothing."""
-        return self.num_states
 
     def see(self, observation: Observation) -> Any:
         """The index."""
@@ -53,21 +48,10 @@ class States:
 
 @final
 @dataclass(frozen=True)
-class Vectors:
-    """x ∈ [0, 1]^d as reach·(2x − 1).
+class Vectors(Inputs):
+    """x ∈ [0, 1]^d as reach·(2x − 1): where x is scaled by `reach` deviations, the network sees deviations."""
 
-    Attributes:
-        size: d.
-        reach: what the bounds become; where x is scaled by that many deviations, the network sees deviations.
-    """
-
-    size: int
     reach: float = 1.0
-
-    @property
-    def rows(self) -> int:
-        """d + 1."""
-        return self.size + 1
 
     def see(self, observation: Observation) -> Any:
         """reach·(2x − 1)."""
@@ -76,21 +60,16 @@ class Vectors:
 
 @final
 @dataclass(frozen=True)
-class Digits:
+class Digits(Inputs):
     """Whole numbers, each as a one-hot vector of its own, one after the other.
 
     They come as x ∈ [0, 1]^d, where 1 is the largest value, or as the index of a state, whose digits they are.
 
     Attributes:
-        radix: how many values each number has.
+        radix: how many values each number has; `size` is their sum.
     """
 
-    radix: tuple[int, ...]
-
-    @property
-    def rows(self) -> int:
-        """Σ radix + 1."""
-        return sum(self.radix) + 1
+    radix: tuple[int, ...] = ()
 
     def see(self, observation: Observation) -> Any:
         """Ones and zeros [..., Σ radix]."""
@@ -105,16 +84,8 @@ class Digits:
 
 
 @final
-@dataclass(frozen=True)
-class Plain:
+class Plain(Inputs):
     """x ∈ R^d as it is."""
-
-    size: int
-
-    @property
-    def rows(self) -> int:
-        """d + 1."""
-        return self.size + 1
 
     def see(self, observation: Observation) -> Any:
         """x."""
@@ -175,13 +146,13 @@ class Network:
         return tuple(jnp.zeros((count, W.shape[1]), W.dtype) for W in weights)
 
     def _matrix(self, key: Key, layer: int) -> Any:
-        widths = (*self.hidden, self.outputs)
+        """One layer's weights; the index of a state has one input that is 1, and needs no bias."""
+        widths = (self.inputs.size, *self.hidden, self.outputs)
+        rows, columns = widths[layer], widths[layer + 1]
         indexed = layer == 0 and isinstance(self.inputs, States)
-        fan_in = 1 if indexed else self.inputs.rows - 1 if layer == 0 else widths[layer - 1]
         scale = self.last_scale if layer == len(self.hidden) else 1.0
-        rows = self.inputs.rows if indexed else fan_in
-        drawn = jax.random.normal(key, (rows, widths[layer])) * (scale / math.sqrt(max(fan_in, 1)))
-        return drawn if indexed else jnp.concatenate([drawn, jnp.zeros((1, widths[layer]))])
+        drawn = jax.random.normal(key, (rows, columns)) * (scale / math.sqrt(1 if indexed else max(rows, 1)))
+        return drawn if indexed else jnp.concatenate([drawn, jnp.zeros((1, columns))])
 
 
 def dense(W: Any, x: Any) -> Any:

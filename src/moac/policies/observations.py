@@ -1,4 +1,4 @@
-"""What policies see of a problem: the index of a state, a scaled vector, or the features of a logged request.
+"""What policies see of a problem: the index of a state, a vector scaled to [0, 1]^d, or the features of a request.
 
 `Spec.observations` is one of the three, and trained policies keep it: `see` turns an observation, as the environment
 or the user gives it, into what the policy takes.
@@ -14,27 +14,68 @@ from typing import Any, ClassVar, Protocol, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.policies.encoding import Encoder, Moments, Scale
+from moac.policies.encoding import Encoder
 
 Scales = Mapping[str, Float[np.ndarray, "K d"]]
 """`shift` and `gain` of K trials."""
 
 
-class Catalogue(Protocol):
-    """What turns ids of a log into feature vectors: `moac.logs.states` has it."""
+@final
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """x ↦ clip((x − shift)·gain, 0, 1): where the d numbers of an observation lie between two ends."""
 
-    @property
-    def action_ids(self) -> Int[np.ndarray, " K"]:
-        """As the log names them."""
-        ...
+    shift: Float[np.ndarray, " d"]
+    gain: Float[np.ndarray, " d"]
 
-    def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
-        """A feature vector, checked."""
-        ...
+    def __call__(self, flat: Float[np.ndarray, "... d"]) -> Float[np.ndarray, "... d"]:
+        """The scaled vectors, in single precision."""
+        return np.clip((flat - self.shift) * self.gain, 0.0, 1.0).astype(np.float32)
 
-    def see(self, user: Any, context: Any, history: Any) -> tuple[Float[np.ndarray, " F"], tuple[str, ...]]:
-        """The feature vector of a request, and in words what of the request is unknown."""
-        ...
+    @classmethod
+    def between(cls, low: Float[np.ndarray, " d"], high: Float[np.ndarray, " d"]) -> Scale:
+        """From `low` to `high`; a number that cannot move becomes 0."""
+        width = high - low
+        return cls(low, np.divide(1.0, width, out=np.zeros_like(width), where=width > 0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Count, mean and sum of squared deviations of observations (Chan, Golub and LeVeque, 1983).
+
+    A scale tells values up to `reach` standard deviations from the mean apart.
+    """
+
+    count: Float[np.ndarray, ""]
+    mean: Float[np.ndarray, " d"]
+    squares: Float[np.ndarray, " d"]
+    reach: Float[np.ndarray, ""]
+
+    @classmethod
+    def nothing(cls, size: int, reach: float = 3.0) -> Moments:
+        """Nothing seen yet."""
+        return cls(np.zeros(()), np.zeros(size), np.zeros(size), np.array(reach))
+
+    @classmethod
+    def of(cls, memory: Mapping[str, Any] | None, trial: int | None = None) -> Moments | None:
+        """The moments that a chain has kept, or of one of K; None where it keeps none."""
+        if not memory:
+            return None
+        return cls(**{name: np.asarray(value if trial is None else value[trial]) for name, value in memory.items()})
+
+    def including(self, flat: Float[np.ndarray, "n d"]) -> Moments:
+        """The moments after n more observations."""
+        n, mean = len(flat), flat.mean(axis=0)
+        total, delta = self.count + n, mean - self.mean
+        squares = self.squares + ((flat - mean) ** 2).sum(axis=0) + delta**2 * self.count * n / total
+        return Moments(np.asarray(total), self.mean + delta * n / total, squares, self.reach)
+
+    def scale(self) -> Scale:
+        """From mean − reach·σ to mean + reach·σ; σ = 1 before anything is seen, and where nothing moves."""
+        sigma = np.sqrt(self.squares / np.maximum(self.count, 1.0))
+        sigma = np.where(sigma > 1e-8, sigma, 1.0)
+        return Scale.between(self.mean - self.reach * sigma, self.mean + self.reach * sigma)
 
 
 @final
@@ -104,19 +145,18 @@ class VectorSpec:
 
     def see(self, observation: Any, trial: int = 0) -> Float[np.ndarray, " d"]:
         """The scaled vector, as a trial scales it."""
-        return self.scale(trial)(self.encoder.flat(observation))
-
-    def scale(self, trial: int) -> Scale:
-        """How a trial scales vectors."""
         if self.scales is None:
             raise ValueError("`scales` must be known where observations are vectors, got None.")
-        return Scale(self.scales["shift"][trial], self.scales["gain"][trial])
+        return Scale(self.scales["shift"][trial], self.scales["gain"][trial])(self.encoder.flat(observation))
+
+    def scale(self, moments: Moments | None) -> Scale:
+        """How vectors come into [0, 1]: by their moments, or where these are not kept, by the bounds of the space."""
+        return Scale.between(self.encoder.low, self.encoder.high) if moments is None else moments.scale()
 
     def learned(self, memory: Mapping[str, Any] | None, trials: int) -> VectorSpec:
         """With the scales of K trials: by the moments that their chains have kept, or by the bounds of the space."""
-        rows = [self.encoder.scale(Moments.of(memory, k)) for k in range(trials)]
-        scales = {"shift": np.stack([x.shift for x in rows]), "gain": np.stack([x.gain for x in rows])}
-        return replace(self, scales=scales)
+        rows = [self.scale(Moments.of(memory, k)) for k in range(trials)]
+        return replace(self, scales={name: np.stack([getattr(x, name) for x in rows]) for name in ("shift", "gain")})
 
 
 @final
@@ -149,6 +189,23 @@ class LogSpec:
         if self.catalogue is None:
             raise ValueError("`catalogue` must be known to see ids of a log, got None.")
         return self.catalogue
+
+
+class Catalogue(Protocol):
+    """What turns ids of a log into feature vectors: `moac.logs.states` has it."""
+
+    @property
+    def action_ids(self) -> Int[np.ndarray, " K"]:
+        """As the log names them."""
+        ...
+
+    def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
+        """A feature vector, checked."""
+        ...
+
+    def see(self, user: Any, context: Any, history: Any) -> tuple[Float[np.ndarray, " F"], tuple[str, ...]]:
+        """The feature vector of a request, and in words what of the request is unknown."""
+        ...
 
 
 Observations = StateSpec | VectorSpec | LogSpec

@@ -1,15 +1,5 @@
 """Optional protocols of policies: what a policy may offer beyond `init`, `sample` and `log_prob`.
 
-| protocol | method | what it buys |
-|---|---|---|
-| `Factored` | `factors` | gradients of all objectives from one backward pass, not from M |
-| `Accumulating` | `accumulate` | the same where summing the scores is cheaper than forming them |
-| `Tabulated` | `tabulate` | finite models sample from one table of probabilities per iteration |
-| `OnHost` | `logits` | discrete actions in NumPy: no compiled call per environment step |
-| `Reparametrised` | `act` | the same for continuous actions |
-| `Entropic` | `entropy` | the exact gradient of the entropy bonus, not a sampled one |
-| `Sharpening` | `sharpened` | explorations also try the nearly greedy policy |
-
 A policy offers a protocol by having its method; ours have all that apply.
 """
 
@@ -19,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, final, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
@@ -51,7 +42,7 @@ class Factored(Policy, Protocol):
 
 @runtime_checkable
 class Tabulated(Policy, Protocol):
-    """A policy that knows its probabilities in all states at once."""
+    """A policy that knows its probabilities in all states: finite models sample from one table per iteration."""
 
     def tabulate(self, theta: Params) -> Float[Array, "S A"]:
         """π(a|s) for every state and action of a finite model."""
@@ -60,7 +51,7 @@ class Tabulated(Policy, Protocol):
 
 @runtime_checkable
 class Accumulating(Policy, Protocol):
-    """A policy that sums its scores itself, where that is cheaper than forming them."""
+    """A policy that sums its scores itself, where that is cheaper than forming them as factors."""
 
     def accumulate(
         self, theta: Params, observation: Observation, action: Any, signal: Float[Array, "B M"]
@@ -71,7 +62,7 @@ class Accumulating(Policy, Protocol):
 
 @runtime_checkable
 class OnHost(Policy, Protocol):
-    """A discrete policy whose logits NumPy can compute: no compiled call is needed to act."""
+    """A discrete policy whose logits NumPy can compute: no compiled call per environment step."""
 
     def logits(self, theta: Any, observation: Observation) -> Any:
         """Logits [..., A] over any leading axes, in the namespace of θ's arrays."""
@@ -80,7 +71,7 @@ class OnHost(Policy, Protocol):
 
 @runtime_checkable
 class Sharpening(Policy, Protocol):
-    """A policy whose likeliest action can be made nearly certain."""
+    """A policy whose likeliest action can be made nearly certain: explorations try that too."""
 
     def sharpened(self, theta: Any) -> Any:
         """θ, over any leading axes, of the policy that takes it; actions that are equally likely stay so."""
@@ -98,8 +89,14 @@ class Reparametrised(Policy, Protocol):
 
 @runtime_checkable
 class Entropic(Policy, Protocol):
-    """A policy that knows its entropy."""
+    """A policy that knows its entropy: the gradient of the entropy bonus is exact, not sampled."""
 
     def entropy(self, theta: Params, observation: Observation) -> Float[Array, "..."]:
         """H(π(·|s)) over any leading axes."""
         ...
+
+
+def log_probs(policy: Policy, theta: Params, observations: Any, num_actions: int) -> Float[Array, "n A"]:
+    """log π(a|s) of all A actions after each of n observations, for any policy of three functions."""
+    over_actions = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
+    return jax.vmap(over_actions, in_axes=(None, 0, None))(theta, observations, jnp.arange(num_actions))

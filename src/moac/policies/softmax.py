@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
-from moac.policies.features import Basis, Features
+from moac.policies.features import Features, OneHot, Table
 from moac.policies.networks import Inputs, Network, Passed, Weights, factors_of
 from moac.policies.protocols import Factor
 from moac.types import Key, Observation, Params
@@ -85,10 +85,9 @@ class SoftmaxTable(Softmax):
         return tuple(total - pi * jnp.sum(total, axis=1, keepdims=True) for total in sums)
 
 
-@final
 @dataclass(frozen=True)
-class SoftmaxLinear(Softmax):
-    """π(a|s) ∝ exp φ(s)ᵀθ[:, a], with features of states. Starts uniform."""
+class Linear(Softmax):
+    """π(a|s) ∝ exp φ(s)ᵀθ[:, a]. Starts uniform."""
 
     features: Features
     num_actions: int
@@ -104,29 +103,20 @@ class SoftmaxLinear(Softmax):
 
     def factors(self, theta: Float[Array, "d A"], observation: Observation, action: Any) -> tuple[Factor, ...]:
         """ψ = φ(s) ⊗ (e_a − π(·|s))."""
-        return _linear_factors(self.features, theta, observation, action)
+        phi = self.features.apply(jnp.eye(self.features.size, dtype=theta.dtype), observation)
+        return (Factor(phi, _softmax_signal(self.logits(theta, observation), action)),)
 
 
 @final
-@dataclass(frozen=True)
-class SoftmaxBasis(Softmax):
-    """π(a|x) ∝ exp φ(x)ᵀθ[:, a], with features of vectors, which NumPy can compute too. Starts uniform."""
+class SoftmaxLinear(Linear):
+    """With features of states."""
 
-    features: Basis
-    num_actions: int
+    features: OneHot | Table
 
-    def init(self, key: Key) -> Float[Array, "d A"]:
-        """θ = 0."""
-        del key
-        return jnp.zeros((self.features.size, self.num_actions))
 
-    def logits(self, theta: Any, observation: Observation) -> Any:
-        """φ(x)ᵀθ."""
-        return self.features.apply(theta, observation)
-
-    def factors(self, theta: Float[Array, "d A"], observation: Observation, action: Any) -> tuple[Factor, ...]:
-        """ψ = φ(x) ⊗ (e_a − π(·|x))."""
-        return _linear_factors(self.features, theta, observation, action)
+@final
+class SoftmaxBasis(Linear):
+    """With features of vectors, which NumPy can compute too."""
 
     def accumulate(
         self, theta: Float[Array, "d A"], observation: Observation, action: Any, signal: Float[Array, "B M"]
@@ -182,10 +172,3 @@ class SoftmaxMLP(Softmax):
 
 def _softmax_signal(logits: Float[Array, "B A"], action: Int[Array, " B"]) -> Float[Array, "B A"]:
     return jax.nn.one_hot(action, logits.shape[-1], dtype=logits.dtype) - jax.nn.softmax(logits)
-
-
-def _linear_factors(
-    features: Features | Basis, theta: Float[Array, "d A"], observation: Observation, action: Any
-) -> tuple[Factor, ...]:
-    phi = features.apply(jnp.eye(features.size, dtype=theta.dtype), observation)
-    return (Factor(phi, _softmax_signal(features.apply(theta, observation), action)),)

@@ -48,7 +48,7 @@ def _write_model(path: Path, model: BehaviourModel, propensity: Any) -> None:
     }
     arrays |= {name: np.array([getattr(m, name) for m in model.members]) for name in _OF_MEMBER}
     network = model.network
-    sizes = {"features": network.inputs.rows - 1, "hidden": network.hidden, "actions": network.outputs}
+    sizes = {"features": network.inputs.size, "hidden": network.hidden, "actions": network.outputs}
     about = {"format": FORMAT, **sizes, "last_scale": network.last_scale}
     about |= {"options": asdict(model.options), "identity": model.identity}
     files.write_arrays(path, arrays | {"propensity": propensity}, about)
@@ -101,7 +101,7 @@ def _read_model(path: Path) -> tuple[BehaviourModel, Any]:
 
 def _member(network: Network, arrays: files.Arrays, k: int) -> Member:
     """Member k; a matrix of another shape than the network's is refused."""
-    widths = (network.inputs.rows - 1, *network.hidden, network.outputs)
+    widths = (network.inputs.size, *network.hidden, network.outputs)
     weights: list[Any] = []
     for layer, (rows, columns) in enumerate(pairwise(widths)):
         name = f"weights.{k}.{layer}"

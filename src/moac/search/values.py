@@ -19,7 +19,7 @@ from moac.envs import Environment
 from moac.envs.evaluation import Episodes, play, seeds_of
 from moac.momdp import FiniteMOMDP, oracle
 from moac.momdp.sampling import action_probabilities
-from moac.policies import Sharpening
+from moac.policies import Sharpening, log_probs
 from moac.policies.observations import LogSpec, scaled
 from moac.search.archive import Archive, joined
 from moac.search.plan import as_tuples
@@ -187,9 +187,7 @@ def logits_on(model: FiniteMOMDP, policy: TrainedPolicy) -> Float[np.ndarray, "S
     """log π(a|s) in every state of a model, by what the environment shows there."""
     shown = np.arange(model.num_states) if model.observations is None else model.observations
     inputs = jnp.asarray(np.stack([policy.see(row) for row in shown]))
-    over_actions = jax.vmap(policy.policy.log_prob, in_axes=(None, None, 0))
-    over_states = jax.vmap(over_actions, in_axes=(None, 0, None))
-    return np.asarray(over_states(policy.trial_theta, inputs, jnp.arange(model.num_actions)), dtype=np.float64)
+    return np.asarray(log_probs(policy.policy, policy.trial_theta, inputs, model.num_actions), dtype=np.float64)
 
 
 def _of_each_trial(environment: Environment, outcome: Result, progress: Callable[[int, int], None]) -> Bounds:

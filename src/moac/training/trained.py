@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import jax
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from moac.config import Setting
 from moac.policies.encoding import ActionBox
 from moac.policies.observations import Catalogue, LogSpec, Observations, VectorSpec
-from moac.policies.protocols import OnHost
+from moac.policies.protocols import OnHost, log_probs
 from moac.types import Key, Params, Policy, Spec
 
 
@@ -128,7 +128,7 @@ class TrainedPolicy:
         """Of all actions of a log, for each of n feature vectors: π(·|x) is their softmax."""
         if isinstance(self.policy, OnHost):
             return self.policy.logits(self._host_theta, x)
-        return np.asarray(self._log_probs(self.trial_theta, x, np.arange(len(self.catalogue.action_ids))))
+        return np.asarray(self._log_probs(self.trial_theta, x, len(self.catalogue.action_ids)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """θ as an array, where it is one: for a table, logits [K, S, A] ready for `momdp.evaluate`."""
@@ -145,8 +145,7 @@ class TrainedPolicy:
 
     @cached_property
     def _log_probs(self) -> Any:
-        of_actions = jax.vmap(self.policy.log_prob, in_axes=(None, None, 0))
-        return jax.jit(jax.vmap(of_actions, in_axes=(None, 0, None)))
+        return jax.jit(partial(log_probs, self.policy), static_argnums=2)
 
     @cached_property
     def _drawn(self) -> list[int]:

@@ -7,7 +7,8 @@ import pytest
 from gymnasium import spaces
 
 from moac.envs.spaces import actions_of, encoder_of
-from moac.policies.encoding import MAX_STATES, ActionBox, Encoder, Moments, Scale
+from moac.policies.encoding import MAX_STATES, ActionBox, Encoder
+from moac.policies.observations import Moments, Scale
 
 SMALL = {
     "discrete": (spaces.Discrete(4), 4),
