@@ -17,7 +17,7 @@ from scipy.stats import ks_2samp
 from moac import api, envs, momdp, statistics
 from moac.config import Config, Discounted
 from moac.envs.evaluation import play, seeds_of
-from moac.envs.make import OBJECTIVES
+from moac.envs.make import objective_names
 from moac.files import Arrays
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
@@ -78,12 +78,6 @@ def volumes(points: Float[np.ndarray, "*N M"], reference: list[float]) -> Float[
     """The hypervolume of each point by itself; 0 where it is not above the reference."""
     flat = [momdp.hypervolume(point[None], reference) for point in points.reshape(-1, points.shape[-1])]
     return np.array(flat).reshape(points.shape[:-1])
-
-
-def objectives(env: str, count: int) -> tuple[str, ...]:
-    """What an environment's objectives are called."""
-    names = OBJECTIVES.get(env.rpartition("-v")[0], ())
-    return names if len(names) == count else tuple(f"objective {i + 1}" for i in range(count))
 
 
 def sells_more_ore(trained: Any, start: Any) -> Finding:
@@ -228,7 +222,7 @@ def reaches(name: str, ends: Arrays) -> Claim:
 
 
 def _agreement_table(table: framework.Table, ends: Arrays) -> Table:
-    names = objectives(str(table["env"]), ends["model"].shape[1])
+    names = objective_names(str(table["env"]), ends["model"].shape[1])
     rows = tuple(
         (name, *(str(statistics.mean(ends[part][:, i])) for part in ("environment", "model")))
         for i, name in enumerate(names)
@@ -238,7 +232,7 @@ def _agreement_table(table: framework.Table, ends: Arrays) -> Table:
 
 
 def _learned_table(table: framework.Table, ends: Arrays) -> Table:
-    names, rows = objectives(str(table["env"]), ends["trained_returns"].shape[1]), list[tuple[str, ...]]()
+    names, rows = objective_names(str(table["env"]), ends["trained_returns"].shape[1]), list[tuple[str, ...]]()
     for label, part in (("discounted", "discounted"), ("whole episode", "returns")):
         for i, name in enumerate(names):
             pair = (str(statistics.mean(ends[f"{who}_{part}"][:, i])) for who in ("random", "trained"))
@@ -255,7 +249,7 @@ def _figure(table: framework.Table, ends: Arrays) -> Shown:
     return Shown(
         env,
         env,
-        drawings.ends(trials, objectives(env, trials["random"].shape[1]), None),
+        drawings.ends(trials, objective_names(env, trials["random"].shape[1]), None),
         f"Discounted returns of each trial in {env}, before training (the random policy) and after.",
         f"Scatter plots of returns in {env} per pair of objectives, before and after training.",
     )

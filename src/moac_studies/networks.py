@@ -184,7 +184,7 @@ def beats_peer(name: str, table: framework.Table, methods: Methods, peer: Networ
 
 def _table(name: str, table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Table:
     """Discounted returns and hypervolume of the final policies, and of those that training begins with."""
-    names = environments.objectives(str(table["env"]), methods[MAIN]["discounted"].shape[1])
+    names = environments.objective_names(str(table["env"]), methods[MAIN]["discounted"].shape[1])
 
     def row(points: Any) -> tuple[str, ...]:
         return tuple(str(statistics.mean(column)) for column in (*points.T, _volume(table, points)))
@@ -215,7 +215,7 @@ def _ended(arrays: Arrays) -> float:
 def _figure(name: str, table: framework.Table, methods: Methods, peer: NetworkPeer | None) -> Shown:
     """All methods on one environment: one panel for each return, and one for the hypervolume."""
     M, panels = len(table["reference"]), list[drawings.Panel]()
-    for i, title in enumerate((*environments.objectives(str(table["env"]), M), "hypervolume")):
+    for i, title in enumerate((*environments.objective_names(str(table["env"]), M), "hypervolume")):
 
         def quantity(returns: Any, i: int = i) -> Any:
             return returns[..., i] if i < M else _volume(table, returns)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,38 +15,33 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac.policies import OnHost, Reparametrised, SoftmaxTable, log_probs
+from moac.policies.encoding import ActionBox
 from moac.types import Params, Policy
 
-
-class Noise(NamedTuple):
-    """The random numbers of n actions.
-
-    Attributes:
-        uniform: [n].
-        normal: [n, k], standard; None where actions are indices.
-    """
-
-    uniform: Float[np.ndarray, " n"]
-    normal: Float[np.ndarray, "n k"] | None
-
-
-Actor = Callable[[Any, Noise], np.ndarray[Any, Any]]
-"""π on the host: one action for each of n observations, indices [n] or vectors [n, k]."""
+Actor = Callable[[Any, Any, Any], np.ndarray[Any, Any]]
+"""π on the host: n observations, n uniform numbers and normal numbers [n, k], which are None where actions are indices,
+↦ one action each, indices [n] or vectors [n, k]."""
 
 
 def of_policy(policy: Policy, theta: Params, continuous: bool) -> Actor:
     """The actor of any policy; without the protocols `OnHost` or `Reparametrised`, one compiled call acts for all."""
     host = jax.tree.map(np.asarray, theta)
     if continuous and isinstance(policy, Reparametrised):
-        return lambda x, noise: policy.act(host, x, noise.normal)
+        return lambda x, uniform, normal: policy.act(host, x, normal)
     if not continuous and isinstance(policy, OnHost):
-        return lambda x, noise: _chosen(policy.logits(host, x), noise.uniform)
-    return lambda x, noise: np.asarray(_sampler(policy)(host, x, (noise.uniform * 2.0**32).astype(np.uint32)))
+        return lambda x, uniform, normal: _chosen(policy.logits(host, x), uniform)
+    return lambda x, uniform, normal: np.asarray(_sampler(policy)(host, x, (uniform * 2.0**32).astype(np.uint32)))
 
 
 def of_table(logits: Float[np.ndarray, "S A"]) -> Actor:
     """The actor of a table of logits, over states."""
-    return lambda x, noise: _chosen(logits[x], noise.uniform)
+    return lambda x, uniform, normal: _chosen(logits[x], uniform)
+
+
+def noise(generators: list[np.random.Generator], box: ActionBox | None) -> tuple[Any, Any]:
+    """The uniform and the normal numbers of one action from each generator."""
+    uniform = np.array([generator.random() for generator in generators])
+    return uniform, None if box is None else np.stack([g.standard_normal(box.size) for g in generators])
 
 
 def table(policy: Policy, theta: Params, num_states: int, num_actions: int) -> Float[np.ndarray, "S A"]:

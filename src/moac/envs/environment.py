@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from moac.config import Setting
 from moac.envs import evaluation
-from moac.envs.rollout import Interface, Rollout, draw, kept_globally
+from moac.envs.rollout import Interface, draw, kept_globally
 from moac.envs.workers import Simulator, SimulatorProcess
 from moac.policies.observations import Moments, Scale, VectorSpec
 from moac.types import Batch, Evaluation, Hosted, Key, Params, Policy, Sampling, Spec
@@ -85,7 +85,8 @@ class Environment(Hosted):
         observations = self.spec.observations
         scale = observations.scale(chain.moments) if isinstance(observations, VectorSpec) else None
         requests = [(chain.number, policy, host, scale, draws.of(a, b)) for a, b in self._shares]
-        rollout = Rollout.joined(_answered(self._simulators, "roll_out", requests))
+        parts = _answered(self._simulators, "roll_out", requests)
+        rollout = jax.tree.map(lambda *shares: np.concatenate(shares), *parts)
         if chain.moments is not None:
             chain.moments = chain.moments.including(rollout.observation.reshape(-1, self.spec.observation_size))
         return chain, *_batches(rollout, scale, sizes)
@@ -126,19 +127,16 @@ class Environment(Hosted):
         return list(itertools.pairwise(edges))
 
 
-def _batches(rollout: Rollout, scale: Scale | None, sizes: Sampling) -> tuple[Batch, Batch]:
+def _batches(rollout: Batch, scale: Scale | None, sizes: Sampling) -> tuple[Batch, Batch]:
     """[n, T] to the critic's [N, D] and the actor's [B]: time first, copies side by side."""
     N, D = sizes.num_critic_steps, sizes.critic_batch_size
-
-    def ordered(table: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        flat = table.swapaxes(0, 1).reshape(-1, *table.shape[2:])
-        return flat[: N * D].reshape(N, D, *flat.shape[1:]), flat[N * D :]
-
-    seen = [x if scale is None else scale(x) for x in (rollout.observation, rollout.next_observation)]
-    terminated = None if sizes.average else rollout.terminated
-    columns = (seen[0], rollout.action, rollout.reward, seen[1], terminated, rollout.age)
-    critic, actor = zip(*((None, None) if x is None else ordered(x) for x in columns), strict=True)
-    return Batch(*critic), Batch(*actor)
+    if scale is not None:
+        seen = {"observation": scale(rollout.observation), "next_observation": scale(rollout.next_observation)}
+        rollout = replace(rollout, **seen)
+    rollout = replace(rollout, terminated=None) if sizes.average else rollout
+    flat = jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), rollout)
+    critic = jax.tree.map(lambda x: x[: N * D].reshape(N, D, *x.shape[1:]), flat)
+    return critic, jax.tree.map(lambda x: x[N * D :], flat)
 
 
 def _answered(simulators: Simulators, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:

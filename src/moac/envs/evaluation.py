@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import jax
@@ -46,36 +47,6 @@ class Episodes:
     truncated: Bool[np.ndarray, " E"]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Player:
-    """A policy that plays an environment.
-
-    Attributes:
-        see: from an observation of the environment to what the policy sees.
-        actor: the policy.
-        interface: the environment's, which says how actions are taken.
-    """
-
-    see: Callable[[Any], Any]
-    actor: acting.Actor
-    interface: Interface
-
-    @classmethod
-    def of(cls, interface: Interface, trained: TrainedPolicy) -> Player:
-        """One trial of trained policies, of an environment or of its exact model."""
-        policy, theta, states = trained.policy, trained.trial_theta, trained.observations.num_states
-        if interface.box is not None or states is None:
-            return cls(trained.see, acting.of_policy(policy, theta, interface.box is not None), interface)
-        return cls(trained.see, acting.of_table(acting.table(policy, theta, states, interface.num_actions)), interface)
-
-    def act(self, seen: list[Any], generators: list[np.random.Generator]) -> Any:
-        """What the environment is given after each of some observations; each has random numbers of its own."""
-        box, uniform = self.interface.box, np.array([g.random() for g in generators])
-        normal = None if box is None else np.stack([g.standard_normal(box.size) for g in generators])
-        return self.interface.given(self.actor(np.stack(seen), acting.Noise(uniform, normal)))
-
-
 def play(
     environment: Environment, trained: TrainedPolicy, seeds: list[int], gamma: tuple[float, ...], longest: int = LONGEST
 ) -> Episodes:
@@ -91,11 +62,9 @@ def episodes(
     """The same in this process."""
     with seeded_globally(seeds[0]):
         copies = [Copy(interface, number, seed) for number, seed in enumerate(seeds)]
-        rewards, truncated = _played(Player.of(interface, trained), copies, seeds, longest)
+        tables, truncated = _played(interface, trained, copies, seeds, longest)
     for copy in copies:
         copy.env.close()
-    pairs = zip(copies, rewards, strict=True)
-    tables = [rewards_of([copy], rows, len(rows), interface.num_objectives)[0] for copy, rows in pairs]
     weight = [np.power(gamma, np.arange(len(table))[:, None]) for table in tables]
     return Episodes(
         np.stack([table.sum(axis=0, dtype=np.float64) for table in tables]),
@@ -106,32 +75,48 @@ def episodes(
 
 
 def _played(
-    player: Player, copies: list[Copy], seeds: list[int], longest: int
-) -> tuple[list[list[bytes]], Bool[np.ndarray, " E"]]:
+    interface: Interface,
+    trained: TrainedPolicy,
+    copies: list[Copy],
+    seeds: list[int],
+    longest: float,
+    watch: Callable[[Copy], None] | None = None,
+) -> tuple[list[Float[np.ndarray, "T M"]], Bool[np.ndarray, " E"]]:
     """Rewards of each copy's episode, and whether it was cut short; one call acts for all that still go on."""
+    actor = _actor(interface, trained)
     generators = [np.random.default_rng([_STREAM, seed]) for seed in seeds]
     rewards: list[list[bytes]] = [[] for _ in seeds]
     truncated, active = np.zeros(len(seeds), dtype=bool), list(range(len(seeds)))
     while active:
-        seen = [copies[k].read(player.see, copies[k].observation, len(rewards[k])) for k in active]
-        actions = player.act(seen, [generators[k] for k in active])
-        ended = {k: _step(copies[k], action, rewards[k], longest) for k, action in zip(active, actions, strict=True)}
-        truncated[[k for k in active if ended[k] == "truncated"]] = True
-        active = [k for k in active if not ended[k]]
-    return rewards, truncated
+        seen = [copies[k].read(trained.see, copies[k].observation, len(rewards[k])) for k in active]
+        noise = acting.noise([generators[k] for k in active], interface.box)
+        for k, action in zip(list(active), interface.given(actor(np.stack(seen), *noise)), strict=True):
+            terminated, over = _step(copies[k], action, rewards[k], longest)
+            truncated[k] = over and not terminated
+            if terminated or over:
+                active.remove(k)
+            if watch is not None:
+                watch(copies[k])
+    pairs = zip(copies, rewards, strict=True)
+    return [rewards_of([copy], rows, len(rows), interface.num_objectives)[0] for copy, rows in pairs], truncated
 
 
-def _step(copy: Copy, action: Any, rewards: list[bytes], longest: int) -> str:
-    """One step; says whether the episode has ended, and how."""
+def _actor(interface: Interface, trained: TrainedPolicy) -> acting.Actor:
+    """One trial of trained policies, of an environment or of its exact model."""
+    policy, theta, states = trained.policy, trained.trial_theta, trained.observations.num_states
+    if interface.box is not None or states is None:
+        return acting.of_policy(policy, theta, interface.box is not None)
+    return acting.of_table(acting.table(policy, theta, states, interface.num_actions))
+
+
+def _step(copy: Copy, action: Any, rewards: list[bytes], longest: float) -> tuple[bool, bool]:
+    """One step: whether the episode has come to its end, and whether it is over because its time is."""
     try:
         copy.observation, reward, terminated, truncated, _ = copy.env.step(action)
         rewards.append(packed(reward))
     except Exception as error:
         raise copy.raised(error, len(rewards)) from error
-    if terminated and not truncated:
-        return "terminated"
-    over = truncated or len(rewards) >= min(copy.limit, longest)
-    return "truncated" if over else ""
+    return bool(terminated and not truncated), bool(truncated or len(rewards) >= min(copy.limit, longest))
 
 
 def while_training(
@@ -179,45 +164,40 @@ class Recording:
 
 def record(environment: Environment, trained: TrainedPolicy, count: int, seed: int, most_frames: int) -> Recording:
     """Whole episodes with seeds that follow each other, until there are so many, or enough pictures."""
-    env, limit = _rendering(environment)
-    player, recording = Player.of(environment.interface, trained), Recording([], [])
+    copy, recording = _rendering(environment), Recording([], [])
     try:
         for number in range(seed, seed + count):
             left = most_frames - sum(map(len, recording.frames))
             if left <= 0:
                 break
             with seeded_globally(number):
-                _record(recording, env, player, number, min(limit, left))
+                copy.restart(seed=number)
+                frames = [_picture(copy)]
+                watch = partial(_add_picture, frames)
+                (table,), _ = _played(environment.interface, trained, [copy], [number], left, watch)
+            recording.frames.append(frames)
+            recording.returns.append(table.sum(axis=0, dtype=np.float64).tolist())
     finally:
-        env.close()
+        copy.env.close()
     return recording
 
 
-def _rendering(environment: Environment) -> tuple[Any, float]:
-    """An environment that renders pictures, and its time limit; a ValueError says why there is none."""
+def _rendering(environment: Environment) -> Copy:
+    """A copy that renders pictures; a ValueError says why there is none."""
     try:
-        env, limit = environment.interface.make(render_mode="rgb_array")
-        if "rgb_array" not in (env.metadata.get("render_modes") or ()):
+        make = partial(environment.interface.make, render_mode="rgb_array")
+        copy = Copy(replace(environment.interface, make=make), 0, 0)
+        if "rgb_array" not in (copy.env.metadata.get("render_modes") or ()):
             raise NotImplementedError("it renders no pictures (rgb_array)")
-        env.reset(seed=0)
-        _picture(env)
+        _picture(copy)
     except Exception as error:  # drivers fail in ways of their own
         raise ValueError(f"{environment.spec.name} cannot be watched: {described(error)}.") from None
-    return env, limit
+    return copy
 
 
-def _record(recording: Recording, env: Any, player: Player, seed: int, limit: float) -> None:
-    generator = np.random.default_rng(seed)
-    observation, _ = env.reset(seed=seed)
-    frames, total, over = [_picture(env)], 0.0, False
-    while not over and len(frames) <= limit:
-        (action,) = player.act([player.see(observation)], [generator])
-        observation, reward, terminated, truncated, _ = env.step(action)
-        frames.append(_picture(env))
-        total, over = total + np.asarray(reward, dtype=np.float64), terminated or truncated
-    recording.frames.append(frames)
-    recording.returns.append(np.atleast_1d(total).tolist())
+def _picture(copy: Copy) -> UInt8[np.ndarray, "h w 3"]:
+    return np.asarray(copy.env.render(), dtype=np.uint8)[..., :3]
 
 
-def _picture(env: Any) -> UInt8[np.ndarray, "h w 3"]:
-    return np.asarray(env.render(), dtype=np.uint8)[..., :3]
+def _add_picture(frames: list[UInt8[np.ndarray, "h w 3"]], copy: Copy) -> None:
+    frames.append(_picture(copy))

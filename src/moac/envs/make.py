@@ -8,19 +8,19 @@ import importlib
 import json
 import math
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, final
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from moac.envs import spaces
 from moac.envs.environment import Environment
 from moac.envs.rollout import Interface, described, seeded_globally
-from moac.policies.encoding import ActionBox
+from moac.policies.encoding import ActionBox, Encoder, Leaf
 from moac.policies.observations import of_encoder
 from moac.types import Spec
 
@@ -36,18 +36,14 @@ OBJECTIVES = {
     "resource-gathering": ("death", "gold", "diamond"),
     "fishwood": ("fish", "wood"),
     "deep-sea-treasure": ("treasure", "time"),
-    "deep-sea-treasure-concave": ("treasure", "time"),
-    "deep-sea-treasure-mirrored": ("treasure", "time"),
     "four-room": ("first kind", "second kind", "third kind"),
     "fruit-tree": ("protein", "carbs", "fats", "vitamins", "minerals", "water"),
     "breakable-bottles": ("time", "bottles", "potential"),
     "minecart": ("first ore", "second ore", "fuel"),
-    "minecart-deterministic": ("first ore", "second ore", "fuel"),
     "mo-mountaincar": ("time", "reverse", "forward"),
     "mo-mountaincarcontinuous": ("time", "fuel"),
     "water-reservoir": ("flooding", "irrigation"),
     "mo-lunar-lander": ("outcome", "shaping", "main engine", "side engine"),
-    "mo-lunar-lander-continuous": ("outcome", "shaping", "main engine", "side engine"),
     "mo-hopper": ("forward", "height", "control"),
     "mo-hopper-2obj": ("forward", "height"),
     "mo-halfcheetah": ("forward", "control"),
@@ -58,7 +54,8 @@ OBJECTIVES = {
     "mo-ant-2obj": ("x velocity", "y velocity"),
     "mo-reacher": ("first target", "second target", "third target", "fourth target"),
 }
-"""What the objectives of MO-Gymnasium's environments are, by id without its version."""
+"""What the objectives of MO-Gymnasium's environments are, by how their ids begin, where the number is right."""
+_SPACES = "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these"
 
 
 def make(
@@ -201,7 +198,7 @@ def _environment(maker: Maker, stepping: Mapping[str, Any]) -> Environment:
     """The environment; one copy is made to see its spaces, and closed."""
     sample = maker.first()
     try:
-        encoder, actions = spaces.encoder_of(sample.observation_space), spaces.actions_of(sample.action_space)
+        encoder, actions = encoder_of(sample.observation_space), actions_of(sample.action_space)
         low, high = _reward_bounds(sample)
     except ValueError as error:
         raise ValueError(f"{maker.name} cannot be trained on: {error}") from None
@@ -212,7 +209,7 @@ def _environment(maker: Maker, stepping: Mapping[str, Any]) -> Environment:
     bounds = np.abs(np.concatenate([low, high]))
     spec = Spec(
         name=maker.name,
-        objective_names=_objectives(maker.name, len(low)),
+        objective_names=objective_names(maker.name, len(low)),
         observations=of_encoder(encoder),
         num_actions=num_actions,
         reward_bound=float(np.max(bounds, initial=0.0, where=np.isfinite(bounds) & (bounds < 1e30))) or 1.0,
@@ -254,6 +251,64 @@ def _reward_bounds(env: Any) -> tuple[Any, Any]:
     return np.full(len(reward), -np.inf), np.full(len(reward), np.inf)
 
 
-def _objectives(name: str, count: int) -> tuple[str, ...]:
-    known = OBJECTIVES.get(name.rpartition("-v")[0], ())
-    return known if len(known) == count else tuple(f"objective {i + 1}" for i in range(count))
+def objective_names(name: str, count: int) -> tuple[str, ...]:
+    """What the objectives of an environment are called; numbered where that is not known."""
+    known = (names for start, names in OBJECTIVES.items() if name.startswith(start) and len(names) == count)
+    return next(known, tuple(f"objective {i + 1}" for i in range(count)))
+
+
+def encoder_of(space: Any) -> Encoder:
+    """The encoder of an observation space; what it cannot hold is a ValueError that names the part."""
+    return Encoder(tuple(_leaves(space, ())))
+
+
+def actions_of(space: Any) -> int | ActionBox:
+    """A of a discrete action space, or the box of a continuous one."""
+    if isinstance(space, spaces.Discrete):
+        if space.start != 0:
+            raise ValueError(f"`action_space` must start at 0, got {space}.")
+        return int(space.n)
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise ValueError(f"`action_space` must be Discrete or a Box of real numbers, got {space}.")
+    low, high = _bounds(space)
+    if not low or any(a >= b for a, b in zip(low, high, strict=True)):
+        raise ValueError(f"`action_space` must leave every number some room between its bounds, got {space}.")
+    return ActionBox(tuple(space.shape), np.dtype(space.dtype).name, low, high)
+
+
+def _leaves(space: Any, path: tuple[str | int, ...]) -> Iterator[Leaf]:
+    if isinstance(space, spaces.Dict):
+        for key in space.spaces:
+            yield from _leaves(space.spaces[key], (*path, key))
+    elif isinstance(space, spaces.Tuple):
+        for place, part in enumerate(space.spaces):
+            yield from _leaves(part, (*path, place))
+    else:
+        yield _leaf(space, path)
+
+
+def _leaf(space: Any, path: tuple[str | int, ...]) -> Leaf:
+    if isinstance(space, spaces.Discrete):
+        return Leaf(path, "integer", (float(space.start),), (float(space.start + space.n - 1),))
+    if isinstance(space, spaces.MultiDiscrete):
+        start = np.asarray(space.start)
+        return Leaf(path, "integer", _flat(start), _flat(start + space.nvec - 1))
+    if isinstance(space, spaces.MultiBinary):
+        count = int(np.prod(space.shape))
+        return Leaf(path, "binary", (0.0,) * count, (1.0,) * count)
+    if isinstance(space, spaces.Box):
+        whole = np.issubdtype(space.dtype, np.integer) or np.issubdtype(space.dtype, np.bool_)
+        return Leaf(path, "integer" if whole else "float", *_bounds(space))
+    where = f" at {'.'.join(map(str, path))}" if path else ""
+    raise ValueError(f"`observation_space` must be {_SPACES}, got {space}{where}.")
+
+
+def _bounds(space: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Bounds; one that stands for no bound, such as the largest float, is infinite."""
+    low, high = np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
+    low, high = np.where(low < -1e30, -np.inf, low), np.where(high > 1e30, np.inf, high)
+    return _flat(low), _flat(high)
+
+
+def _flat(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.asarray(values).reshape(-1))

@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from moac.envs.acting import Actor, Noise
+from moac.envs.acting import Actor
 from moac.policies.encoding import ActionBox, Encoder
 from moac.policies.observations import Scale
-from moac.types import Sampling, SourceError
+from moac.types import Batch, Sampling, SourceError
 
 _FLOAT_BYTES = np.dtype(np.float32).itemsize
 _NUMPY_GLOBAL: Any = np.random
@@ -132,36 +132,6 @@ class Draws:
         forced, normal = (None if x is None else x[first:last] for x in (self.forced, self.normal))
         return Draws(self.uniform[first:last], forced, self.average, normal)
 
-    def at(self, t: int) -> Noise:
-        """Those of all copies' actions at one time."""
-        return Noise(self.uniform[:, t], None if self.normal is None else self.normal[:, t])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Rollout:
-    """T transitions of each of n copies, leading axes [n, T].
-
-    Observations are states, or vectors as they came; actions are indices, or vectors as the policy gave them; ages are
-    None unless chains restart by force.
-    """
-
-    observation: np.ndarray[Any, Any]
-    action: np.ndarray[Any, Any]
-    reward: Float[np.ndarray, "n T M"]
-    next_observation: np.ndarray[Any, Any]
-    terminated: Bool[np.ndarray, "n T"]
-    age: Any
-
-    @classmethod
-    def joined(cls, parts: list[Rollout]) -> Rollout:
-        """Several groups of copies as one."""
-        if len(parts) == 1:
-            return parts[0]
-        columns: list[list[Any]] = [[getattr(part, f.name) for part in parts] for f in fields(cls)]
-        joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
-        return cls(*joined)
-
 
 _PHILOX: Any = np.random.Philox(0)
 _START: dict[str, Any] = _PHILOX.state
@@ -177,32 +147,38 @@ def draw(key: Any, shape: tuple[int, int], sizes: Sampling, action_size: int = 0
     return Draws(uniform, forced, sizes.average, normal)
 
 
-def roll_out(copies: list[Copy], interface: Interface, actor: Actor, scale: Scale | None, draws: Draws) -> Rollout:
-    """The next T steps of every copy, one call of the actor per time; vectors are scaled, states are not."""
+def roll_out(copies: list[Copy], interface: Interface, actor: Actor, scale: Scale | None, draws: Draws) -> Batch:
+    """The next T steps of every copy [n, T], one call of the actor per time; the actor sees vectors scaled.
+
+    Observations are states, or vectors as they came; actions are indices, or vectors as the policy gave them; ages are
+    None unless chains restart by force.
+    """
     encode = interface.encoder.state if scale is None else partial(_vector, interface.encoder)
-    rollout = _empty(interface, scale, draws)
-    here, rewards = np.empty_like(rollout.observation[:, 0]), [list[bytes]() for _ in copies]
-    for k, copy in enumerate(copies):
-        here[k] = copy.read(encode, copy.observation, 0) if copy.here is None else copy.here
+    here = np.array([copy.read(encode, copy.observation, 0) if copy.here is None else copy.here for copy in copies])
+    rewards, columns = [list[bytes]() for _ in copies], list[tuple[Any, ...]]()
     for t in range(draws.uniform.shape[1]):
-        actions = actor(here if scale is None else scale(here), draws.at(t))
-        rollout.observation[:, t], rollout.action[:, t] = here, actions
+        normal = None if draws.normal is None else draws.normal[:, t]
+        actions = actor(here if scale is None else scale(here), draws.uniform[:, t], normal)
+        began, arrived, ended = here.copy(), here.copy(), np.zeros(len(copies), dtype=bool)
+        ages = np.array([copy.age for copy in copies], dtype=np.int32)
         for k, (copy, action) in enumerate(zip(copies, interface.given(actions), strict=True)):
             try:
                 observation, reward, terminated, truncated, _ = copy.env.step(action)
                 rewards[k].append(packed(reward))
             except Exception as error:
                 raise copy.raised(error, t) from error
-            here[k] = rollout.next_observation[k, t] = copy.read(encode, observation, t)
-            rollout.age[k, t] = copy.age
+            here[k] = arrived[k] = copy.read(encode, observation, t)
             copy.elapsed, copy.age = copy.elapsed + 1, copy.age + 1
             forced = draws.forced is not None and draws.forced[k, t]
             if terminated or truncated or forced or copy.elapsed >= copy.limit:
                 here[k] = copy.read(encode, copy.restart(), t)
-                rollout.terminated[k, t] = terminated and not truncated
-                if rollout.terminated[k, t] and draws.average:
-                    rollout.next_observation[k, t] = here[k]
-    return _finished(rollout, copies, here, rewards, draws.forced is not None)
+                ended[k] = terminated and not truncated
+                if ended[k] and draws.average:
+                    arrived[k] = here[k]
+        columns.append((began, actions, arrived, ended, ages))
+    for copy, now in zip(copies, here, strict=True):
+        copy.here = now
+    return _joined(copies, columns, rewards, interface, draws.forced is not None)
 
 
 def _vector(encoder: Encoder, observation: Any) -> Float[np.ndarray, " d"]:
@@ -213,29 +189,19 @@ def _vector(encoder: Encoder, observation: Any) -> Float[np.ndarray, " d"]:
     return flat
 
 
-def _empty(interface: Interface, scale: Scale | None, draws: Draws) -> Rollout:
-    """Room for a rollout; vectors are kept in double precision."""
-    n, T = draws.uniform.shape
-    kept, dtype = ((n, T), np.int32) if scale is None else ((n, T, interface.encoder.size), np.float64)
-    normal = draws.normal
-    return Rollout(
-        np.empty(kept, dtype),
-        np.empty((n, T), np.int32) if normal is None else np.empty(normal.shape, np.float32),
-        np.empty((n, T, interface.num_objectives), np.float32),
-        np.empty(kept, dtype),
-        np.zeros((n, T), dtype=bool),
-        np.empty((n, T), dtype=np.int32),
-    )
-
-
-def _finished(rollout: Rollout, copies: list[Copy], here: Any, rewards: list[list[bytes]], aged: bool) -> Rollout:
-    """The rollout with its rewards, and without ages unless they are asked for; its copies stand where it ended."""
-    _, T, M = rollout.reward.shape
-    rollout.reward[:] = rewards_of(copies, [row for rows in rewards for row in rows], T, M)
-    for k, copy in enumerate(copies):
-        copy.here = here[k]
+def _joined(
+    copies: list[Copy], columns: list[tuple[Any, ...]], rewards: list[list[bytes]], interface: Interface, aged: bool
+) -> Batch:
+    """The rollout of what was kept at each time; vectors are kept in double precision."""
+    began, action, arrived, ended, ages = (np.stack(column, axis=1) for column in zip(*columns, strict=True))
+    began, arrived = (x if x.ndim == 3 else x.astype(np.int32) for x in (began, arrived))
+    action = action.astype(np.int32 if interface.box is None else np.float32)
+    T = len(columns)
+    reward = rewards_of(copies, [row for rows in rewards for row in rows], T, interface.num_objectives)
+    for copy in copies:
         copy.steps += T
-    return rollout if aged else replace(rollout, age=None)
+    rollout: list[Any] = [began, action, reward, arrived, ended, ages if aged else None]
+    return Batch(*rollout)
 
 
 def packed(reward: Any) -> bytes:

@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac.envs.acting import cumulative
-from moac.envs.rollout import Copy, Draws, Rollout, packed, rewards_of
+from moac.envs.rollout import Copy, Draws, packed, rewards_of
 from moac.policies.encoding import Encoder
+from moac.types import Batch
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -84,7 +85,7 @@ class TabularRollout:
         self._index, self._logits, self._M = index, logits, num_objectives
         self._probabilities: list[list[float]] = cumulative(logits[index.array]).tolist()
 
-    def roll_out(self, copies: list[Copy], draws: Draws) -> Rollout:
+    def roll_out(self, copies: list[Copy], draws: Draws) -> Batch:
         """The next T steps of every copy."""
         n, T = draws.uniform.shape
         ages = [copy.age for copy in copies]
@@ -100,14 +101,15 @@ class TabularRollout:
         began[list(steps.starts)] = states[list(steps.starts.values())]
         terminated = np.zeros(n * T, dtype=bool)
         terminated[steps.ends] = True
-        return Rollout(
+        columns: list[Any] = [
             began.reshape(n, T),
             np.array(steps.action, dtype=np.int32).reshape(n, T),
             rewards,
             arrived.reshape(n, T),
             terminated.reshape(n, T),
             None if draws.forced is None else _ages(np.array(ages), steps.starts, T),
-        )
+        ]
+        return Batch(*columns)
 
     def _steps(self, copies: list[Copy], draws: Draws) -> _Steps:
         """T steps of each copy. Methods are looked up once, since every lookup in the inner loop costs time."""

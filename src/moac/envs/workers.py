@@ -19,10 +19,10 @@ from multiprocessing.process import BaseProcess
 from typing import Any, final
 
 from moac.envs import acting, evaluation
-from moac.envs.rollout import Copy, Draws, Interface, Rollout, kept_globally, roll_out, seeded_globally
+from moac.envs.rollout import Copy, Draws, Interface, kept_globally, roll_out, seeded_globally
 from moac.envs.tabular import StateIndex, TabularRollout
 from moac.policies.observations import Scale
-from moac.types import Params, Policy, SourceError
+from moac.types import Batch, Params, Policy, SourceError
 
 _SECONDS_TO_END = 2.0
 _POLLS = 10
@@ -44,7 +44,7 @@ class Simulator:
         with seeded_globally(seeds[0]):
             self._copies[chain] = [Copy(self._interface, number, seed) for number, seed in pairs]
 
-    def roll_out(self, chain: int, policy: Policy, theta: Params, scale: Scale | None, draws: Draws) -> Rollout:
+    def roll_out(self, chain: int, policy: Policy, theta: Params, scale: Scale | None, draws: Draws) -> Batch:
         """The next steps of a chain's copies under θ (NumPy arrays); vectors are scaled, states are not."""
         interface, copies = self._interface, self._copies[chain]
         with seeded_globally(draws.seed):

@@ -110,7 +110,8 @@ class Encoder:
         """The index of a state: its numbers as the digits of one, the last the fastest."""
         flat = self.flat(observation)
         if not ((flat >= self.low) & (flat <= self.high) & (flat == np.floor(flat))).all():
-            raise ValueError(f"an observation must lie in its space, got {np.array2string(flat, threshold=16)}.")
+            numbers = np.array2string(flat, threshold=16, separator=", ", formatter={"float_kind": "{:g}".format})
+            raise ValueError(f"an observation must lie in its space, got {numbers}.")
         return int((flat - self.low) @ self._strides)
 
     def to_json(self) -> list[dict[str, Any]]:

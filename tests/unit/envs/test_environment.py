@@ -30,7 +30,7 @@ def test_running_moments_are_kept_per_chain_and_recalled():
     assert memory["mean"][0] != memory["mean"][1]
     policy = result.Result.of(run, last).policy
     low = memory["mean"][1] - 3 * np.sqrt(memory["squares"][1] / memory["count"][1])
-    np.testing.assert_allclose(policy.observations.scale(1).shift, low)
+    np.testing.assert_allclose(policy.observations.scales["shift"][1], low)
 
 
 def test_batches_must_hold_whole_rows_of_copies():

@@ -8,7 +8,7 @@ from gymnasium.wrappers import TimeLimit
 
 import moac
 from moac import envs
-from moac.envs.rollout import Copy, Rollout, draw, packed, rewards_of
+from moac.envs.rollout import Copy, draw, packed, rewards_of
 from moac.training import result
 from moac.types import Sampling, SourceError
 from tests.helpers import compiling
@@ -204,11 +204,3 @@ def test_random_ore_is_the_same_for_the_same_seeds():
     batches = [sampled(envs.make("minecart-v0", num_envs=2), sizes) for _ in range(2)]
     np.testing.assert_array_equal(batches[0].reward, batches[1].reward)
     assert (batches[0].reward[:, :2] > 0).any()
-
-
-def test_joined_rollouts_keep_the_order_of_copies():
-    first, second = (Rollout(*(np.full((2, 3), 10 * part + k) for k in range(6))) for part in (0, 1))
-    assert Rollout.joined([first]) is first
-    joined = Rollout.joined([first, second])
-    assert joined.observation[:, 0].tolist() == [0, 0, 10, 10]
-    assert joined.age[:, 0].tolist() == [5, 5, 15, 15]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from moac.envs.spaces import actions_of
+from moac.envs.make import actions_of
 
 
 @pytest.mark.parametrize(

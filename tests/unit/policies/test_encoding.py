@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from moac.envs.spaces import actions_of, encoder_of
+from moac.envs.make import actions_of, encoder_of
 from moac.policies.encoding import MAX_STATES, ActionBox, Encoder
 from moac.policies.observations import Moments, Scale
 

@@ -97,5 +97,5 @@ def test_a_bad_table_is_refused(rows, message):
 
 def test_one_state_has_no_reference():
     one = library.random_ergodic(0, num_states=1, num_actions=2)
-    with pytest.raises(ValueError, match="`features` must be one-hot.*of more than one state"):
+    with pytest.raises(ValueError, match=r"`features` must be one-hot.*of more than one state"):
         features.by_name("one-hot-reference", one.spec, jax.random.key(0))
