@@ -244,7 +244,7 @@ def test_a_batch_is_its_policies_one_by_one(setting):
     batch = oracle.evaluate(model, logits, setting)
     fields = (
         *("returns", "values", "advantage", "gradient", "stationary", "direction"),
-        *("gap", "weights", "direction_gap", "direction_weights", "regret"),
+        *("gap", "weights", "direction_gap", "regret"),
     )
     for index in np.ndindex(2, 3):
         single = oracle.evaluate(model, logits[index], setting)
@@ -275,7 +275,7 @@ def test_gap_is_the_squared_length_of_the_min_norm_point(name, count, setting):
     setting = widened(setting, model.num_objectives)
     exact = oracle.evaluate(model, random_logits(model, count), setting)
     pairs = [(exact.gradient, exact.weights, exact.gap)]
-    pairs.append((exact.direction, exact.direction_weights, exact.direction_gap))
+    pairs.append((exact.direction, oracle.shortest(exact.direction).weights, exact.direction_gap))
     for vectors, weights, gap in pairs:
         for n in range(count):
             rows = vectors[n].reshape(model.num_objectives, -1)
@@ -418,7 +418,7 @@ def test_several_recurrent_classes_leave_the_discounted_returns_and_gradient():
     exact = oracle.evaluate(model, logits, setting)
     np.testing.assert_allclose(exact.returns, closed_form.returns(model, exact.policy, setting), rtol=1e-13)
     np.testing.assert_allclose(exact.gradient, closed_form.jacobian(model, logits, setting), atol=1e-13)
-    for name in ("stationary", "direction", "direction_gap", "direction_weights"):
+    for name in ("stationary", "direction", "direction_gap"):
         with pytest.raises(ValueError, match=r"states \{1\}; \{3\}"):
             getattr(exact, name)
 

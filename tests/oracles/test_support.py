@@ -48,8 +48,7 @@ def assert_knows_all(model, setting, points, rtol=1e-11):
     h = np.max(lam @ points.T, axis=1)
     np.testing.assert_allclose(height(found, lam), h, atol=rtol * unit)
     np.testing.assert_allclose(found.heights, h[60:], atol=rtol * unit)
-    for weights, value in zip(lam[:15], h[:15], strict=True):
-        best = support.best_response(model, weights, setting)
+    for weights, value, best in zip(lam[:15], h[:15], support.best_responses(model, lam[:15], setting), strict=True):
         np.testing.assert_allclose(weights @ best, value, atol=rtol * unit)
         assert closed_form.mixture_gain((points - best) / unit, 0 * best) > -1e-9  # no better than what exists
     np.testing.assert_allclose(height(found, found.corners), found.heights, atol=1e-9 * unit)
@@ -189,9 +188,7 @@ def test_no_policy_of_resource_gathering_beats_its_support(setting):
     found, lam = support.of(model, setting), random_weights(3, 50)
     assert np.all(height(found, lam)[:, None] >= lam @ J.T)
     regret = found.regret(J)
-    h_less_J = (
-        np.array([weights @ support.best_response(model, weights, setting) for weights in lam])[:, None] - lam @ J.T
-    )
+    h_less_J = np.sum(lam * support.best_responses(model, lam, setting), axis=1)[:, None] - lam @ J.T
     assert np.all(regret <= h_less_J.min(axis=0) + 1e-12)
 
 
@@ -205,7 +202,7 @@ def one_state():
 
 def test_switching_in_time_by_hand():
     """.9·.5ᵗ against .1·.9ᵗ: the first is larger for t = 0 … 3."""
-    best = support.best_response(one_state(), np.array([0.9, 0.1]), Discounted((0.5, 0.9)))
+    (best,) = support.best_responses(one_state(), np.array([[0.9, 0.1]]), Discounted((0.5, 0.9)))
     np.testing.assert_allclose(best, [1.875, 0.9**4 / 0.1], rtol=1e-13)
     found = support.of(one_state(), Discounted((0.5, 0.9)))
     switches = np.array([[2 * (1 - 0.5**k), 0.9**k / 0.1] for k in range(60)])
@@ -253,7 +250,7 @@ def long_induction(model, lam, gammas):
 def test_best_in_time_is_a_long_backward_induction_and_beats_other_policies(gammas, seed):
     model, setting = small(seed, 3, 4, 3, 0.05 * seed), Discounted(gammas)
     lam = random_weights(3, 12, seed)
-    h = np.array([weights @ support.best_response(model, weights, setting) for weights in lam])
+    h = np.sum(lam * support.best_responses(model, lam, setting), axis=1)
     reference = [long_induction(model, weights, np.array(gammas)) for weights in lam]
     np.testing.assert_allclose(h, reference, rtol=1e-12)
     assert np.all(h >= np.max(lam @ closed_form.deterministic_values(model, setting).T, axis=1) - 1e-12)
@@ -263,7 +260,7 @@ def test_best_in_time_is_a_long_backward_induction_and_beats_other_policies(gamm
 def test_the_support_in_time_is_the_best_response_everywhere():
     model, setting = small(0, 2, 4, 3, 0.0), Discounted((0.6, 0.8))
     found, lam = support.of(model, setting), random_weights(2, 150)
-    h = np.array([weights @ support.best_response(model, weights, setting) for weights in lam])
+    h = np.sum(lam * support.best_responses(model, lam, setting), axis=1)
     assert np.all(height(found, lam) <= h + 1e-12)
     np.testing.assert_allclose(height(found, lam), h, atol=found.precision + 1e-12)
     assert found.precision < 1e-8

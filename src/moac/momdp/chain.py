@@ -106,10 +106,8 @@ def several_classes(model: FiniteMOMDP) -> str:
 def stationary_distribution(model: FiniteMOMDP, pi: Policies) -> Float[np.ndarray, "n S"]:
     """d with dᵀP = dᵀ for the restarting chain, by the elimination of Grassmann, Taksar and Heyman (1985).
 
-    It subtracts nothing, so every entry keeps full relative accuracy, however weakly the states communicate.
-
-    Raises:
-        ValueError: if a policy's chain has more than one recurrent class; the message names them.
+    It subtracts nothing, so every entry keeps full relative accuracy, however weakly the states communicate. A
+    ValueError names the classes where a policy's chain has more than one recurrent class.
     """
     restart = induced(model, pi).restart
     law = np.zeros(restart.shape[:2])
@@ -140,12 +138,9 @@ def episodic_law(model: FiniteMOMDP, pi: Policies) -> Float[np.ndarray, "n S"]:
 
 
 def average_reward(model: FiniteMOMDP, pi: Policies) -> tuple[np.ndarray[Any, Any], ...]:
-    """J [n, M], the bias h [n, S, M] with (I − P) h = r − J and dᵀh = 0, and d [n, S].
+    """J [n, M], the bias h [n, S, M] with (I − P) h = r − J and dᵀh = 0, and d [n, S] as `stationary_distribution`.
 
     All come from one elimination, so that a chain whose parts hardly communicate is no trouble.
-
-    Raises:
-        ValueError: as `stationary_distribution`.
     """
     chain = induced(model, pi)
     law, h, J = np.zeros_like(chain.end), np.zeros_like(chain.reward), np.zeros_like(chain.reward[:, 0])

@@ -77,13 +77,10 @@ def fishwood(fish_probability: float = 0.1, wood_probability: float = 0.9) -> Fi
 
     The action names the next place, 0 the river and 1 the woods; the reward comes from the place one is leaving. The
     first place is the woods. The environment stops after 200 steps, which is a time limit, so the model never ends.
-
-    Args:
-        fish_probability: chance of a fish, r¹ = 1, per step at the river.
-        wood_probability: chance of wood, r² = 1, per step in the woods.
+    The chances are those of a fish, r¹ = 1, per step at the river and of wood, r² = 1, per step in the woods.
     """
-    _require(0 <= fish_probability <= 1, "fish_probability", "be in [0, 1]", fish_probability)
-    _require(0 <= wood_probability <= 1, "wood_probability", "be in [0, 1]", wood_probability)
+    for name, chance in (("fish_probability", fish_probability), ("wood_probability", wood_probability)):
+        _require(0 <= chance <= 1, name, "be in [0, 1]", chance)
 
     def step(state: State, action: int) -> list[Outcome]:
         chance, reward = (fish_probability, (1.0, 0.0)) if state == (0,) else (wood_probability, (0.0, 1.0))
@@ -120,11 +117,8 @@ def deep_sea_treasure(variant: str = "convex") -> FiniteMOMDP:
 def fruit_tree(depth: int = 6) -> FiniteMOMDP:
     """fruit-tree-v0 (Yang et al., 2019): down a binary tree to one of its 2^depth fruits, of six nutrients each.
 
-    States are (level, place in it) of the branches. The fruits are MO-Gymnasium's, drawn at random once: no one of them
-    dominates another.
-
-    Args:
-        depth: 5, 6 or 7.
+    States are (level, place in it) of the branches. The fruits are MO-Gymnasium's, drawn at random once for a depth of
+    5, 6 or 7: no one of them dominates another.
     """
     from mo_gymnasium.envs.fruit_tree.fruit_tree import FRUITS
 
@@ -155,13 +149,9 @@ def random_ergodic(
     has period 1. No successor of (s, a) is rarer than 0.1/O before termination. The reward of each outcome is uniform
     in [0, 1]ᴹ. The start distribution is random and reaches every state.
 
-    Args:
-        key: an integer seed or a JAX key; the same key gives the same model.
-        num_states: S.
-        num_actions: A.
-        num_objectives: M.
-        num_successors: how many states can follow each (s, a), at least 2 (or S if that is 1); None is all of them.
-        termination: chance that a transition ends the episode.
+    `key` is an integer seed or a JAX key; the same key gives the same model. `num_successors` states can follow each
+    (s, a), at least 2 (or S if that is 1), all of them if None. Each transition ends the episode with the chance
+    `termination`.
     """
     for name, size in (("num_states", num_states), ("num_actions", num_actions), ("num_objectives", num_objectives)):
         _require(size >= 1, name, "be at least 1", size)

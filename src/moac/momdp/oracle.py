@@ -32,10 +32,7 @@ class _Shortest(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """Exact values of policies; every array has the leading axes of the `logits` given.
-
-    What is costly is computed when first asked for.
-    """
+    """Exact values of policies, computed when first asked for; arrays have the leading axes of the `logits` given."""
 
     model: FiniteMOMDP
     setting: Setting
@@ -88,12 +85,7 @@ class Exact:
     @cached_property
     def direction_gap(self) -> Float[np.ndarray, "..."]:
         """The same minimum for Lemma 1's direction."""
-        return self._direction_min_norm.squared_norm
-
-    @cached_property
-    def direction_weights(self) -> Float[np.ndarray, "... M"]:
-        """λ that attains `direction_gap`."""
-        return self._direction_min_norm.weights
+        return self.gap if isinstance(self.setting, Average) else shortest(self.direction).squared_norm
 
     @cached_property
     def regret(self) -> Float[np.ndarray, "..."]:
@@ -103,10 +95,6 @@ class Exact:
     @cached_property
     def _min_norm(self) -> _Shortest:
         return shortest(self.gradient)
-
-    @cached_property
-    def _direction_min_norm(self) -> _Shortest:
-        return self._min_norm if isinstance(self.setting, Average) else shortest(self.direction)
 
     @property
     def _flat(self) -> chain.Policies:
@@ -137,16 +125,10 @@ class Exact:
 
 
 def evaluate(model: FiniteMOMDP, logits: Any, setting: Setting) -> Exact:
-    """What the softmax policy of `logits` is worth, exactly.
+    """What the softmax policy of `logits` [..., S, A] is worth, exactly; leading axes hold many policies at once.
 
-    Args:
-        model: the MOMDP.
-        logits: [..., S, A]; leading axes hold many policies at once.
-        setting: `Discounted` or `Average`.
-
-    Raises:
-        ValueError: for logits of a wrong shape or not finite, a model of more than `MAX_STATES` states, discounts
-            that do not fit, or, in the average setting, a policy with more than one recurrent class.
+    A ValueError for a model of more than `MAX_STATES` states and, in the average setting, for a policy with more than
+    one recurrent class.
     """
     table = np.asarray(logits, dtype=np.float64)
     expected = (model.num_states, model.num_actions)
@@ -172,13 +154,9 @@ def td_fixed_point(
 ) -> Float[np.ndarray, "... M d"]:
     """w^{i,*} = −(Aⁱ)⁻¹ bⁱ, the limit of TD(0) with features Φ: Aⁱ = ΦᵀD(γⁱP − I)Φ, bⁱ = ΦᵀD(rⁱ [− Jⁱ]).
 
-    Args:
-        model: the MOMDP.
-        logits: [..., S, A].
-        setting: in the average setting P is the restarting chain and γ = 1.
-        features: Φ [S, d]. Where A is singular (one-hot features in the average setting) the solution of least norm.
-        law: [..., S], how often samples visit each state, one law for all policies or one for each; None is the
-            stationary law.
+    In the average setting P is the restarting chain and γ = 1. Where A is singular (one-hot features in the average
+    setting) the solution of least norm. `features` are Φ [S, d]; `law` [..., S] is how often samples visit each state,
+    one law for all policies or one for each, the stationary law if None.
     """
     exact, Phi = evaluate(model, logits, setting), np.asarray(features, dtype=np.float64)
     if Phi.ndim != 2 or len(Phi) != model.num_states:

@@ -69,14 +69,14 @@ def of(model: FiniteMOMDP, setting: Setting) -> Support:
     M = model.num_objectives
     if M > MAX_OBJECTIVES:
         raise ValueError(f"the support takes at most {MAX_OBJECTIVES} objectives, {model.name} has {M}.")
-    first = _best_responses(model, np.vstack([np.eye(M), np.full(M, 1 / M)]), setting)
+    first = best_responses(model, np.vstack([np.eye(M), np.full(M, 1 / M)]), setting)
     unit = float(np.abs(first).max()) or 1.0  # so that all tolerances are relative to the largest return
     points = first / unit
     known: dict[bytes, Float[np.ndarray, " M"]] = {}
     while True:
         corners, below = _corners(points)
         fresh = np.array([lam for lam in corners if _key(lam) not in known]).reshape(-1, M)
-        responses = _best_responses(model, fresh, setting) / unit
+        responses = best_responses(model, fresh, setting) / unit
         known |= {_key(lam): value for lam, value in zip(fresh, responses, strict=True)}
         values = np.stack([known[_key(lam)] for lam in corners])
         heights = np.maximum(np.sum(corners * values, axis=1), below)
@@ -88,12 +88,8 @@ def of(model: FiniteMOMDP, setting: Setting) -> Support:
         points = np.unique(np.concatenate([points, values[worst[gain[worst] > _TOLERANCE]]]).round(13), axis=0)
 
 
-def best_response(model: FiniteMOMDP, lam: Any, setting: Setting) -> Float[np.ndarray, " M"]:
-    """J(π) of a policy that maximises λᵀJ."""
-    return _best_responses(model, np.asarray(lam, dtype=np.float64)[None], setting)[0]
-
-
-def _best_responses(model: FiniteMOMDP, lams: Float[np.ndarray, "L M"], setting: Setting) -> Float[np.ndarray, "L M"]:
+def best_responses(model: FiniteMOMDP, lams: Float[np.ndarray, "L M"], setting: Setting) -> Float[np.ndarray, "L M"]:
+    """J(π) of a policy that maximises λᵀJ, for each λ."""
     gammas = np.array(setting.discounts(model.num_objectives))
     if isinstance(setting, Average):
         values = [_best_average(model, lam) for lam in lams]

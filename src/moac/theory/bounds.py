@@ -135,7 +135,7 @@ def critic_terms(c: Constants, derivation: Derivation = "derived") -> CriticTerm
 
 
 def critic_bound(
-    c: Constants, steps: int, batch: int, beta: float, derivation: Derivation = "derived", C_1: float | None = None
+    c: Constants, steps: float, batch: float, beta: float, derivation: Derivation = "derived", C_1: float | None = None
 ) -> CriticBound:
     """Theorem 1 for N = `steps`, D = `batch` and β; C₁ = ‖w_0 − w*‖², by default from w_0 = 0."""
     _at_least_one(batch=batch)

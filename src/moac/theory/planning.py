@@ -15,8 +15,9 @@ from moac import parts, settings
 from moac.config import Average, Config
 from moac.momdp import FiniteMOMDP, sampling
 from moac.policies import features
+from moac.theory import bounds
 from moac.theory.assumptions import Assumption, check
-from moac.theory.bounds import DERIVATIONS, ActorTerms, CriticTerms, Derivation, actor_terms, critic_terms, total
+from moac.theory.bounds import DERIVATIONS, Derivation
 from moac.theory.ground import Constants, constants_of, ground, worst
 from moac.training import result
 
@@ -68,7 +69,7 @@ def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Deriva
     A ValueError for an ε that is not positive, or constants that the theorems do not cover.
     """
     _check(epsilon)
-    actor, critic = actor_terms(c, derivation), critic_terms(c, derivation)
+    actor, critic = bounds.actor_terms(c, derivation), bounds.critic_terms(c, derivation)
     start = c.w_star**2
 
     def cost(x: Any) -> float:
@@ -86,26 +87,27 @@ def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Deriva
 def corollaries(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Derivation = "printed") -> Plan:
     """The sizes of the paper's two corollaries; their bound is up to 4.5ε (see `Plan.bound`)."""
     _check(epsilon)
-    actor, critic = actor_terms(c, derivation), critic_terms(c, derivation)
+    actor, critic = bounds.actor_terms(c, derivation), bounds.critic_terms(c, derivation)
     error, lam, beta = epsilon / actor.critic, critic.lambda_A, critic.largest_beta
     N = math.ceil(max(1.0, 8 / (beta * lam) * math.log(max(2 * c.w_star**2 / error, 1.0))))
     D = _whole(critic.per_batch(beta) / error)
     B = _whole(actor.noise / epsilon)
-    T = _smallest(lambda T: actor.ascent * max(1.0, 2 * total(momentum, T)) / T <= epsilon)
+    T = _smallest(lambda T: actor.ascent * max(1.0, 2 * bounds.total(momentum, T)) / T <= epsilon)
     return _filled(c, derivation, epsilon, momentum, (N, D, B, T, (B + N * D) * T))
 
 
 def _filled(c: Constants, derivation: Derivation, epsilon: float, momentum: str, sizes: tuple[Any, ...]) -> Plan:
     N, D, B, T, samples = sizes
-    actor, critic = actor_terms(c, derivation), critic_terms(c, derivation)
-    beta = critic.largest_beta
-    rest = c.w_star**2 * math.exp(N * math.log1p(-beta * critic.lambda_A / 8)) + critic.per_batch(beta) / D
-    ascent = math.inf if math.isinf(T) else actor.ascent * ((actor.ends + 2 * total(momentum, T)) / T)
-    shares = (ascent, actor.critic * rest, actor.noise / B)
-    return Plan(derivation, epsilon, momentum, actor.alpha, beta, N, D, B, T, samples, shares, actor.approximation)
+    alpha, beta = bounds.actor_terms(c, derivation).alpha, bounds.critic_terms(c, derivation).largest_beta
+    error = bounds.critic_bound(c, N, D, beta, derivation).total
+    bound = bounds.actor_bound(c, min(T, _MOST), B, momentum, error, derivation)
+    shares = (math.inf if math.isinf(T) else bound.ascent, bound.critic, bound.noise)
+    return Plan(derivation, epsilon, momentum, alpha, beta, N, D, B, T, samples, shares, bound.approximation)
 
 
-def _sizes(actor: ActorTerms, critic: CriticTerms, start: float, shares: Any, momentum: str) -> tuple[float, ...]:
+def _sizes(
+    actor: bounds.ActorTerms, critic: bounds.CriticTerms, start: float, shares: Any, momentum: str
+) -> tuple[float, ...]:
     """N, D, B, T and (B + ND)T for shares of the ascent, the transient, the floor and the noise."""
     ascent, transient, floor, noise = (float(share) for share in shares)
     beta = critic.largest_beta
@@ -114,7 +116,7 @@ def _sizes(actor: ActorTerms, critic: CriticTerms, start: float, shares: Any, mo
     N = math.ceil(max(1.0, math.log(ratio) / shrink)) if ratio > 1 else 1
     D = _whole(max(actor.critic * critic.per_batch(beta) / floor, critic.smallest_batch(beta)))
     B = _whole(actor.noise / noise)
-    T = _smallest(lambda T: actor.ascent * (actor.ends + 2 * total(momentum, T)) / T <= ascent)
+    T = _smallest(lambda T: actor.ascent * (actor.ends + 2 * bounds.total(momentum, T)) / T <= ascent)
     return N, D, B, T, (B + N * D) * T
 
 
@@ -234,8 +236,7 @@ def _policies(model: FiniteMOMDP, outcome: result.Result | None) -> Float[np.nda
     start = np.zeros((1, model.num_states, model.num_actions))
     if outcome is None:
         return start
-    half = MAX_POLICIES // 2
-    some = np.unique(np.linspace(0, outcome.run.num_trials - 1, half).round().astype(int))
+    some = np.unique(np.linspace(0, outcome.run.num_trials - 1, MAX_POLICIES // 2).round().astype(int))
     tables = [start]
     for trained in (outcome.random_iterate_policy, outcome.policy):
         theta = jax.tree.map(lambda leaf: np.asarray(leaf)[some], trained.theta)
@@ -256,7 +257,7 @@ def _plans(c: Constants, epsilon: float, momentum: str) -> tuple[dict[str, Plan]
     try:
         plans = {"corollaries": corollaries(c, epsilon, momentum)}
         plans |= {f"plan, {kind}": plan(c, epsilon, momentum, kind) for kind in DERIVATIONS}
-        terms = {kind: critic_terms(c, kind) for kind in DERIVATIONS}
+        terms = {kind: bounds.critic_terms(c, kind) for kind in DERIVATIONS}
     except ValueError as error:
         return {}, {}, [f"No plan: {error}"]
     smallest = {kind: term.smallest_batch(term.largest_beta) for kind, term in terms.items()}

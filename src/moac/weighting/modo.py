@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax import Array
-from jaxtyping import Float
-
 from moac.weighting.rule import Needs, Rule, Seen, projected_step, starting
 
 
@@ -27,7 +24,7 @@ def modo(step_size: float = 0.1, regulariser: float = 0.1, initial: Any = None) 
     """
     step = projected_step(step_size, regulariser)
 
-    def update(lam: Any, seen: Seen, t: Any) -> tuple[Any, Float[Array, " M"]]:
+    def update(lam: Any, seen: Seen, t: Any) -> Any:
         return step(lam, seen.cross, t)
 
     return Rule(starting("initial", initial), update, Needs(cross=True))
