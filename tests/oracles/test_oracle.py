@@ -93,12 +93,12 @@ def test_two_states_by_hand():
 
 
 def test_termination_is_worth_nothing_when_discounted_and_leads_to_a_restart_on_average():
-    """State 0 pays 1 and moves to 1 or, with chance 1/4, ends; state 1 pays 3 and ends. Starts in 0."""
+    """State 0 pays 1 and moves to 1 or, in two ways of chance 1/8 each, ends; state 1 pays 3 and ends. Starts in 0."""
     model = FiniteMOMDP.from_outcomes(
-        next_state=[[[1, 1]], [[0, 0]]],
-        probability=[[[0.75, 0.25]], [[1, 0]]],
-        reward=[[[[1.0], [1.0]]], [[[3.0], [0.0]]]],
-        terminated=[[[False, True]], [[True, True]]],
+        next_state=[[[1, 1, 1]], [[0, 0, 0]]],
+        probability=[[[0.75, 0.125, 0.125]], [[1, 0, 0]]],
+        reward=[[[[1.0], [1.0], [1.0]]], [[[3.0], [0.0], [0.0]]]],
+        terminated=[[[False, True, True]], [[True, True, True]]],
         start=[1, 0],
     )
     discounted = oracle.evaluate(model, np.zeros((2, 1)), Discounted(0.8))

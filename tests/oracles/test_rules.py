@@ -130,8 +130,10 @@ def test_fairgrad_solves_its_equation(alpha):
 
 
 def test_nash_mtl_solves_its_equation_and_cuts_its_direction():
-    """K λ = 1/λ has ‖d‖ = √M; cut to 0.7, λᵢ(Kλ)ᵢ are still equal. Uncut: `test_agrees_with_torchjd`."""
-    for G, cut in zip(THREE, weights(weighting.nash_mtl(0.7), THREE), strict=True):
+    """K λ = 1/λ has ‖d‖ = √M: 5 leaves it as it is; cut to 0.7, λᵢ(Kλ)ᵢ are still equal."""
+    found = (weights(weighting.nash_mtl(longest), THREE) for longest in (5.0, 0.7))
+    for G, lam, cut in zip(THREE, *found, strict=True):
+        np.testing.assert_allclose(G @ G.T @ lam, 1 / lam, rtol=1e-9)
         np.testing.assert_allclose(cut * (G @ G.T @ cut), 0.7**2 / 3, rtol=1e-9)
 
 
