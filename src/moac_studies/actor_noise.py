@@ -59,7 +59,8 @@ def _measure(p: dict[str, Any], kind: str, seed: int) -> Arrays:
         H = np.asarray(small.gradients(problem, jnp.asarray(theta), setting, "stationary"))
     w = oracle.td_fixed_point(model, logits, setting, np.eye(p["states"])).T
     mu = oracle.evaluate(model, logits, setting).returns if kind == "average" else np.zeros(p["objectives"])
-    config = Config(setting, 1, p["critic_steps"], 1, p["batches"][-1], 1.0, p["critic_step"])
+    sizes = {"iterations": 1, "critic_batch": 1, "actor_batch": p["batches"][-1]}
+    config = small.config_of({**p, **sizes}, setting, 1.0, 1)
     how = (config, tuple(p["critic_batches"]), tuple(p["batches"]), p["burn_in"])
     exact_critic = jnp.asarray(w, float), jnp.asarray(mu, float)
     keys = jax.random.split(jax.random.key(seed), p["trials"])
@@ -129,7 +130,7 @@ def claims_of(slopes: dict[Any, Mean], errors: Errors, critics: tuple[str, ...])
     falls = "The floor of a learned critic falls with the critic's batch D."
     return (
         compare.claim(
-            "E‖(∇J − g)λ_t‖² falls as 1/B, also for weights chosen by the same batch.",
+            "E‖(∇J − g)λₜ‖² falls as 1/B, also for weights chosen by the same batch.",
             f"Slopes with the critic at its fixed point: {compare.listed(exact)}; asked: −1 ± {TOLERANCE}.",
             [compare.slope_near(s, -1.0, TOLERANCE) for s in exact.values()],
             _FIGURE,

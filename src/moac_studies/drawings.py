@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from moac.report import style
-from moac.report.figures import Points, band, scatter
+from moac.report.figures import Points, above_rounding, around_zero, band, scatter
 from moac.report.figures import dots as dots_of
 from moac.statistics import Mean, mean
 from moac.training.history import History
@@ -28,9 +28,9 @@ def ends(
     trials: Mapping[str, Float[np.ndarray, "K M"]], objectives: Sequence[str], front: Float[np.ndarray, "F M"] | None
 ) -> Figure:
     """Where trials end, one colour per label and one panel per pair of objectives, beside an exact front."""
-    star = {"s": 90, "marker": "*", "color": _INK, "zorder": 4}
-    groups = [] if front is None else [Points("exact front", front, star)]
-    groups += [Points(label, points, dots_of(k, 18, 0.5)) for k, (label, points) in enumerate(trials.items())]
+    star = {"s": 110, "marker": "*", "facecolors": "none", "edgecolors": _INK, "linewidths": 1.0, "zorder": 5}
+    groups = [Points(label, points, dots_of(k, 18, 0.5)) for k, (label, points) in enumerate(trials.items())]
+    groups += [] if front is None else [Points("exact front", front, star)]
     return scatter(groups, objectives)
 
 
@@ -98,6 +98,7 @@ class Panel:
     reference: float | None = None  # a slope drawn in grey below the lowest curve, to compare with; None draws none
     log_x: bool = True  # whether x is logarithmic
     log_y: bool = True  # whether y is
+    signed: bool = False  # whether the sign of y matters, in place of its logarithm
 
 
 def by_label(x: Any, values: Float[np.ndarray, "E K L"], colours: Mapping[str, int]) -> tuple[Curve, ...]:
@@ -105,10 +106,13 @@ def by_label(x: Any, values: Float[np.ndarray, "E K L"], colours: Mapping[str, i
     return tuple(Curve(label, x, each, k) for each, (label, k) in zip(values, colours.items(), strict=True))
 
 
-def over_iterations(title: str, history: History, values: Mapping[str, Any], log: bool = False) -> Panel:
-    """One line for each label, [K, L] over the iterations of a history."""
-    curves = (Curve(label, history.iteration, each, k) for k, (label, each) in enumerate(values.items()))
-    return Panel(title, ("iteration", ""), tuple(curves), log_x=False, log_y=log)
+def over_iterations(title: str, y: str, history: History, values: Mapping[str, Any], log: bool = False) -> Panel:
+    """One line for each label, [K, L] over the iterations of a history; on a log axis nothing below rounding."""
+    curves = (
+        Curve(label, history.iteration, above_rounding(each) if log else each, k)
+        for k, (label, each) in enumerate(values.items())
+    )
+    return Panel(title, ("iteration", y), tuple(curves), log_x=False, log_y=log)
 
 
 @style.styled
@@ -128,6 +132,8 @@ def _draw(ax: Axes, panel: Panel) -> None:
         ax.set_yscale("log")
     for curve in panel.curves:
         _measured(ax, curve)
+    if panel.signed:
+        around_zero(ax, np.concatenate([curve.values.ravel() for curve in panel.curves]))
     for line in panel.lines:
         look: dict[str, Any] = {"color": _INK, "linewidth": 1.0, "linestyle": (0, (2, 2))}
         ax.plot(line.x, line.y, label=line.label, **(look if line.colour is None else style.line(line.colour)))

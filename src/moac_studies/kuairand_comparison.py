@@ -292,6 +292,6 @@ def _weights_figure(own: Trained, signals: Sequence[str]) -> Shown:
         "λ over time",
         "lambda",
         drawings.curves([drawings.Panel("", ("iteration", "λ"), lines, log_x=False, log_y=False)], columns=1),
-        f"Weights λ_t of {own.name}: means over training seeds with 95 % bands.",
+        f"Weights λₜ of {own.name}: means over training seeds with 95 % bands.",
         "Line chart of the weight of each signal over iterations.",
     )

@@ -274,8 +274,17 @@ def spec_of(problem: Problem) -> Spec:
 
 def config_of(p: Mapping[str, Any], setting: Setting, step: float, num_evaluations: int, **more: Any) -> Config:
     """The sizes that a table of a study gives, as a configuration."""
-    T, N, D, B = (p[key] for key in ("iterations", "critic_steps", "critic_batch", "actor_batch"))
-    return Config(setting, T, N, D, B, step, p["critic_step"], num_evaluations=num_evaluations, **more)
+    return Config(
+        setting=setting,
+        num_iterations=p["iterations"],
+        num_critic_steps=p["critic_steps"],
+        critic_batch_size=p["critic_batch"],
+        actor_batch_size=p["actor_batch"],
+        actor_step_size=step,
+        critic_step_size=p["critic_step"],
+        num_evaluations=num_evaluations,
+        **more,
+    )
 
 
 def learned_ascent(

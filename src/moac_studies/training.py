@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, final
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from moac import momdp
 from moac.config import Average, Config
+from moac.report.figures import gaps
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
 from moac.runs import runner
@@ -118,19 +119,23 @@ def _figures(m: Measured, trials: int, points: Any) -> tuple[Shown, ...]:
     """The drawings, in reading order."""
     main, history, band = m.main, m.history, f"Mean of {trials} trials with its 95 % band."
 
-    def of_each(title: str, values: Any) -> drawings.Panel:
-        return drawings.over_iterations(title, history, {name: values[..., i] for i, name in enumerate(m.objectives)})
+    def of_each(title: str, symbol: str, values: Any) -> drawings.Panel:
+        named = {name: values[..., i] for i, name in enumerate(m.objectives)}
+        return drawings.over_iterations(title, symbol, history, named)
 
-    def of_methods(quantity: str, log: bool) -> Any:
+    def of_methods(title: str, symbol: str, quantity: str, log: bool) -> Any:
         values = {label: getattr(own, quantity) for label, own in m.histories.items()}
-        return drawings.curves([drawings.over_iterations("", history, values, log)], columns=1)
+        panel = drawings.over_iterations(title, symbol, history, values, log)
+        return drawings.curves([replace(panel, signed=not log)], columns=1)
 
     one = "mean and its 95 % band"
     returns = [
-        drawings.over_iterations(name, history, {one: history.returns[..., i]}) for i, name in enumerate(m.objectives)
+        drawings.over_iterations(name, "exact return", history, {one: history.returns[..., i]})
+        for i, name in enumerate(m.objectives)
     ]
-    gaps = {"true gradient": history.gap, "stationary-law direction": history.direction_gap}
-    weights = {"λ_t, smoothed": history.weights, "λ̂_t of the batch": history.min_norm_weights}
+    gap = drawings.over_iterations("Exact stationarity gap", "gap", history, gaps(history), log=True)
+    weights = (("Weights used", r"$\lambda_t$", history.weights),)
+    weights += (("Min-norm weights of the batch", r"$\hat\lambda_t$", history.min_norm_weights),)
     return (
         Shown(
             "Returns",
@@ -142,28 +147,28 @@ def _figures(m: Measured, trials: int, points: Any) -> tuple[Shown, ...]:
         Shown(
             "Squared norm of the step",
             "step-norm",
-            of_methods("gradient_norm_squared", log=True),
-            f"‖g_t‖², which the paper plots. Plain MGDA minimises it by construction: lower is not better. {band}",
+            of_methods("Squared norm of the step", r"$\|g_t\|^2$", "gradient_norm_squared", log=True),
+            f"‖gₜ‖², which the paper plots. Plain MGDA minimises it by construction: lower is not better. {band}",
             "Line chart of the squared norm of the step over iterations, one line per method, logarithmic.",
         ),
         Shown(
             "Exact gap",
             "gap",
-            drawings.curves([drawings.over_iterations("", history, gaps, log=True)], columns=1),
+            drawings.curves([gap], columns=1),
             f"Stationarity gap of the exact gradient, and of the direction that Lemma 1 follows, under {main}. {band}",
             "Line chart of two exact stationarity gaps over iterations, logarithmic.",
         ),
         Shown(
             "Weights",
             "weights",
-            drawings.curves([of_each(title, values) for title, values in weights.items()]),
+            drawings.curves([of_each(*each) for each in weights]),
             f"The weights used, and those that the batch alone would give, under {main}. {band}",
             "Two line charts of the weights of each objective over iterations.",
         ),
         Shown(
             "Smallest alignment",
             "alignment",
-            of_methods("smallest_alignment", log=False),
+            of_methods("Smallest alignment", r"$\min_i\, \langle g^i, d\rangle$", "smallest_alignment", log=False),
             f"The smallest ⟨gⁱ, d⟩ over objectives: below zero, the step lowers some objective's estimate. {band}",
             "Line chart of the smallest alignment over iterations, one line per method.",
         ),
@@ -252,7 +257,7 @@ def _falls(m: Measured) -> Claim:
     first, last = (m.history.gradient_norm_squared[:, k] for k in (0, -1))
     orders = np.log10(mean(first).value / mean(last).value) if mean(last).value > 0 else np.inf
     return compare.claim(
-        f"‖g_t‖² converges under {m.main}.",
+        f"‖gₜ‖² converges under {m.main}.",
         f"{mean(first)} at the first evaluation, {mean(last)} at the last: {orders:.1f} orders; asked: one or more. "
         f"Ten times the last minus the first, trial by trial: {compare.paired(10 * last, first)}.",
         [compare.falls(first, last), compare.falls(first, last, times=10)],
@@ -316,7 +321,7 @@ _CLAIMS: dict[str, tuple[Callable[[Measured], Claim], ...]] = {
     "resource-gathering-discounted": (
         _all_improve,
         _falls,
-        lambda m: _larger_is_faster(m, "gradient_norm_squared", "‖g_t‖²", "Squared norm of the step"),
+        lambda m: _larger_is_faster(m, "gradient_norm_squared", "‖gₜ‖²", "Squared norm of the step"),
         lambda m: _larger_is_faster(m, "gap", "the exact gap", "Exact gap"),
         _start_irrelevant,
         _common_ascent,

@@ -124,7 +124,7 @@ def test_a_larger_momentum_is_faster_trial_by_trial(quantity, levels, expected):
         label: history([0, 0, 0], [0, 0, 0], **{quantity: seeds + levels[k] + noise[:, k, None] + np.zeros((1, 2))})
         for k, label in enumerate(SCHEDULES)
     }
-    words = "‖g_t‖² falls sooner" if quantity == "gradient_norm_squared" else "exact gap falls sooner"
+    words = "‖gₜ‖² falls sooner" if quantity == "gradient_norm_squared" else "exact gap falls sooner"
     assert verdict("resource-gathering-discounted", words, data) == expected
 
 

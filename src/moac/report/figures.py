@@ -20,39 +20,53 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-24
 """A squared gradient below this is zero."""
+_PANELS = (
+    ("Return of each objective", r"$J^i(\theta_t)$"),
+    ("Squared norm of the step taken", r"$\|g_t\|^2$"),
+    ("Exact stationarity gap", r"$\min_\lambda \|\nabla J \lambda\|^2$"),
+    ("Weights of the step", r"$\lambda_t$"),
+    ("Min-norm weights of the batch", r"$\hat\lambda_t$"),
+    ("Smallest alignment: below 0 hurts one", r"$\min_i\, \langle g^i, d\rangle$"),
+)
+"""Title and quantity of each panel of `training`, so that a figure that is saved alone says what it shows."""
 
 
 @style.styled
 def training(history: History, objectives: tuple[str, ...], title: str) -> Figure:
     """Returns, ‖g_t‖², gap, weights and alignment over iterations: means with 95 % bands over trials."""
-    figure, axes = style.grid(2, 3, (11.5, 6.2))
-    trials = history.returns.shape[0]
+    figure, axes = style.grid(2, 3, (12.5, 6.4))
+    trials, x = history.returns.shape[0], history.iteration
     about = "1 trial" if trials == 1 else f"{trials} trials, mean and its 95 % band"
     figure.suptitle(f"{title}: {about}", x=0.01, ha="left", fontweight="bold")
-    x = history.iteration
+    returns, norm, gap, weights, of_batch, alignment = axes
     for i, name in enumerate(objectives):
-        band(axes[0], x, history.returns[:, :, i], i, name)
-        band(axes[3], x, history.weights[:, :, i], i, name)
-        band(axes[4], x, history.min_norm_weights[:, :, i], i, name)
-    squared_norms(axes[1], x, {"": history.gradient_norm_squared}, 6)
-    squared_norms(axes[2], x, {"true gradient": history.gap, "stationary-law direction": history.direction_gap})
-    band(axes[5], x, history.smallest_alignment, 6, None)
-    titles = ("Return of each objective", r"$\|g_t\|^2$ of the step taken", "Exact stationarity gap")
-    titles += (r"Weights $\lambda_t$", r"Min-norm weights $\hat\lambda_t$ of the batch")
-    titles += (r"Smallest $\langle g^i, d\rangle$: below 0 hurts one",)
-    for ax, text in zip(axes, titles, strict=True):
-        ax.set_title(text, loc="left", fontweight="bold")
-        ax.set_xlabel("iteration")
+        band(returns, x, history.returns[:, :, i], i, name)
+        band(weights, x, history.weights[:, :, i], i, name)
+        band(of_batch, x, history.min_norm_weights[:, :, i], i, name)
+    squared_norms(norm, x, {"": history.gradient_norm_squared}, 6)
+    squared_norms(gap, x, gaps(history))
+    band(alignment, x, history.smallest_alignment, 6, None)
+    for ax, (name, symbol) in zip(axes, _PANELS, strict=True):
+        ax.set_title(name)
+        ax.set(xlabel="iteration", ylabel=symbol)
         ax.locator_params(axis="x", integer=True)
-        _say_if_empty(ax)
-    for ax in (axes[0], axes[2]):
-        if ax.lines:
-            ax.legend(frameon=False)
-    for ax in axes[3:5]:
+        if not ax.lines:
+            ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", color="#777777")
+            ax.set(xticks=[], yticks=[])
+    for ax in (ax for ax in (returns, gap) if ax.lines):
+        ax.legend()
+    around_zero(alignment, history.smallest_alignment)
+    for ax in (weights, of_batch):
         ax.set_ylim(-0.03, 1.03)
-    axes[5].axhline(0, color="#999999", linewidth=0.8)
-    axes[5].ticklabel_format(axis="y", scilimits=(-2, 3))
     return figure
+
+
+def gaps(history: History) -> dict[str, Float[np.ndarray, "K L"]]:
+    """Both exact gaps by name; one where they are the same, as they must be in the average setting."""
+    true, followed = "true gradient", "stationary-law direction"
+    if np.allclose(history.gap, history.direction_gap, rtol=1e-6, atol=ROUNDING, equal_nan=True):
+        return {f"{true} = {followed}": history.gap}
+    return {true: history.gap, followed: history.direction_gap}
 
 
 @final
@@ -141,14 +155,20 @@ def squared_norms(ax: Axes, x: Any, rows: dict[str, Float[np.ndarray, "K L"]], f
     if largest > ROUNDING:
         ax.set_yscale("log")
         for index, (label, values) in enumerate(rows.items(), start=first):
-            band(ax, x, values, index, label or None)
+            band(ax, x, above_rounding(values), index, label or None)
     elif any(np.isfinite(values).any() for values in rows.values()):
         band(ax, x, np.zeros((1, len(x))), first, "0 up to rounding")
         ax.set_yticks([0])
 
 
-def _say_if_empty(ax: Axes) -> None:
-    if not ax.lines:
-        ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", color="#777777")
-        ax.set_xticks([])
-        ax.set_yticks([])
+def above_rounding(values: Float[np.ndarray, "K L"]) -> Float[np.ndarray, "K L"]:
+    """The values; NaN, which is not drawn, at iterations where all of them are 0 but for rounding."""
+    return np.where((values > ROUNDING).any(axis=0), values, np.nan)
+
+
+def around_zero(ax: Axes, values: Any) -> None:
+    """An axis for values whose sign matters: linear near 0, by powers of ten beyond a thousandth of the largest."""
+    ax.axhline(0, color="#999999", linewidth=0.8, zorder=0)
+    largest = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
+    if largest > 0:
+        ax.set_yscale("symlog", linthresh=10.0 ** (np.floor(np.log10(largest)) - 3), linscale=0.5)

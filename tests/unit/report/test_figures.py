@@ -7,6 +7,7 @@ from matplotlib.collections import PolyCollection
 from moac import statistics
 from moac.report import figures, style
 from moac.report.figures import Points
+from moac.training.history import History
 
 POINTS = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
 
@@ -38,6 +39,27 @@ def test_what_no_mixture_dominates_is_filled():
     filled, hollow = ax.collections
     assert np.asarray(filled.get_offsets()).tolist() == [[0.0, 1.0]] and len(filled.get_facecolor())
     assert np.asarray(hollow.get_offsets()).tolist() == [[3.0, 4.0]] and not len(hollow.get_facecolor())
+
+
+def history(gap, direction_gap):
+    cube, square = np.full((2, 3, 2), 0.5), np.ones((2, 3))
+    signed = np.array([[-1e-3, 0.0, 1.0], [-1e-3, 0.0, 1.0]])
+    return History(np.arange(1, 4), cube, cube, cube, square, signed, gap, direction_gap, square)
+
+
+def test_every_panel_of_training_says_what_it_shows_and_signs_can_be_seen():
+    figure = figures.training(history(np.full((2, 3), 1e-31), np.full((2, 3), 1e-33)), ("a", "b"), "title")
+    assert all(ax.get_title(loc="left") and ax.get_ylabel() and ax.get_xlabel() == "iteration" for ax in figure.axes)
+    assert figure.axes[2].lines[0].get_label() == "0 up to rounding" and len(figure.axes[2].lines) == 1
+    assert figure.axes[5].get_yscale() == "symlog" and figure.axes[1].get_yscale() == "log"
+
+
+def test_gaps_that_must_agree_are_one_line_and_rounding_is_none():
+    same, falling = np.array([[1.0, 1e-3, 1e-31]] * 2), np.array([[1.0, 1e-2, 1e-30]] * 2)
+    assert list(figures.gaps(history(same, same))) == ["true gradient = stationary-law direction"]
+    assert list(figures.gaps(history(same, falling))) == ["true gradient", "stationary-law direction"]
+    gap = figures.training(history(same, falling), ("a", "b"), "title").axes[2]
+    assert all(np.isnan(line.get_ydata()[-1]) and np.isfinite(line.get_ydata()[:-1]).all() for line in gap.lines)
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])

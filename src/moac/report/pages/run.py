@@ -121,9 +121,9 @@ def _returns(run: FinishedRun) -> Table:
 def _signals(run: FinishedRun) -> Table:
     history = run.history
     named = {
-        "Stationarity gap, true gradient": history.gap,
-        "Stationarity gap, stationary-law direction": history.direction_gap,
-        "‖g‖² of the direction": history.gradient_norm_squared,
+        "Stationarity gap, true gradient": _rounded(history.gap),
+        "Stationarity gap, stationary-law direction": _rounded(history.direction_gap),
+        "‖g‖² of the direction": _rounded(history.gradient_norm_squared),
         "Smallest alignment ⟨gⁱ, d⟩": history.smallest_alignment,
         "Regret": history.regret,
     }
@@ -161,6 +161,11 @@ def _hurting(run: FinishedRun) -> str:
 
 def _stopped(run: FinishedRun) -> str:
     return UNKNOWN if run.stopped is None else f"{number(int((run.stopped > 0).sum()))} of {number(run.trials)}"
+
+
+def _rounded(squares: Float[np.ndarray, "K L"]) -> Float[np.ndarray, "K L"]:
+    """Squared norms, 0 where only rounding is left of them."""
+    return np.where(squares < figures.ROUNDING, 0.0, squares)
 
 
 def _mean(values: Float[np.ndarray, " K"]) -> str:
