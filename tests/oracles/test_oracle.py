@@ -101,6 +101,7 @@ def test_termination_is_worth_nothing_when_discounted_and_leads_to_a_restart_on_
         terminated=[[[False, True, True]], [[True, True, True]]],
         start=[1, 0],
     )
+    np.testing.assert_array_equal(chain.induced(model, np.ones((1, 2, 1))).end, [[0.25, 1]])
     discounted = oracle.evaluate(model, np.zeros((2, 1)), Discounted(0.8))
     np.testing.assert_allclose(discounted.values[:, 0], [1 + 0.8 * 0.75 * 3, 3], rtol=1e-15)
     average = oracle.evaluate(model, np.zeros((2, 1)), Average())
