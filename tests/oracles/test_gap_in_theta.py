@@ -6,7 +6,7 @@ import pytest
 
 import moac
 from moac import momdp
-from moac.policies import SoftmaxLinear, features
+from moac.policies import SoftmaxLinear, SoftmaxTable, features
 from tests.helpers import reference
 
 
@@ -48,3 +48,11 @@ def test_gaps_are_in_theta(setting, own):
             rows = rows.reshape(2, -1)
             assert gap[k] == pytest.approx(np.sum((reference.min_norm(rows) @ rows) ** 2), rel=1e-9)
     assert found.returns.shape == (3, 2)
+
+
+def test_the_gaps_of_a_table_are_those_of_its_logits():
+    logits, setting = np.random.default_rng(2).standard_normal((3, 5, 3)), moac.Discounted((0.9, 0.5))
+    found, exact = MODEL.evaluate(SoftmaxTable(5, 3), logits, setting), momdp.evaluate(MODEL, logits, setting)
+    np.testing.assert_allclose(found.gap, exact.gap, rtol=1e-9)
+    np.testing.assert_allclose(found.direction_gap, exact.direction_gap, rtol=1e-9)
+    assert (np.abs(exact.gap - exact.direction_gap) > 1e-6 * exact.gap).all()
