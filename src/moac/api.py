@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 
 from moac import files, training
-from moac.choices import CHOICES
-from moac.config import Config, is_choice
+from moac.config import CHOICES, Config, is_choice
 from moac.momdp import library
 from moac.policies.observations import LogSpec
 from moac.runs import CHECKPOINT_SECONDS, problems, runner

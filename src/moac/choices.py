@@ -1,4 +1,4 @@
-"""The names that a configuration may say: policies, features, weighting rules, momentum schedules.
+"""What a configuration may say: weighting rules and momentum schedules by name, and ranges of numbers.
 
 Imports neither JAX nor NumPy, so that the command line starts at once.
 """
@@ -9,6 +9,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, final
 
 Schedule = Callable[[Any], Any]
@@ -62,40 +63,12 @@ WEIGHTINGS: dict[str, Weighting] = {
 }
 """All rules by the names that `Config.weighting` takes."""
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "learner": ("paper", "ppo"),
-    "units": ("return", "raw", "advantage"),
-    "whitening": ("rollout", "none"),
-    "schedule": ("linear", "constant"),
-    "policy": ("table", "linear", "mlp", "gaussian"),
-    "critic": ("linear", "mlp"),
-    "optimiser": ("constant", "adam"),
-    "critic_optimiser": ("constant", "adam"),
-    "action_scale": ("shared", "state"),
-    "features": (
-        "one-hot",
-        "one-hot-reference",
-        "random:<d>",
-        "tile",
-        "tile:<n>",
-        "fourier:<order>",
-        "rbf:<n>",
-        "raw",
-        "plain",
-    ),
-    "observation_scale": ("bounds", "running", "standard"),
-    "weighting": tuple(
-        choice
-        for name, rule in WEIGHTINGS.items()
-        for choice in ((name, f"{name}:<{rule.number}>") if rule.number else (name,))
-    ),
-    "visitation": ("stationary", "discounted"),
-    "normalise": ("none", "l2"),
-    "start": ("random", "behaviour"),
-    "mu": ("batch", "paper"),
-    "critic_start": ("warm", "cold"),
-}
-"""What the fields that name a part may say."""
+WEIGHTING_CHOICES = tuple(
+    choice
+    for name, rule in WEIGHTINGS.items()
+    for choice in ((name, f"{name}:<{rule.number}>") if rule.number else (name,))
+)
+"""The same as a person may write them."""
 WITH_PREFERENCES = tuple(name for name, rule in WEIGHTINGS.items() if rule.preferences)
 """Rules that a preference vector of each trial tilts."""
 
@@ -141,6 +114,64 @@ def _checked_schedule(schedule: Schedule) -> Schedule:
         if not (math.isfinite(value) and 0.0 <= value <= 1.0):
             raise ValueError(f"`momentum` must be in [0, 1], got {value:g} at t = {t:g}.")
     return schedule
+
+
+@final
+@dataclass(frozen=True)
+class Range:
+    """Numbers that a field may hold.
+
+    Attributes:
+        said: in words.
+        holds: whether a number is one of them.
+        kind: what they become, cleaned of NumPy's types.
+    """
+
+    said: str
+    holds: Callable[[Any], bool]
+    kind: type[int] | type[float] = float
+
+    def checked(self, name: str, value: Any) -> Any:
+        """The number; what is none, or lies outside, is a ValueError."""
+        kinds: Any = Integral if self.kind is int else Real
+        if isinstance(value, bool) or not isinstance(value, kinds) or not self.holds(value):
+            raise ValueError(f"`{name}` must be {self.said}, got {shown(value)}.")
+        return self.kind(value)
+
+
+COUNT = Range("a whole number of at least 1", lambda x: x >= 1, int)
+COUNT_OR_OFF = Range("a whole number of at least 1", lambda x: x >= 0, int)
+"""Where 0 means that there is none, which other fields must allow."""
+POSITIVE = Range("positive and finite", lambda x: 0 < x < math.inf)
+NOT_NEGATIVE = Range("at least 0 and finite", lambda x: 0 <= x < math.inf)
+SHARE = Range("in [0, 1]", lambda x: 0 <= x <= 1)
+POSITIVE_SHARE = Range("in (0, 1]", lambda x: 0 < x <= 1)
+DISCOUNT = Range("in (0, 1)", lambda x: 0 < x < 1)
+SPREAD = Range("in [0.01, 2.5]", lambda x: 0.01 <= x <= 2.5)
+"""log σ of a Gaussian policy is kept in (−5, 1)."""
+
+
+def on_simplex(name: str, values: Any) -> tuple[float, ...]:
+    """Weights as a tuple; what is negative or does not sum to 1 is a ValueError."""
+    try:
+        weights = tuple(NOT_NEGATIVE.checked(name, w) for w in several(values))
+    except ValueError:
+        weights = ()
+    if abs(sum(weights) - 1.0) > 1e-6:
+        raise ValueError(f"`{name}` must be non-negative and sum to 1, got {shown(values)}.")
+    return weights
+
+
+def several(value: Any) -> tuple[Any, ...]:
+    """The values of a sequence, or one value as a sequence."""
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: NumPy's scalars and tuples as a person would write them."""
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(shown, value))}]"
+    return repr(value.item()) if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else repr(value)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from numbers import Integral, Real
-from typing import Any, TypeGuard, final
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, final
 
-from moac.choices import CHOICES, WEIGHTINGS, WITH_PREFERENCES, schedule_names, schedule_of, takes_preferences
+from moac import choices
+from moac.choices import shown
 
 
 @final
@@ -33,13 +32,10 @@ class Discounted:
     discount: float | tuple[float, ...] = 0.9
 
     def __post_init__(self) -> None:
-        values: tuple[Any, ...] = _several(self.discount)
+        values: tuple[Any, ...] = choices.several(self.discount)
         if not values:
             raise ValueError("`discount` must hold at least one value, got none.")
-        for value in values:
-            if not (_is_number(value) and 0.0 < value < 1.0):
-                raise ValueError(f"`discount` must be in (0, 1), got {shown(value)}.")
-        floats = tuple(float(value) for value in values)
+        floats = tuple(choices.DISCOUNT.checked("discount", value) for value in values)
         object.__setattr__(self, "discount", floats[0] if len(floats) == 1 else floats)
 
     def discounts(self, num_objectives: int) -> tuple[float, ...]:
@@ -54,6 +50,16 @@ class Discounted:
 
 
 Setting = Average | Discounted
+
+
+def _one_of(*names: str, default: str | None = None) -> Any:
+    """A field that names a part."""
+    return field(default=default, metadata={"choices": names})
+
+
+def _within(numbers: choices.Range, default: float | None = None) -> Any:
+    """A field that holds one of these numbers."""
+    return field(default=default, metadata={"range": numbers})
 
 
 @final
@@ -115,62 +121,70 @@ class Config:
     """
 
     setting: Average | Discounted | None = None
-    learner: str | None = None
-    num_iterations: int | None = None
-    num_critic_steps: int | None = None
-    critic_batch_size: int | None = None
-    actor_batch_size: int | None = None
-    actor_step_size: float | None = None
-    critic_step_size: float | None = None
-    epochs: int | None = None
-    minibatch_size: int | None = None
-    ratio_clip: float | None = None
-    units: str | None = None
-    whitening: str | None = None
-    schedule: str | None = None
-    visitation: str = "stationary"
-    policy: str | None = None
-    critic: str | None = None
+    num_iterations: int | None = _within(choices.COUNT)
+    num_critic_steps: int | None = _within(choices.COUNT_OR_OFF)
+    critic_batch_size: int | None = _within(choices.COUNT)
+    actor_batch_size: int | None = _within(choices.COUNT)
+    actor_step_size: float | None = _within(choices.POSITIVE)
+    critic_step_size: float | None = _within(choices.POSITIVE)
+    learner: str | None = _one_of("paper", "ppo")
+    epochs: int | None = _within(choices.COUNT)
+    minibatch_size: int | None = _within(choices.COUNT)
+    ratio_clip: float | None = _within(choices.POSITIVE)
+    units: str | None = _one_of("return", "raw", "advantage")
+    whitening: str | None = _one_of("rollout", "none")
+    schedule: str | None = _one_of("linear", "constant")
+    visitation: str = _one_of("stationary", "discounted", default="stationary")
+    policy: str | None = _one_of("table", "linear", "mlp", "gaussian")
+    critic: str | None = _one_of("linear", "mlp")
     hidden: tuple[int, ...] | None = None
-    action_scale: str = "shared"
-    action_spread: float = 0.6065306597126334  # log σ = −1/2
-    optimiser: str | None = None
-    critic_optimiser: str | None = None
-    gradient_clip: float | None = None
-    entropy: float | None = None
-    gae: float | None = None
-    features: str | None = None
-    observation_scale: str | None = None
-    weighting: str = "min-norm"
+    action_scale: str = _one_of("shared", "state", default="shared")
+    action_spread: float = _within(choices.SPREAD, 0.6065306597126334)  # log σ = −1/2
+    optimiser: str | None = _one_of("constant", "adam")
+    critic_optimiser: str | None = _one_of("constant", "adam")
+    gradient_clip: float | None = _within(choices.POSITIVE)
+    entropy: float | None = _within(choices.NOT_NEGATIVE)
+    gae: float | None = _within(choices.SHARE)
+    features: str | None = _one_of(
+        *("one-hot", "one-hot-reference", "random:<d>"),
+        *("tile", "tile:<n>", "fourier:<order>", "rbf:<n>", "raw", "plain"),
+    )
+    observation_scale: str | None = _one_of("bounds", "running", "standard")
+    weighting: str = _one_of(*choices.WEIGHTING_CHOICES, default="min-norm")
     weights: tuple[float, ...] | None = None
     preferences: tuple[tuple[float, ...], ...] | None = None
     momentum: str = "1/t"
-    normalise: str | None = None
-    start: str | None = None
-    importance_cap: float = 10.0
-    behaviour_pull: float | None = None
-    mu: str = "batch"
-    average_step_size: float = 0.05
-    critic_start: str = "warm"
-    num_evaluations: int = 50
+    normalise: str | None = _one_of("none", "l2")
+    start: str | None = _one_of("random", "behaviour")
+    importance_cap: float = _within(choices.POSITIVE, 10.0)
+    behaviour_pull: float | None = _within(choices.NOT_NEGATIVE)
+    mu: str = _one_of("batch", "paper", default="batch")
+    average_step_size: float = _within(choices.POSITIVE_SHARE, 0.05)
+    critic_start: str = _one_of("warm", "cold", default="warm")
+    num_evaluations: int = _within(choices.COUNT, 50)
 
     def __post_init__(self) -> None:
         _check_type("setting", self.setting, (Average, Discounted, type(None)), "Average() or Discounted(discount)")
-        _check_type("momentum", self.momentum, (str,), f"one of {', '.join(schedule_names())}")
-        for name, known in CHOICES.items():
-            if not is_choice(name, getattr(self, name)):
-                raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {shown(getattr(self, name))}.")
-        for name, checked in _CHECKS.items():
-            if not _left_open(name, getattr(self, name)):
-                object.__setattr__(self, name, checked(name, getattr(self, name)))
+        _check_type("momentum", self.momentum, (str,), f"one of {', '.join(choices.schedule_names())}")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None and each.default is None:  # the problem decides, or the option is off
+                continue
+            if "choices" in each.metadata and not is_choice(each.name, value):
+                raise ValueError(f"`{each.name}` must be one of {', '.join(CHOICES[each.name])}, got {shown(value)}.")
+            if "range" in each.metadata:
+                object.__setattr__(self, each.name, each.metadata["range"].checked(each.name, value))
+        if self.hidden is not None:
+            widths = tuple(choices.COUNT.checked("hidden", width) for width in choices.several(self.hidden))
+            object.__setattr__(self, "hidden", widths)
         object.__setattr__(self, "weights", _weights(self))
         object.__setattr__(self, "preferences", _preferences(self.weighting, self.preferences))
-        schedule_of(self.momentum)
+        choices.schedule_of(self.momentum)
         _check_together(self)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON data; `from_json` reads it back."""
-        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        data = {each.name: getattr(self, each.name) for each in fields(self)}
         if self.setting is not None:
             data["setting"] = {"name": type(self.setting).__name__.lower(), **vars(self.setting)}
         return data
@@ -178,7 +192,7 @@ class Config:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Config:
         """A configuration from what `to_json` made; an unknown key is an error."""
-        known = [field.name for field in fields(cls)]
+        known = [each.name for each in fields(cls)]
         for key in data:
             if key not in known:
                 raise ValueError(f"`{key}` is not a field of the configuration; known are {', '.join(known)}.")
@@ -190,9 +204,8 @@ class Config:
 
 def check_trials(trials: Any, seed: Any) -> None:
     """Refuse a number of trials below one, or a seed that JAX cannot take."""
-    _count("trials", trials)
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**32:
-        raise ValueError(f"`seed` must be a whole number in [0, 2^32), got {shown(seed)}.")
+    choices.COUNT.checked("trials", trials)
+    choices.Range("a whole number in [0, 2^32)", lambda x: 0 <= x < 2**32, int).checked("seed", seed)
 
 
 def _tuple_if_list(value: Any) -> Any:
@@ -214,11 +227,13 @@ def _check_type(name: str, value: Any, kinds: tuple[type, ...], right: str) -> N
         raise ValueError(f"`{name}` must be {right}, got {shown(value)}.")
 
 
+CHOICES: dict[str, tuple[str, ...]] = {f.name: f.metadata["choices"] for f in fields(Config) if "choices" in f.metadata}
+"""What the fields that name a part may say."""
+
+
 def is_choice(name: str, value: Any) -> bool:
-    """Whether a value is one of `CHOICES`, or one of them with its number; None where the problem decides."""
+    """Whether a value is one of `CHOICES`, or one of them with its number."""
     known = CHOICES[name]
-    if value is None:
-        return _left_open(name, value)
     kind, colon, size = str(value).partition(":")
     sized = any(choice.startswith(f"{kind}:<") for choice in known)
     if colon and sized and size.replace(".", "", name == "weighting").isdecimal():  # rules take numbers, features sizes
@@ -226,91 +241,23 @@ def is_choice(name: str, value: Any) -> bool:
     return value in known and "<" not in str(value)
 
 
-def _left_open(name: str, value: Any) -> bool:
-    """Whether a field is None and may be: where that is its default, the problem decides, or the option is off."""
-    return value is None and Config.__dataclass_fields__[name].default is None
-
-
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise ValueError(f"`{name}` must be a whole number of at least 1, got {shown(value)}.")
-    return int(value)
-
-
-def _count_or_zero(name: str, value: Any) -> int:
-    return 0 if not isinstance(value, bool) and value == 0 else _count(name, value)
-
-
-def _step(name: str, value: Any) -> float:
-    if not (_is_number(value) and 0.0 < value < math.inf):
-        raise ValueError(f"`{name}` must be positive and finite, got {shown(value)}.")
-    return float(value)
-
-
-def _not_negative(name: str, value: Any) -> float:
-    if not (_is_number(value) and 0.0 <= value < math.inf):
-        raise ValueError(f"`{name}` must be at least 0 and finite, got {shown(value)}.")
-    return float(value)
-
-
-def _spread(name: str, value: Any) -> float:
-    if not (_is_number(value) and 0.01 <= value <= 2.5):  # log σ is kept in (−5, 1)
-        raise ValueError(f"`{name}` must be in [0.01, 2.5], got {shown(value)}.")
-    return float(value)
-
-
-def _share(name: str, value: Any) -> float:
-    if not (_is_number(value) and 0.0 <= value <= 1.0):
-        raise ValueError(f"`{name}` must be in [0, 1], got {shown(value)}.")
-    return float(value)
-
-
-def _widths(name: str, value: Any) -> tuple[int, ...]:
-    return tuple(_count(name, width) for width in _several(value))
-
-
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "num_iterations": _count,
-    "num_critic_steps": _count_or_zero,
-    "critic_batch_size": _count,
-    "actor_batch_size": _count,
-    "num_evaluations": _count,
-    "epochs": _count,
-    "minibatch_size": _count,
-    "ratio_clip": _step,
-    "action_spread": _spread,
-    "actor_step_size": _step,
-    "critic_step_size": _step,
-    "average_step_size": _step,
-    "gradient_clip": _step,
-    "importance_cap": _step,
-    "entropy": _not_negative,
-    "behaviour_pull": _not_negative,
-    "gae": _share,
-    "hidden": _widths,
-}
-"""How the numbers of a configuration are checked, and cleaned of NumPy's types."""
+_OF_PAPER = {"epochs": 1, "units": "raw", "whitening": "none", "schedule": "constant"}
+"""What the paper's learner does of what `ppo` has a choice in."""
 
 
 def _check_together(config: Config) -> None:
     """What fields must not say beside each other."""
-    if not 0.0 < config.average_step_size <= 1.0:
-        raise ValueError(f"`average_step_size` must be in (0, 1], got {config.average_step_size!r}.")
     if config.visitation == "discounted" and isinstance(config.setting, Average):
         raise ValueError("`visitation` must be stationary in the average setting, got 'discounted'.")
+    if config.critic == "mlp" and config.critic_start == "cold":
+        raise ValueError("`critic_start` must be warm with an mlp critic, since zeros cannot learn, got 'cold'.")
     for name, right in _OF_PAPER.items():
         if config.learner == "paper" and getattr(config, name) not in (None, right):
             raise ValueError(f"`{name}` must be {right} with learner='paper', got {shown(getattr(config, name))}.")
     if config.learner == "ppo":
         _check_ppo(config)
-    elif config.num_critic_steps == 0:
-        _count("num_critic_steps", 0)
-    if config.critic == "mlp" and config.critic_start == "cold":
-        raise ValueError("`critic_start` must be warm with an mlp critic, since zeros cannot learn, got 'cold'.")
-
-
-_OF_PAPER = {"epochs": 1, "units": "raw", "whitening": "none", "schedule": "constant"}
-"""What the paper's learner does of what `ppo` has a choice in."""
+    elif config.num_critic_steps is not None:
+        choices.COUNT.checked("num_critic_steps", config.num_critic_steps)
 
 
 def _check_ppo(config: Config) -> None:
@@ -330,39 +277,17 @@ def _weights(config: Config) -> tuple[float, ...] | None:
         if weighting == "fixed" and config.preferences is None:
             raise ValueError("`weights` must be given with weighting='fixed', one per objective, got None.")
         return None
-    if weighting in WEIGHTINGS and WEIGHTINGS[weighting].takes is None:
+    if weighting in choices.WEIGHTINGS and choices.WEIGHTINGS[weighting].takes is None:
         raise ValueError(f"`weights` must be None with weighting={weighting!r}, got {shown(weights)}.")
-    return _on_simplex("weights", weights)
+    return choices.on_simplex("weights", weights)
 
 
 def _preferences(weighting: str, preferences: Any) -> tuple[tuple[float, ...], ...] | None:
     if preferences is None:
         return None
-    if not takes_preferences(weighting):
-        raise ValueError(f"`preferences` must be None unless `weighting` is {' or '.join(WITH_PREFERENCES)}.")
-    vectors = tuple(_on_simplex("preferences", each) for each in _several(preferences))
+    if not choices.takes_preferences(weighting):
+        raise ValueError(f"`preferences` must be None unless `weighting` is {' or '.join(choices.WITH_PREFERENCES)}.")
+    vectors = tuple(choices.on_simplex("preferences", each) for each in choices.several(preferences))
     if not vectors or len({len(each) for each in vectors}) != 1:
         raise ValueError("`preferences` must hold at least one vector, all with one number per objective.")
     return vectors
-
-
-def _on_simplex(name: str, values: Any) -> tuple[float, ...]:
-    weights: tuple[Any, ...] = _several(values)
-    if any(not (_is_number(w) and 0.0 <= w < math.inf) for w in weights) or abs(sum(weights) - 1.0) > 1e-6:
-        raise ValueError(f"`{name}` must be non-negative and sum to 1, got {shown(values)}.")
-    return tuple(float(w) for w in weights)
-
-
-def _several(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return not isinstance(value, bool) and isinstance(value, Real)
-
-
-def shown(value: Any) -> str:
-    """A value as messages show it: NumPy's scalars and tuples as a person would write them."""
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(shown, value))}]"
-    return repr(value.item()) if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else repr(value)

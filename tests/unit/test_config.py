@@ -60,7 +60,7 @@ def test_sizes(name, value):
         Config(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["actor_step_size", "critic_step_size", "average_step_size"])
+@pytest.mark.parametrize("name", ["actor_step_size", "critic_step_size"])
 @pytest.mark.parametrize("value", [0, -0.1, np.nan, np.inf, "0.1", True])
 def test_step_sizes(name, value):
     with pytest.raises(ValueError, match=rf"^`{name}` must be positive and finite, got "):
@@ -70,7 +70,7 @@ def test_step_sizes(name, value):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"average_step_size": None}, "`average_step_size` must be positive and finite, got None."),
+        ({"average_step_size": None}, "`average_step_size` must be in (0, 1], got None."),
         ({"average_step_size": 1.5}, "`average_step_size` must be in (0, 1], got 1.5."),
         ({"num_evaluations": None}, "`num_evaluations` must be a whole number of at least 1, got None."),
         ({"setting": "average"}, "`setting` must be Average() or Discounted(discount), got 'average'."),
@@ -97,7 +97,7 @@ def test_refused(fields, message):
 
 
 def test_unknown_field_lists_the_known():
-    with pytest.raises(ValueError, match=r"^`colour` is not a field of the configuration; known are setting, learner"):
+    with pytest.raises(ValueError, match=r"^`colour` is not a field of the configuration; known are setting, num_it"):
         Config.from_json({"colour": "red"})
 
 

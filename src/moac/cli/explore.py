@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 import tyro
 
-from moac.choices import CHOICES, did_you_mean
+from moac.choices import did_you_mean
 from moac.cli import process
 from moac.cli.options import Command, Problem, ShowConfig, check_environment, config_of, config_options, group, option
-from moac.config import Config, check_trials, is_choice
+from moac.config import CHOICES, Config, check_trials, is_choice
 from moac.search import EXPLORING
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final, get_type_hints
 
 import tyro
 
-from moac.choices import CHOICES, did_you_mean
-from moac.config import Average, Config, Discounted
+from moac.choices import did_you_mean
+from moac.config import CHOICES, Average, Config, Discounted
 
 
 @dataclass(frozen=True, kw_only=True)

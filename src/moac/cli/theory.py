@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
-from moac.choices import CHOICES
 from moac.cli.options import Command, Discounts, Environment, SettingName, option, setting_of
-from moac.config import Average, Config, Discounted
+from moac.config import CHOICES, Average, Config, Discounted
 
 if TYPE_CHECKING:
     from moac.momdp import FiniteMOMDP

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard, final, get_type_hints
 
-from moac.config import Config, check_trials, shown
+from moac.choices import shown
+from moac.config import Config, check_trials
 from moac.files import DamagedError, checked, read_bytes
 
 METHOD = "method"
