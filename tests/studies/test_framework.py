@@ -177,7 +177,7 @@ def test_quick_replaces_settings():
 
 
 def test_finished_tasks_are_kept_and_interrupted_ones_continue(tmp_path):
-    model, place = momdp.library.fishwood(), SimpleNamespace(env="fishwood-v0", seed=5)
+    model, place = momdp.library.for_environment("fishwood-v0"), SimpleNamespace(env="fishwood-v0", seed=5)
     (task,) = training.method_tasks(framework.parse("tiny", TINY))
     first = runner.complete(task, place, model, tmp_path / "a", silent)
     again = runner.complete(task, place, model, tmp_path / "a", silent)

@@ -8,7 +8,7 @@ models has a time limit: where the environment stops the clock, the model goes o
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,8 +182,12 @@ _ENVIRONMENTS: dict[str, Callable[[], FiniteMOMDP]] = {
 }
 
 
+@cache
 def for_environment(env_id: str) -> FiniteMOMDP | None:
-    """The exact model of a MO-Gymnasium environment with its default arguments, or None where there is none."""
+    """The exact model of a MO-Gymnasium environment with its default arguments, or None where there is none.
+
+    The same object each time: programs are compiled for a model, and runs on it share them.
+    """
     build = _ENVIRONMENTS.get(env_id)
     return None if build is None else build()
 

@@ -109,19 +109,16 @@ class Archive:
         arrays: dict[str, Any] = {name: array[chosen] for name, array in self.arrays().items()}
         return Archive(**arrays, rules=tuple(self.rules[k] for k in chosen), kind=self.kind)
 
-    def records(self) -> list[dict[str, Any]]:
-        """Each policy as plain data; its place in the list is its trial in the run of its folder."""
-        return [
-            {
-                "returns": self.points[k],
-                "interval": None if self.kind == "exact" else np.stack([self.low[k], self.high[k]], axis=1),
-                "preference": None if np.isnan(self.preferences[k]).any() else self.preferences[k],
-                "weights": self.weights[k],
-                "rule": self.rules[k],
-                "trial": int(self.trials[k]),
-            }
-            for k in range(len(self))
-        ]
+    def record(self, k: int) -> dict[str, Any]:
+        """A policy as plain data."""
+        return {
+            "returns": self.points[k],
+            "interval": None if self.kind == "exact" else np.stack([self.low[k], self.high[k]], axis=1),
+            "preference": None if np.isnan(self.preferences[k]).any() else self.preferences[k],
+            "weights": self.weights[k],
+            "rule": self.rules[k],
+            "trial": int(self.trials[k]),
+        }
 
     def write(self, folder: Path) -> None:
         """Values and origins; the policies are those of the folder's run."""
@@ -143,11 +140,9 @@ def read(folder: Path, policies: TrainedPolicy) -> Archive | None:
     stored, about = files.read_arrays(path)
     if about.get("format") != _FORMAT:
         raise files.DamagedError(path, f"its format is {about.get('format')!r} in place of {_FORMAT}")
-    try:
+    with files.interpreting(path):
         arrays: dict[str, Any] = {name: stored[name] for name in _ARRAYS}
         archive = Archive(**arrays, rules=tuple(about["rules"]), kind=str(about["kind"]), policies=policies)
-    except (KeyError, TypeError) as error:
-        raise files.DamagedError(path, f"{error} is missing or wrong") from None
     expected = (policies.num_trials, archive.points.shape[-1])
     for name, array in archive.arrays().items():
         if array.shape != (expected if name != "trials" else expected[:1]) or len(archive.rules) != expected[0]:

@@ -66,7 +66,7 @@ class Exploration:
             "returns_kind": self.archive.kind,
             "reference": self.yardstick.reference,
             "reference_is": self.yardstick.about,
-            "archive": self.archive.records(),
+            "archive": [self.archive.record(k) for k in range(len(self.archive))],
             **self.measured,
         }
 

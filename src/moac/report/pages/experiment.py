@@ -80,29 +80,23 @@ def of_experiment(directory: Path) -> Page:
     if not isinstance(data, dict) or not isinstance(data.get("format"), int):
         raise files.DamagedError(path, "it has no format number")
     if data["format"] != FORMAT:
-        age, cure = ("newer", "update moac") if data["format"] > FORMAT else ("older", "run `moac reproduce` again")
+        age, cure = ("newer", "update moac") if data["format"] > FORMAT else ("older", "run the command again")
         raise ValueError(f"{path} has format {data['format']}, {age} than {FORMAT}: {cure} to read it.")
-    try:
+    with files.interpreting(path):
         return _page(directory, data)
-    except (KeyError, TypeError) as error:
-        raise files.DamagedError(path, f"{error} is missing or wrong") from None
 
 
 def _page(directory: Path, data: dict[str, Any]) -> Page:
-    origin = data["provenance"]
+    origin, seconds, folder = data["provenance"], data["seconds"], directory / "figures"
+    took = () if seconds is None else (("time", f"{seconds:.0f} s"),)
     return Page(
         title=data["title"],
         summary=data["summary"],
-        facts=(
-            *data["facts"].items(),
-            ("seed", data["seed"]),
-            *((("time", f"{data['seconds']:.0f} s"),) if data["seconds"] is not None else ()),
-        ),
+        facts=(*data["facts"].items(), ("seed", data["seed"]), *took),
         notice="A reduced run (--quick) for a first look: fewer trials and smaller sizes." if data["quick"] else None,
         claims=tuple(Claim(**claim) for claim in data["claims"]),
         figures=tuple(
-            Figure.of_file(f["name"], directory / "figures" / Path(f["file"]).name, f["caption"], f["alt"])
-            for f in data["figures"]
+            Figure.of_file(f["name"], folder / Path(f["file"]).name, f["caption"], f["alt"]) for f in data["figures"]
         ),
         tables=tuple(
             Table(t["title"], t["caption"], tuple(t["header"]), tuple(tuple(row) for row in t["rows"]))

@@ -109,10 +109,8 @@ def of_folder(folder: Path) -> Page:
     data = files.read_json(path)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise files.DamagedError(path, f"its format is not {FORMAT}")
-    try:
+    with files.interpreting(path):
         return _page(folder, data)
-    except (KeyError, TypeError, ValueError) as error:
-        raise files.DamagedError(path, f"{error} is missing or wrong") from None
 
 
 def _page(folder: Path, data: dict[str, Any]) -> Page:

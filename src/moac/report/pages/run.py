@@ -93,15 +93,10 @@ def _figure(run: FinishedRun, path: Path) -> Figure:
     ends = ", ".join(f"{name} {number(float(mean[i]))}" for i, name in enumerate(run.objectives))
     over = "One trial." if run.trials == 1 else f"Means over {number(run.trials)} trials, with 95 % bands."
     caption = (
-        f"{over} Above: the return of each objective; the squared norm of the direction of each step; and how far the "
-        "policy is from Pareto stationarity, where 0 means that no direction improves all objectives at once. Below: "
-        "the weights λ of the steps; those that the batch alone would ask for; and the smallest inner product of an "
-        "objective’s gradient with the step, which is below 0 where the step hurts that objective."
+        f"{over} A gap of 0 means that no direction improves all objectives at once. The smallest alignment is that of "
+        "an objective’s gradient with the step: below 0 the step hurts that objective."
     )
-    alt = (
-        "Six panels over iterations: returns, squared norm of the direction, stationarity gap, weights, min-norm "
-        f"weights, smallest alignment. Mean returns at iteration {number(run.last)}: {ends}."
-    )
+    alt = f"Six panels over iterations, named in their titles. Mean returns at iteration {number(run.last)}: {ends}."
     try:
         return Figure.of_file("Training", path, caption, alt)
     except ValueError:
