@@ -32,7 +32,7 @@ critic_batch_size = 4
 actor_batch_size = 4
 num_evaluations = 2
 [parameters.methods]
-"η = 1/t" = { momentum = "1/t" }
+"η = 1/t" = { momentum = "1/t", weighting = "uniform" }
 [parameters.sensitivity]
 of = "η = 1/t"
 trials = 2
