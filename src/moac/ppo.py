@@ -252,4 +252,6 @@ class Steps:
 
     def left(self) -> Any:
         """The share of the step sizes and of the entropy that iteration t has: 1, or 1 − (t − 1)/T."""
-        return 1 if self.settings.schedule == "constant" else 1 - (self.t - 1) / self.settings.num_iterations
+        if self.settings.schedule == "constant":
+            return 1
+        return 1 - (self.t - 1.0) / self.settings.num_iterations

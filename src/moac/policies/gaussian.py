@@ -141,7 +141,7 @@ class GaussianMLP:
         if self.state_scale:
             last = layers[-1]
             return (*layers[:-1], last.at[-1, self.size :].add(rho))
-        return (*layers, jnp.full((1, self.size), rho))
+        return (*layers, jnp.full((1, self.size), rho, float))  # a strong type, as updates give it
 
     def act(self, theta: Weights, observation: Observation, normal: Any) -> Any:
         """squash(m + σ·normal) for standard normal numbers [..., k]."""
