@@ -137,6 +137,7 @@ PAPERS = {
     "entropy": 0.0,
     "schedule": "constant",
     "optimiser": "constant",
+    "critic_optimiser": "constant",
     "gradient_clip": 1e9,
 }
 
