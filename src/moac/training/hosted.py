@@ -92,7 +92,8 @@ class Chains:
         kept = jax.tree.map(lambda x: x[index], snapshot.trials)
         key = jax.random.wrap_key_data(jnp.asarray(kept.state.key))
         state = replace(jax.tree.map(jnp.asarray, kept.state), key=key)
-        key_episodes = jax.random.fold_in(jax.random.wrap_key_data(key_chain), snapshot.iteration)
+        # The state's key is another after every iteration, also where a new stage counts iterations from 0 again.
+        key_episodes = jax.random.fold_in(jax.random.wrap_key_data(key_chain), kept.state.key[-1])
         chain = self._source.start(jax.random.key_data(key_episodes), kept.chain)
         return _Live(state, chain, program.sample_key(state), nothing, int(kept.stopped))
 

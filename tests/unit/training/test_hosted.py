@@ -48,13 +48,13 @@ def test_what_chains_have_learned_goes_on():
 
 
 def test_seeds_follow_from_the_iteration():
-    """A trial starts with other episodes than at first, and with others after each iteration."""
+    """A trial starts with other episodes than at first, and with others after each iteration and in each stage."""
     run, seen = run_on(Unbounded), []
     start = run.source.start
     run.source.start = lambda key, memory=None: seen.append(np.asarray(key).tolist()) or start(key, memory)
     snapshots = list(training.iterate(run))
-    for snapshot in (snapshots[0], snapshots[3], snapshots[3]):
+    for snapshot in (snapshots[0], snapshots[3], snapshots[3], snapshots[4].as_start(), snapshots[5].as_start()):
         next(training.iterate(run, snapshot))
-    trials = [seen[k : k + 2] for k in range(0, 8, 2)]
+    trials = [seen[k : k + 2] for k in range(0, 12, 2)]
     assert trials[2] == trials[3]
-    assert len({tuple(key) for pair in trials[:3] for key in pair}) == 6
+    assert len({tuple(key) for pair in trials for key in pair}) == 10
