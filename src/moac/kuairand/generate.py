@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -13,6 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from moac.kuairand import schema
+from moac.kuairand.schema import Kind
 from moac.kuairand.simulator import (
     DAY_MS,
     FIRST_MS,
@@ -28,6 +28,7 @@ from moac.kuairand.simulator import (
     log,
 )
 from moac.logs import engine
+from moac.logs.engine import Connection
 from moac.logs.folder import becoming, check_room, refuse_existing
 
 __all__ = ["RATES", "TABS", "Log", "Parameters", "UserModel", "Users", "log", "read_parameters", "write"]
@@ -35,7 +36,7 @@ __all__ = ["RATES", "TABS", "Log", "Parameters", "UserModel", "Users", "log", "r
 Progress = Callable[[int, int], None]
 """Told the rows that are written, and all."""
 Columns = dict[str, Any]
-"""Values by name, each column an array or a sequence."""
+"""Arrays by name."""
 _NUM_USERS = {"pure": 27_285, "1k": 1_000, "27k": 27_285}
 _ABOUT = "generated.json"
 """Beside `data`: what it takes to make the model again."""
@@ -51,26 +52,11 @@ _LAG_MS = 1_300_000
 """date and hourmin are up to this much later than time_ms, whose hour so agrees with hourmin's in 82 % of rows."""
 _LONG_VIEW_MS, _HOUR_MS = 18_000, 3_600_000
 _DATES = np.array([*range(20220408, 20220431), *range(20220501, 20220509)], np.int32)
-
-_ACTIVE = {
-    "full_active": 0.65, "high_active": 0.22, "middle_active": 0.08, "2_14_day_new": 0.02, "low_active": 0.01,
-    "single_low_active": 0.01, "30day_retention": 0.004, "day_new": 0.003, "UNKNOWN": 0.003,
-}  # fmt: skip
-_NUMBERS: dict[str, tuple[int, float, Sequence[int], str]] = {
-    "follow_user_num": (150, 1.3, (1, 11, 51, 101, 151, 251, 501),
-                        "0 (0,10] (10,50] (50,100] (100,150] (150,250] (250,500] 500+"),
-    "fans_user_num": (50, 1.8, (1, 10, 100, 1_000, 5_000, 10_000, 100_000, 1_000_000),
-                      "0 [1,10) [10,100) [100,1k) [1k,5k) [5k,1w) [1w,10w) [10w,100w) [100w,1000w)"),
-    "friend_user_num": (12, 2.0, (1, 5, 30, 60, 120, 250), "0 [1,5) [5,30) [30,60) [60,120) [120,250) 250+"),
-    "register_days": (1200, 0.9, (15, 31, 61, 91, 181, 366, 731),
-                      "8-14 15-30 31-60 61-90 91-180 181-365 366-730 730+"),
-}  # fmt: skip
-"""Median, spread of the logarithm, where each range of a number begins but the first, and what they are called."""
+_RANGES = np.array(["0", "[1,10)", "[10,100)", "[100,1k)", "1k+"], object)
 _ONEHOT = (2, 7, 50, 1471, 15, 34, 3, 118, 454, 7, 5, 5, 2, 2, 2, 2, 2, 2)
 """How many values each has; `onehot_feat1` is the user's kind."""
-_WITH_GAPS = {4: 0.032, **dict.fromkeys(range(12, 18), 0.026)}
-"""Shares of users without a value; these columns are written as decimals."""
-_UPLOADS = ("LongImport", "Web", "ShortImport", "Kmovie", "LongPicture", "UNKNOWN", "PictureSet", "LongCamera")
+_WITH_GAPS = (4, *range(12, 18))
+"""Features that some users do not have; their columns are written as decimals."""
 
 
 @final
@@ -126,14 +112,10 @@ def write(parameters: Parameters, out: Path, progress: Progress | None = None) -
     check_room(out, f"{target.name} with {resolved.rows:,} rows", rows * _BYTES_A_ROW)
     with becoming(target) as folder:
         (folder / "data").mkdir()
-        model, seed = resolved.model(), resolved.seed
-        for kind, table in (
-            (schema.USER_FEATURES, _users(resolved.users(), seed)),
-            (schema.VIDEO_FEATURES, _videos(model, seed)),
-            (schema.VIDEO_STATISTICS, _statistics(model, seed)),
-        ):
-            _write_table(folder / "data", kind.file_names(resolved.variant), table)
-        _write_logs(resolved, folder / "data", progress or (lambda done, total: None))
+        with engine.connect(_LIMITS, folder / "spill") as connection:
+            _write_features(connection, resolved, folder / "data")
+            _write_logs(connection, resolved, folder / "data", progress or (lambda done, total: None))
+        shutil.rmtree(folder / "spill", ignore_errors=True)
         (folder / _ABOUT).write_text(json.dumps(asdict(resolved), indent=2) + "\n")
     return target
 
@@ -143,59 +125,50 @@ def read_parameters(folder: Path) -> Parameters:
     return Parameters(**json.loads((folder / _ABOUT).read_text()))
 
 
-def _write_table(folder: Path, names: Sequence[str], table: Columns) -> None:
-    """One file, or as many parts of about equal length."""
-    texts = [values.tolist() if isinstance(values, np.ndarray) else values for values in table.values()]
-    rows = list(zip(*texts, strict=True))
-    for part, name in enumerate(names):
-        with (folder / name).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(table)
-            writer.writerows(rows[part * len(rows) // len(names) : (part + 1) * len(rows) // len(names)])
+def _append(connection: Connection, table: Columns, files: dict[Path, str]) -> None:
+    """Add the rows that belong to each file, in order: DuckDB writes text several times as fast as Python."""
+    connection.register("block", table)
+    for path, where in files.items():
+        piece, header = path.with_suffix(".piece"), not path.exists()
+        rows = f"(SELECT * FROM block WHERE {where})"
+        connection.execute(f"COPY {rows} TO {engine.quoted(piece)} (FORMAT csv, HEADER {header})")
+        with path.open("ab") as whole, piece.open("rb") as part:
+            shutil.copyfileobj(part, whole, 1 << 20)
+        piece.unlink()
 
 
-def _write_logs(resolved: Parameters, folder: Path, progress: Progress) -> None:
-    """Both logs, block by block."""
-    model, people, exposed, done = resolved.model(), resolved.users(), resolved.random_rows or 0, 0
-    duration = _durations_ms(model, resolved.seed)
-    random_file = {folder / name: "true" for name in schema.RANDOM_LOG.file_names(resolved.variant)}
-    for random, rows, files in (
-        (False, resolved.rows, _standard_files(resolved, folder)),
-        (True, exposed, random_file),
+def _parts(folder: Path, kind: Kind, variant: str, ids: str, where: str = "true") -> dict[Path, str]:
+    """The files of a kind, each with the condition on its rows; `ids` is SQL for an id as a share of all."""
+    names = kind.file_names(variant)
+    return {folder / name: f"{where} AND floor({len(names)} * {ids}) = {k}" for k, name in enumerate(names)}
+
+
+def _write_features(connection: Connection, resolved: Parameters, folder: Path) -> None:
+    model, seed = resolved.model(), resolved.seed
+    users, videos = f"user_id / {resolved.num_users}", f"video_id / {resolved.num_videos}"
+    for kind, ids, table in (
+        (schema.USER_FEATURES, users, _users(resolved.users(), seed)),
+        (schema.VIDEO_FEATURES, videos, _videos(model, seed)),
+        (schema.VIDEO_STATISTICS, videos, _statistics(model, seed)),
     ):
-        for path in files:
-            path.write_text(",".join(schema.LOG) + "\n")
-        policy = None if random else model.behaviour
-        for block in blocks(model, policy, people, rows, resolved.seed, random):
-            _append(_log_columns(block, duration, random), files)
+        ordered = {name: table[name] for name in kind.table.columns}
+        _append(connection, ordered, _parts(folder, kind, resolved.variant, ids))
+
+
+def _write_logs(connection: Connection, resolved: Parameters, folder: Path, progress: Progress) -> None:
+    """Both logs, block by block; the standard one in two periods, of which 27K has each in halves of the users."""
+    model, people, exposed, done = resolved.model(), resolved.users(), resolved.random_rows or 0, 0
+    duration, ids = _durations_ms(model, resolved.seed), f"user_id / {resolved.num_users}"
+    early, late = schema.STANDARD_LOGS
+    standard = _parts(folder, early, resolved.variant, ids, f"date < {_SECOND_DATE}")
+    standard |= _parts(folder, late, resolved.variant, ids, f"date >= {_SECOND_DATE}")
+    random = _parts(folder, schema.RANDOM_LOG, resolved.variant, ids)
+    for is_random, rows, files in ((False, resolved.rows, standard), (True, exposed, random)):
+        policy = None if is_random else model.behaviour
+        for block in blocks(model, policy, people, rows, resolved.seed, is_random):
+            _append(connection, _log_columns(block, duration, is_random), files)
             done += len(block.columns["user_id"])
             progress(done, resolved.rows + exposed)
-
-
-def _standard_files(resolved: Parameters, folder: Path) -> dict[Path, str]:
-    """Each file with the rows that belong there: a period, and in 27K half of the users."""
-    half, files = (resolved.num_users or 0) // 2, dict[Path, str]()
-    for kind, period in zip(schema.STANDARD_LOGS, ("date < ", "date >= "), strict=True):
-        names = kind.file_names(resolved.variant)
-        parts = [f"user_id < {half}", f"user_id >= {half}"] if len(names) > 1 else ["true"]
-        conditions = zip(names, parts, strict=True)
-        files |= {folder / name: f"{period}{_SECOND_DATE} AND {part}" for name, part in conditions}
-    return files
-
-
-def _append(table: Columns, files: dict[Path, str]) -> None:
-    """DuckDB turns numbers into text several times as fast as Python; one thread keeps their order."""
-    spill = next(iter(files)).with_suffix(".spill")
-    with engine.connect(_LIMITS, spill) as connection:
-        connection.register("block", table)
-        for path, where in files.items():
-            piece = path.with_suffix(".piece")
-            rows = f"(SELECT * FROM block WHERE {where})"
-            connection.execute(f"COPY {rows} TO {engine.quoted(piece)} (FORMAT csv, HEADER false)")
-            with path.open("ab") as whole, piece.open("rb") as part:
-                shutil.copyfileobj(part, whole, 1 << 20)
-            piece.unlink()
-    shutil.rmtree(spill, ignore_errors=True)
 
 
 def _log_columns(block: Block, duration_ms: Any, random: bool) -> Columns:
@@ -224,22 +197,20 @@ def _log_columns(block: Block, duration_ms: Any, random: bool) -> Columns:
 def _users(people: Users, seed: int) -> Columns:
     """`user_features`: the kind stands in `onehot_feat1`, the hidden level nowhere."""
     rng, count = np.random.default_rng([seed, 4]), len(people.kind)
-    numbers = {name: _amounts(rng, name, count) for name in schema.USER_NUMBERS}
-    gap = rng.random(count) < _WITH_GAPS[12]
+    numbers = {name: np.exp(rng.normal(4, 1.5, count)).astype(np.int64) for name in schema.USER_NUMBERS}
     columns: Columns = {
-        "user_id": range(count),
-        "user_active_degree": rng.choice(list(_ACTIVE), size=count, p=list(_ACTIVE.values())),
+        "user_id": np.arange(count),
+        "user_active_degree": _chosen(rng, count, "full_active", "high_active", "middle_active", "UNKNOWN"),
         "is_lowactive_period": np.zeros(count, int),
         "is_live_streamer": np.where(rng.random(count) < 0.23, 1, -124),
         "is_video_author": (rng.random(count) < 0.82).astype(int),
         **numbers,
-        **{f"{name}_range": _ranges(name, values) for name, values in numbers.items()},
+        **{f"{name}_range": _RANGES[np.digitize(x, (1, 10, 100, 1_000))] for name, x in numbers.items()},
     }
     for k, size in enumerate(_ONEHOT):
         values = people.kind if k == 1 else rng.integers(0, size, count)
-        missing = gap if k >= 12 else rng.random(count) < _WITH_GAPS.get(k, 0.0)
-        columns[f"onehot_feat{k}"] = _decimals(values, missing) if k in _WITH_GAPS else values
-    return {name: columns[name] for name in schema.USERS}
+        columns[f"onehot_feat{k}"] = _decimals(rng, values, 0.03) if k in _WITH_GAPS else values
+    return columns
 
 
 def _durations_ms(model: UserModel, seed: int) -> np.ndarray[Any, Any]:
@@ -249,53 +220,47 @@ def _durations_ms(model: UserModel, seed: int) -> np.ndarray[Any, Any]:
 
 
 def _videos(model: UserModel, seed: int) -> Columns:
-    """`video_features_basic`: the first tag is the video's class; 2.7 % have no music, 1.3 % no tag, 24 % two."""
+    """`video_features_basic`: the first tag is the video's class; some have no music, no tag, or two tags."""
     rng, count = np.random.default_rng([seed, 6]), model.num_videos
     second = np.where(rng.random(count) < 0.236, rng.integers(40, 70, count), -1)
-    no_tag = rng.random(count) < 0.013
-    tags = zip(model.video_class.tolist(), second.tolist(), no_tag.tolist(), strict=True)
-    wide = rng.random(count) < 0.2
-    columns: Columns = {
-        "video_id": range(count),
+    tags = [f"{tag}" if more < 0 else f"{tag},{more}" for tag, more in zip(model.video_class, second, strict=True)]
+    return {
+        "video_id": np.arange(count),
         "author_id": rng.integers(0, 8_900_000, count),
-        "video_type": np.where(rng.random(count) < 0.01, "AD", "NORMAL"),
-        "upload_dt": rng.choice(["2022-04-09", "2022-04-10", "2022-04-11"], size=count),
-        "upload_type": rng.choice(_UPLOADS, size=count),
-        "visible_status": ["0.0"] * count,
-        "video_duration": _decimals(_durations_ms(model, seed), rng.random(count) < 0.032),
-        "server_width": np.where(wide, "1280.0", "720.0"),
-        "server_height": np.where(wide, "720.0", "1280.0"),
+        "video_type": np.where(rng.random(count) < 0.01, "AD", "NORMAL").astype(object),
+        "upload_dt": _chosen(rng, count, "2022-04-09", "2022-04-10", "2022-04-11"),
+        "upload_type": _chosen(rng, count, "LongImport", "Web", "ShortImport", "Kmovie", "UNKNOWN"),
+        "visible_status": _decimals(rng, np.zeros(count, int), 0),
+        "video_duration": _decimals(rng, _durations_ms(model, seed), 0.032),
+        "server_width": _decimals(rng, np.full(count, 720), 0),
+        "server_height": _decimals(rng, rng.choice([480, 1280], size=count, p=[0.2, 0.8]), 0),
         "music_id": rng.integers(0, 9_200_000_000, count),
-        "music_type": _decimals(rng.choice([9, 4, 8, 7], size=count), rng.random(count) < 0.027),
-        "tag": ["" if gone else str(tag) if more < 0 else f"{tag},{more}" for tag, more, gone in tags],
+        "music_type": _decimals(rng, rng.choice([9, 4, 8, 7], size=count), 0.027),
+        "tag": _with_gaps(rng, tags, 0.013),
     }
-    return {name: columns[name] for name in schema.VIDEOS}
 
 
 def _statistics(model: UserModel, seed: int) -> Columns:
     """`video_features_statistic`: positive numbers that grow with how often a video is shown."""
     rng, count = np.random.default_rng([seed, 7]), model.num_videos
     shown = np.einsum("z,zcv->v", model.row_share, model.behaviour) * 2e7 / model.behaviour.shape[1]
-    columns: Columns = {"video_id": range(count), "counts": rng.integers(30, 150, count)}
-    for name in list(schema.STATISTICS)[2:]:
+    columns: Columns = {}
+    for name in schema.STATISTICS:
         share = np.exp(-rng.uniform(0.5, 6)) * np.exp(0.3 * rng.standard_normal(count))
         columns[name] = (shown * share).round(6)
-    columns["show_cnt"] = shown.round(6)
-    columns["play_progress"] = rng.beta(2, 6, count).round(6)
-    return columns
+    return columns | {"video_id": np.arange(count), "counts": rng.integers(30, 150, count)}
 
 
-def _amounts(rng: np.random.Generator, name: str, count: int) -> np.ndarray[Any, Any]:
-    median, spread, *_ = _NUMBERS[name]
-    least = 14 if name == "register_days" else 0
-    return np.maximum(np.exp(np.log(median) + spread * rng.standard_normal(count)).astype(np.int64), least)
+def _chosen(rng: np.random.Generator, count: int, *names: str) -> np.ndarray[Any, Any]:
+    return np.array(names, object)[rng.integers(0, len(names), count)]
 
 
-def _ranges(name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    *_, begins, names = _NUMBERS[name]
-    return np.array(names.split())[np.searchsorted(begins, values, side="right")]
+def _decimals(rng: np.random.Generator, values: np.ndarray[Any, Any], gaps: float) -> np.ndarray[Any, Any]:
+    """As pandas writes a column of whole numbers with gaps, where a share of the rows has no value."""
+    return _with_gaps(rng, [f"{value}.0" for value in values.tolist()], gaps)
 
 
-def _decimals(values: np.ndarray[Any, Any], missing: np.ndarray[Any, Any]) -> list[str]:
-    """As pandas writes a column of whole numbers with gaps."""
-    return ["" if gone else f"{value}.0" for value, gone in zip(values.tolist(), missing.tolist(), strict=True)]
+def _with_gaps(rng: np.random.Generator, texts: list[str], gaps: float) -> np.ndarray[Any, Any]:
+    column = np.array(texts, object)
+    column[rng.random(len(texts)) < gaps] = None
+    return column

@@ -50,7 +50,7 @@ class Users:
 
     Attributes:
         kind: [U] what the features tell of a user, 0 to 6.
-        level: [U] what they do not tell: index into `LEVELS`. All rows of a user share it, and are correlated by it.
+        level: [U] what they do not tell, shared by all rows of a user: index into `LEVELS`.
         share: [U] of all rows, in expectation.
     """
 
@@ -93,8 +93,6 @@ class UserModel:
     @staticmethod
     def of(seed: int = 0, num_videos: int = 7583) -> UserModel:
         """The population of a seed."""
-        if num_videos < 1:
-            raise ValueError(f"`num_videos` must be at least 1, got {num_videos}.")
         rng = np.random.default_rng([seed, 0])
         kind_share = rng.dirichlet(np.full(NUM_KINDS, 20.0))
         activity = np.exp(0.5 * rng.standard_normal(NUM_KINDS))
@@ -136,34 +134,23 @@ class UserModel:
         kept = self.behaviour[..., self._videos(videos)]
         return kept / kept.sum(axis=-1, keepdims=True)
 
-    def true_values(self, policy: Any, videos: Any = None, users: Users | None = None) -> Float[np.ndarray, " M"]:
+    def true_values(self, policy: Any, videos: Any = None) -> Float[np.ndarray, " M"]:
         """E[reward] per row on which the log shows one of `videos`, had the policy chosen among them.
 
             V^i = Σ_{z,c} ω(z,c) Σ_a π(a|z,c) Σ_e p(e) r^i(z,c,g(a),e),    ω(z,c) ∝ p(z) p(c) π_b(videos|z,c)
 
         Args:
-            policy: probabilities [Z, K] or [Z, C, K] over the videos, one row per kind, or one per user of `users`.
+            policy: probabilities [Z, K] or [Z, C, K] over the videos.
             videos: ids; None is all of them.
-            users: None is the whole population, what intervals over users should cover; else these people with their
-                own hidden levels.
         """
-        kind, share, levels = np.arange(NUM_KINDS), self.row_share, np.tile(LEVEL_SHARE, (NUM_KINDS, 1))
-        if users is not None:
-            kind, share, levels = users.kind, users.share, np.eye(len(LEVELS))[users.level]
         chosen = self._videos(videos)
-        by_class = _by_class(_checked(policy, len(kind), len(chosen)), self.video_class[chosen])
-        weight = share[:, None] * TAB_SHARE * self.behaviour[..., chosen].sum(axis=-1)[kind]
+        by_class = _by_class(_checked(policy, len(chosen)), self.video_class[chosen])
+        weight = self.row_share[:, None] * TAB_SHARE * self.behaviour[..., chosen].sum(axis=-1)
         joint = weight[..., None] * by_class
-        total = [
-            np.einsum("ncg,ne,cgem->m", joint[kind == k], levels[kind == k], self.reward[k], optimize=True)
-            for k in range(NUM_KINDS)
-        ]
-        return np.sum(total, axis=0) / weight.sum()
+        return np.einsum("zcg,e,zcgem->m", joint, LEVEL_SHARE, self.reward, optimize=True) / weight.sum()
 
     def draw_users(self, count: int, seed: int) -> Users:
         """People of the population, independent of each other."""
-        if count < 1:
-            raise ValueError(f"`num_users` must be at least 1, got {count}.")
         rng = np.random.default_rng([seed, 1])
         kind = rng.choice(NUM_KINDS, size=count, p=self.kind_share)
         level = rng.choice(len(LEVELS), size=count, p=LEVEL_SHARE)
@@ -171,15 +158,15 @@ class UserModel:
         return Users(kind, level, rows / rows.sum())
 
     def _videos(self, videos: Any) -> Int[np.ndarray, " K"]:
-        chosen = np.arange(self.num_videos) if videos is None else np.asarray(videos)
+        chosen = np.asarray(range(self.num_videos) if videos is None else videos)
         if chosen.size == 0 or chosen.min() < 0 or chosen.max() >= self.num_videos:
             raise ValueError(f"`videos` must be ids from 0 to {self.num_videos - 1}, got {videos}.")
         return chosen
 
 
-def _checked(policy: Any, people: int, videos: int) -> Float[np.ndarray, "n _ K"]:
+def _checked(policy: Any, videos: int) -> Float[np.ndarray, "Z _ K"]:
     given = np.asarray(policy, dtype=np.float64)
-    flat, by_tab = (people, videos), (people, len(TABS), videos)
+    flat, by_tab = (NUM_KINDS, videos), (NUM_KINDS, len(TABS), videos)
     if given.shape not in (flat, by_tab):
         raise ValueError(f"`policy` must have shape {flat} or {by_tab}, got {given.shape}.")
     if not (np.allclose(given.sum(axis=-1), 1) and (given >= 0).all()):
@@ -190,8 +177,7 @@ def _checked(policy: Any, people: int, videos: int) -> Float[np.ndarray, "n _ K"
 def _log_odds(quality: Any, taste: Any) -> Float[np.ndarray, "Z C G E 6"]:
     """All but the intercepts."""
     by_class = 0.5 * quality + 0.4 * taste[..., :-1]
-    by_tab = np.zeros((len(TABS), len(RATES)))
-    by_tab[:, 0] = _TAB_CLICK
+    by_tab = np.outer(_TAB_CLICK, np.eye(len(RATES))[0])
     return by_class[:, None, :, None] + by_tab[:, None, None] + LEVELS[:, None] * _HIDDEN
 
 
@@ -210,12 +196,7 @@ def _by_class(probability: Any, video_class: Any) -> Float[np.ndarray, "n C G"]:
 
 
 class Block(NamedTuple):
-    """Rows of some users, ordered by user and time.
-
-    Attributes:
-        columns: of a log by their official names, those that are drawn; `tab` is an index into `TABS`.
-        rng: the block's stream, for what else a file holds.
-    """
+    """Rows of some users by user and time: drawn columns (`tab` indexes `TABS`), and the stream for the others."""
 
     columns: dict[str, Any]
     rng: np.random.Generator
@@ -224,16 +205,8 @@ class Block(NamedTuple):
 def blocks(model: UserModel, policy: Any, users: Users, rows: int, seed: int, random: bool = False) -> Iterator[Block]:
     """`rows` rows in blocks of whole users, each block with its own random stream, whoever asks for it.
 
-    Args:
-        model: of the responses.
-        policy: [Z, C, V] what chooses the videos; None chooses uniformly.
-        users: the people; rows are spread over them by their shares.
-        rows: N.
-        seed: of all streams.
-        random: a log of random exposure begins on 22 April, and has other streams.
+    The policy [Z, C, V] chooses the videos, uniformly where it is None; a log of random exposure begins on 22 April.
     """
-    if rows < 1:
-        raise ValueError(f"`rows` must be at least 1, got {rows}.")
     policy = np.full_like(model.behaviour, 1 / model.num_videos) if policy is None else policy
     begin_ms, stream = (SECOND_MS, 3) if random else (FIRST_MS, 2)
     per_user = np.random.default_rng([seed, stream]).multinomial(rows, users.share)
@@ -320,16 +293,13 @@ class Log:
 def log(
     rows: int, seed: int = 0, *, model: UserModel | None = None, num_users: int | None = None, policy: Any = None
 ) -> Log:
-    """A log of `rows` rows; a new seed draws new people of the same population when `model` is given.
+    """A log of `rows` rows of people whom `seed` draws, one per ten rows where `num_users` is None.
 
-    Args:
-        rows: N.
-        seed: of people and rows.
-        model: the population; None is that of the seed.
-        num_users: U; None is one per ten rows.
-        policy: [Z, V] or [Z, C, V] what chooses the videos; None is the model's logging policy.
+    The population is `model`, or that of the seed; videos are chosen by `policy` [Z, V] or [Z, C, V], or as logged.
     """
-    model = UserModel.of(seed) if model is None else model
+    if rows < 1 or (num_users is not None and num_users < 1):
+        raise ValueError(f"`rows` and `num_users` must be at least 1, got {rows} and {num_users}.")
+    model = model or UserModel.of(seed)
     users = model.draw_users(max(1, rows // _ROWS_PER_USER) if num_users is None else num_users, seed)
     table = model.behaviour if policy is None else np.asarray(policy, np.float64)
     table = np.broadcast_to(table[:, None] if table.ndim == 2 else table, model.behaviour.shape)

@@ -85,9 +85,6 @@ def test_rows_under_another_policy_have_its_true_values():
     log = generate.log(200_000, 1, model=MODEL, num_users=20_000, policy=policy)
     error = (log.reward.mean(axis=0) - MODEL.true_values(policy)) / cluster_error(log, log.reward)
     assert abs(error).max() < 4
-    of_these = MODEL.true_values(policy[log.users.kind], users=log.users)
-    error = (log.reward.mean(axis=0) - of_these) / (log.reward.std(axis=0) / np.sqrt(len(log.reward)))
-    assert abs(error).max() < 4
 
 
 def test_weighting_by_the_propensities_gives_another_policys_true_values():
