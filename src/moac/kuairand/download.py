@@ -31,19 +31,12 @@ Progress = Callable[[int, int], None]
 @final
 @dataclass(frozen=True)
 class Archive:
-    """One file of the record.
+    """One file of the record."""
 
-    Attributes:
-        folder: that it unpacks to; its name is the folder's with `.tar.gz`.
-        size: in bytes.
-        md5: of its content.
-        unpacked: about how many bytes its members take.
-    """
-
-    folder: str
-    size: int
-    md5: str
-    unpacked: int
+    folder: str  # that it unpacks to; its name is the folder's with `.tar.gz`
+    size: int  # in bytes
+    md5: str  # of its content
+    unpacked: int  # about how many bytes its members take
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Generated rows as KuaiRand's files, named, ordered and typed like the official ones, with what is odd about those."""
+"""Generated rows as KuaiRand's files, with their names, types and oddities, and the columns that are read."""
 
 from __future__ import annotations
 
@@ -62,23 +62,14 @@ _WITH_GAPS = (4, *range(12, 18))
 @final
 @dataclass(frozen=True)
 class Parameters:
-    """What to generate.
+    """What to generate."""
 
-    Attributes:
-        rows: of the standard logs, duplicates not counted.
-        variant: whose files and users.
-        seed: of the population, its people and their rows.
-        random_rows: of the random log; None is one for every twenty.
-        num_users: None is the variant's number, or one for ten rows where that is less.
-        num_videos: the pool.
-    """
-
-    rows: int
-    variant: str = "pure"
-    seed: int = 0
-    random_rows: int | None = None
-    num_users: int | None = None
-    num_videos: int = 7_583
+    rows: int  # of the standard logs, duplicates not counted
+    variant: str = "pure"  # whose files and users
+    seed: int = 0  # of the population, its people and their rows
+    random_rows: int | None = None  # of the random log; None is one for every twenty
+    num_users: int | None = None  # None is the variant's number, or one for ten rows where that is less
+    num_videos: int = 7_583  # the pool
 
     def __post_init__(self) -> None:
         if self.variant not in schema.VARIANTS:
@@ -226,15 +217,12 @@ def _videos(model: UserModel, seed: int) -> Columns:
     tags = [f"{tag}" if more < 0 else f"{tag},{more}" for tag, more in zip(model.video_class, second, strict=True)]
     return {
         "video_id": np.arange(count),
-        "author_id": rng.integers(0, 8_900_000, count),
         "video_type": np.where(rng.random(count) < 0.01, "AD", "NORMAL").astype(object),
         "upload_dt": _chosen(rng, count, "2022-04-09", "2022-04-10", "2022-04-11"),
         "upload_type": _chosen(rng, count, "LongImport", "Web", "ShortImport", "Kmovie", "UNKNOWN"),
-        "visible_status": _decimals(rng, np.zeros(count, int), 0),
         "video_duration": _decimals(rng, _durations_ms(model, seed), 0.032),
         "server_width": _decimals(rng, np.full(count, 720), 0),
         "server_height": _decimals(rng, rng.choice([480, 1280], size=count, p=[0.2, 0.8]), 0),
-        "music_id": rng.integers(0, 9_200_000_000, count),
         "music_type": _decimals(rng, rng.choice([9, 4, 8, 7], size=count), 0.027),
         "tag": _with_gaps(rng, tags, 0.013),
     }
@@ -244,11 +232,8 @@ def _statistics(model: UserModel, seed: int) -> Columns:
     """`video_features_statistic`: positive numbers that grow with how often a video is shown."""
     rng, count = np.random.default_rng([seed, 7]), model.num_videos
     shown = np.einsum("z,zcv->v", model.row_share, model.behaviour) * 2e7 / model.behaviour.shape[1]
-    columns: Columns = {}
-    for name in schema.STATISTICS:
-        share = np.exp(-rng.uniform(0.5, 6)) * np.exp(0.3 * rng.standard_normal(count))
-        columns[name] = (shown * share).round(6)
-    return columns | {"video_id": np.arange(count), "counts": rng.integers(30, 150, count)}
+    columns = {name: (shown * np.exp(rng.normal(-3, 0.3, count))).round(6) for name in schema.STATISTICS}
+    return columns | {"video_id": np.arange(count)}
 
 
 def _chosen(rng: np.random.Generator, count: int, *names: str) -> np.ndarray[Any, Any]:

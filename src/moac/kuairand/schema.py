@@ -30,35 +30,19 @@ _USER_CATEGORIES = (
     "user_active_degree", "is_lowactive_period", "is_live_streamer", "is_video_author", "follow_user_num_range",
     "fans_user_num_range", "friend_user_num_range", "register_days_range", *(f"onehot_feat{k}" for k in range(18)),
 )  # fmt: skip
-USERS = {
-    "user_id": "INTEGER", "user_active_degree": "VARCHAR", "is_lowactive_period": "VARCHAR",
-    "is_live_streamer": "VARCHAR", "is_video_author": "VARCHAR", "follow_user_num": "BIGINT",
-    "follow_user_num_range": "VARCHAR", "fans_user_num": "BIGINT", "fans_user_num_range": "VARCHAR",
-    "friend_user_num": "BIGINT", "friend_user_num_range": "VARCHAR", "register_days": "BIGINT",
-    "register_days_range": "VARCHAR", **{f"onehot_feat{k}": "VARCHAR" for k in range(18)},
-}  # fmt: skip
+USERS = {"user_id": "INTEGER", **dict.fromkeys(USER_NUMBERS, "BIGINT"), **dict.fromkeys(_USER_CATEGORIES, "VARCHAR")}
 """Columns of the user features; categories stay text. An empty field is a value of its own, `?`."""
 
 VIDEOS = {
-    "video_id": "INTEGER", "author_id": "VARCHAR", "video_type": "VARCHAR", "upload_dt": "VARCHAR",
-    "upload_type": "VARCHAR", "visible_status": "DOUBLE", "video_duration": "DOUBLE", "server_width": "DOUBLE",
-    "server_height": "DOUBLE", "music_id": "VARCHAR", "music_type": "VARCHAR", "tag": "VARCHAR",
+    "video_id": "INTEGER", "video_type": "VARCHAR", "upload_dt": "VARCHAR", "upload_type": "VARCHAR",
+    "video_duration": "DOUBLE", "server_width": "DOUBLE", "server_height": "DOUBLE", "music_type": "VARCHAR",
+    "tag": "VARCHAR",
 }  # fmt: skip
-"""Columns of the basic video features; ids that nothing is computed from are text."""
+"""Columns of the basic video features that are read."""
 
-_STATISTICS = (
-    "show_cnt show_user_num play_cnt play_user_num play_duration complete_play_cnt complete_play_user_num "
-    "valid_play_cnt valid_play_user_num long_time_play_cnt long_time_play_user_num short_time_play_cnt "
-    "short_time_play_user_num play_progress comment_stay_duration like_cnt like_user_num click_like_cnt "
-    "double_click_cnt cancel_like_cnt cancel_like_user_num comment_cnt comment_user_num direct_comment_cnt "
-    "reply_comment_cnt delete_comment_cnt delete_comment_user_num comment_like_cnt comment_like_user_num follow_cnt "
-    "follow_user_num cancel_follow_cnt cancel_follow_user_num share_cnt share_user_num download_cnt download_user_num "
-    "report_cnt report_user_num reduce_similar_cnt reduce_similar_user_num collect_cnt collect_user_num "
-    "cancel_collect_cnt cancel_collect_user_num direct_comment_user_num reply_comment_user_num share_all_cnt "
-    "share_all_user_num outsite_share_all_cnt"
-)
-STATISTICS = {"video_id": "INTEGER", "counts": "DOUBLE", **dict.fromkeys(_STATISTICS.split(), "DOUBLE")}
-"""Columns of the video statistics: means per day and scenario over the whole month, which is the test period too."""
+_STATISTICS_USED = ("play_user_num", "play_duration", "like_cnt")
+"""The three of TSCAC's; opt-in, for they are means over the whole month, which is the test period too."""
+STATISTICS = {"video_id": "INTEGER", **dict.fromkeys(_STATISTICS_USED, "DOUBLE")}
 
 _FROM_ZERO = ("user_id", "video_id", "play_time_ms", "duration_ms", "video_duration", "server_width", "server_height")
 _EVENTS = ("is_click", "is_like", "is_follow", "is_comment", "is_forward", "is_hate")
@@ -73,17 +57,11 @@ _RANGES = {
 @final
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file.
+    """A kind of file."""
 
-    Attributes:
-        table: its columns.
-        stem: its file name up to the variant.
-        parts: into how many files 27K splits it.
-    """
-
-    table: Table
-    stem: str
-    parts: int = 1
+    table: Table  # its columns
+    stem: str  # its file name up to the variant
+    parts: int = 1  # into how many files 27K splits it
 
     def file_names(self, variant: str) -> tuple[str, ...]:
         """The official names, one per part, such as `log_standard_4_08_to_4_21_27k_part1.csv`."""
@@ -129,8 +107,6 @@ _VIDEO_FEATURES = (
     Feature("music_type", "music_type", "category", 2, one_hot=False),
 )
 """log₁₀ of the duration in ms around 30 s, of the age up to ten years: scales that need no fit."""
-_STATISTICS_USED = ("play_user_num", "play_duration", "like_cnt")
-"""The three of TSCAC's; opt-in, for they cover the test period."""
 SCHEMA = Schema(
     LOG_TABLE,
     "user_id",
@@ -186,7 +162,7 @@ def find(folder: str | Path, random_log: Path | None = None, video_statistics: b
     users, *items = (_parts(there, kind, variant) for kind in (USER_FEATURES, *kinds))
     for kind, paths in zip((USER_FEATURES, *kinds), (users, *items), strict=True):
         if not paths:
-            raise ValueError(f"{kind.file_names(variant)[0]} ({kind.table.name}) is missing in {folder}.")
+            raise _missing(kind, variant, folder)
     schema, warnings = (_WITH_STATISTICS, (LEAK,)) if video_statistics else (SCHEMA, ())
     return LogFiles(f"kuairand-{variant}", schema, standard, random, users[0], tuple(items), absent, warnings)
 
@@ -205,13 +181,12 @@ def _by_name(folder: Path) -> dict[str, Path]:
 
 def _variant(there: dict[str, Path], folder: Path, log_given: bool) -> str:
     """The variant that is there with a log, users and videos."""
-    needs = {"log": (*STANDARD_LOGS, RANDOM_LOG), "users": (USER_FEATURES,), "videos": (VIDEO_FEATURES,)}
+    logs = () if log_given else ((STANDARD_LOGS[1], STANDARD_LOGS[0], RANDOM_LOG),)
     missing = {
         variant: [
-            kinds[-1 if need != "log" else 1]
-            for need, kinds in needs.items()
+            kinds[0]
+            for kinds in (*logs, (USER_FEATURES,), (VIDEO_FEATURES,))
             if not any(name in there for kind in kinds for name in kind.file_names(variant))
-            and not (log_given and need == "log")
         ]
         for variant in VARIANTS
     }
@@ -223,8 +198,11 @@ def _variant(there: dict[str, Path], folder: Path, log_given: bool) -> str:
     if not there:
         raise ValueError(f"{folder} holds no file of KuaiRand, such as {STANDARD_LOGS[1].file_names('pure')[0]}.")
     nearest = min(VARIANTS, key=lambda variant: len(missing[variant]))
-    kind = missing[nearest][0]
-    raise ValueError(f"{kind.file_names(nearest)[0]} ({kind.table.name}) is missing in {folder}.")
+    raise _missing(missing[nearest][0], nearest, folder)
+
+
+def _missing(kind: Kind, variant: str, folder: Path) -> ValueError:
+    return ValueError(f"{kind.file_names(variant)[0]} ({kind.table.name}) is missing in {folder}.")
 
 
 def _parts(there: dict[str, Path], kind: Kind, variant: str) -> tuple[Path, ...]:

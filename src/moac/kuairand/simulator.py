@@ -46,17 +46,11 @@ _BY_HOUR = np.array([8, 5, 3, 2, 2, 2, 3, 5, 7, 8, 9, 10, 12, 12, 11, 11, 11, 12
 @final
 @dataclass(frozen=True, eq=False)
 class Users:
-    """People drawn from the population.
+    """People drawn from the population."""
 
-    Attributes:
-        kind: [U] what the features tell of a user, 0 to 6.
-        level: [U] what they do not tell, shared by all rows of a user: index into `LEVELS`.
-        share: [U] of all rows, in expectation.
-    """
-
-    kind: Int[np.ndarray, " U"]
-    level: Int[np.ndarray, " U"]
-    share: Float[np.ndarray, " U"]
+    kind: Int[np.ndarray, " U"]  # [U] what the features tell of a user, 0 to 6
+    level: Int[np.ndarray, " U"]  # [U] what they do not tell, shared by all rows of a user: index into `LEVELS`
+    share: Float[np.ndarray, " U"]  # [U] of all rows, in expectation
 
 
 @final
@@ -73,22 +67,14 @@ class UserModel:
 
     The policy does not see e: given kind and tab the choice of the video is independent of it, so the propensities
     are right and no confounder is hidden. The intercepts solve E_{π_b}[signal i] = `RATES`.
-
-    Attributes:
-        kind_share: [Z] of users.
-        activity: [Z] rows of a user of that kind, relative to each other.
-        video_class: [V].
-        behaviour: [Z, C, V] π_b.
-        chance: [Z, C, G, E, 6] p(signal).
-        scale_ms: [Z, G, E] of what is played beyond 7 s.
     """
 
-    kind_share: Float[np.ndarray, " Z"]
-    activity: Float[np.ndarray, " Z"]
-    video_class: Int[np.ndarray, " V"]
-    behaviour: Float[np.ndarray, "Z C V"]
-    chance: Float[np.ndarray, "Z C G E 6"]
-    scale_ms: Float[np.ndarray, "Z G E"]
+    kind_share: Float[np.ndarray, " Z"]  # [Z] of users
+    activity: Float[np.ndarray, " Z"]  # [Z] rows of a user of that kind, relative to each other
+    video_class: Int[np.ndarray, " V"]  # [V]
+    behaviour: Float[np.ndarray, "Z C V"]  # [Z, C, V] π_b
+    chance: Float[np.ndarray, "Z C G E 6"]  # [Z, C, G, E, 6] p(signal)
+    scale_ms: Float[np.ndarray, "Z G E"]  # [Z, G, E] of what is played beyond 7 s
 
     @staticmethod
     def of(seed: int = 0, num_videos: int = 7583) -> UserModel:
@@ -252,27 +238,16 @@ def _times(begin_ms: int, phase: Any) -> Int[np.ndarray, " n"]:
 @final
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Rows with known propensities, ordered by user and time; the files of the same seed hold the same rows.
+    """Rows with known propensities, ordered by user and time; the files of the same seed hold the same rows."""
 
-    Attributes:
-        model: that made it.
-        users: the people; `users.level` is hidden from any policy.
-        user: [N] index into them.
-        tab: [N] index into `TABS`.
-        action: [N] video.
-        reward: [N, M] signs × signals, in signal order.
-        propensity: [N] probability with which the video was chosen.
-        time_ms: [N].
-    """
-
-    model: UserModel
-    users: Users
-    user: Int[np.ndarray, " N"]
-    tab: Int[np.ndarray, " N"]
-    action: Int[np.ndarray, " N"]
-    reward: Float[np.ndarray, "N M"]
-    propensity: Float[np.ndarray, " N"]
-    time_ms: Int[np.ndarray, " N"]
+    model: UserModel  # that made it
+    users: Users  # the people; `users.level` is hidden from any policy
+    user: Int[np.ndarray, " N"]  # [N] index into them
+    tab: Int[np.ndarray, " N"]  # [N] index into `TABS`
+    action: Int[np.ndarray, " N"]  # [N] video
+    reward: Float[np.ndarray, "N M"]  # [N, M] signs × signals, in signal order
+    propensity: Float[np.ndarray, " N"]  # [N] probability with which the video was chosen
+    time_ms: Int[np.ndarray, " N"]  # [N]
 
     @property
     def kind(self) -> Int[np.ndarray, " N"]:

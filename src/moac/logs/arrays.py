@@ -1,16 +1,15 @@
-"""Datasets from a folder and from arrays of one's own, and in the forms that d3rlpy and Minari read."""
+"""Datasets from a folder and from arrays of one's own, and as the arrays that d3rlpy reads."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from moac import files
 from moac.files import Arrays, DamagedError
@@ -78,52 +77,33 @@ def _feature_names(encoding: Any, context: Mapping[str, int], window: int) -> tu
 @final
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A log as columns of equal length, for `LoggedDataset.from_numpy`.
+    """A log as columns of equal length, for `LoggedDataset.from_numpy`."""
 
-    Attributes:
-        user: [N] whole numbers that name users.
-        action: [N] whole numbers that name actions.
-        reward: [N, M] signals as they were logged, costs positive.
-        time: [N] order within a user; None is the order given.
-        context: [N, C] codes 0, 1, … of the request; a code that no train user has is unknown. None is no context.
-        propensity: [N] probability of the logged action, where known.
-        terminated: [N] nothing follows; None is never.
-    """
-
-    user: Any
-    action: Any
-    reward: Any
-    time: Any = None
+    user: Any  # [N] whole numbers that name users
+    action: Any  # [N] whole numbers that name actions
+    reward: Any  # [N, M] signals as they were logged, costs positive
+    time: Any = None  # [N] order within a user; None is the order given
+    # [N, C] codes 0, 1, … of the request; a code that no train user has is unknown. None is no context.
     context: Any = None
-    propensity: Any = None
-    terminated: Any = None
+    propensity: Any = None  # [N] probability of the logged action, where known
+    terminated: Any = None  # [N] nothing follows; None is never
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class About:
-    """What is known of a log beyond its rows.
+    """What is known of a log beyond its rows."""
 
-    Attributes:
-        name: of the data.
-        signal_names: M of them; None is `signal 0`, …
-        signs: −1 for a cost; None is +1 for all.
-        users: [U, d] features, for the user ids in ascending order; None is none.
-        actions: [K, e] features, for the action ids in ascending order; None is one-hot up to 16 actions, and eight
-            numbers by hash beyond.
-        shares: of users in train, validation and test.
-        split_seed: of the hash that splits them.
-        window: how many viewed items a state holds.
-    """
-
-    name: str = "log"
-    signal_names: Sequence[str] | None = None
-    signs: Sequence[int] | None = None
-    users: Any = None
+    name: str = "log"  # of the data
+    signal_names: Sequence[str] | None = None  # M of them; None is `signal 0`, …
+    signs: Sequence[int] | None = None  # −1 for a cost; None is +1 for all
+    users: Any = None  # [U, d] features, for the user ids in ascending order; None is none
+    # [K, e] features, for the action ids in ascending order; None is one-hot up to 16 actions, and eight numbers by
+    # hash beyond
     actions: Any = None
-    shares: tuple[float, float, float] = schema.SHARES
-    split_seed: int = 0
-    window: int = schema.WINDOW
+    shares: tuple[float, float, float] = schema.SHARES  # of users in train, validation and test
+    split_seed: int = 0  # of the hash that splits them
+    window: int = schema.WINDOW  # how many viewed items a state holds
 
 
 def dataset(rows: Rows, about: About) -> LoggedDataset:
@@ -227,7 +207,7 @@ def _features(name: str, table: Any, ids: Any) -> Any:
         return np.zeros((len(ids), 0), np.float32)
     if table is None:
         fitted = features.category("action", map(str, ids), _WIDTH)
-        return features.quantised([fitted.vectors[fitted.codes(map(str, ids))]])
+        return features.quantised([fitted.numbers(ids.astype(str))])
     table = np.array(table, dtype=np.float32)
     if table.ndim != 2 or len(table) != len(ids) or not np.isfinite(table).all():
         raise ValueError(f"`{name}` must be finite, with one row for each of {len(ids)} ids, got {table.shape}.")
@@ -251,42 +231,15 @@ def mdp_arrays(dataset: LoggedDataset, weights: Sequence[float]) -> dict[str, An
     if w.shape != (dataset.num_signals,) or not np.isfinite(w).all():
         names = ", ".join(dataset.signal_names)
         raise ValueError(f"`weights` must be {dataset.num_signals} numbers, one for each of {names}, got {weights}.")
+    observations = [np.zeros((0, dataset.num_features), np.float32)]
+    for begin in range(0, dataset.num_rows, _BLOCK):
+        block = np.minimum(np.arange(begin, begin + _BLOCK), dataset.num_rows - 1)  # one shape, so one compilation
+        observations.append(np.asarray(dataset.features(dataset.observation(block))))
     return {
-        "observations": _states(dataset, np.arange(dataset.num_rows), dataset.observation),
+        "observations": np.concatenate(observations)[: dataset.num_rows],
         "actions": dataset.action.astype(np.int32),
         "rewards": dataset.reward @ w,
         "terminals": dataset.terminated.astype(np.float32),
         "timeouts": dataset.truncated.astype(np.float32),
         "action_size": dataset.num_actions,
     }
-
-
-def episodes(dataset: LoggedDataset, weights: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """One after the other, as `minari.data_collector.EpisodeBuffer` takes them: T steps, T + 1 observations.
-
-    The last observation is what is known after the last row. `infos["reward_vector"]` has T + 1 rows as well: the
-    first, which belongs to no step, is zero.
-    """
-    whole = mdp_arrays(dataset, weights)
-    last = np.flatnonzero(dataset.terminated | dataset.truncated)
-    after = _states(dataset, last, dataset.next_observation)
-    for k, (begin, end) in enumerate(zip([0, *last[:-1] + 1], last + 1, strict=True)):
-        reward = dataset.reward[begin:end]
-        yield {
-            "observations": np.concatenate([whole["observations"][begin:end], after[k : k + 1]]),
-            "actions": dataset.action[begin:end].astype(np.int64),
-            "rewards": whole["rewards"][begin:end],
-            "terminations": dataset.terminated[begin:end],
-            "truncations": dataset.truncated[begin:end],
-            "infos": {"reward_vector": np.concatenate([np.zeros_like(reward[:1]), reward])},
-        }
-
-
-def _states(dataset: LoggedDataset, rows: Int[np.ndarray, " n"], observe: Any) -> Float[np.ndarray, "n F"]:
-    """Features of what is observed at the rows, or after them."""
-    blocks = [np.zeros((0, dataset.num_features), np.float32)]
-    for begin in range(0, len(rows), _BLOCK):
-        block = rows[begin : begin + _BLOCK]
-        padded = np.resize(block, 1 << (len(block) - 1).bit_length())  # few shapes, so few compilations
-        blocks.append(np.asarray(dataset.features(observe(padded)))[: len(block)])
-    return np.concatenate(blocks)

@@ -25,19 +25,12 @@ _ROWS = ("user", "action", "reward", "time", "context", "end")
 @final
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of a build, as plain data: the folder in which a dataset is built, and a number.
+    """A bucket of a build, as plain data: the folder in which a dataset is built, and a number."""
 
-    Attributes:
-        folder: of the build.
-        number: of the bucket.
-        schema: of the log.
-        limits: what its process may use.
-    """
-
-    folder: Path
-    number: int
-    schema: Schema
-    limits: Limits
+    folder: Path  # of the build
+    number: int  # of the bucket
+    schema: Schema  # of the log
+    limits: Limits  # what its process may use
 
     @property
     def raw(self) -> list[Path]:
@@ -137,17 +130,11 @@ def _within_reach(user: Any, row: Any, window: int) -> Any:
 
 
 class Joined(NamedTuple):
-    """The arrays of all buckets together.
+    """The arrays of all buckets together."""
 
-    Attributes:
-        shared: users, histories, and the ids of all items within reach.
-        parts: rows trained on, and of random exposure beside them, by name.
-        digests: of the rows of each bucket.
-    """
-
-    shared: Arrays
-    parts: dict[str, Arrays]
-    digests: list[str]
+    shared: Arrays  # users, histories, and the ids of all items within reach
+    parts: dict[str, Arrays]  # rows trained on, and of random exposure beside them, by name
+    digests: list[str]  # of the rows of each bucket
 
 
 def join(every: list[Bucket], primary_is_random: bool) -> Joined:

@@ -41,21 +41,13 @@ _VERSIONS = ("moac", "duckdb", "numpy")
 @final
 @dataclass(frozen=True)
 class Options:
-    """How a dataset is built.
+    """How a dataset is built."""
 
-    Attributes:
-        actions: K, the items that train users viewed most.
-        split_seed: of the hash that splits users.
-        shares: of users in train, validation and test.
-        memory_limit: the most memory a process may use.
-        threads: of DuckDB; None is one per core.
-    """
-
-    actions: int = 150
-    split_seed: int = 0
-    shares: tuple[float, float, float] = schema.SHARES
-    memory_limit: str = "2GB"
-    threads: int | None = None
+    actions: int = 150  # K, the items that train users viewed most
+    split_seed: int = 0  # of the hash that splits users
+    shares: tuple[float, float, float] = schema.SHARES  # of users in train, validation and test
+    memory_limit: str = "2GB"  # the most memory a process may use
+    threads: int | None = None  # of DuckDB; None is one per core
 
 
 def build(
@@ -175,15 +167,24 @@ class _Build:
     def _copy_tables(self, connection: Connection) -> None:
         """Feature files to one Parquet file for each table, with the ids in a column `id`."""
         users = () if self.files.users is None else (self.files.users,)
-        items = ((f"items{k}", self.item, paths) for k, paths in enumerate(self.files.items))
-        for name, key, paths in (("users", self.user, users), *items):
+        items = ((f"items{k}", self.schema.item, paths) for k, paths in enumerate(self.files.items))
+        for name, key, paths in (("users", self.schema.user, users), *items):
             out = self.work / f"{name}.parquet"
             if paths and not out.exists():
                 read = [self.by_path[path] for path in paths]
-                renamed = f"SELECT * EXCLUDE ({key}), {key} AS id FROM"
+                renamed = f"SELECT * EXCLUDE ({column(key)}), {column(key)} AS id FROM"
                 query = " UNION ALL ".join(f"{renamed} {engine.csv_table(file)}" for file in read)
                 engine.copy_csv(connection, query, read, out.with_suffix(".tmp"))
+                self._check_once(connection, out.with_suffix(".tmp"), key, read)
                 out.with_suffix(".tmp").replace(out)
+
+    def _check_once(self, connection: Connection, table: Path, key: str, read: list[File]) -> None:
+        """Refuse a table that has features of one id twice."""
+        query = f"SELECT id FROM {engine.parquet([table])} GROUP BY id HAVING count(*) > 1 ORDER BY id LIMIT 1"
+        twice = connection.execute(query).fetchone()
+        if twice is not None:
+            place = engine.place_of(connection, read, key, twice[0], 2)
+            raise ValueError(f"{place}: `{key}` {twice[0]} must be there once, got it again.")
 
     def _scatter(self, connection: Connection, say: Progress) -> None:
         """Logs to one folder for each bucket of users."""
@@ -272,16 +273,10 @@ class _Build:
 
     def _encoded(self, connection: Connection, what: str, ids: Any) -> features.Encoded:
         """Features of users or items, fitted on train users or on what they viewed."""
-        files, key = self.files, self.schema.user if what == "users" else self.schema.item
         declared = self.schema.user_features if what == "users" else self.schema.item_features
         train = "splits WHERE split = 0" if what == "users" else engine.parquet([self.viewed])
         tables = [engine.parquet([path]) for path in sorted(self.work.glob(f"{what}*.parquet"))]
-        try:
-            return features.encoded(connection, declared, tables, f"SELECT id FROM {train}", ids)
-        except features.RepeatedError as error:
-            paths = (files.users,) if what == "users" else (path for each in files.items for path in each)
-            twice = engine.place_of(connection, [self.by_path[path] for path in paths if path], key, error.id, 2)
-            raise ValueError(f"{twice}: `{key}` {error.id} must be there once, got it again.") from None
+        return features.encoded(connection, declared, tables, f"SELECT id FROM {train}", ids)
 
     def _described(self) -> dict[str, Any]:
         """What the manifest says of the data before anything is counted."""

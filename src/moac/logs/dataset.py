@@ -46,62 +46,36 @@ class Behaviour(Protocol):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class LoggedDataset:
-    """Rows of a log: who was shown what, and how they liked it. A user's rows stand together, in the order of time.
+    """Rows of a log: who was shown what, and how they liked it. A user's rows stand together, in the order of time."""
 
-    Attributes:
-        name: of the data.
-        user: [N] index of the user.
-        action: [N] index of the action.
-        reward: [N, M] signs × signals: more is better, also where the signal is a cost.
-        time: [N] of the row, in the log's unit.
-        context: [N, C] codes of the request, such as the hour and the day of the week.
-        end: [N] the user's history before the row ends here: position in `tables.history`.
-        terminated: [N] nothing follows, and its successor is worth 0.
-        truncated: [N] the log ends here: the user's last row.
-        propensity: [N] probability with which the log chose the action; None where it is not known.
-        split: [U] of each user: 0 train, 1 validation, 2 test.
-        tables: users, items and histories, as host arrays.
-        user_ids: [U] as the log names them.
-        action_ids: [K] as the log names them; of a built dataset the most viewed first.
-        action_items: [K] the item of each action, in `tables.items`.
-        item_ids: [I] of all items, as the log names them.
-        signal_names: M of them.
-        signs: −1 where the signal is a cost.
-        feature_names: of each number of a feature vector; empty where they have none.
-        fingerprint: two datasets with one fingerprint hold the same numbers.
-        random: the rows of uniformly random exposure, with the same users, actions and tables; None if there are none.
-        behaviour: the model that `with_behaviour` took the propensities from.
-        folder: where `from_parquet` read it.
-        context_names: of the columns of the context; empty where they have none.
-        bound_data: see `bound`.
-        estimator: of what policies are worth on it; `moac.offline.evaluate.with_estimator` hands it down.
-    """
-
-    name: str
-    user: Int[np.ndarray, " N"]
-    action: Int[np.ndarray, " N"]
-    reward: Float[np.ndarray, "N M"]
-    time: Int[np.ndarray, " N"]
-    context: Int[np.ndarray, "N C"]
-    end: Int[np.ndarray, " N"]
-    terminated: Bool[np.ndarray, " N"]
-    truncated: Bool[np.ndarray, " N"]
+    name: str  # of the data
+    user: Int[np.ndarray, " N"]  # [N] index of the user
+    action: Int[np.ndarray, " N"]  # [N] index of the action
+    reward: Float[np.ndarray, "N M"]  # [N, M] signs × signals: more is better, also where the signal is a cost
+    time: Int[np.ndarray, " N"]  # [N] of the row, in the log's unit
+    context: Int[np.ndarray, "N C"]  # [N, C] codes of the request, such as the hour and the day of the week
+    end: Int[np.ndarray, " N"]  # [N] the user's history before the row ends here: position in `tables.history`
+    terminated: Bool[np.ndarray, " N"]  # [N] nothing follows, and its successor is worth 0
+    truncated: Bool[np.ndarray, " N"]  # [N] the log ends here: the user's last row
+    # [N] probability with which the log chose the action; None where it is not known
     propensity: Float[np.ndarray, " N"] | None
-    split: Int[np.ndarray, " U"]
-    tables: Tables
-    user_ids: Int[np.ndarray, " U"]
-    action_ids: Int[np.ndarray, " K"]
-    action_items: Int[np.ndarray, " K"]
-    item_ids: Int[np.ndarray, " I"]
-    signal_names: tuple[str, ...]
-    signs: tuple[int, ...]
-    feature_names: tuple[str, ...]
-    fingerprint: str
+    split: Int[np.ndarray, " U"]  # [U] of each user: 0 train, 1 validation, 2 test
+    tables: Tables  # users, items and histories, as host arrays
+    user_ids: Int[np.ndarray, " U"]  # [U] as the log names them
+    action_ids: Int[np.ndarray, " K"]  # [K] as the log names them; of a built dataset the most viewed first
+    action_items: Int[np.ndarray, " K"]  # [K] the item of each action, in `tables.items`
+    item_ids: Int[np.ndarray, " I"]  # [I] of all items, as the log names them
+    signal_names: tuple[str, ...]  # M of them
+    signs: tuple[int, ...]  # −1 where the signal is a cost
+    feature_names: tuple[str, ...]  # of each number of a feature vector; empty where they have none
+    fingerprint: str  # two datasets with one fingerprint hold the same numbers
+    # the rows of uniformly random exposure, with the same users, actions and tables; None if there are none
     random: LoggedDataset | None = None
-    behaviour: Behaviour | None = None
-    folder: str | None = None
-    context_names: tuple[str, ...] = ()
-    bound_data: Data | None = None
+    behaviour: Behaviour | None = None  # the model that `with_behaviour` took the propensities from
+    folder: str | None = None  # where `from_parquet` read it
+    context_names: tuple[str, ...] = ()  # of the columns of the context; empty where they have none
+    bound_data: Data | None = None  # see `bound`
+    # of what policies are worth on it; `moac.offline.evaluate.with_estimator` hands it down
     estimator: Callable[[LoggedDataset, Policy, Params], Evaluation] | None = None
 
     @staticmethod

@@ -40,15 +40,10 @@ _SHOWN = 40
 @final
 @dataclass(frozen=True)
 class Limits:
-    """What a process may use.
+    """What a process may use."""
 
-    Attributes:
-        memory: the cap on the process, in bytes.
-        threads: of DuckDB; None is one per core.
-    """
-
-    memory: int
-    threads: int | None = None
+    memory: int  # the cap on the process, in bytes
+    threads: int | None = None  # of DuckDB; None is one per core
 
 
 def limits(memory: str, threads: int | None) -> Limits:
@@ -122,21 +117,13 @@ def copy_whole(connection: Connection, query: str, out: Path) -> None:
 @final
 @dataclass(frozen=True)
 class File:
-    """A CSV file that has been looked at.
+    """A CSV file that has been looked at."""
 
-    Attributes:
-        path: where it is.
-        table: of its columns.
-        header: column names as they stand in it.
-        size: in bytes.
-        sha256: of its content.
-    """
-
-    path: Path
-    table: Table
-    header: tuple[str, ...]
-    size: int
-    sha256: str
+    path: Path  # where it is
+    table: Table  # of its columns
+    header: tuple[str, ...]  # column names as they stand in it
+    size: int  # in bytes
+    sha256: str  # of its content
 
     def rows(self, types: dict[str, str]) -> str:
         """Its rows as a table of SQL; a column without a type is text."""

@@ -28,18 +28,12 @@ _BLOCK = 1 << 20
 @final
 @dataclass(frozen=True)
 class Encoder:
-    """A fitted feature.
+    """A fitted feature."""
 
-    Attributes:
-        name: of the feature.
-        values: of a category: those of train users, sorted; None is a number.
-        width: of a category's vector by hash; 0 is one-hot.
-        mean, deviation: of log(1 + x) among train users; None is a number that is in [−1, 1] already.
-    """
-
-    name: str
-    values: tuple[str, ...] | None = None
-    width: int = 0
+    name: str  # of the feature
+    values: tuple[str, ...] | None = None  # of a category: those of train users, sorted; None is a number
+    width: int = 0  # of a category's vector by hash; 0 is one-hot
+    # mean, deviation: of log(1 + x) among train users; None is a number that is in [−1, 1] already
     mean: float | None = None
     deviation: float = 1.0
 
@@ -62,15 +56,12 @@ class Encoder:
         known = hashed if self.width else np.eye(len(values))
         return np.concatenate([np.zeros((1, known.shape[1])), known])
 
-    def codes(self, column: Iterable[str | None]) -> Int[np.ndarray, " n"]:
-        """Of a category: 1, 2, … for the known values, 0 for all else."""
-        known = {value: k for k, value in enumerate(self.values or (), start=1)}
-        return np.array([known.get(value, 0) if value is not None else 0 for value in column], dtype=np.int32)
-
     def numbers(self, column: Any) -> Float[np.ndarray, "n w"]:
-        """In [−1, 1], from codes or from numbers; a missing number, NaN, is 0."""
+        """In [−1, 1], from a column of texts or numbers; what is missing or unknown is 0."""
         if self.values is not None:
-            return self.vectors[column]
+            rows = {value: k for k, value in enumerate(self.values, start=1)}
+            return self.vectors[[rows.get(value, 0) for value in np.ma.filled(column, "")]]
+        column = np.ma.filled(column, np.nan)
         if self.mean is not None:
             x = np.log1p(np.maximum(column, 0))
             column = np.clip((x - self.mean) / (_SPREAD * self.deviation), -1, 1)
@@ -84,7 +75,8 @@ def category(name: str, values: Iterable[str | None], width: int, one_hot: bool 
 
 
 def number(name: str, column: Any) -> Encoder:
-    """Fitted on a column of numbers x ≥ 0, NaN where missing."""
+    """Fitted on a column of numbers x ≥ 0, masked or NaN where missing."""
+    column = np.ma.filled(column, np.nan)
     x = np.log1p(np.maximum(column[~np.isnan(column)], 0))
     deviation = float(x.std()) if len(x) else 0.0
     return Encoder(name, mean=float(x.mean()) if len(x) else 0.0, deviation=deviation or 1.0)
@@ -96,30 +88,16 @@ def quantised(columns: Sequence[Any]) -> Int[np.ndarray, "n d"]:
 
 
 class Encoded(NamedTuple):
-    """Features of users or items.
+    """Features of users or items."""
 
-    Attributes:
-        table: [n, d] int8.
-        encoders: of the features, in order.
-        unknown: how many of the ids have no features.
-    """
-
-    table: Int[np.ndarray, "n d"]
-    encoders: list[Encoder]
-    unknown: int
+    table: Int[np.ndarray, "n d"]  # [n, d] int8
+    encoders: list[Encoder]  # of the features, in order
+    unknown: int  # how many of the ids have no features
 
     @property
     def names(self) -> list[str]:
         """Of the d numbers."""
         return [name for encoder in self.encoders for name in encoder.names]
-
-
-class RepeatedError(ValueError):
-    """An id has several rows of features."""
-
-    def __init__(self, repeated: int) -> None:
-        super().__init__(f"the features of {repeated} must be there once, got them again.")
-        self.id = repeated
 
 
 def encoded(
@@ -130,34 +108,28 @@ def encoded(
     Args:
         connection: with which tables are read.
         features: in order.
-        tables: SQL, each with the ids in a column `id`; the first says which ids are known.
+        tables: SQL, each with the ids in a column `id`, once; the first says which ids are known.
         train: a query for the ids that the encoders are fitted on.
         ids: [n] whole numbers.
-
-    Raises:
-        RepeatedError: where a table has several rows for an id.
     """
     joined = " ".join(f"LEFT JOIN {table} AS t{k} USING (id)" for k, table in enumerate(tables))
     encoders = [_fitted(connection, feature, f"FROM ({train}) {joined}") for feature in features]
-    columns = "t0.id IS NOT NULL AS known" if tables else "true AS known"
-    for k, (feature, encoder) in enumerate(zip(features, encoders, strict=True)):
-        if encoder.values:
-            codes = {"known_value": np.array(encoder.values, object), "code": np.arange(1, len(encoder.values) + 1)}
-            connection.register(f"codes{k}", codes)
-            joined += f" LEFT JOIN codes{k} ON codes{k}.known_value = {feature.expression}"
-        code = f"coalesce(codes{k}.code, 0)" if encoder.values else "0"
-        columns += f", {f'({feature.expression})::DOUBLE' if encoder.values is None else code} AS feature{k}"
+    columns = ["t0.id IS NOT NULL AS known" if tables else "true AS known"]
+    columns += [f"{_expression(feature)} AS feature{k}" for k, feature in enumerate(features)]
     blocks, unknown = [np.zeros((0, sum(len(encoder.names) for encoder in encoders)), np.int8)], 0
     for begin in range(0, len(ids), _BLOCK):
         block = ids[begin : begin + _BLOCK]
         connection.register("wanted", {"id": block, "place": np.arange(len(block))})
-        rows = connection.execute(f"SELECT place, {columns} FROM wanted {joined} ORDER BY place").fetchnumpy()
-        if len(rows["place"]) > len(block):
-            raise RepeatedError(int(block[rows["place"][:-1][np.diff(rows["place"]) == 0][0]]))
-        numbers = [encoder.numbers(_filled(rows[f"feature{k}"])) for k, encoder in enumerate(encoders)]
+        query = f"SELECT {', '.join(columns)} FROM wanted {joined} ORDER BY place"
+        rows = connection.execute(query).fetchnumpy()
+        numbers = [encoder.numbers(rows[f"feature{k}"]) for k, encoder in enumerate(encoders)]
         blocks.append(quantised([np.zeros((len(block), 0)), *numbers]))
         unknown += int((~rows["known"]).sum())
     return Encoded(np.concatenate(blocks), encoders, unknown)
+
+
+def _expression(feature: Feature) -> str:
+    return feature.expression if feature.kind == "category" else f"({feature.expression})::DOUBLE"
 
 
 def _fitted(connection: Connection, feature: Feature, chosen: str) -> Encoder:
@@ -167,10 +139,5 @@ def _fitted(connection: Connection, feature: Feature, chosen: str) -> Encoder:
     if feature.kind == "category":
         values = connection.execute(f"SELECT DISTINCT {feature.expression} {chosen}").fetchall()
         return category(feature.name, (row[0] for row in values), feature.width, feature.one_hot)
-    query = f"SELECT ({feature.expression})::DOUBLE AS x {chosen} ORDER BY x"  # a sum depends on the order
-    return number(feature.name, _filled(connection.execute(query).fetchnumpy()["x"]))
-
-
-def _filled(column: Any) -> Any:
-    """NaN in place of gaps."""
-    return column.filled(np.nan) if isinstance(column, np.ma.MaskedArray) else column
+    query = f"SELECT {_expression(feature)} AS x {chosen} ORDER BY x"  # a sum depends on the order
+    return number(feature.name, connection.execute(query).fetchnumpy()["x"])

@@ -33,17 +33,11 @@ _QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
 class Expected(NamedTuple):
-    """What an array must be.
+    """What an array must be."""
 
-    Attributes:
-        axes: a name for each; the same name is the same length everywhere.
-        kinds: of its numbers, as NumPy's letters.
-        below: its numbers are at least 0 and less than the length of that name; None is any.
-    """
-
-    axes: str
-    kinds: str = "iu"
-    below: str | None = None
+    axes: str  # a name for each; the same name is the same length everywhere
+    kinds: str = "iu"  # of its numbers, as NumPy's letters
+    below: str | None = None  # its numbers are at least 0 and less than the length of that name; None is any
 
 
 _SHARED = {
@@ -201,19 +195,12 @@ def per_user(counts: Any) -> dict[str, float]:
 @final
 @dataclass(frozen=True, eq=False)
 class Description:
-    """A dataset in numbers.
+    """A dataset in numbers."""
 
-    Attributes:
-        manifest: of the dataset; `parts["rows"]` is what is trained on, `logs` are the whole logs.
-        rows_per_user: [n] rows trained on, for each user that has any.
-        user_splits: [n] the split of each.
-        action_views: [K] rows of each action, the most viewed by train users first.
-    """
-
-    manifest: dict[str, Any]
-    rows_per_user: np.ndarray[Any, Any]
-    user_splits: np.ndarray[Any, Any]
-    action_views: np.ndarray[Any, Any]
+    manifest: dict[str, Any]  # of the dataset; `parts["rows"]` is what is trained on, `logs` are the whole logs
+    rows_per_user: np.ndarray[Any, Any]  # [n] rows trained on, for each user that has any
+    user_splits: np.ndarray[Any, Any]  # [n] the split of each
+    action_views: np.ndarray[Any, Any]  # [K] rows of each action, the most viewed by train users first
 
     @property
     def name(self) -> str:

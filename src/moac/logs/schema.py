@@ -32,20 +32,14 @@ def column(name: str) -> str:
 @final
 @dataclass(frozen=True)
 class Table:
-    """The columns of a kind of CSV file.
+    """The columns of a kind of CSV file."""
 
-    Attributes:
-        name: what messages and the manifest call it.
-        columns: the type of each column; other columns of a file are not read.
-        ranges: the least and the largest value, where a column may not hold all that its type can.
-        required: columns that have no gap.
-        digits_only: every column is a whole number without a gap, and nothing is quoted. Such files are read faster.
-    """
-
-    name: str
-    columns: Mapping[str, str]
+    name: str  # what messages and the manifest call it
+    columns: Mapping[str, str]  # the type of each column; other columns of a file are not read
+    # the least and the largest value, where a column may not hold all that its type can
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    required: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()  # columns that have no gap
+    # every column is a whole number without a gap, and nothing is quoted. Such files are read faster.
     digits_only: bool = False
 
     def range_of(self, column: str) -> tuple[float, float]:
@@ -60,98 +54,62 @@ class Table:
 @final
 @dataclass(frozen=True)
 class Signal:
-    """An objective: its reward is sign × column / unit.
+    """An objective: its reward is sign × column / unit."""
 
-    Attributes:
-        name: of the objective.
-        column: of the log.
-        sign: −1 where the signal is a cost.
-        unit: what counts as one.
-    """
-
-    name: str
-    column: str
-    sign: int = 1
-    unit: float = 1
+    name: str  # of the objective
+    column: str  # of the log
+    sign: int = 1  # −1 where the signal is a cost
+    unit: float = 1  # what counts as one
 
 
 @final
 @dataclass(frozen=True)
 class Feature:
-    """A column of numbers in [−1, 1] that states hold of a user or an item.
+    """A column of numbers in [−1, 1] that states hold of a user or an item."""
 
-    Attributes:
-        name: of the feature.
-        expression: SQL over the columns of its table.
-        kind: `scaled` is in [−1, 1] already; `number` is scaled by what train users have; `category` is one-hot where
-            train users have few values, and else a short vector by hash.
-        width: of that vector.
-        one_hot: False is a vector by hash whatever the number of values.
-    """
-
-    name: str
-    expression: str
+    name: str  # of the feature
+    expression: str  # SQL over the columns of its table
+    # `scaled` is in [−1, 1] already; `number` is scaled by what train users have; `category` is one-hot where train
+    # users have few values, and else a short vector by hash
     kind: Literal["scaled", "number", "category"]
-    width: int = 4
-    one_hot: bool = True
+    width: int = 4  # of that vector
+    one_hot: bool = True  # False is a vector by hash whatever the number of values
 
 
 @final
 @dataclass(frozen=True)
 class Schema:
-    """What the columns of a log mean.
+    """What the columns of a log mean."""
 
-    Attributes:
-        log: its table.
-        user, item, time: the columns that say who was shown what and when.
-        signals: what is maximised, in order.
-        context: SQL expression and number of codes of each part of the context; another code is unknown.
-        users: the table of user features; None is none.
-        user_features: numbers of a user.
-        items: tables of item features, joined by the item.
-        item_features: numbers of an item.
-        day: SQL expression of a row's day, in days since 1970; None is not counted.
-        window: how many viewed items a state holds.
-    """
-
-    log: Table
+    log: Table  # its table
+    # user, item, time: the columns that say who was shown what and when
     user: str
     item: str
     time: str
-    signals: tuple[Signal, ...]
+    signals: tuple[Signal, ...]  # what is maximised, in order
+    # SQL expression and number of codes of each part of the context; another code is unknown
     context: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    users: Table | None = None
-    user_features: tuple[Feature, ...] = ()
-    items: tuple[Table, ...] = ()
-    item_features: tuple[Feature, ...] = ()
-    day: str | None = None
-    window: int = WINDOW
+    users: Table | None = None  # the table of user features; None is none
+    user_features: tuple[Feature, ...] = ()  # numbers of a user
+    items: tuple[Table, ...] = ()  # tables of item features, joined by the item
+    item_features: tuple[Feature, ...] = ()  # numbers of an item
+    day: str | None = None  # SQL expression of a row's day, in days since 1970; None is not counted
+    window: int = WINDOW  # how many viewed items a state holds
 
 
 @final
 @dataclass(frozen=True)
 class LogFiles:
-    """The files that a dataset is built from.
+    """The files that a dataset is built from."""
 
-    Attributes:
-        name: of the data.
-        schema: of the files.
-        standard: logs of the policy that was in use; empty where there is only random exposure.
-        random: logs of uniformly random exposure.
-        users: user features; None where the schema has none.
-        items: files of each of the schema's item tables.
-        absent: names of files that usually belong to the data and are not there.
-        warnings: what a reader of results should know.
-    """
-
-    name: str
-    schema: Schema
-    standard: tuple[Path, ...]
-    random: tuple[Path, ...] = ()
-    users: Path | None = None
-    items: tuple[tuple[Path, ...], ...] = ()
-    absent: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    name: str  # of the data
+    schema: Schema  # of the files
+    standard: tuple[Path, ...]  # logs of the policy that was in use; empty where there is only random exposure
+    random: tuple[Path, ...] = ()  # logs of uniformly random exposure
+    users: Path | None = None  # user features; None where the schema has none
+    items: tuple[tuple[Path, ...], ...] = ()  # files of each of the schema's item tables
+    absent: tuple[str, ...] = ()  # names of files that usually belong to the data and are not there
+    warnings: tuple[str, ...] = ()  # what a reader of results should know
 
     @property
     def tables(self) -> tuple[tuple[Path, Table], ...]:

@@ -28,40 +28,26 @@ if TYPE_CHECKING:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Observation:
-    """What is known when an item is about to be shown.
+    """What is known when an item is about to be shown."""
 
-    Attributes:
-        user: index into the user table.
-        context: of the request, one code per column, such as the hour.
-        end: the user's history up to here, this position not included, has been seen.
-    """
-
-    user: Int[Array, "..."]
-    context: Int[Array, "... C"]
-    end: Int[Array, "..."]
+    user: Int[Array, "..."]  # index into the user table
+    context: Int[Array, "... C"]  # of the request, one code per column, such as the hour
+    end: Int[Array, "..."]  # the user's history up to here, this position not included, has been seen
 
 
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Tables:
-    """What the indices of an observation stand for; a pytree, so that a compiled program takes it as an argument.
+    """What the indices of an observation stand for; a pytree, so that a compiled program takes it as an argument."""
 
-    Attributes:
-        users: [U, d] features of each user; int8 counts in steps of 1/127.
-        items: [I, e] features of each item that anyone has viewed, likewise.
-        history: [H] items in the order in which they were viewed; a user's stand together.
-        first: [U] where each user's history begins.
-        context_sizes: how many codes each column of the context has; a code beyond is unknown.
-        window: how many viewed items a state holds.
-    """
-
-    users: Array
-    items: Array
-    history: Int[Array, " H"]
-    first: Int[Array, " U"]
+    users: Array  # [U, d] features of each user; int8 counts in steps of 1/127
+    items: Array  # [I, e] features of each item that anyone has viewed, likewise
+    history: Int[Array, " H"]  # [H] items in the order in which they were viewed; a user's stand together
+    first: Int[Array, " U"]  # [U] where each user's history begins
+    # how many codes each column of the context has; a code beyond is unknown
     context_sizes: tuple[int, ...] = field(metadata={"static": True})
-    window: int = field(default=WINDOW, metadata={"static": True})
+    window: int = field(default=WINDOW, metadata={"static": True})  # how many viewed items a state holds
 
     @property
     def size(self) -> int:
@@ -101,16 +87,9 @@ def numbers(table: Any) -> Any:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Data:
-    """A dataset's arrays on the device.
+    """A dataset's arrays on the device."""
 
-    Attributes:
-        user, action, reward, context, end, terminated, propensity: as in `LoggedDataset`.
-        last: [N] whether no row of the same user follows.
-        train: [n] rows of train users: what is drawn from.
-        tables: what the indices stand for.
-        behaviour: weights of the network that models how the log chose; None where nothing does.
-    """
-
+    # user, action, reward, context, end, terminated, propensity: as in `LoggedDataset`
     user: Int[Array, " N"]
     action: Int[Array, " N"]
     reward: Float[Array, "N M"]
@@ -118,10 +97,10 @@ class Data:
     end: Int[Array, " N"]
     terminated: Bool[Array, " N"]
     propensity: Float[Array, " N"] | None
-    last: Bool[Array, " N"]
-    train: Int[Array, " n"]
-    tables: Tables
-    behaviour: Any = None
+    last: Bool[Array, " N"]  # [N] whether no row of the same user follows
+    train: Int[Array, " n"]  # [n] rows of train users: what is drawn from
+    tables: Tables  # what the indices stand for
+    behaviour: Any = None  # weights of the network that models how the log chose; None where nothing does
 
 
 def on_device(dataset: Any) -> Data:
@@ -186,33 +165,19 @@ def with_features(data: Data, batch: Batch) -> Batch:
 @final
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """What a policy must know of a log to recommend to its users: ids and their features, without its rows.
+    """What a policy must know of a log to recommend to its users: ids and their features, without its rows."""
 
-    Attributes:
-        user_ids: [U] as the log names them.
-        users: [U, d] their features; int8 counts in steps of 1/127.
-        item_ids: [I] as the log names them.
-        items: [I, e] their features, likewise.
-        action_ids: [K] as the log names them.
-        action_items: [K] the item of each action.
-        context_sizes: how many codes each column of the context has.
-        context_names: of these columns; empty where they have none.
-        window: how many viewed items a state holds.
-        signal_names: M of them.
-        signs: −1 where the signal is a cost.
-    """
-
-    user_ids: Int[np.ndarray, " U"]
-    users: np.ndarray[Any, Any]
-    item_ids: Int[np.ndarray, " I"]
-    items: np.ndarray[Any, Any]
-    action_ids: Int[np.ndarray, " K"]
-    action_items: Int[np.ndarray, " K"]
-    context_sizes: tuple[int, ...]
-    context_names: tuple[str, ...]
-    window: int
-    signal_names: tuple[str, ...]
-    signs: tuple[int, ...]
+    user_ids: Int[np.ndarray, " U"]  # [U] as the log names them
+    users: np.ndarray[Any, Any]  # [U, d] their features; int8 counts in steps of 1/127
+    item_ids: Int[np.ndarray, " I"]  # [I] as the log names them
+    items: np.ndarray[Any, Any]  # [I, e] their features, likewise
+    action_ids: Int[np.ndarray, " K"]  # [K] as the log names them
+    action_items: Int[np.ndarray, " K"]  # [K] the item of each action
+    context_sizes: tuple[int, ...]  # how many codes each column of the context has
+    context_names: tuple[str, ...]  # of these columns; empty where they have none
+    window: int  # how many viewed items a state holds
+    signal_names: tuple[str, ...]  # M of them
+    signs: tuple[int, ...]  # −1 where the signal is a cost
 
     @classmethod
     def of(cls, dataset: LoggedDataset) -> Catalogue:

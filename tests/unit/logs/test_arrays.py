@@ -35,24 +35,6 @@ def test_rows_become_aligned_arrays_with_one_reward(dataset):
     np.testing.assert_allclose(exported["observations"], expected)
 
 
-def test_episodes_have_one_observation_more_than_steps(dataset):
-    found = list(arrays.episodes(dataset, WEIGHTS))
-    assert [len(episode["actions"]) for episode in found] == [2, 1, 1, 2]
-    for episode in found:
-        steps = len(episode["actions"])
-        assert episode["observations"].shape == (steps + 1, dataset.num_features)
-        vectors = episode["infos"]["reward_vector"]
-        assert vectors.shape == (steps + 1, 2)
-        np.testing.assert_array_equal(vectors[0], 0)
-        np.testing.assert_allclose(vectors[1:] @ np.array(WEIGHTS), episode["rewards"])
-        ended = episode["terminations"] | episode["truncations"]
-        np.testing.assert_array_equal(ended, np.arange(steps) == steps - 1)
-    dense = arrays.mdp_arrays(dataset, WEIGHTS)["observations"]
-    np.testing.assert_allclose(np.concatenate([episode["observations"][:-1] for episode in found]), dense)
-    last = np.asarray(dataset.features(dataset.next_observation(np.array([1, 2, 3, 5]))))
-    np.testing.assert_allclose(np.stack([episode["observations"][-1] for episode in found]), last)
-
-
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 2.0, 3.0), (1.0, np.nan)])
 def test_weights_that_do_not_fit_are_said(dataset, weights):
     with pytest.raises(ValueError, match="`weights` must be 2 numbers, one for each of Gain, Cost"):
