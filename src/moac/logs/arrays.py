@@ -33,7 +33,7 @@ def load(path: Path) -> LoggedDataset:
 
 
 def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
-    shared: dict[str, Any] = folder.read_shared(path)
+    shared: dict[str, Any] = folder.read_part(path, "shared")
     context = {str(name): int(size) for name, size in about["context"].items()}
     tables = Tables(
         *(shared[name] for name in ("users", "items", "history", "first")),
@@ -48,21 +48,25 @@ def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
         "context_names": tuple(context),
         "feature_names": _feature_names(files.read_json(path / folder.ENCODING), context, tables.window),
     }
-    if not set(common["signs"]) <= {1, -1} or len(common["feature_names"]) != tables.size:
+    uniform = 1 / len(shared["action_ids"])
+    rows = _columns(folder.read_part(path, "rows"), uniform if about["primary"] == "random" else None)
+    widths = rows["reward"].shape[1], rows["context"].shape[1], tables.size
+    if widths != (len(common["signs"]), len(context), len(common["feature_names"])) or not set(common["signs"]) <= {
+        1,
+        -1,
+    }:
         raise ValueError(f"{path} is damaged: its signals or features are not those of its arrays.")
     name, content, random = about["name"], about["content"][:16], None
     if "random" in about["parts"]:
-        rows = _columns(folder.read_rows(path, "random", shared, about), len(shared["action_ids"]))
-        random = LoggedDataset(f"{name}-random", **rows, **common, fingerprint=f"{content}:random")
-    uniform = len(shared["action_ids"]) if about["primary"] == "random" else None
-    rows = _columns(folder.read_rows(path, "rows", shared, about), uniform)
+        exposed = _columns(folder.read_part(path, "random"), uniform)
+        random = LoggedDataset(f"{name}-random", **exposed, **common, fingerprint=f"{content}:random")
     return LoggedDataset(name, **rows, **common, fingerprint=content, folder=str(path.resolve()), random=random)
 
 
-def _columns(rows: Arrays, num_actions: int | None) -> dict[str, Any]:
+def _columns(rows: Arrays, uniform: float | None) -> dict[str, Any]:
     """Columns of one log; where exposure was uniform the propensity, given that the item is an action, is 1/K."""
     count = len(rows["user"])
-    propensity = None if num_actions is None else np.full(count, 1 / num_actions, dtype=np.float32)
+    propensity = None if uniform is None else np.full(count, uniform, dtype=np.float32)
     return rows | {"terminated": np.zeros(count, dtype=bool), "propensity": propensity}
 
 

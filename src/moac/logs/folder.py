@@ -9,16 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from moac import files, locks
-from moac.files import Arrays, DamagedError
+from moac.files import Arrays
 from moac.logs.schema import SPLITS, Schema, column
 
 if TYPE_CHECKING:
@@ -27,31 +27,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 MANIFEST = "manifest.json"
 ENCODING = "encoding.json"
-PARTS = ("rows", "random")
-"""The log trained on, and the log of random exposure beside it."""
 _QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-
-
-class Expected(NamedTuple):
-    """What an array must be."""
-
-    axes: str  # a name for each; the same name is the same length everywhere
-    kinds: str = "iu"  # of its numbers, as NumPy's letters
-    below: str | None = None  # its numbers are at least 0 and less than the length of that name; None is any
-
-
-_SHARED = {
-    "user_ids": Expected("U"), "item_ids": Expected("I"), "action_ids": Expected("K"), "users": Expected("Ud", "iuf"),
-    "items": Expected("Ie", "iuf"), "history": Expected("H", below="I"), "first": Expected("U", below="P"),
-    "split": Expected("U", below="S"), "action_items": Expected("K", below="I"), "views": Expected("U"),
-}  # fmt: skip
-"""Of all logs together. A position P lies in the history, or just after it."""
-_ROWS = {
-    "user": Expected("N", below="U"), "action": Expected("N", below="K"), "reward": Expected("NM", "f"),
-    "time": Expected("N"), "context": Expected("NC"), "end": Expected("N", below="P"),
-    "truncated": Expected("N", "b"),
-}  # fmt: skip
-"""Of one log."""
 
 
 def refuse_existing(target: Path, name: str | None = None) -> None:
@@ -109,34 +85,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return about
 
 
-def read_shared(folder: Path) -> Arrays:
-    """The arrays of all logs together, checked."""
-    return _checked(folder / "arrays" / "shared.safetensors", _SHARED, {"S": len(SPLITS)})
-
-
-def read_rows(folder: Path, part: str, shared: Mapping[str, Any], about: Mapping[str, Any]) -> Arrays:
-    """The arrays of one log, checked against those that are shared and against the manifest."""
-    sizes = {"U": len(shared["user_ids"]), "K": len(shared["action_ids"]), "H": len(shared["history"])}
-    sizes |= {"M": len(about["signals"]), "C": len(about["context"])}
-    return _checked(folder / "arrays" / f"{part}.safetensors", _ROWS, sizes)
-
-
-def _checked(path: Path, expected: Mapping[str, Expected], sizes: dict[str, int]) -> Arrays:
-    arrays = files.read_arrays(path)[0]
-    for name, (axes, kinds, below) in expected.items():
-        if name not in arrays:
-            raise DamagedError(path, f"`{name}` is missing")
-        array = arrays[name]
-        wanted = [sizes.get(axis, length) for axis, length in zip(axes, array.shape, strict=False)]
-        if len(axes) != array.ndim or list(array.shape) != wanted:
-            raise DamagedError(path, f"`{name}` has shape {array.shape} in place of {tuple(wanted)}")
-        if array.dtype.kind not in kinds:
-            raise DamagedError(path, f"`{name}` holds {array.dtype}")
-        sizes |= dict(zip(axes, array.shape, strict=True))
-        limit = None if below is None else sizes["H"] + 1 if below == "P" else sizes[below]
-        if limit is not None and array.size and not 0 <= int(array.min()) <= int(array.max()) < limit:
-            raise DamagedError(path, f"`{name}` must be in [0, {limit})")
-    return {name: arrays[name] for name in expected}
+def read_part(folder: Path, name: str) -> Arrays:
+    """The arrays of all logs together, `shared`, or of one log; files.read_arrays checks that they are as written."""
+    return files.read_arrays(folder / "arrays" / f"{name}.safetensors")[0]
 
 
 def signal_table(names: Iterable[str], amounts: Any, sums: Any, rows: int) -> dict[str, dict[str, float]]:
@@ -252,9 +203,7 @@ class Description:
 
 def describe(path: str | Path) -> Description:
     """The description of a built dataset."""
-    about = read_manifest(Path(path))
-    shared = read_shared(Path(path))
-    rows = read_rows(Path(path), "rows", shared, about)
+    about, shared, rows = read_manifest(Path(path)), read_part(Path(path), "shared"), read_part(Path(path), "rows")
     ids, counts = np.unique(rows["user"], return_counts=True)
     views = np.bincount(rows["action"], minlength=len(shared["action_ids"]))
     return Description(about, counts, shared["split"][ids], views)

@@ -10,7 +10,7 @@ import pytest
 from moac.kuairand import generate, schema
 from tests.helpers.kuairand import REAL_PURE, real_rows
 
-ROWS = 20_000
+ROWS = 8_000
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def written(tmp_path_factory):
     """Files by variant, with a small pool so that every part has rows."""
     root = tmp_path_factory.mktemp("generated")
     return {
-        variant: generate.write(generate.Parameters(ROWS, variant, 7, num_users=2000), root / variant)
+        variant: generate.write(generate.Parameters(ROWS, variant, 7, num_users=2000, num_videos=1000), root / variant)
         for variant in schema.VARIANTS
     }
 
@@ -77,7 +77,7 @@ def test_feature_files_read_as_the_official_ones_do(written):
         table(written["pure"], kind, "pure")
         for kind in (schema.USER_FEATURES, schema.VIDEO_FEATURES, schema.VIDEO_STATISTICS)
     )
-    assert [len(t.fetchall()) for t in (users, videos, statistics)] == [2000, 7583, 7583]
+    assert [len(t.fetchall()) for t in (users, videos, statistics)] == [2000, 1000, 1000]
     types = dict(zip(users.columns, map(str, users.types), strict=True))
     decimals = {name for name, dtype in types.items() if dtype == "DOUBLE"}
     assert decimals == {f"onehot_feat{k}" for k in (4, *range(12, 18))}
@@ -146,9 +146,9 @@ def digests(folder):
 
 
 def test_a_seed_makes_the_same_bytes_again_and_another_other_bytes(written, tmp_path):
-    again = generate.write(generate.Parameters(ROWS, "pure", 7, num_users=2000), tmp_path)
+    again = generate.write(generate.Parameters(ROWS, "pure", 7, num_users=2000, num_videos=1000), tmp_path)
     assert digests(again) == digests(written["pure"])
-    other = generate.write(generate.Parameters(ROWS, "pure", 8, num_users=2000), tmp_path / "other")
+    other = generate.write(generate.Parameters(ROWS, "pure", 8, num_users=2000, num_videos=1000), tmp_path / "other")
     differing = {name for name, digest in digests(other).items() if digest != digests(again)[name]}
     assert differing == set(digests(again))
 
@@ -171,13 +171,15 @@ def test_a_generator_that_is_stopped_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        generate.write(generate.Parameters(100), tmp_path, stop)
+        generate.write(generate.Parameters(100, num_videos=50), tmp_path, stop)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_single_row_is_enough(tmp_path):
     told = []
-    folder = generate.write(generate.Parameters(1), tmp_path, lambda done, total: told.append((done, total)))
+    folder = generate.write(
+        generate.Parameters(1, num_videos=50), tmp_path, lambda done, total: told.append((done, total))
+    )
     assert told == [(1, 2), (2, 2)]
     rows = sum(len(table(folder, kind, "pure").fetchall()) for kind in schema.STANDARD_LOGS)
     assert rows in (1, 2)

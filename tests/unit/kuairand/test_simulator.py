@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from moac.kuairand import generate, schema
+from moac.kuairand import generate, schema, simulator
 from moac.kuairand.simulator import (
     FIRST_MS,
     LAST_MS,
@@ -82,14 +82,14 @@ def test_true_values_are_the_sum_over_all_that_can_happen(videos):
 
 def test_rows_under_another_policy_have_its_true_values():
     policy = another_policy(MODEL)
-    log = generate.log(200_000, 1, model=MODEL, num_users=20_000, policy=policy)
+    log = generate.log(60_000, 1, model=MODEL, num_users=6_000, policy=policy)
     error = (log.reward.mean(axis=0) - MODEL.true_values(policy)) / cluster_error(log, log.reward)
     assert abs(error).max() < 4
 
 
 def test_weighting_by_the_propensities_gives_another_policys_true_values():
     policy = another_policy(MODEL)
-    log = generate.log(200_000, 2, model=MODEL, num_users=20_000)
+    log = generate.log(60_000, 2, model=MODEL, num_users=6_000)
     ratio = policy[log.kind, log.tab, log.action] / log.propensity
     error = (ratio[:, None] * log.reward).mean(axis=0) - MODEL.true_values(policy)
     assert abs(error / cluster_error(log, ratio[:, None] * log.reward)).max() < 4
@@ -134,19 +134,20 @@ def test_the_random_log_is_uniform():
     assert block.columns["time_ms"].max() < LAST_MS
 
 
-def test_people_rows_and_times_are_in_order_and_do_not_depend_on_the_rest():
-    users = MODEL.draw_users(3000, 0)
-    drawn = list(blocks(MODEL, MODEL.behaviour, users, 700_000, 0))
+def test_people_rows_and_times_are_in_order_and_do_not_depend_on_the_rest(monkeypatch):
+    monkeypatch.setattr(simulator, "_BLOCK_ROWS", 1 << 14)
+    users = MODEL.draw_users(400, 0)
+    drawn = list(blocks(MODEL, MODEL.behaviour, users, 40_000, 0))
     assert len(drawn) == 3
     user, time = (np.concatenate([block.columns[name] for block in drawn]) for name in ("user_id", "time_ms"))
-    assert len(user) == 700_000
+    assert len(user) == 40_000
     assert (np.diff(user) >= 0).all()
     assert (np.diff(time)[np.diff(user) == 0] >= 0).all()
     assert time.min() >= FIRST_MS
-    counts = np.bincount(user, minlength=3000)
-    expected = 700_000 * users.share
+    counts = np.bincount(user, minlength=400)
+    expected = 40_000 * users.share
     assert abs((counts - expected) / np.sqrt(expected)).max() < 5
-    alone = list(blocks(MODEL, MODEL.behaviour, users, 700_000, 0))[1]
+    alone = list(blocks(MODEL, MODEL.behaviour, users, 40_000, 0))[1]
     np.testing.assert_array_equal(alone.columns["video_id"], drawn[1].columns["video_id"])
 
 

@@ -80,6 +80,7 @@ def test_real_rows_are_what_a_plain_reading_finds(tmp_path):
     about = build(REAL_PURE, tmp_path / "data", random_log=REAL_RANDOM)
     standard = about["logs"]["standard"]
     assert (standard["rows_read"], standard["rows"]) == (205_152, 200_264)
+    assert about["parts"]["rows"]["rows"] == 57_459
     assert about["absent"] == ["log_standard_4_08_to_4_21_pure.csv"]
     expected = plain([next((REAL_PURE / "data").glob("log_standard*")), REAL_RANDOM], 150)
     dataset = LoggedDataset.from_parquet(tmp_path / "data")
@@ -255,12 +256,6 @@ def test_left_rows_that_cannot_be_read_are_one_line_and_are_gone(source, tmp_pat
     rows.write_bytes(rows.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"^[^\n]*work cannot be worked on: [^\n]+$"):
         build(source, tmp_path / "data", actions=5)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_mistake_leaves_nothing_behind(source, tmp_path):
-    with pytest.raises(ValueError, match="`actions` must be at most"):
-        build(source, tmp_path / "data", actions=10_000)
     assert list(tmp_path.iterdir()) == []
 
 
