@@ -15,6 +15,8 @@ from moac.report.page import VERDICTS, Figure, Page, Table
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 """What the page may do, told to the browser: style itself and show the images that it carries."""
 _NUMERIC = re.compile(r"[(\[]?[−+–-]?[\d∞]|–?$")
+_HYPHEN = re.compile(r"(?<![\w.-])-(?=\.?\d)")
+"""Before a number and after no word: a minus sign, where a text was made by Python's formatting."""
 _SEVERAL = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
 _ICONS = {
     "holds": "M3 8.5 6.5 12 13 4.5",
@@ -51,6 +53,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         finalize=lambda value: value if hasattr(value, "__html__") else text(value),
     )
+    environment.filters["minus"] = lambda value: _HYPHEN.sub("−", text(value))
     return environment.get_template("report.html.jinja")
 
 

@@ -79,6 +79,12 @@ def test_unknown_numbers_are_dashes_in_cells_and_facts():
     assert '<td class="number">–</td>' in content
 
 
+def test_hyphens_before_numbers_are_minus_signs_in_cells_and_claims():
+    table = Table("t", "c", ("a", "b"), (("x", "-0.2 [-1.5, 3], 2022-04-24, v-1, 1e-05"),))
+    words = Outline(html.render(Page("T", "S", claims=(Claim("c", "by -.5", "holds"),), tables=(table,)))).text
+    assert "−0.2 [−1.5, 3], 2022-04-24, v-1, 1e-05" in words and "by −.5" in words
+
+
 def test_columns_of_numbers_stand_to_the_right_and_words_do_not():
     table = Table("t", "c", ("a", "b", "c", "d"), (("x", 1.5, "(5 ± 1) × 10⁻⁷", "steady"), ("y", -2, None, "2 rise")))
     content = html.render(Page("T", "S", tables=(table,)))

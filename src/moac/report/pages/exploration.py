@@ -114,30 +114,11 @@ def of_folder(folder: Path) -> Page:
 
 
 def _page(folder: Path, data: dict[str, Any]) -> Page:
-    numbers, rules = data["numbers"], data["by_rule"]
-    hull = f" {numbers['hull_found']} of {numbers['hull_points']} points of the exact hull." if _exact(numbers) else ""
-    summary = (
-        f"{len(data['preferences'])} preferences, rules {', '.join(data['rules'])}: {numbers['points']} policies that "
-        f"no other one found dominates.{hull} Returns are {_KINDS.get(data['returns_kind'], data['returns_kind'])}."
-    )
-    return Page(
-        title=f"Exploration of {data['env']}",
-        summary=summary,
-        facts=_facts(data),
-        results=(_rules(rules), _traps(rules)),
-        choice=_choice(folder, data),
-        figures=_figures(folder, data),
-        tables=(_missed(data),) if numbers.get("hull_missed") else (),
-        details=(("rules", ", ".join(data["rules"])), ("seed", str(data["seed"]))),
-    )
-
-
-def _facts(data: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    numbers, served = data["numbers"], data["numbers"]["preferences_served"]
+    numbers, served, hull = data["numbers"], data["numbers"]["preferences_served"], _hull(data["numbers"])
+    rules, kind = ", ".join(data["rules"]), data["returns_kind"]
+    found = f" They reach {hull} points of the exact hull." if hull else ""
     facts: dict[str, Any] = {"policies archived": numbers["points"], "environment steps": numbers["env_steps"]}
-    if _exact(numbers):
-        facts["hull points found"] = f"{numbers['hull_found']} of {numbers['hull_points']}"
-        facts["most below the hull"] = numbers["most_below_hull"]
+    facts |= {"hull points found": hull, "most below the hull": numbers["most_below_hull"]} if hull else {}
     facts |= {
         "preferences served by their own policy": _share(served["own"]),
         "by the archive's best": _share(served["archive"]),
@@ -146,39 +127,40 @@ def _facts(data: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
         "the reference is": data["reference_is"],
         "IGD+": numbers["igd_plus"],
     }
-    return tuple(facts.items())
+    return Page(
+        title=f"Exploration of {data['env']}",
+        summary=f"{len(data['preferences'])} preferences, rules {rules}: {numbers['points']} policies that no other "
+        f"one dominates.{found} Returns are {_KINDS.get(kind, kind)}.",
+        facts=tuple(facts.items()),
+        results=(_rules(data["by_rule"]),),
+        choice=_choice(folder, data),
+        figures=_figures(folder, data),
+        details=(("rules", rules), ("seed", str(data["seed"]))),
+    )
 
 
 def _rules(rules: dict[str, Any]) -> Table:
-    header = ("Rule", "Policies", "Archived", "Hull points", "Hypervolume", "IGD+", "Served by own")
+    header = ("Rule", "Policies", "Archived", "Hull points", "Hypervolume", "IGD+", "Served by own", "Earn nothing")
     rows = tuple(
         (
             name,
             numbers["policies"],
             numbers["archived"],
-            f"{numbers['hull_found']} of {numbers['hull_points']}" if _exact(numbers) else None,
+            _hull(numbers),
             numbers["hypervolume"],
             numbers["igd_plus"],
             _share(numbers["preferences_served"]["own"]),
+            " → ".join(str(_share(each["share"])) for each in numbers["trapped_after"]),
         )
         for name, numbers in rules.items()
     )
     caption = (
         "A hull point is found where a policy is within 1 % of the front's range in every objective. A preference p is "
         "served by its own policy where pᵀJ is within 1 % of the best, in units of the ranges; IGD+ is in these units. "
-        "Policies are the trials; on a model also those of earlier stages, and all of them with their likeliest action."
+        "Policies are the trials; on a model also those of earlier stages, and all of them with their likeliest acts. "
+        "Trials earn nothing where every objective's return is 0 or the front's worst; after each stage."
     )
     return Table("What each rule finds", caption, header, rows)
-
-
-def _traps(rules: dict[str, Any]) -> Table:
-    rows = tuple(
-        (f"{name}, entropy {number(each['entropy'], 2)}", _share(each["share"]))
-        for name, numbers in rules.items()
-        for each in numbers["trapped_after"]
-    )
-    caption = "Trials in which no objective earns anything, its return 0 or the front's worst, after each stage."
-    return Table("Zero traps", caption, ("After the stage", "Trials"), rows)
 
 
 def _choice(folder: Path, data: dict[str, Any]) -> Choice:
@@ -234,14 +216,9 @@ def _figures(folder: Path, data: dict[str, Any]) -> tuple[Figure, ...]:
     )
 
 
-def _missed(data: dict[str, Any]) -> Table:
-    rows = tuple((str(k + 1), *map(float, point)) for k, point in enumerate(data["numbers"]["hull_missed"]))
-    caption = "Points of the exact hull that no policy is within 1 % of the range of."
-    return Table("Missed", caption, ("", *map(str, data["objectives"])), rows)
-
-
-def _exact(numbers: dict[str, Any]) -> bool:
-    return "hull_points" in numbers
+def _hull(numbers: dict[str, Any]) -> str | None:
+    """How many points of the exact hull are found; None where it is not known."""
+    return f"{numbers['hull_found']} of {numbers['hull_points']}" if "hull_points" in numbers else None
 
 
 def _vector(values: Any) -> str | None:

@@ -103,22 +103,14 @@ def _failures(failed: Sequence[Row]) -> Table | None:
 
 
 def _figures(rows: list[Row], env: str, sweep: Sweep) -> list[Shown]:
-    done = [(row, row.end) for row in rows if row.end is not None]
+    done, ended = [row for row in rows if row.end], [row.end for row in rows if row.end]
     if len(done) < 2:
         return []
-    objectives, name = done[0][1].objectives, re.sub(r"[^a-z0-9]+", "-", env.lower()).strip("-")
-    axes = [axis for axis in sweep.axes if axis not in _APART and len({_key(row, axis) for row, _ in done}) > 1]
-    values = {axis: tuple(row.cell.values[axis] for row, _ in done) for axis in axes}
-    shown: list[Shown] = []
-    if axes:
-        shown.append(_effects(values, [ended for _, ended in done], objectives, (env, name)))
-    if len(objectives) > 1:
-        shown.append(_places(values, [row for row, _ in done], objectives, (env, name)))
-    return shown
-
-
-def _key(row: Row, axis: str) -> str:
-    return readable(row.cell.values[axis])
+    objectives, name = ended[0].objectives, re.sub(r"[^a-z0-9]+", "-", env.lower()).strip("-")
+    values = {axis: tuple(row.cell.values[axis] for row in done) for axis in sweep.axes if axis not in _APART}
+    values = {axis: given for axis, given in values.items() if len(set(map(readable, given))) > 1}
+    effects = [_effects(values, ended, objectives, (env, name))] if values else []
+    return effects + ([_places(values, done, objectives, (env, name))] if len(objectives) > 1 else [])
 
 
 def _effects(values: dict[str, tuple[Any, ...]], done: list[End], objectives: tuple[str, ...], env: Any) -> Shown:
@@ -168,31 +160,26 @@ def _effects_figure(values: Mapping[str, Sequence[Any]], columns: Mapping[str, F
     figure, axes = style.grid(len(values), len(columns), (3.4 * len(columns), 2.7 * len(values)))
     for k, ax in enumerate(axes):
         (setting, given), (name, y) = list(values.items())[k // len(columns)], list(columns.items())[k % len(columns)]
-        colour = style.line(k % len(columns))["color"]
-        numbers = len({readable(value) for value in given}) > _NAMED and all(map(is_number, given))
-        (_along if numbers else _by_value)(ax, given, y, colour)
+        _effect(ax, given, y, style.line(k % len(columns))["color"])
         if name == "exact gap" and y.min() > 0:
             ax.set_yscale("log")
-        if k < len(columns):
-            ax.set_title(name)
-        ax.set_xlabel(setting)
+        ax.set_title(name)
+        ax.set(xlabel=setting, ylabel=name)
     return figure
 
 
-def _by_value(ax: Axes, given: Sequence[Any], y: Any, colour: str) -> None:
-    """Values side by side, in the order in which they were given; numbers ascending."""
+def _effect(ax: Axes, given: Sequence[Any], y: Any, colour: str) -> None:
+    """Values side by side, numbers ascending, with the mean of each; many numbers along an axis of their own."""
     numbers = all(map(is_number, given))
-    ordered = sorted(given) if numbers else given
-    names = list(dict.fromkeys(map(readable, ordered)))
+    names = list(dict.fromkeys(map(readable, sorted(given) if numbers else given)))
+    if numbers and len(names) > _NAMED:
+        if min(given) > 0 and max(given) > _WIDE * min(given):
+            ax.set_xscale("log")
+        ax.scatter(given, y, s=18, alpha=0.7, color=colour, linewidths=0)
+        return
     at = np.array([names.index(readable(value)) for value in given])
     spread = np.array([0.08 * ((int(np.sum(at[:k] == place)) % 5) - 2) for k, place in enumerate(at)])
     ax.scatter(at + spread, y, s=18, alpha=0.5, color=colour, linewidths=0)
     ax.plot(range(len(names)), [y[at == k].mean() for k in range(len(names))], "-o" if numbers else "o", color=colour)
     ax.set_xticks(range(len(names)), names, rotation=30 if max(map(len, names)) > 8 else 0)
     ax.set_xlim(-0.5, len(names) - 0.5)
-
-
-def _along(ax: Axes, given: Sequence[float], y: Any, colour: str) -> None:
-    if min(given) > 0 and max(given) > _WIDE * min(given):
-        ax.set_xscale("log")
-    ax.scatter(given, y, s=18, alpha=0.7, color=colour, linewidths=0)
