@@ -19,7 +19,7 @@ import numpy as np
 
 import moac
 from moac import api, envs, momdp
-from moac.envs.make import quiet
+from moac.machine import quiet
 from moac.report import pages
 from moac.runs import runner
 from moac.runs.directory import RunDirectory, load

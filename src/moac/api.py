@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import jax
 
-from moac import files, training
+from moac import files, locks
 from moac.config import CHOICES, Config, is_choice
+from moac.driver import Callback, Watching, first_of, source_of, trained, with_outputs
 from moac.momdp import library
-from moac.policies.observations import LogSpec
-from moac.runs import CHECKPOINT_SECONDS, problems, runner
+from moac.runs import CHECKPOINT_SECONDS, problems
 from moac.runs import directory as run_directory
-from moac.runs import sinks as run_sinks
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
-from moac.types import Critic, Policy, Source, Spec
+from moac.types import Critic, Policy
 from moac.weighting import Rule
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from moac.offline.evaluation import OfflineEvaluation
     from moac.offline.ncis import Options
     from moac.runs.executors import Executor
     from moac.search.archive import Archive
     from moac.search.compare import Comparison
-    from moac.search.plan import Options as ExploreOptions
     from moac.search.sweep import Swept
     from moac.search.values import EpisodeValues
-
-Callback = Callable[[training.Snapshot], Any]
-"""Is shown a run after each chunk of about half a second; what it raises stops the run."""
 
 
 def train(  # noqa: PLR0913 - every one of them is optional but the problem
@@ -93,15 +86,15 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
     source = source_of(problem)
     full = result.configured(source.spec, config, steps, config_fields)
     run = result.prepare(source, full, trials, seed, {name: given[name] for name in ("policy", "critic", "rule")})
-    first = None if "start" in config_fields else _first(start, run)
-    watching = _Watching(progress, callback, sinks, checkpoint_every)
+    first = None if "start" in config_fields else first_of(start, run)
+    watching = Watching(progress, callback, sinks, checkpoint_every)
     if out is None:
         if sinks or keep_every is not None:
             raise ValueError("`sinks` and `keep_every` need `out`, the folder that they write into.")
-        return _trained(run, first, watching)
+        return trained(run, first, watching)
     directory = RunDirectory.create(Path(out), run, problems.id_of(source), keep_every)
     with directory.held():
-        return _trained(run, first, watching, directory)
+        return trained(run, first, watching, directory)
 
 
 def resume(  # noqa: PLR0913 - as `train`
@@ -140,10 +133,10 @@ def resume(  # noqa: PLR0913 - as `train`
     from moac.progress import say
     from moac.report import pages
 
-    watching = _Watching(progress, callback, sinks, checkpoint_every)
+    watching = Watching(progress, callback, sinks, checkpoint_every)
     if isinstance(run, Result):
         longer = run.run if iterations is None else run_directory.longer_run(run.run, iterations)
-        return _trained(longer, run.snapshot, watching)
+        return trained(longer, run.snapshot, watching)
     source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
     given = {"policy": policy, "critic": critic, "rule": rule}
     directory, prepared = run_directory.reopen(Path(run), source, given)
@@ -161,7 +154,7 @@ def resume(  # noqa: PLR0913 - as `train`
             done, total = 0 if snapshot is None else snapshot.iteration, prepared.settings.num_iterations
             episodes = "" if source.compiled or snapshot is None else ", in new episodes of its environments"
             say(f"{directory.path} continues after iteration {done} of {total}{episodes}.")
-        return _trained(prepared, snapshot, watching, directory)
+        return trained(prepared, snapshot, watching, directory)
 
 
 def load(
@@ -183,60 +176,136 @@ def load(
     return replace(trained, archive=archive.read(Path(directory), trained))
 
 
-def evaluate(
-    directory: str | Path, *, episodes: int = 200, trials: Sequence[int] | None = None, trust: bool = False
-) -> EpisodeValues:
-    """What a run's policies earn in whole episodes of the real environment, beside exact values where a model is known.
+def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
+    run: str | Path | Result | TrainedPolicy,
+    problem: Any = None,
+    *,
+    episodes: int = 200,
+    trials: Sequence[int] | None = None,
+    data: Any = None,
+    split: str = "validation",
+    cap: float = 10.0,
+    out: str | Path | None = None,
+    trust: bool = False,
+) -> EpisodeValues | OfflineEvaluation:
+    """What policies are worth: in whole episodes of the real environment, or, where they were trained on a log, there.
+
+    Episodes are beside exact values where a model is known. On a log the policies are beside Behavior-Clone; an access
+    to test users is recorded before any number is computed.
+
+    >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
+    >>> moac.evaluate(result, episodes=2).points.shape
+    (1, 2)
 
     Args:
-        directory: of the run; one on a log is for `evaluate_on_log`.
+        run: a run's folder, its result, or a policy.
+        problem: the environment of a policy, as in `train`; a run knows its own.
         episodes: of each trial, each with a seed of its own.
         trials: which; None is all of them.
+        data: a dataset or its folder; None is where the run had it.
+        split: whose users judge on a log: `validation` or `test`.
+        cap: of the importance weights on a log.
+        out: a folder for what was found; None keeps nothing on disk.
         trust: whether a module that the run names may be imported, which runs the code in it.
     """
     from moac.search import values
 
-    path, trained = Path(directory), run_directory.load(directory)
-    chosen = tuple(range(trained.num_trials) if trials is None else trials)
-    environment: Any = problems.environment_of_run(path, trust)
-    model = library.for_environment(run_directory.RunDirectory(path).description["problem"]["env"])
-    return values.by_episodes(environment, trained, chosen, episodes, model)
+    subject = driver.Subject.of(run, problem, data, trust)
+    chosen = tuple(range(subject.trained.num_trials) if trials is None else trials)
+    if isinstance(subject.source.spec.observations, LogSpec):
+        evaluated = driver.on_log(subject, chosen, split, cap)
+    else:
+        environment: Any = subject.source
+        model = library.for_environment(environment.spec.name)
+        evaluated = values.by_episodes(environment, subject.trained, chosen, episodes, model)
+    if out is not None:
+        evaluated.save(Path(out))
+    return evaluated
 
 
-def explore(problem: Source | str, options: ExploreOptions | None = None, out: str | Path | None = None) -> Archive:
+def explore(  # noqa: PLR0913 - every one of them is optional but the problem
+    problem: Any,
+    config: Config | None = None,
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+    preferences: Any = None,
+    draw: Literal["random", "grid"] = "random",
+    rules: Sequence[str] | None = None,
+    entropies: Sequence[float] | None = None,
+    reference: Sequence[float] | None = None,
+    out: str | Path | None = None,
+    progress: bool = False,
+    check: Callable[[], None] | None = None,
+    **config_fields: Any,
+) -> Archive:
     """Train policies for many preferences, and keep those that no other dominates.
 
+    >>> archive = moac.explore("fishwood-v0", preferences=2, rules=["fixed"], num_iterations=10)
+    >>> archive.policy(archive.best_for([0.5, 0.5]))
+    TrainedPolicy(SoftmaxTable, trial 0 of 1)
+
     Args:
-        problem: as in `train`.
-        options: what is to be explored: `moac.search.plan.Options`.
+        problem: as in `train`; a log without propensities gets a behaviour model.
+        config: what all rules share; GAE is 0.95 where it says nothing.
+        steps: environment steps of each trial; None is by the problem.
+        seed: of preferences and trials.
+        preferences: how many (None is 128 on a model, 16 elsewhere), or the vectors themselves, [N, M].
+        draw: how preferences are drawn: at random on the simplex, or all multiples of 1/k.
+        rules: how preferences become weights, by name; None is `fixed`, on a model also `preferred`.
+        entropies: bonuses, one after the other; None is falling to 0 on a model, else 0.
+        reference: of the hypervolume; None is below the worst of the front.
         out: a folder that keeps everything, from which the same call goes on, and which `load` reads.
+        progress: show on stderr how far it is.
+        check: is called about twice a second; what it raises stops the exploration.
+        config_fields: as in `train`.
     """
+    from moac.progress import watched
     from moac.report.pages import exploration
+    from moac.search import EXPLORING, candidates, plan
     from moac.search import explore as search
 
-    folder = None if out is None else Path(out)
-    archive = replace(search.explore(source_of(problem), options, folder), writer=exploration.save)
+    source, folder = source_of(problem), None if out is None else Path(out)
+    shared = result.configured(source.spec, config or Config(**EXPLORING), None, config_fields)
+    chosen = None if rules is None else tuple(rules)
+    bonuses = None if entropies is None else tuple(entropies)
+    options = plan.Options(shared, preferences, draw, chosen, bonuses, reference, seed, steps)
+    plan.Plan.of(options, source)  # a mistake shows before anything is fitted or trained
     if folder is not None:
-        archive.save(folder)
+        search.check_folder(folder)
+    with nullcontext() if folder is None else locks.folder(folder), watched(progress, check) as (show, tell):
+        source = candidates.with_behaviour(source, folder, shared.hidden)
+        archive = search.run(plan.Plan.of(options, source), source, folder, show, tell)
+        archive = replace(archive, writer=exploration.save)
+        if folder is not None:
+            archive.save(folder)
     return archive
 
 
 def sweep(
-    spec: str | Path | Mapping[str, Any], out: str | Path | None = None, executor: Executor | None = None
+    spec: str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    executor: Executor | None = None,
+    callback: Callable[[Any, Any], None] = lambda job, failure: None,
 ) -> Swept:
     """Train what a sweep describes and has not finished in `out`.
+
+    >>> swept = moac.sweep({"env": "fishwood-v0", "config": {"num_iterations": 3}, "grid": {"momentum": ["1/t", "1"]}})
+    >>> len(swept.rows)
+    2
 
     Args:
         spec: a TOML file, or the same as a dictionary: docs/sweeps.md.
         out: the sweep's folder, for run directories, tables and report; None keeps nothing on disk.
         executor: where tasks run, from `moac.runs.executors.opened`; None runs one after the other.
+        callback: is called with each task as it ends, and with its failure or None.
     """
     from moac.report.pages import sweep as page
     from moac.search import sweep as search
     from moac.search import sweep_spec
 
     folder = None if out is None else Path(out).absolute()
-    swept = search.sweep(sweep_spec.load(spec), problems.problem_of_task, folder, executor)
+    swept = search.sweep(sweep_spec.load(spec), problems.problem_of_task, folder, executor, callback)
     swept = replace(swept, writer=page.save)
     if folder is not None:
         swept.save(folder)
@@ -260,146 +329,3 @@ def compare(
     if out is not None:
         comparison.save(out)
     return comparison
-
-
-def evaluate_on_log(
-    directory: str | Path,
-    data: str | Path | None = None,
-    split: str = "validation",
-    trial: int | None = None,
-    options: Options | None = None,
-) -> OfflineEvaluation:
-    """Evaluate a run's policies beside Behavior-Clone; card and page go into the run's folder.
-
-    An evaluation on test users is recorded before any number is computed.
-
-    Args:
-        directory: of the run.
-        data: folder of its data; None is where it was.
-        split: validation or test.
-        trial: which trial alone; None is all of them, as seeds of one method.
-        options: of the estimate.
-    """
-    from moac.offline.evaluate import evaluate as evaluate_policies
-    from moac.report import html
-    from moac.report.pages import evaluation as page
-    from moac.runs import log_files
-
-    path = Path(directory)
-    run, trained = run_directory.read(path), run_directory.load(path, trial or 0)
-    theta = trained.theta if trial is None else jax.tree.map(lambda leaf: leaf[trial][None], trained.theta)
-    rule = run.config.weighting
-    methods = {"MOAC" if rule == "min-norm" else f"{rule} weights": (trained.policy, theta)}
-    dataset = log_files.dataset_of(path, None if data is None else Path(data))
-    files.check_folder("RUN", path)
-    evaluated = evaluate_policies(dataset, methods, split, options, run=path, about={"trial": trial})
-    evaluated = replace(evaluated, page=lambda each: html.render(page.of_evaluation(each)))
-    evaluated.save(path)
-    return evaluated
-
-
-def with_outputs(outcome: Result) -> Result:
-    """The same result, able to `save` and `plot` itself."""
-    return replace(outcome, writer=_write, drawer=draw)
-
-
-def draw(outcome: Result) -> Figure:
-    """Returns, ‖g‖², gap, weights and alignment over iterations, with bands over trials."""
-    from moac.report import figures
-
-    spec = outcome.run.source.spec
-    return figures.training(outcome.history, spec.objective_names, spec.name)
-
-
-def training_figures(outcome: Result) -> dict[str, bytes]:
-    """The files in a run directory's `figures`, by name."""
-    from moac.report import style
-
-    figure = draw(outcome)
-    return {f"training.{kind}": style.rendered(figure, kind) for kind in ("png", "svg")}
-
-
-def _write(outcome: Result, path: Path, overwrite: bool) -> Path:
-    from moac.report import pages
-
-    run_directory.save(outcome, path, training_figures(outcome), overwrite, problems.id_of(outcome.run.source))
-    pages.write(path)
-    return path
-
-
-@final
-@dataclass(frozen=True)
-class _Watching:
-    """How a run is followed while it trains: the arguments of `train` of these names."""
-
-    progress: bool
-    callback: Callback | None
-    sinks: Sequence[str]
-    checkpoint_every: float
-
-    def __post_init__(self) -> None:
-        if not self.checkpoint_every >= 0:
-            raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {self.checkpoint_every}.")
-        run_sinks.check(self.sinks)
-
-    @contextmanager
-    def shown(self, run: training.Run, done: int) -> Generator[Callback]:
-        """Gives what snapshots of the run, which begins after `done` iterations, are shown to."""
-        from moac.progress import TrainingProgress
-
-        with TrainingProgress(run, done) if self.progress else nullcontext() as display:
-            watchers = [display.show] if display is not None else []
-            watchers += [self.callback] if self.callback is not None else []
-            yield lambda snapshot: [watch(snapshot) for watch in watchers]
-
-
-def _trained(
-    run: training.Run,
-    snapshot: training.Snapshot | None,
-    watching: _Watching,
-    directory: RunDirectory | None = None,
-) -> Result:
-    """Iterate a run to its end, in memory or in its directory, which the caller holds."""
-    from moac.report import pages
-
-    last = snapshot
-    with watching.shown(run, 0 if snapshot is None else snapshot.iteration) as show:
-        if directory is None:
-            for last in training.iterate(run, snapshot):
-                show(last)
-        else:
-            last = runner.train(directory, run, snapshot, watching.checkpoint_every, show, watching.sinks)
-    if last is None:
-        raise ValueError("`run` must have its last state to go on from, got one that was read from files.")
-    outcome = with_outputs(Result.of(run, last))
-    if directory is not None:
-        directory.finish(outcome, training_figures(outcome))
-        pages.write(directory.path)
-    return outcome
-
-
-def _first(start: Any, run: training.Run) -> training.Snapshot | None:
-    """The snapshot at which a run begins where `start` says so."""
-    if isinstance(start, str | Path):
-        directory, ended = run_directory.reopen(Path(start), run.source)
-        start = directory.checkpoints().newest(ended)
-    return None if start is None else result.beginning(start, run)
-
-
-def source_of(problem: Any) -> Source:
-    """The problem that an argument of `train` stands for."""
-    if isinstance(problem, str | Path):
-        if Path(problem).is_dir():
-            from moac.logs.dataset import LoggedDataset
-
-            return source_of(LoggedDataset.from_parquet(Path(problem)))
-        return problems.problem_of(str(problem))
-    if isinstance(getattr(problem, "spec", None), Spec):
-        if isinstance(problem.spec.observations, LogSpec):
-            from moac.offline.evaluate import with_estimator
-
-            return with_estimator(problem)
-        return problem
-    from moac import envs
-
-    return envs.make(problem)

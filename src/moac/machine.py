@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import threading
+import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_HARMLESS = (r"\x1b\[33mWARN", "Gym has been unmaintained", ".*pkg_resources")
+"""Beginnings of the warnings that Gymnasium and pygame give about themselves."""
 _changing = threading.Lock()
 _ONE_CORE = "--xla_cpu_multi_thread_eigen=false"
 
@@ -62,3 +65,13 @@ def resident(process: int) -> int:
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
         return 0
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Without the warnings that Gymnasium and pygame give about themselves."""
+    with warnings.catch_warnings():
+        for start in _HARMLESS:
+            warnings.filterwarnings("ignore", message=start)
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="pygame")
+        yield

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, final
-
-from rich import progress
-from rich.console import Console
 
 if TYPE_CHECKING:
     from moac import training
@@ -28,6 +26,9 @@ class Progress:
     """How far work has come, stage by stage: a bar in a terminal, a line every few seconds elsewhere."""
 
     def __init__(self) -> None:
+        from rich import progress
+        from rich.console import Console
+
         columns = (progress.TextColumn("{task.description}", markup=False), progress.BarColumn())
         numbers = progress.TextColumn("{task.fields[numbers]}", markup=False)
         self._bar = progress.Progress(
@@ -135,3 +136,14 @@ def labelled_progress(check: Callable[[], None] | None = None) -> Callable[..., 
         return TrainingProgress(run, iteration, check)
 
     return show
+
+
+@contextmanager
+def watched(progress: bool, check: Callable[[], None] | None) -> Generator[tuple[Any, Any]]:
+    """What several runs, and the stages after them, are shown to: on stderr, or to `check` alone."""
+    if progress:
+        with Progress() as display:
+            yield labelled_progress(check), display.show
+        return
+    heed = (lambda *_: None) if check is None else (lambda *_: check())
+    yield lambda *_: nullcontext(SimpleNamespace(show=heed)), heed

@@ -76,7 +76,7 @@ def run(study: Study, out: Path, show: Any = None, say: Say = print) -> None:
 
     What an earlier call has finished is kept. `show` and `say` as in `Workspace`.
     """
-    from moac.envs.make import quiet
+    from moac.machine import quiet
     from moac.report.pages import experiment as page
 
     if study.module not in _MODULES:

@@ -1,4 +1,7 @@
-"""What a person sees: tables and lines on stdout, one JSON object where it is asked for."""
+"""What a person sees: tables and lines on stdout, one JSON object where it is asked for.
+
+What takes long to import is imported when it is used, here and in `moac.progress`: the command line starts at once.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
-from moac import files
-from moac.report.numbers import Value, text
-
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from moac.report import page
+    from moac.report.numbers import Value
 
 WIDTH = 120
 """Characters of a line, where stdout is no terminal."""
@@ -22,6 +22,8 @@ WIDTH = 120
 
 def plain() -> Console:
     """A console that shows text as it is: a path or a name with brackets in it is no markup."""
+    from rich.console import Console
+
     return Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, emoji=False)
 
 
@@ -48,6 +50,10 @@ def print_table(
         rows: their cells.
         left: columns aligned to the left, beside the first.
     """
+    from rich.table import Table
+
+    from moac.report.numbers import text
+
     table = Table(title=title, title_justify="left")
     for k, name in enumerate(header):
         table.add_column(name, justify="left" if k == 0 or name in left else "right")
@@ -67,4 +73,6 @@ def print_tables(tables: Iterable[page.Table]) -> None:
 
 def print_json(summary: Any) -> None:
     """The last line of stdout; what is not finite is null."""
+    from moac import files
+
     sys.stdout.write(json.dumps(files.finite(summary)) + "\n")

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 import tyro
 
+import moac
 from moac.choices import did_you_mean
 from moac.cli import process
+from moac.cli.console import print_json, print_lines, print_paths, print_table, print_tables
 from moac.cli.options import Command, Problem, ShowConfig, check_environment, config_of, config_options, group, option
+from moac.cli.train import show_config
 from moac.config import CHOICES, Config, check_trials, is_choice
+from moac.progress import say
 from moac.search import EXPLORING
 
 if TYPE_CHECKING:
     from moac.search.archive import Archive
-    from moac.search.plan import Plan
-    from moac.types import Source
 
     class ExploreConfig:
         """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
@@ -60,6 +62,8 @@ class Explore(Command):
         tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: below the worst of the front")
     ] = None
     """Reference point of the hypervolume, one number per objective."""
+    steps: Annotated[int | None, option("INT", "default: by the iterations")] = None
+    """Environment steps of a trial, in place of iterations."""
     seed: int = 0
     """Of preferences and trials."""
     out: Annotated[Path | None, option("DIR", "default: runs/ENV-explore")] = None
@@ -67,40 +71,27 @@ class Explore(Command):
 
     def run(self) -> int:
         """Train, select, measure and print; Ctrl-C leaves a folder that the same command continues."""
-        config = self._checked()
+        config, began, out = self._checked(), time.monotonic(), self._folder()
         process.use_all_cores()
-        from moac import locks, settings
-        from moac.cli.console import print_json
-        from moac.cli.offline_train import with_behaviour
-        from moac.cli.train import show_config
-        from moac.envs.make import quiet
-        from moac.policies.observations import LogSpec
-        from moac.progress import Progress, labelled_progress
-        from moac.report.pages import exploration
-        from moac.search import explore
-        from moac.search import plan as planning
+        from moac import settings
+        from moac.runs import problems
 
-        began, out = time.monotonic(), self._folder()
-        if self.rules is not None:
-            planning.check_rules(self.rules)
-        explore.check_folder(out)
-        with quiet():
-            problem = self._problem()
-            plan = self._plan(config, problem)  # a mistake shows before anything is fitted or trained
-            if self.show_config:
-                return show_config(plan.config, settings.reasons(problem, config), self)
-            with process.continued(f"the same command continues {out}"), locks.folder(out):
-                if isinstance(problem.spec.observations, LogSpec):
-                    problem = with_behaviour(problem, out, config.hidden)
-                    plan = self._plan(config, problem)
-                with process.Interrupts() as interrupts, Progress() as progress:
-                    runs = labelled_progress(interrupts.check)
-                    archive = explore.run(plan, problem, out, runs, progress.show)
-                    interrupts.check()
-                    exploration.save(archive, out)
+        logged = Path(self.env).is_dir()
+        source = moac.api.source_of(self.env) if logged else problems.problem_of(self.env, **self.problem.stepping)
+        if self.show_config:
+            return show_config(settings.complete(config, source.spec), settings.reasons(source, config), self)
+        if not source.compiled:
+            process.dispatch_synchronously()
+        if (out / "explore.json").exists():
+            say(f"{out} holds an exploration: its runs are kept and used again, archive and report are replaced.")
+        with process.continued(f"the same command continues {out}"), process.Interrupts() as interrupts:
+            archive = moac.explore(
+                source, config, steps=self.steps, seed=self.seed, draw=self.draw, rules=self.rules, out=out,
+                preferences=self.preferences if self.given is None else self.given, entropies=self.entropy,
+                reference=self.reference, progress=True, check=interrupts.check,
+            )  # fmt: skip
         if self.json:
-            seconds = time.monotonic() - began
-            about = {"seconds": seconds, "run_dir": str(out), "report": str(out / "report.html")}
+            about = {"seconds": time.monotonic() - began, "run_dir": str(out), "report": str(out / "report.html")}
             print_json(archive.exploration.record() | about)
         else:
             _print(archive, out)
@@ -126,29 +117,9 @@ class Explore(Command):
         name = Path(self.env).name if Path(self.env).is_dir() else self.env
         return self.out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}-explore"
 
-    def _problem(self) -> Source:
-        """A model or an environment by its id, or the log of a folder."""
-        from moac.logs.dataset import LoggedDataset
-        from moac.runs import problems
-
-        if Path(self.env).is_dir():
-            return LoggedDataset.from_parquet(Path(self.env))
-        problem = problems.problem_of(self.env, **self.problem.stepping)
-        if not problem.compiled:
-            process.dispatch_synchronously()
-        return problem
-
-    def _plan(self, config: Config, problem: Source) -> Plan:
-        from moac.search.plan import Options, Plan
-
-        p = self.preferences if self.given is None else self.given
-        options = Options(config, p, self.draw, self.rules, self.entropy, self.reference, self.seed)
-        return Plan.of(options, problem, self.env)
-
 
 def _print(archive: Archive, out: Path) -> None:
     """The archive, and the results and facts of the report."""
-    from moac.cli.console import print_lines, print_paths, print_table, print_tables
     from moac.report.numbers import text
     from moac.report.pages import exploration
 

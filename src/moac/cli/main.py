@@ -15,8 +15,10 @@ from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any, get_type_hints
 
+import moac
 from moac.choices import did_you_mean
 from moac.cli import process
+from moac.machine import quiet
 
 COMMANDS = {
     "train": "train:Train",
@@ -24,11 +26,13 @@ COMMANDS = {
     "explore": "explore:Explore",
     "front": "front:Front",
     "evaluate": "evaluate:Evaluate",
-    "watch": "watch:Watch",
+    "compare": "report:Compare",
+    "watch": "report:Watch",
     "theory": "theory:Theory",
     "reproduce": "reproduce:Reproduce",
     "sweep": "sweep:Sweep",
     "report": "report:Report",
+    "envs": "envs:Envs",
     "data kuairand download": "data:Download",
     "data kuairand build": "data:Build",
     "data kuairand describe": "data:Describe",
@@ -39,6 +43,12 @@ COMMANDS = {
     "offline recommend": "offline:Recommend",
 }
 """Module and class of each command, by what is typed."""
+_HEADINGS = {
+    "": "Multi-objective actor-critic.",
+    "data": "Logs as datasets.",
+    "data kuairand": "KuaiRand's logs as datasets.",
+    "offline": "Learning from logs.",
+}
 _MISTAKE = 2
 _LONGEST_WORD, _LONGEST_LINE = 400, 4000
 """Characters of a message; a list of all known environments has about 1500."""
@@ -52,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a name that cannot be encoded loses no result
             stream.reconfigure(errors="backslashreplace")
     try:
-        with process.terminable():
+        with process.terminable(), quiet():
             code = parse(sys.argv[1:] if arguments is None else arguments).run()
             sys.stdout.flush()
             return code
@@ -100,6 +110,9 @@ def _split(arguments: list[str]) -> tuple[str, list[str]]:
         if word in ("-h", "--help"):
             sys.stdout.write(_listed(below, group))
             raise SystemExit(0)
+        if word == "--version" and not group:
+            sys.stdout.write(f"moac {moac.__version__}\n")
+            raise SystemExit(0)
         known = list(dict.fromkeys(name.split()[len(typed)] for name in below))
         if word not in known:
             program = f"moac {group}".strip()
@@ -118,7 +131,7 @@ def _listed(names: list[str], group: str) -> str:
     rows = [f"  moac {name:{width}}  {(_class_of(name).__doc__ or '').splitlines()[0]}" for name in names]
     wrapped = [textwrap.fill(row, 110, subsequent_indent=" " * (width + 9)) for row in rows]
     usage = f"usage: moac {group} COMMAND ...".replace("  ", " ")
-    return "\n".join([usage, "", "Multi-objective actor-critic.", "", *wrapped, "", "Options: moac COMMAND --help", ""])
+    return "\n".join([usage, "", _HEADINGS[group], "", *wrapped, "", "Options: moac COMMAND --help", ""])
 
 
 def _explained(text: str, program: str, command: type, arguments: list[str]) -> str:

@@ -41,6 +41,12 @@ def group(name: str) -> Any:
 
 Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id that `moac envs` lists, or package.module:Id.")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
+RunPaths = Annotated[
+    tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.", help_behavior_hint="(required)")
+]
+Trust = Annotated[
+    bool, tyro.conf.arg(help="Import the module that the run names, if its environment is not MO-Gymnasium's own.")
+]
 DataPath = Annotated[Path, tyro.conf.arg(metavar="DATA", help="A dataset that build made.")]
 RequiredFolder = Annotated[Path | None, option("DIR", "required")]
 Discounts = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: see --show-config")]

@@ -1,13 +1,26 @@
-"""`moac report`: the page of a run or an experiment, made again from its folder."""
+"""`moac report`, `moac compare` and `moac watch`: pages and animations of what was trained."""
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
-from typing import final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
-from moac.cli.options import Command, RunPath
+import moac
+from moac.cli.console import print_json, print_lines, print_paths, print_tables
+from moac.cli.options import Command, RunPath, RunPaths, Trust, check_episodes, check_run, option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_MOST_FRAMES = 600
+_MILLISECONDS = 120
+_HOLD = 8
+"""Frames for which the last picture of an episode stands."""
 
 
 @final
@@ -19,7 +32,7 @@ class Report(Command):
 
     def run(self) -> int:
         """Write the page and say where it is."""
-        from moac.cli.console import print_json, print_paths
+        check_run(self.path)
         from moac.report import pages
 
         report = pages.write(self.path)
@@ -28,3 +41,92 @@ class Report(Command):
         else:
             print_paths(report=report)
         return 0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Compare(Command):
+    """Show finished runs side by side: curves over environment steps, and differences to the first with intervals."""
+
+    runs: tyro.conf.Positional[RunPaths] = ()
+    out: Annotated[Path | None, option("DIR", "default: no figure and no page")] = None
+    """Folder for figure and report."""
+
+    def run(self) -> int:
+        """Compare and print."""
+        check_run(*self.runs)
+        comparison = moac.compare(*self.runs, out=self.out)
+        report = None if self.out is None else self.out / "report.html"
+        if self.json:
+            print_json(comparison.record() | {"report": None if report is None else str(report)})
+            return 0
+        from moac.report.pages import comparison as page
+
+        print_tables([page.ends(comparison)])
+        print_lines(f"• {note}" for note in comparison.notes)
+        print_paths(**({} if report is None else {"report": report}))
+        return 0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Watch(Command):
+    """Record episodes of a trained policy as an animated GIF."""
+
+    path: tyro.conf.Positional[RunPath]
+    episodes: int = 3
+    """How many, one after the other."""
+    trial: int = 0
+    """Which trial."""
+    seed: int = 0
+    """Of the first episode."""
+    out: Annotated[Path | None, option("FILE", "default: in RUN/figures")] = None
+    """The GIF."""
+    trust: Trust = False
+
+    def run(self) -> int:
+        """Play, draw, write."""
+        check_episodes(self.episodes)
+        check_run(self.path)
+        from moac import files
+        from moac.runs import problems
+
+        out = self.out or files.below(self.path, "figures") / f"episodes-trial{self.trial}.gif"
+        files.check_folder("out", out.parent)
+        trained = moac.load(self.path, self.trial)
+        _without_screen()
+        environment: Any = problems.environment_of_run(self.path, self.trust)
+        from moac.envs import evaluation
+
+        shown = evaluation.record(environment, trained, self.episodes, self.seed, _MOST_FRAMES)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        files.write_bytes(out, _gif(shown.frames))
+        if self.json:
+            frames = sum(map(len, shown.frames))
+            print_json({"gif": str(out), "frames": frames, "returns": shown.returns, "lengths": shown.lengths})
+            return 0
+        for length, earned in zip(shown.lengths, shown.returns, strict=True):
+            named = zip(environment.spec.objective_names, earned, strict=True)
+            sys.stdout.write(f"{length} steps: {', '.join(f'{name} {value:g}' for name, value in named)}\n")
+        print_paths(animation=out)
+        return 0
+
+
+def _without_screen() -> None:
+    """Ask the libraries that draw for pictures only: no screen and no loudspeaker."""
+    for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
+        os.environ.setdefault(driver, "dummy")
+    if sys.platform == "linux" and "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")
+
+
+def _gif(episodes: list[list[np.ndarray[Any, Any]]]) -> bytes:
+    """All episodes one after the other; the last picture of each stands a little."""
+    from io import BytesIO
+
+    from PIL import Image
+
+    pictures = [Image.fromarray(frame) for frames in episodes for frame in (*frames, *frames[-1:] * _HOLD)]
+    content = BytesIO()
+    pictures[0].save(content, format="GIF", save_all=True, append_images=pictures[1:], duration=_MILLISECONDS, loop=0)
+    return content.getvalue()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
+import moac
 from moac.cli import process
+from moac.cli.console import print_json, print_lines, print_paths, print_table
 from moac.cli.options import Address, Command, ExecutorName, Workers, option
+from moac.progress import Progress, say
 
 if TYPE_CHECKING:
-    from moac.search import sweep_spec
-    from moac.search.sweep import Row, Swept
+    from moac.search.sweep import Swept
 
 _FAILED, _LISTED = 1, 20
 SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file that says what varies: docs/sweeps.md.")]
@@ -44,74 +45,57 @@ class Sweep(Command):
 
     def run(self) -> int:
         """Exit code 0 where all tasks have finished, 1 where some failed."""
-        process.use_one_core()
-        from moac import files
-        from moac.cli.console import print_json
-        from moac.machine import size
-        from moac.report.pages import sweep as page
-        from moac.runs import executors
         from moac.search import sweep_spec
 
-        began, sweep = time.monotonic(), sweep_spec.load(self.spec)
+        began, sweep = time.monotonic(), sweep_spec.load(self.spec)  # a mistake shows before JAX is imported
+        process.use_one_core()
+        from moac import files
+        from moac.machine import size
+        from moac.runs import executors
+
         memory = None if self.memory is None else size("memory", self.memory)
         limits = executors.Limits(self.timeout, memory, self.retries)
         opened = executors.opened(self.executor, workers=self.workers, address=self.address, limits=limits)
         out = (Path("runs") / sweep.name if self.out is None else self.out).absolute()
         files.check_folder("out", out)
-        with process.continued(f"the same command continues {out}"), opened as executor:
-            swept, kept = _run(sweep, out, executor)
-        page.save(swept, out)
-        ended, report = swept.rows, out / "report.html"
-        failed = [row for row in ended if row.end is None]
+        if (out / "results.csv").exists():
+            say(f"{out} holds a sweep: tasks that have finished are kept, tables and report are replaced.")
+        ended: list[Any] = []
+        with process.continued(f"the same command continues {out}"), opened as executor, Progress() as progress:
+
+            def show(job: Any, failure: Any) -> None:
+                ended.append(job)
+                if failure is not None:
+                    progress.say(f"failed: {job.cell.label}: {failure.message}")
+                progress.show("tasks", len(ended), len(sweep.cells))
+
+            swept = moac.sweep(self.spec, out, executor, show)
+        keys = {row.key for row in swept.rows}
+        if len(ended) < len(keys):
+            say(f"{len(keys) - len(ended)} of {len(keys)} tasks have finished before")
         if self.json:
+            failures = [{"task": row.key, "values": row.cell.values, "error": row.error} for row in swept.failed]
             print_json({
-                "sweep": self.spec.stem, "executor": self.executor, "tasks": len(ended),
-                "finished": len(ended) - len(failed), "failed": len(failed), "finished_before": kept,
-                "failures": [{"task": row.key, "values": row.cell.values, "error": row.error} for row in failed],
-                "results": str(out / "results.csv"), "report": str(report), "out": str(out),
+                "sweep": self.spec.stem, "executor": self.executor, "tasks": len(swept.rows),
+                "finished": len(swept.rows) - len(failures), "failed": len(failures),
+                "finished_before": len(keys) - len(ended), "failures": failures,
+                "results": str(out / "results.csv"), "report": str(out / "report.html"), "out": str(out),
                 "seconds": time.monotonic() - began,
             })  # fmt: skip
         else:
-            _print(sweep, ended, out)
-        return _FAILED if failed else 0
+            _print(swept, out)
+        return _FAILED if swept.failed else 0
 
 
-def _run(sweep: sweep_spec.Sweep, out: Path, executor: Any) -> tuple[Swept, int]:
-    """What came of the sweep, and how many had finished before; the others are run, and shown as they end."""
-    from moac.progress import Progress
-    from moac.runs import problems
-    from moac.search import sweep as sweeping
-
-    jobs = sweeping.jobs(sweep, out, problems.problem_of_task)
-    keyed = {job.key: job for job in jobs}
-    kept = done = sum(job.finished for job in keyed.values())
-    with Progress() as progress:
-
-        def ended(job: Any, failure: Any) -> None:
-            nonlocal done
-            done += 1
-            if failure is not None:
-                progress.say(f"failed: {job.cell.label}: {failure.message}")
-            progress.show("tasks", done, len(keyed))
-
-        if kept:
-            progress.say(f"{kept} of {len(keyed)} tasks have finished before")
-        progress.show("tasks", done, len(keyed))
-        rows = sweeping.run(jobs, executor, ended)
-    return sweeping.Swept(sweep, tuple(rows)), kept
-
-
-def _print(sweep: sweep_spec.Sweep, rows: Sequence[Row], out: Path) -> None:
+def _print(swept: Swept, out: Path) -> None:
     """The first rows of each environment's table; the report has all."""
-    from moac.cli.console import print_lines, print_paths, print_table
     from moac.report.pages import sweep as page
 
-    for env in dict.fromkeys(row.cell.env for row in rows):
-        table = page.ends([row for row in rows if row.cell.env == env], env, sweep, short=True)
+    for env in dict.fromkeys(row.cell.env for row in swept.rows):
+        table = page.ends([row for row in swept.rows if row.cell.env == env], env, swept.spec, short=True)
         if table is not None:
             print_table(table.title, table.header, table.rows[:_LISTED])
             print_lines([f"… and {len(table.rows) - _LISTED} more"] if len(table.rows) > _LISTED else [])
-    failed = sum(row.end is None for row in rows)
-    if failed:
-        print_lines([f"{failed} of {len(rows)} tasks failed; the same command tries them again"])
+    if swept.failed:
+        print_lines([f"{len(swept.failed)} of {len(swept.rows)} tasks failed; the same command tries them again"])
     print_paths(results=out / "results.csv", report=out / "report.html")

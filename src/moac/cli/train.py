@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
+import moac
 from moac.cli import process
+from moac.cli.console import print_json, print_lines, print_paths, print_table, print_tables
 from moac.cli.options import (
     Command,
     Environment,
@@ -20,6 +22,7 @@ from moac.cli.options import (
     RunPath,
     ShowConfig,
     TrainConfig,
+    Trust,
     check_environment,
     check_run,
     config_of,
@@ -27,6 +30,7 @@ from moac.cli.options import (
     option,
 )  # fmt: skip
 from moac.config import Average, Config, check_trials
+from moac.progress import say
 from moac.runs import CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
@@ -36,9 +40,6 @@ if TYPE_CHECKING:
 Sinks = Annotated[
     tyro.conf.UseAppendAction[tuple[str, ...]],
     option("{tensorboard,wandb}", "default: none; may be repeated"),
-]
-Trust = Annotated[
-    bool, tyro.conf.arg(help="Import the module that the run names, if its environment is not MO-Gymnasium's own.")
 ]
 
 
@@ -95,24 +96,21 @@ class Train(Command):
         check_environment(self.env)
         saving = told.arguments
         process.use_all_cores()
-        from moac import api, settings
-        from moac.envs.make import quiet
-        from moac.progress import say
+        from moac import settings
         from moac.runs import problems
 
-        with quiet():
-            problem = problems.problem_of(self.env, **self.problem.stepping)
-            if self.show_config:
-                return show_config(settings.complete(config, problem.spec), settings.reasons(problem, config), self)
-            if not problem.compiled:
-                process.dispatch_synchronously()
-                say(f"{self.env}: {settings.reasons(problem, config)}")
-            out = told.out or _unused(self.env, seed)
-            with completing(out) as meter:
-                outcome = api.train(
-                    problem, config, trials=trials, seed=seed, steps=told.steps, out=out, callback=meter,
-                    keep_every=told.keep_every, **saving,
-                )  # fmt: skip
+        problem = problems.problem_of(self.env, **self.problem.stepping)
+        if self.show_config:
+            return show_config(settings.complete(config, problem.spec), settings.reasons(problem, config), self)
+        if not problem.compiled:
+            process.dispatch_synchronously()
+            say(f"{self.env}: {settings.reasons(problem, config)}")
+        out = told.out or _unused(self.env, seed)
+        with completing(out) as meter:
+            outcome = moac.train(
+                problem, config, trials=trials, seed=seed, steps=told.steps, out=out, callback=meter,
+                keep_every=told.keep_every, **saving,
+            )  # fmt: skip
         return tell(out, outcome, self.json, meter)
 
 
@@ -132,17 +130,13 @@ class Resume(Command):
         check_run(self.path)
         saving = self.saving.arguments
         process.use_all_cores()
-        from moac import api
-        from moac.envs.make import quiet
-        from moac.progress import say
         from moac.runs import problems
 
-        with quiet():
-            problem = problems.problem_of_run(self.path, self.trust)
-            if not problem.compiled:
-                process.dispatch_synchronously()
-            with completing(self.path) as meter:
-                outcome = api.resume(self.path, problem, iterations=self.iterations, callback=meter, **saving)
+        problem = problems.problem_of_run(self.path, self.trust)
+        if not problem.compiled:
+            process.dispatch_synchronously()
+        with completing(self.path) as meter:
+            outcome = moac.resume(self.path, problem, iterations=self.iterations, callback=meter, **saving)
         if meter.first is None:
             say(f"{self.path} has finished: nothing to resume.")
         return tell(self.path, outcome, self.json, meter)
@@ -175,24 +169,24 @@ def completing(path: Path) -> Generator[Meter]:
     """While entered, Ctrl-C, SIGTERM and a full disk end the command with a line that says how to go on."""
     from moac.types import SourceError
 
-    kept = f"What was trained is kept: moac resume {path}"
-    interrupts = process.Interrupts()
-    with process.continued(f"continue with: moac resume {path}"):
-        try:
-            with interrupts:
-                yield Meter(interrupts)
-        except SourceError as error:
-            interrupts.check()  # its worker processes were stopped with us
-            raise ValueError(f"{error} {kept}") from error
-        except OSError as error:
-            said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            raise ValueError(f"{said}. {kept}") from error
+    interrupts, resume = process.Interrupts(), f"moac resume {path}"
+    try:
+        with interrupts:
+            yield Meter(interrupts)
+    except SourceError as error:
+        interrupts.check()  # its worker processes were stopped with us
+        raise ValueError(f"{error} What was trained is kept: {resume}") from error
+    except (KeyboardInterrupt, OSError) as error:
+        if not (path / "config.json").exists():  # nothing has begun
+            raise
+        if isinstance(error, KeyboardInterrupt):
+            raise type(error)(f"stopped; continue with: {resume}") from error
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        raise ValueError(f"{said}. What was trained is kept: {resume}") from error
 
 
 def show_config(config: Config, reasons: str, command: Command) -> int:
     """Print a configuration with all its defaults; what was picked for the problem, and why."""
-    from moac.cli.console import print_json, print_lines, print_table
-
     data = config.to_json()
     if command.json:
         print_json(data)
@@ -206,7 +200,6 @@ def show_config(config: Config, reasons: str, command: Command) -> int:
 
 def tell(path: Path, outcome: Result, as_json: bool, meter: Meter) -> int:
     """Print the summary of a run, and where its figure and report are."""
-    from moac.cli.console import print_json, print_lines, print_paths, print_tables
     from moac.report.pages import run as run_page
 
     if as_json:
@@ -264,13 +257,11 @@ def _on_hull(outcome: Result) -> list[str]:
     """How many trials end within 1 % of a corner of the exact hull."""
     import numpy as np
 
-    from moac import momdp
-
     model, setting = outcome.run.source, outcome.config.setting
-    if not isinstance(model, momdp.FiniteMOMDP) or setting is None or not np.isfinite(outcome.returns).any():
+    if not isinstance(model, moac.momdp.FiniteMOMDP) or setting is None or not np.isfinite(outcome.returns).any():
         return []
     try:
-        points = momdp.support_of(model, setting).points
+        points = moac.momdp.support_of(model, setting).points
     except ValueError:  # too many objectives or states for the exact answer
         return []
     reach = 0.01 * np.ptp(points, axis=0).max()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import json
 import math
-import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, final
@@ -28,8 +26,6 @@ importlib.import_module("mo_gymnasium")  # registers its environments
 
 _NO_LIMIT = -1
 """What Gymnasium's `make` takes for no time limit."""
-_HARMLESS = (r"\x1b\[33mWARN", "Gym has been unmaintained", ".*pkg_resources")
-"""Beginnings of the warnings that Gymnasium and pygame give about themselves."""
 _EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "imageio": "mujoco"}
 """The extra that has a package, by a word in what Gymnasium says where it is missing."""
 OBJECTIVES = {
@@ -111,16 +107,6 @@ def _recipe(env: Any) -> str | Callable[..., Any]:
     if not isinstance(env, str) and not callable(env):
         raise ValueError(f"`env` must be an id, an environment or a function that makes one, got {env!r}.")
     return env
-
-
-@contextlib.contextmanager
-def quiet() -> Generator[None]:
-    """Without the warnings that Gymnasium and pygame give about themselves; for the command line alone."""
-    with warnings.catch_warnings():
-        for start in _HARMLESS:
-            warnings.filterwarnings("ignore", message=start)
-        warnings.filterwarnings("ignore", category=DeprecationWarning, module="pygame")
-        yield
 
 
 @final

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from moac import files, locks
 from moac.config import Config
@@ -55,17 +55,18 @@ def check_folder(out: Path) -> None:
     files.check_folder("out", out.parent)
 
 
-def with_behaviour(dataset: LoggedDataset, out: Path, hidden: Sequence[int] | None) -> LoggedDataset:
-    """The dataset with the behaviour model that `out` keeps, or with a new one; a log that knows its own stays."""
-    if dataset.propensity is not None:
-        return dataset
-    kept = log_files.restored(dataset, out)
+def with_behaviour(source: Any, out: Path | None, hidden: Sequence[int] | None) -> Any:
+    """A log with the behaviour model that `out` keeps, or with a new one; other sources, and logs that know, stay."""
+    if not isinstance(source, LoggedDataset) or source.propensity is not None:
+        return source
+    dataset, kept = source, None if out is None else log_files.restored(source, out)
     if kept is not None:
         return kept
     options = behaviour.Options() if hidden is None else behaviour.Options(hidden=tuple(hidden))
     filled = dataset.with_behaviour(behaviour.fit(dataset, options))
-    out.mkdir(parents=True, exist_ok=True)
-    log_files.write(out, filled)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        log_files.write(out, filled)
     return filled
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files, locks, settings, training
-from moac.envs.make import quiet
+from moac.machine import quiet
 from moac.runs import directory, runner
 from moac.runs.runner import Task
 from moac.search.sweep_spec import Cell, Sweep

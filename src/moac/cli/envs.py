@@ -1,0 +1,35 @@
+"""`moac envs`: the environments that can be trained on by their id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from moac.cli.console import print_json, print_lines, print_table
+from moac.cli.options import Command
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Envs(Command):
+    """List the environments that are installed, with their objectives, and which have an exact model."""
+
+    def run(self) -> int:
+        """Print what MO-Gymnasium registers; nothing is made."""
+        from moac import envs
+        from moac.envs.make import OBJECTIVES
+        from moac.momdp import library
+
+        exact = library.known_environments()
+        rows = [
+            {"id": name, "objectives": list(OBJECTIVES.get(name.rpartition("-v")[0], ())), "exact": name in exact}
+            for name in envs.known_ids()
+        ]
+        if self.json:
+            print_json({"environments": rows})
+            return 0
+        shown = [(row["id"], ", ".join(row["objectives"]), "yes" if row["exact"] else "") for row in rows]
+        print_table("Environments", ("id", "objectives", "exact model"), shown, ("objectives",))
+        extras = "mo-lunar-lander needs pip install 'moac[box2d]', MuJoCo's need 'moac[mujoco]'"
+        print_lines([f"One's own: moac train package.module:Id-v0. {extras}."])
+        return 0
