@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from moac import simplex as simplex
     from moac import theory as theory
     from moac import weighting as weighting
+    from moac.api import choose as choose
     from moac.api import compare as compare
     from moac.api import evaluate as evaluate
     from moac.api import explore as explore
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from moac.settings import defaults as defaults
 
 _HOME = {
-    "moac.api": ("compare", "evaluate", "explore", "load", "resume", "sweep", "train"),
+    "moac.api": ("choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train"),
     "moac.config": ("Average", "Config", "Discounted"),
     "moac.settings": ("defaults",),
 }
@@ -42,6 +43,7 @@ __all__ = [
     "Config",
     "Discounted",
     "api",
+    "choose",
     "compare",
     "defaults",
     "envs",

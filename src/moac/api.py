@@ -4,157 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import jax
+import numpy as np
 
-from moac import files, locks
-from moac.config import CHOICES, Config, is_choice
-from moac.driver import Callback, Watching, first_of, source_of, trained, with_outputs
+from moac import files, locks, settings
+from moac.config import Config
+from moac.driver import resume as resume
+from moac.driver import source_of as source_of
+from moac.driver import train as train
+from moac.driver import with_outputs as with_outputs
 from moac.momdp import library
-from moac.runs import CHECKPOINT_SECONDS, problems
+from moac.policies.observations import LogSpec
 from moac.runs import directory as run_directory
+from moac.runs import problems
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
-from moac.types import Critic, Policy
-from moac.weighting import Rule
+from moac.types import Policy, Source
 
 if TYPE_CHECKING:
+    from moac.offline.choose import Choice
     from moac.offline.evaluation import OfflineEvaluation
-    from moac.offline.ncis import Options
     from moac.runs.executors import Executor
     from moac.search.archive import Archive
     from moac.search.compare import Comparison
     from moac.search.sweep import Swept
     from moac.search.values import EpisodeValues
-
-
-def train(  # noqa: PLR0913 - every one of them is optional but the problem
-    problem: Any,
-    config: Config | None = None,
-    *,
-    trials: int = 1,
-    seed: int = 0,
-    steps: int | None = None,
-    out: str | Path | None = None,
-    progress: bool = False,
-    sinks: Sequence[str] = (),
-    start: Any = None,
-    callback: Callback | None = None,
-    checkpoint_every: float = CHECKPOINT_SECONDS,
-    keep_every: int | None = None,
-    policy: Policy | None = None,
-    critic: Critic | None = None,
-    rule: Rule | None = None,
-    **config_fields: Any,
-) -> Result:
-    """Train `trials` independent policies.
-
-    >>> result = moac.train("fishwood-v0", trials=2, num_iterations=5, num_evaluations=1)
-    >>> result.returns.shape
-    (2, 2)
-
-    Args:
-        problem: an id of MO-Gymnasium, whose exact model is used where the library holds it; a function that makes an
-            environment; an environment that has a `spec`; a `FiniteMOMDP`; what `moac.envs.make` made; a
-            `LoggedDataset` or its folder.
-        config: what is None in it is filled from `moac.defaults(problem)`.
-        trials: K.
-        seed: trial i depends on (seed, i) alone.
-        steps: environment steps of a trial, in place of `num_iterations`.
-        out: a new folder that keeps the run, with checkpoints while it trains; None keeps everything in memory.
-        progress: show on stderr how far it is.
-        sinks: `tensorboard`, `wandb`: where the numbers go beside `metrics.jsonl`; they need `out`.
-        start: where it begins in place of random parameters: a policy (all trials begin at it), a run (its folder or
-            its result; trial by trial, with critic and optimiser), or a snapshot.
-        callback: is called with a snapshot (`.iteration`, `.history`) about twice a second.
-        checkpoint_every: seconds.
-        keep_every: keep the policies of every so many iterations in `out`, for `moac.load(out, iteration=…)`.
-        policy: an object in place of what the configuration names; likewise `critic` and `rule`.
-        critic: see `policy`.
-        rule: see `policy`.
-        config_fields: of `Config`, in place of those of `config`.
-    """
-    given: dict[str, Any] = {"policy": policy, "critic": critic, "rule": rule}
-    for name, value in (*given.items(), ("start", start)):
-        if isinstance(value, str) and name in CHOICES and is_choice(name, value):  # a part or a start by its name
-            config_fields[name], given[name] = value, None
-    source = source_of(problem)
-    full = result.configured(source.spec, config, steps, config_fields)
-    run = result.prepare(source, full, trials, seed, {name: given[name] for name in ("policy", "critic", "rule")})
-    first = None if "start" in config_fields else first_of(start, run)
-    watching = Watching(progress, callback, sinks, checkpoint_every)
-    if out is None:
-        if sinks or keep_every is not None:
-            raise ValueError("`sinks` and `keep_every` need `out`, the folder that they write into.")
-        return trained(run, first, watching)
-    directory = RunDirectory.create(Path(out), run, problems.id_of(source), keep_every)
-    with directory.held():
-        return trained(run, first, watching, directory)
-
-
-def resume(  # noqa: PLR0913 - as `train`
-    run: str | Path | Result,
-    problem: Any = None,
-    *,
-    iterations: int | None = None,
-    progress: bool = False,
-    sinks: Sequence[str] = (),
-    callback: Callback | None = None,
-    checkpoint_every: float = CHECKPOINT_SECONDS,
-    policy: Policy | None = None,
-    critic: Critic | None = None,
-    rule: Rule | None = None,
-) -> Result:
-    """Continue a run to its end, or to more iterations than it was meant to have; one that has ended is read.
-
-    On a model or a log it ends as if it had never stopped; on an environment it goes on in new episodes.
-
-    >>> short = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
-    >>> moac.resume(short, iterations=8).iteration
-    8
-
-    Args:
-        run: its folder, or its result.
-        problem: what it was trained on; None where config.json names it, by an id of MO-Gymnasium's own or as a log.
-        iterations: T, at least what the run has had; None is what it was begun with.
-        progress: as in `train`, likewise `sinks`, `callback`, `checkpoint_every`.
-        sinks: see `progress`.
-        callback: see `progress`.
-        checkpoint_every: see `progress`.
-        policy: the object that was trained, where `train` was given one; likewise `critic` and `rule`.
-        critic: see `policy`.
-        rule: see `policy`.
-    """
-    from moac.progress import say
-    from moac.report import pages
-
-    watching = Watching(progress, callback, sinks, checkpoint_every)
-    if isinstance(run, Result):
-        longer = run.run if iterations is None else run_directory.longer_run(run.run, iterations)
-        return trained(longer, run.snapshot, watching)
-    source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
-    given = {"policy": policy, "critic": critic, "rule": rule}
-    directory, prepared = run_directory.reopen(Path(run), source, given)
-    if directory.finished and iterations in (None, prepared.settings.num_iterations):
-        if (directory.path / "figures" / "training.svg").exists() and not (directory.path / "report.html").exists():
-            with directory.held():  # it was killed just before
-                files.remove_unfinished(directory.path)
-                pages.write(directory.path)
-        return with_outputs(directory.outcome(prepared))
-    with directory.held():
-        if iterations is not None:
-            directory, prepared = run_directory.lengthen(directory, prepared, iterations)
-        snapshot = directory.checkpoints().newest(prepared)
-        if progress:
-            done, total = 0 if snapshot is None else snapshot.iteration, prepared.settings.num_iterations
-            episodes = "" if source.compiled or snapshot is None else ", in new episodes of its environments"
-            say(f"{directory.path} continues after iteration {done} of {total}{episodes}.")
-        return trained(prepared, snapshot, watching, directory)
 
 
 def load(
@@ -210,10 +90,10 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     """
     from moac.search import values
 
-    subject = driver.Subject.of(run, problem, data, trust)
+    subject = _Subject.of(run, problem, data, trust)
     chosen = tuple(range(subject.trained.num_trials) if trials is None else trials)
     if isinstance(subject.source.spec.observations, LogSpec):
-        evaluated = driver.on_log(subject, chosen, split, cap)
+        evaluated = _on_log(subject, chosen, split, cap)
     else:
         environment: Any = subject.source
         model = library.for_environment(environment.spec.name)
@@ -282,6 +162,57 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     return archive
 
 
+def choose(  # noqa: PLR0913 - every one of them is optional but the data
+    data: Any,
+    config: Config | None = None,
+    *,
+    protect: Sequence[str] = (),
+    pulls: Sequence[float] = (),
+    preferences: int = 0,
+    trials: int = 5,
+    seed: int = 0,
+    out: str | Path | None = None,
+    progress: bool = False,
+    check: Callable[[], None] | None = None,
+    **config_fields: Any,
+) -> Choice:
+    """Train policies on a log, from close to its behaviour to far from it, and choose one on validation users.
+
+    Args:
+        data: a `LoggedDataset` or its folder; one without propensities gets a behaviour model.
+        config: what all of them share.
+        protect: signals that must not change for the worse by more than this: `Like=-1%`.
+        pulls: of KL regularisation towards the behaviour, a policy for each; none are 1, 0.3, 0.1 and 0.03.
+        preferences: so many more, each for a preference over the signals drawn at random.
+        trials: training seeds of each policy.
+        seed: trial i depends on (seed, i) alone.
+        out: a folder that becomes the run directory of what is chosen; None keeps nothing on disk.
+        progress: as in `explore`.
+        check: as in `explore`.
+        config_fields: as in `train`.
+    """
+    from moac.offline import choose as choosing
+    from moac.progress import watched
+    from moac.report import pages
+    from moac.search import candidates, plan
+
+    dataset: Any = source_of(data)
+    full = result.configured(dataset.spec, config, None, config_fields)
+    folder, floors = None if out is None else Path(out), choosing.floors(protect, dataset.signal_names)
+    settings.complete(replace(full, start="random"), dataset.spec)  # a mistake shows before anything is fitted
+    alone = candidates.KL_COEFFICIENTS if full.behaviour_pull is None else (full.behaviour_pull,)
+    p = plan.as_tuples(plan.random(preferences, dataset.num_signals, seed))
+    wanted = candidates.Plan(dataset.name, seed, trials, full, tuple(pulls) or alone, floors, p)
+    if folder is not None:
+        candidates.check_folder(folder)
+    with nullcontext() if folder is None else locks.folder(folder), watched(progress, check) as (show, _):
+        filled = candidates.with_behaviour(dataset, folder, full.hidden)
+        choice = candidates.choose(filled, wanted, folder, show)
+        if folder is not None and choice.chosen is not None:
+            pages.write(folder)
+    return choice
+
+
 def sweep(
     spec: str | Path | Mapping[str, Any],
     out: str | Path | None = None,
@@ -329,3 +260,75 @@ def compare(
     if out is not None:
         comparison.save(out)
     return comparison
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Subject:
+    """What is to be evaluated.
+
+    Attributes:
+        trained: the policies.
+        source: the environment, or the log, on which they are evaluated.
+        method: how they are called.
+        folder: of their run, if it has one.
+    """
+
+    trained: TrainedPolicy
+    source: Source
+    method: str
+    folder: Path | None = None
+
+    @classmethod
+    def of(cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool) -> _Subject:
+        """The policies of a run, with its environment or its log; a policy alone needs one of both."""
+        if isinstance(run, TrainedPolicy):
+            if problem is None and data is None:
+                raise ValueError("`problem` must be given with a policy: its environment, or `data`, its log.")
+            return cls(run, _real(source_of(problem if data is None else data)), "policy")
+        if isinstance(run, Result):
+            return cls(run.policy, _real(run.run.source if data is None else source_of(data)), _method(run.config))
+        path, directory = Path(run), RunDirectory(Path(run))
+        trained = run_directory.load(path)
+        if "log" not in directory.description["problem"]:
+            if data is not None:
+                raise ValueError(f"`data` is for runs on logs; {run} is on an environment.")
+            return cls(trained, problems.environment_of_run(path, trust), _method(directory.config), path)
+        from moac.runs import log_files
+
+        if data is None or isinstance(data, str | Path):
+            data = log_files.dataset_of(path, None if data is None else Path(data))
+        return cls(trained, source_of(data), _method(directory.config), path)
+
+
+def _on_log(subject: _Subject, trials: tuple[int, ...], split: str, cap: float) -> OfflineEvaluation:
+    """What policies are worth on a log's users beside Behavior-Clone; the trials are seeds of one method."""
+    from moac.offline import ncis
+    from moac.offline.evaluate import evaluate
+    from moac.report import html
+    from moac.report.pages import evaluation as page
+
+    dataset: Any = subject.source
+    for trial in trials:
+        subject.trained.of_trial(trial)  # which checks
+    theta = jax.tree.map(lambda leaf: leaf[np.array(trials)], subject.trained.theta)
+    methods = {subject.method: (subject.trained.policy, theta)}
+    about = {"trial": trials[0] if len(trials) < subject.trained.num_trials else None}
+    if subject.folder is not None:
+        files.check_folder("RUN", subject.folder)
+    evaluated = evaluate(dataset, methods, split, ncis.Options(cap=cap), run=subject.folder, about=about)
+    return replace(evaluated, page=lambda each: html.render(page.of_evaluation(each)))
+
+
+def _method(config: Config) -> str:
+    return "MOAC" if config.weighting == "min-norm" else f"{config.weighting} weights"
+
+
+def _real(source: Source) -> Source:
+    """The real environment of a problem, where a model of the library stands for it; a log as it is."""
+    name = problems.id_of(source)
+    if not source.compiled or name is None:
+        return source
+    from moac import envs
+
+    return envs.make(name)

@@ -1,4 +1,4 @@
-"""A run driven to its end: from any kind of problem, watched while it trains, in memory or in its directory."""
+"""`moac.train` and `moac.resume`: a run driven to its end, watched while it trains, in memory or in its directory."""
 
 from __future__ import annotations
 
@@ -8,33 +8,153 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-import jax
-import numpy as np
-
 from moac import files, training
-from moac.config import Config
+
+from moac.config import CHOICES, Config, is_choice
 from moac.policies.observations import LogSpec
+from moac.runs import CHECKPOINT_SECONDS, problems, runner
 from moac.runs import directory as run_directory
-from moac.runs import problems, runner
 from moac.runs import sinks as run_sinks
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.result import Result
-from moac.training.trained import TrainedPolicy
-from moac.types import Source, Spec
+from moac.types import Critic, Policy, Source, Spec
+from moac.weighting import Rule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from moac.offline.evaluation import OfflineEvaluation
 
 Callback = Callable[[training.Snapshot], Any]
 """Is shown a run after each chunk of about half a second; what it raises stops the run."""
 
 
+def train(  # noqa: PLR0913 - every one of them is optional but the problem
+    problem: Any,
+    config: Config | None = None,
+    *,
+    trials: int = 1,
+    seed: int = 0,
+    steps: int | None = None,
+    out: str | Path | None = None,
+    progress: bool = False,
+    sinks: Sequence[str] = (),
+    start: Any = None,
+    callback: Callback | None = None,
+    checkpoint_every: float = CHECKPOINT_SECONDS,
+    keep_every: int | None = None,
+    policy: Policy | None = None,
+    critic: Critic | None = None,
+    rule: Rule | None = None,
+    **config_fields: Any,
+) -> Result:
+    """Train `trials` independent policies.
+
+    >>> result = moac.train("fishwood-v0", trials=2, num_iterations=5, num_evaluations=1)
+    >>> result.returns.shape
+    (2, 2)
+
+    Args:
+        problem: an id of MO-Gymnasium, whose exact model is used where the library holds it; a function that makes an
+            environment; an environment that has a `spec`; a `FiniteMOMDP`; what `moac.envs.make` made; a
+            `LoggedDataset` or its folder.
+        config: what is None in it is filled from `moac.defaults(problem)`.
+        trials: K.
+        seed: trial i depends on (seed, i) alone.
+        steps: environment steps of a trial, in place of `num_iterations`.
+        out: a new folder that keeps the run, with checkpoints while it trains; None keeps everything in memory.
+        progress: show on stderr how far it is.
+        sinks: `tensorboard`, `wandb`: where the numbers go beside `metrics.jsonl`; they need `out`.
+        start: where it begins in place of random parameters: a policy (all trials begin at it), a run (its folder or
+            its result; trial by trial, with critic and optimiser), or a snapshot.
+        callback: is called with a snapshot (`.iteration`, `.history`) about twice a second.
+        checkpoint_every: seconds.
+        keep_every: keep the policies of every so many iterations in `out`, for `moac.load(out, iteration=…)`.
+        policy: an object in place of what the configuration names; likewise `critic` and `rule`.
+        critic: see `policy`.
+        rule: see `policy`.
+        config_fields: of `Config`, in place of those of `config`.
+    """
+    given: dict[str, Any] = {"policy": policy, "critic": critic, "rule": rule}
+    for name, value in (*given.items(), ("start", start)):
+        if isinstance(value, str) and name in CHOICES and is_choice(name, value):  # a part or a start by its name
+            config_fields[name], given[name] = value, None
+    source = source_of(problem)
+    full = result.configured(source.spec, config, steps, config_fields)
+    run = result.prepare(source, full, trials, seed, {name: given[name] for name in ("policy", "critic", "rule")})
+    first = None if "start" in config_fields else _first(start, run)
+    watching = _Watching(progress, callback, sinks, checkpoint_every)
+    if out is None:
+        if sinks or keep_every is not None:
+            raise ValueError("`sinks` and `keep_every` need `out`, the folder that they write into.")
+        return _trained(run, first, watching)
+    directory = RunDirectory.create(Path(out), run, problems.id_of(source), keep_every)
+    with directory.held():
+        return _trained(run, first, watching, directory)
+
+
+def resume(  # noqa: PLR0913 - as `train`
+    run: str | Path | Result,
+    problem: Any = None,
+    *,
+    iterations: int | None = None,
+    progress: bool = False,
+    sinks: Sequence[str] = (),
+    callback: Callback | None = None,
+    checkpoint_every: float = CHECKPOINT_SECONDS,
+    policy: Policy | None = None,
+    critic: Critic | None = None,
+    rule: Rule | None = None,
+) -> Result:
+    """Continue a run to its end, or to more iterations than it was meant to have; one that has ended is read.
+
+    On a model or a log it ends as if it had never stopped; on an environment it goes on in new episodes.
+
+    >>> short = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
+    >>> moac.resume(short, iterations=8).iteration
+    8
+
+    Args:
+        run: its folder, or its result.
+        problem: what it was trained on; None where config.json names it, by an id of MO-Gymnasium's own or as a log.
+        iterations: T, at least what the run has had; None is what it was begun with.
+        progress: as in `train`, likewise `sinks`, `callback`, `checkpoint_every`.
+        sinks: see `progress`.
+        callback: see `progress`.
+        checkpoint_every: see `progress`.
+        policy: the object that was trained, where `train` was given one; likewise `critic` and `rule`.
+        critic: see `policy`.
+        rule: see `policy`.
+    """
+    from moac.progress import say
+    from moac.report import pages
+
+    watching = _Watching(progress, callback, sinks, checkpoint_every)
+    if isinstance(run, Result):
+        longer = run.run if iterations is None else run_directory.longer_run(run.run, iterations)
+        return _trained(longer, run.snapshot, watching)
+    source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
+    given = {"policy": policy, "critic": critic, "rule": rule}
+    directory, prepared = run_directory.reopen(Path(run), source, given)
+    if directory.finished and iterations in (None, prepared.settings.num_iterations):
+        if (directory.path / "figures" / "training.svg").exists() and not (directory.path / "report.html").exists():
+            with directory.held():  # it was killed just before
+                files.remove_unfinished(directory.path)
+                pages.write(directory.path)
+        return with_outputs(directory.outcome(prepared))
+    with directory.held():
+        if iterations is not None:
+            directory, prepared = run_directory.lengthen(directory, prepared, iterations)
+        snapshot = directory.checkpoints().newest(prepared)
+        if progress:
+            done, total = 0 if snapshot is None else snapshot.iteration, prepared.settings.num_iterations
+            episodes = "" if source.compiled or snapshot is None else ", in new episodes of its environments"
+            say(f"{directory.path} continues after iteration {done} of {total}{episodes}.")
+        return _trained(prepared, snapshot, watching, directory)
+
+
 @final
 @dataclass(frozen=True)
-class Watching:
+class _Watching:
     """How a run is followed while it trains: the arguments of `train` of these names."""
 
     progress: bool
@@ -58,10 +178,10 @@ class Watching:
             yield lambda snapshot: [watch(snapshot) for watch in watchers]
 
 
-def trained(
+def _trained(
     run: training.Run,
     snapshot: training.Snapshot | None,
-    watching: Watching,
+    watching: _Watching,
     directory: RunDirectory | None = None,
 ) -> Result:
     """Iterate a run to its end, in memory or in its directory, which the caller holds."""
@@ -83,7 +203,7 @@ def trained(
     return outcome
 
 
-def first_of(start: Any, run: training.Run) -> training.Snapshot | None:
+def _first(start: Any, run: training.Run) -> training.Snapshot | None:
     """The snapshot at which a run begins where `start` says so."""
     if isinstance(start, str | Path):
         directory, ended = run_directory.reopen(Path(start), run.source)
@@ -137,72 +257,3 @@ def _write(outcome: Result, path: Path, overwrite: bool) -> Path:
     run_directory.save(outcome, path, training_figures(outcome), overwrite, problems.id_of(outcome.run.source))
     pages.write(path)
     return path
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """What is to be evaluated.
-
-    Attributes:
-        trained: the policies.
-        source: the environment, or the log, on which they are evaluated.
-        method: how they are called.
-        folder: of their run, if it has one.
-    """
-
-    trained: TrainedPolicy
-    source: Source
-    method: str
-    folder: Path | None = None
-
-    @classmethod
-    def of(cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool) -> Subject:
-        """The policies of a run, with its environment or its log; a policy alone needs one of both."""
-        if isinstance(run, TrainedPolicy):
-            if problem is None and data is None:
-                raise ValueError("`problem` must be given with a policy: its environment, or `data`, its log.")
-            return cls(run, _real(source_of(problem if data is None else data)), "policy")
-        if isinstance(run, Result):
-            return cls(run.policy, _real(run.run.source if data is None else source_of(data)), _method(run.config))
-        path, directory = Path(run), RunDirectory(Path(run))
-        trained = run_directory.load(path)
-        if "log" not in directory.description["problem"]:
-            if data is not None:
-                raise ValueError(f"`data` is for runs on logs; {run} is on an environment.")
-            return cls(trained, problems.environment_of_run(path, trust), _method(directory.config), path)
-        from moac.runs import log_files
-
-        dataset = log_files.dataset_of(path, data) if data is None or isinstance(data, str | Path) else data
-        return cls(trained, source_of(dataset), _method(directory.config), path)
-
-
-def on_log(subject: Subject, trials: tuple[int, ...], split: str, cap: float) -> OfflineEvaluation:
-    """What policies are worth on a log's users beside Behavior-Clone; the trials are seeds of one method."""
-    from moac.offline import ncis
-    from moac.offline.evaluate import evaluate
-    from moac.report import html
-    from moac.report.pages import evaluation as page
-
-    dataset: Any = subject.source
-    theta = jax.tree.map(lambda leaf: leaf[np.array(trials)], subject.trained.theta)
-    methods = {subject.method: (subject.trained.policy, theta)}
-    about = {"trials": list(trials)}
-    if subject.folder is not None:
-        files.check_folder("RUN", subject.folder)
-    evaluated = evaluate(dataset, methods, split, ncis.Options(cap=cap), run=subject.folder, about=about)
-    return replace(evaluated, page=lambda each: html.render(page.of_evaluation(each)))
-
-
-def _method(config: Config) -> str:
-    return "MOAC" if config.weighting == "min-norm" else f"{config.weighting} weights"
-
-
-def _real(source: Source) -> Source:
-    """The real environment of a problem, where a model of the library stands for it; a log as it is."""
-    name = problems.id_of(source)
-    if not source.compiled or name is None:
-        return source
-    from moac import envs
-
-    return envs.make(name)

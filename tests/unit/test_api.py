@@ -1,17 +1,22 @@
-"""The public functions: what they join, and what a result can do without them."""
+"""The public functions: what they take, what they join, and what a result can do without them."""
 
+import doctest
+import inspect
 import subprocess
 import sys
+from pathlib import Path
 
+import mo_gymnasium
 import numpy as np
 import pytest
 
 import moac
-from moac import Config, api, momdp
-from moac.runs.directory import RunDirectory
+from moac import Config, api, driver, momdp
 from moac.training import result
 
 CONFIG = Config(num_iterations=3, num_critic_steps=1, critic_batch_size=2, actor_batch_size=2, num_evaluations=2)
+STEPPED = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 16, "actor_batch_size": 16}
+FUNCTIONS = ("choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train")
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +30,85 @@ def test_an_id_is_the_model_of_the_library(trained):
         api.train("fishwod-v0", CONFIG)
 
 
+def test_an_environment_is_made_anew_from_its_spec():
+    environment = mo_gymnasium.make("fishwood-v0")
+    by_instance = api.train(environment, **STEPPED, num_evaluations=1)
+    by_function = api.train(lambda: mo_gymnasium.make("fishwood-v0"), **STEPPED, num_evaluations=1)
+    np.testing.assert_array_equal(by_instance.returns, by_function.returns)
+    with pytest.raises(ValueError, match="without: give a function that makes it"):
+        api.train(environment.unwrapped.__class__())
+    vector = mo_gymnasium.wrappers.vector.MOSyncVectorEnv([lambda: mo_gymnasium.make("fishwood-v0")])
+    with pytest.raises(ValueError, match=r"one environment, not a vector of them.*num_envs"):
+        api.train(vector)
+    with pytest.raises(ValueError, match="an id, an environment or a function that makes one, got 3"):
+        api.train(3)
+
+
+def test_a_missing_package_names_its_extra():
+    def broken():
+        raise mo_gymnasium.make.__globals__["gym"].error.DependencyNotInstalled("Box2D is not installed")
+
+    with pytest.raises(ValueError, match=r"pip install 'moac\[box2d\]'"):
+        api.train(broken)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"nun_iterations": 3}, "`nun_iterations` .* Did you mean num_iterations?"),
+        ({"steps": 3}, "`steps` must be a whole number of at least 4, one iteration, got 3"),
+        ({"steps": 8, "num_iterations": 2}, "`steps` and `num_iterations` must not both be given"),
+        ({"sinks": ("tensorboard",)}, "need `out`"),
+        ({"sinks": ("paper",)}, "`sink` must be one of tensorboard, wandb, got 'paper'"),
+        ({"start": 3}, "`start` must be a policy, a run with its last state, or a snapshot, got 3"),
+        ({"checkpoint_every": -1.0}, "`checkpoint_every` must be at least 0"),
+    ],
+)
+def test_mistakes(arguments, message):
+    config = (
+        None if "num_iterations" in arguments else Config(num_critic_steps=1, critic_batch_size=2, actor_batch_size=2)
+    )
+    with pytest.raises(ValueError, match=message):
+        api.train("fishwood-v0", config, **arguments)
+
+
+def test_steps_are_those_of_a_trial(trained):
+    sizes = {"num_critic_steps": 1, "critic_batch_size": 2, "actor_batch_size": 2, "num_evaluations": 2}
+    counted = api.train("fishwood-v0", trials=2, steps=15, **sizes)
+    assert counted.iteration == 3
+    np.testing.assert_array_equal(counted.returns, trained.returns)
+
+
+def test_a_start_is_a_policy_a_result_or_a_folder(trained, tmp_path):
+    trained.save(tmp_path / "run")
+    by_result = api.train("fishwood-v0", CONFIG, trials=2, start=trained)
+    by_folder = api.train("fishwood-v0", CONFIG, trials=2, start=tmp_path / "run")
+    np.testing.assert_array_equal(by_result.returns, by_folder.returns)
+    assert (by_result.returns != trained.returns).any()
+    snapshots = []
+    other = api.train("fishwood-v0", CONFIG, trials=3, start=trained.policy.of_trial(1), callback=snapshots.append)
+    beginning = result.beginning(trained.policy.of_trial(1), other.run).trials.state.theta
+    np.testing.assert_array_equal(beginning, np.repeat(trained.policy.theta[1:], 3, axis=0))
+    assert snapshots[-1].iteration == 3
+    with pytest.raises(ValueError, match="`start` must have parameters of the shapes"):
+        api.train("fishwood-v0", CONFIG, trials=3, start=trained)
+
+
+def test_a_run_in_a_folder_is_that_in_memory(trained, tmp_path, capsys):
+    kept = api.train("fishwood-v0", CONFIG, trials=2, out=tmp_path / "run", keep_every=1, progress=True)
+    np.testing.assert_array_equal(kept.returns, trained.returns)
+    assert "iteration 3/3" in capsys.readouterr().err
+    assert (tmp_path / "run" / "report.html").exists()
+    assert (api.load(tmp_path / "run", iteration=1).theta != api.load(tmp_path / "run").theta).any()
+
+
+def test_parts_by_name_and_by_object(trained):
+    named = api.train("fishwood-v0", CONFIG, trials=2, policy="linear", start="random")
+    assert (named.config.policy, named.run.given) == ("linear", ())
+    rule = moac.weighting.with_momentum(moac.weighting.min_norm(), "1/t")
+    np.testing.assert_array_equal(api.train("fishwood-v0", CONFIG, trials=2, rule=rule).returns, trained.returns)
+
+
 def test_a_saved_result_has_figures_and_is_read_again(trained, tmp_path):
     assert trained.save(tmp_path / "run") == tmp_path / "run"
     assert {path.name for path in (tmp_path / "run" / "figures").iterdir()} == {"training.png", "training.svg"}
@@ -33,14 +117,13 @@ def test_a_saved_result_has_figures_and_is_read_again(trained, tmp_path):
     assert again.plot().axes
     assert (tmp_path / "run" / "report.html").exists()
     np.testing.assert_array_equal(api.resume(tmp_path / "run").returns, trained.returns)  # its id is known
-
-
-def test_resuming_and_evaluating_by_what_the_run_names(trained, tmp_path):
-    RunDirectory.create(tmp_path / "run", trained.run, "fishwood-v0").finish(trained)
-    np.testing.assert_array_equal(api.resume(tmp_path / "run").returns, trained.returns)
-    values = api.evaluate(tmp_path / "run", episodes=2, trials=(1,))
+    values = api.evaluate(tmp_path / "run", episodes=2, trials=(1,), out=tmp_path / "values")
     assert values.points.shape == (1, 2)
     np.testing.assert_allclose(values.exact, trained.returns[1:], rtol=1e-5)
+    assert (tmp_path / "values" / "evaluation.json").exists()
+    with pytest.raises(ValueError, match="`problem` must be given with a policy"):
+        api.evaluate(again.policy)
+    assert api.evaluate(again.policy, "fishwood-v0", episodes=2, trials=(1,)).points.tolist() == values.points.tolist()
 
 
 def test_a_result_without_outputs_says_what_gives_it_them(trained, tmp_path):
@@ -50,9 +133,33 @@ def test_a_result_without_outputs_says_what_gives_it_them(trained, tmp_path):
             output()
 
 
+def test_objects_are_shown_in_one_line(trained):
+    shown = repr(trained)
+    assert shown.startswith("Result(fishwood-v0, 2 trials, 3 iterations, exact returns: fish ")
+    assert repr(trained.policy.of_trial(1)) == "TrainedPolicy(SoftmaxTable, trial 1 of 2)"
+    assert "\n" not in shown
+
+
 def test_names_are_imported_when_they_are_used():
     script = "import sys, moac; assert 'jax' not in sys.modules; moac.Config; assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
     assert all(hasattr(moac, name) for name in moac.__all__)
     with pytest.raises(AttributeError, match="'policy'"):
         moac.policy  # noqa: B018
+
+
+@pytest.mark.parametrize("module", [api, driver])
+def test_the_examples_of_the_docstrings_run(module):
+    failed, run = doctest.testmod(module, extraglobs={"moac": moac})
+    assert (failed, run > 0) == (0, True)
+
+
+def test_public_functions_are_typed_explained_and_listed():
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    for name in FUNCTIONS:
+        function = getattr(moac, name)
+        parameters = inspect.signature(function).parameters.values()
+        assert all(each.annotation is not inspect.Parameter.empty for each in parameters)
+        assert all(f"        {each.name}: " in function.__doc__ for each in parameters)
+        assert f"`moac.{name}(" in page
+    assert all(f"moac.{name}" in page for name in moac.__all__ if name != "api")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from moac.cli.console import print_json, print_lines, print_table
 from moac.cli.options import Command
@@ -21,7 +21,7 @@ class Envs(Command):
         from moac.momdp import library
 
         exact = library.known_environments()
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"id": name, "objectives": list(OBJECTIVES.get(name.rpartition("-v")[0], ())), "exact": name in exact}
             for name in envs.known_ids()
         ]

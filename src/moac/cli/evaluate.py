@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 import tyro
 
-from moac.cli.options import Command, check_episodes, option
-from moac.config import Average, Config
+import moac
+from moac.cli.console import print_json, print_lines, print_paths, print_table
+from moac.cli.options import Command, RunPaths, Trust, check_episodes, check_run, option
+from moac.config import Config
+from moac.progress import say
 
 if TYPE_CHECKING:
     from moac.offline.evaluation import OfflineEvaluation
 
 _MOST_TRIALS = 16
 """Trials of a run that are evaluated unless one is picked."""
-RunPaths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.")]
 
 
 @final
@@ -24,7 +26,7 @@ RunPaths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", he
 class Evaluate(Command):
     """Say what trained policies are worth: episodes of the real environment, or, of a run on a log, an estimate."""
 
-    runs: tyro.conf.Positional[RunPaths]
+    runs: tyro.conf.Positional[RunPaths] = ()
     episodes: int = 200
     """Episodes per trial, each with a seed of its own."""
     trial: Annotated[int | None, option("INT", "default: all; up to 16 of them")] = None
@@ -37,24 +39,20 @@ class Evaluate(Command):
     """Whose users judge a run on a log; every look at test users is noted."""
     cap: float = 10.0
     """Cap of the importance weights on a log; inf is none."""
-    trust: bool = False
-    """Import the module that the run names, if its environment is not MO-Gymnasium's own."""
+    trust: Trust = False
 
     def run(self) -> int:
         """Evaluate every run, compare them, and print."""
         check_episodes(self.episodes)
         if not self.runs:
             raise ValueError("`RUN` must be given: moac evaluate RUN. See moac evaluate --help.")
-        from moac.envs.make import quiet
+        check_run(*self.runs)
         from moac.runs.directory import RunDirectory
 
-        logged = ["log" in RunDirectory(path).description["problem"] for path in self.runs]
-        with quiet():
-            return self._on_users() if any(logged) else self._in_episodes()
+        logged = any("log" in RunDirectory(path).description["problem"] for path in self.runs)
+        return self._on_users() if logged else self._in_episodes()
 
     def _in_episodes(self) -> int:
-        from moac.cli.console import print_json, print_lines, print_table
-
         if (self.data, self.split, self.cap) != (None, Evaluate.split, Evaluate.cap):
             only = "`--data`, `--split` and `--cap` are for runs on logs"
             raise ValueError(f"{only}; {self.runs[0]} is on an environment.")
@@ -69,8 +67,8 @@ class Evaluate(Command):
             return 0
         for one in evaluated:
             print_table(*_table(one))
-        lines = [f"archive: {len(archive['points'])} of {sum(len(one['points']) for one in evaluated)} policies are "
-                 "not dominated"]  # fmt: skip
+        total = sum(len(one["points"]) for one in evaluated)
+        lines = [f"archive: {len(archive['points'])} of {total} policies are not dominated"]
         if archive["hypervolume"] is not None:
             lines.append(f"hypervolume {archive['hypervolume']:.4g} above {archive['reference']}")
         if archive["igd_plus"] is not None:
@@ -80,39 +78,29 @@ class Evaluate(Command):
 
     def _one(self, path: Path) -> dict[str, Any]:
         """The JSON object of one run."""
-        from moac import api
-        from moac.progress import say
         from moac.runs.directory import RunDirectory
 
         description = RunDirectory(path).description
-        problem, config = description["problem"], RunDirectory(path).config
-        count = description["trials"]
+        problem, count, setting = description["problem"], description["trials"], description["config"]["setting"]
         trials = tuple(range(min(count, _MOST_TRIALS))) if self.trial is None else (self.trial,)
         if len(trials) < count and self.trial is None:
             say(f"{path}: the first {len(trials)} of {count} trials; --trial picks another.")
-        values = api.evaluate(path, episodes=self.episodes, trials=trials, trust=self.trust)
-        means = {"returns": values.returns, "discounted_returns": values.discounted, "reward_per_step": values.per_step}
-        averages = {name: each and [mean.value for mean in each] for name, each in means.items()}
-        intervals = {f"{name}_interval": each and [[m.low, m.high] for m in each] for name, each in means.items()}
-        return {
-            "run": str(path), "env": problem["env"], "setting": description["config"]["setting"],
-            "objectives": problem["objectives"], "trials": list(trials), "episodes": self.episodes, **averages,
-            **intervals, "points": values.points, "exact": values.exact, "length": values.length,
-            "truncated": values.truncated, "average": isinstance(config.setting, Average),
-        }  # fmt: skip
+        values: Any = moac.evaluate(path, episodes=self.episodes, trials=trials, trust=self.trust)
+        about = {"run": str(path), "env": problem["env"], "setting": setting, "objectives": problem["objectives"]}
+        sizes = {"trials": list(trials), "episodes": self.episodes, "average": setting["name"] == "average"}
+        return about | sizes | values.record()
 
     def _on_users(self) -> int:
         """Evaluate the run on a split's users, write card and page, and print."""
-        from moac import api
-        from moac.cli.console import print_json, print_lines, print_paths
-        from moac.offline import ncis
-
         (folder, *others) = self.runs
         if others:
             raise ValueError(f"`RUN` must be one run where it is on a log, got {len(self.runs)}.")
         if self.episodes != Evaluate.episodes or self.reference is not None:
             raise ValueError(f"`--episodes` and `--reference` are for runs on environments; {folder} is on a log.")
-        evaluated = api.evaluate_on_log(folder, self.data, self.split, self.trial, ncis.Options(cap=self.cap))
+        trials = None if self.trial is None else (self.trial,)
+        evaluated: Any = moac.evaluate(
+            folder, data=self.data, split=self.split, trials=trials, cap=self.cap, out=folder
+        )
         card, page = folder / f"card-{self.split}.json", folder / f"evaluation-{self.split}.html"
         if self.json:
             print_json({"run": str(folder), "card": str(card), "page": str(page)} | evaluated.card())
@@ -120,9 +108,7 @@ class Evaluate(Command):
         _print_changes(evaluated)
         if evaluated.accesses is not None:
             missing = evaluated.accesses.missing
-            print_lines(
-                [str(evaluated.accesses), *([] if missing is None else [f"not noted beside the data: {missing}"])]
-            )
+            print_lines([str(evaluated.accesses), *([f"not noted beside the data: {missing}"] if missing else [])])
         print_paths(card=card, page=page)
         return 0
 
@@ -131,31 +117,27 @@ def _archive(evaluated: list[dict[str, Any]], given: tuple[float, ...] | None) -
     """The policies that no other dominates, their hypervolume, and their distance to the exact front if it is known."""
     import numpy as np
 
-    from moac import momdp
-
     points = np.concatenate([one["points"] for one in evaluated])
-    kept = momdp.non_dominated(points)
+    kept = moac.momdp.non_dominated(points)
     reference = points.min(axis=0) - 0.1 * np.ptp(points, axis=0) - 1e-9 if given is None else np.array(given)
     if reference.shape != points.shape[1:]:
         raise ValueError(f"`reference` must be one number per objective ({points.shape[1]}), got {len(reference)}.")
     front, several = _exact_front(evaluated[0]), len(points) > 1 or given is not None
     return {
         "points": points[kept],
-        "hypervolume": momdp.hypervolume(points[kept], reference) if several else None,
+        "hypervolume": moac.momdp.hypervolume(points[kept], reference) if several else None,
         "reference": [round(float(value), 6) for value in reference],
-        "igd_plus": None if front is None else momdp.igd_plus(points[kept], front),
+        "igd_plus": None if front is None else moac.momdp.igd_plus(points[kept], front),
     }
 
 
 def _exact_front(one: dict[str, Any]) -> Any:
-    from moac import momdp
-
-    model = momdp.library.for_environment(one["env"])
+    model = moac.momdp.library.for_environment(one["env"])
     if model is None or one["average"]:
         return None
     setting: Any = Config.from_json({"setting": one["setting"]}).setting
     try:
-        return momdp.pareto_front(model, setting).points
+        return moac.momdp.pareto_front(model, setting).points
     except ValueError:  # beyond the exact answer's size
         return None
 
@@ -177,7 +159,6 @@ def _table(one: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
 
 def _print_changes(evaluation: OfflineEvaluation) -> None:
     """A table for each method, with its verdict and the reasons below."""
-    from moac.cli.console import print_lines, print_table
     from moac.report.pages import evaluation as page
 
     for name in evaluation.methods:

@@ -11,9 +11,13 @@ from typing import Annotated, Any, Literal, final
 
 import tyro
 
+import moac
 from moac.cli import process
-from moac.cli.options import Command, DataPath, RequiredFolder, RunPath, option, required
+from moac.cli.console import print_json
+from moac.cli.options import Command, DataPath, RequiredFolder, RunPath, check_run, option, required
+from moac.cli.reproduce import begin, conclude, studies
 from moac.config import check_trials
+from moac.progress import Progress, say
 
 _COMPAT_STEPS = 500
 """Of each learner, where the published ones took 240,000 to 1,000,000."""
@@ -49,9 +53,6 @@ class Compare(Command):
             raise ValueError(f"`iterations` must be at least 1, got {self.iterations}.")
         process.use_all_cores()
         from moac import files, locks
-        from moac.cli.console import print_json
-        from moac.cli.reproduce import begin, conclude, studies
-        from moac.progress import say
 
         if self.protocol == "tscac-compat":
             return self._compat(out)
@@ -68,8 +69,6 @@ class Compare(Command):
     def _compat(self, out: Path) -> int:
         """The published protocol on the rows at hand; its table, and every fault of it."""
         from moac import files
-        from moac.cli.console import print_json
-        from moac.cli.reproduce import studies
 
         if self.trials is not None or self.test or self.quick:
             raise ValueError("`--protocol tscac-compat` takes --iterations and --seed only, got another.")
@@ -104,19 +103,18 @@ class Score(Command):
 
     def run(self) -> int:
         """Write the CSV file, and say how many users are in it."""
+        check_run(self.path)
         out: Path = required("out", self.out, "with a file")
         if out.is_dir():
             raise ValueError(f"`out` must be a file, got {out}.")
-        from moac import api, files
-        from moac.cli.console import print_json
+        from moac import files
         from moac.offline import recommend
-        from moac.progress import Progress
         from moac.runs import log_files
 
         files.check_folder("out", out.parent)
         began = time.monotonic()
         dataset = log_files.dataset_of(self.path, self.data)
-        blocks = recommend.all_users(api.load(self.path, self.trial), dataset, self.k, exclude_seen=self.exclude_seen)
+        blocks = recommend.all_users(moac.load(self.path, self.trial), dataset, self.k, exclude_seen=self.exclude_seen)
         out.parent.mkdir(parents=True, exist_ok=True)
         with Progress() as progress:
             users, lines = recommend.write_csv(out, _shown(blocks, progress, len(recommend.last_rows(dataset))))
@@ -160,12 +158,10 @@ class Recommend(Command):
 
     def run(self) -> int:
         """Print the recommendation to one user."""
+        check_run(self.path)
         user: int = required("user", self.user, "as the log names users")
-        from moac import api
-        from moac.cli.console import print_json
-        from moac.progress import say
 
-        trained = api.load(self.path, self.trial)
+        trained = moac.load(self.path, self.trial)
         recommended = trained.recommend(user, self.context, self.history, self.k, exclude_seen=self.exclude_seen)
         for note in recommended.notes:
             say(f"note: {note}")

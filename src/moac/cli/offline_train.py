@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
+import moac
 from moac.cli import process
+from moac.cli.console import print_json, print_lines, print_paths, print_table
 from moac.cli.options import (
     NEVER_ON_A_LOG,
     Command,
     DataPath,
     Discounts,
     RequiredFolder,
+    ShowConfig,
+    check_data,
     config_of,
     config_options,
     group,
     option,
     required,
 )  # fmt: skip
+from moac.cli.train import show_config
 from moac.config import Config, check_trials
+from moac.progress import say
 
 if TYPE_CHECKING:
     from moac.offline.choose import Choice
-    from moac.offline.evaluation import OfflineEvaluation
 
     class LogConfig:
         """What shapes a run on a log."""
@@ -55,50 +59,40 @@ class Train(Command):
     """Training seeds of each policy."""
     seed: int = 0
     """Trial i depends on (seed, i) alone."""
+    show_config: ShowConfig = False
     out: RequiredFolder = None
     """Run directory of the policy that is chosen; the same command continues what was interrupted."""
 
     def run(self) -> int:
         """Fit how the log chose, train the candidates, choose on validation users, and say how it went."""
-        config, out = self._checked(), required("out", self.out, "with a folder")
+        config, out, began = self._checked(), required("out", self.out, "with a folder"), time.monotonic()
         process.use_all_cores()
-        from moac import locks, settings
-        from moac.cli.console import print_json
-        from moac.envs.make import quiet
-        from moac.logs.dataset import LoggedDataset
-        from moac.offline import choose
-        from moac.progress import labelled_progress
-        from moac.report import pages
-        from moac.search import candidates, plan
+        from moac import settings
 
-        began, dataset = time.monotonic(), LoggedDataset.from_parquet(self.data)
-        floors = choose.floors(self.protect, dataset.signal_names)
-        candidates.check_folder(out)
-        settings.complete(replace(config, start="random"), dataset.spec)  # a mistake shows before anything is fitted
-        pulls = self.pulls or (
-            candidates.KL_COEFFICIENTS if config.behaviour_pull is None else (config.behaviour_pull,)
-        )
-        p = plan.as_tuples(plan.random(self.preferences, dataset.num_signals, self.seed))
-        wanted = candidates.Plan(dataset.name, self.seed, self.trials, config, pulls, floors, p)
-        with process.continued(f"the same command continues {out}"), locks.folder(out):
-            filled = with_behaviour(dataset, out, config.hidden)
-            with quiet(), process.Interrupts() as interrupts:
-                outcomes = candidates.train(filled, wanted, out, labelled_progress(interrupts.check))
-                choice = candidates.choose(filled, outcomes, floors)
-                candidates.keep(choice, out, candidates.directories(filled, wanted, out))
-                if choice.chosen is not None:
-                    pages.write(out)
+        dataset: Any = moac.api.source_of(self.data)
+        if self.show_config:
+            filled = settings.complete(replace(config, start=config.start or "random"), dataset.spec)
+            return show_config(filled, "Steps by Adam from the behaviour model, pulled back to it.", self)
+        if dataset.propensity is None:
+            say(f"{dataset.name} has no propensities: a behaviour model is fitted on train users")
+        if (out / "choice.json").exists():
+            say(f"{out} holds a choice: its runs are kept and used again, what is chosen is replaced.")
+        with process.continued(f"the same command continues {out}"), process.Interrupts() as interrupts:
+            choice = moac.choose(
+                dataset, config, protect=self.protect, pulls=self.pulls, preferences=self.preferences,
+                trials=self.trials, seed=self.seed, out=out, progress=True, check=interrupts.check,
+            )  # fmt: skip
         if self.json:
-            print_json(self._summary(choice.evaluation, choice) | {"seconds": time.monotonic() - began})
+            print_json(self._summary(choice) | {"seconds": time.monotonic() - began})
         else:
-            self._print(choice.evaluation, choice)
+            self._print(choice)
         return 0 if choice.chosen is not None else _NOTHING_CHOSEN
 
     def _checked(self) -> Config:
         """The configuration, with all that can be checked before JAX is imported."""
         config = config_of(self.config, "discounted", self.discount)
         check_trials(self.trials, self.seed)
-        required("out", self.out, "with a folder")
+        check_data(self.data)
         if self.pulls and config.behaviour_pull is not None:
             raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: several policies, or one.")
         if len(set(self.pulls)) < len(self.pulls) or any(not pull >= 0 for pull in self.pulls):
@@ -107,8 +101,8 @@ class Train(Command):
             raise ValueError(f"`preferences` must be at least 0, got {self.preferences}.")
         return config
 
-    def _summary(self, evaluation: OfflineEvaluation, choice: Choice) -> dict[str, Any]:
-
+    def _summary(self, choice: Choice) -> dict[str, Any]:
+        evaluation = choice.evaluation
         return {
             "data": str(self.data),
             "chosen": choice.chosen,
@@ -119,10 +113,8 @@ class Train(Command):
             "run_dir": str(self.out) if choice.chosen is not None else None,
         }
 
-    def _print(self, evaluation: OfflineEvaluation, choice: Choice) -> None:
-        from moac.cli.console import print_lines, print_paths
-
-        _print_changes(evaluation, choice)
+    def _print(self, choice: Choice) -> None:
+        _print_changes(choice)
         print_lines(f"{each.name}: not chosen, {why}" for each in choice.candidates for why in each.against)
         if choice.chosen is None:
             wanted = f" with {', '.join(self.protect)}" if self.protect else ""
@@ -132,20 +124,9 @@ class Train(Command):
         print_paths(report=f"{self.out}/report.html", next=f"moac evaluate {self.out} --data {self.data}")
 
 
-def with_behaviour(dataset: Any, out: Path, hidden: tuple[int, ...] | None) -> Any:
-    """The log with how it chose, from `out` or fitted now."""
-    from moac.progress import say
-    from moac.search import candidates
-
-    if dataset.propensity is None:
-        say(f"{dataset.name} does not say how it chose: a behaviour model is fitted on train users")
-    return candidates.with_behaviour(dataset, out, hidden)
-
-
-def _print_changes(evaluation: OfflineEvaluation, choice: Choice) -> None:
+def _print_changes(choice: Choice) -> None:
     """A row for each signal, a column for each policy; changes to Behavior-Clone with 95 % intervals."""
-    from moac.cli.console import print_table
-
+    evaluation = choice.evaluation
     names = [each.name for each in choice.candidates]
     policies = [evaluation.report.policies[name] for name in names]
     columns = [[_change(line) for line in evaluation.lines(name)] for name in names]

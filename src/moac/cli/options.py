@@ -193,6 +193,12 @@ def check_run(*paths: Path) -> None:
             raise ValueError(f"{path} is not a run directory: it has no config.json.")
 
 
+def check_data(path: Path) -> None:
+    """Refuse a dataset that is not there."""
+    if not (path / "manifest.json").exists():
+        raise ValueError(f"{path} is no dataset: it has no manifest.json. Build one with moac data kuairand build.")
+
+
 def check_episodes(episodes: int) -> None:
     """Refuse fewer than one."""
     if episodes < 1:

@@ -13,6 +13,7 @@ import numpy as np
 from moac import files
 from moac.offline.evaluation import OfflineEvaluation
 from moac.offline.ncis import PolicyReport
+from moac.training.trained import TrainedPolicy
 
 LEAST_SHARE = 0.5
 """Effective share of rows below which a policy is not chosen: too little of the log speaks for it."""
@@ -51,6 +52,7 @@ class Choice:
     candidates: tuple[Candidate, ...]  # all of them, in the order given
     protected: tuple[Floor, ...]
     evaluation: OfflineEvaluation  # of all of them
+    policy: TrainedPolicy | None = None  # the chosen one, where they were trained in the same call
 
     def __repr__(self) -> str:
         return f"Choice({self.chosen!r} of {', '.join(each.name for each in self.candidates)})"

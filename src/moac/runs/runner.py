@@ -110,11 +110,16 @@ def complete(
     task: Task,
     experiment: Place,
     problem: Source,
-    folder: Path,
+    folder: Path | None,
     show: Show,
     start: Callable[[], training.Snapshot] | None = None,
 ) -> result.Result:
-    """The task's result, from its folder if it has finished; `start` gives its first snapshot, where it has one."""
+    """The task's result, from its folder if it has finished; `start` gives its first snapshot, where it has one.
+
+    Without a folder everything stays in memory.
+    """
+    if folder is None:
+        return _in_memory(task, experiment, problem, show, start)
     path = files.below(folder.parent, folder.name, key(task, experiment, problem))
     if (path / "config.json").exists():
         directory, run = reopen(path, problem)
@@ -132,6 +137,16 @@ def complete(
         outcome = result.Result.of(run, final)
         directory.finish(outcome)  # without figures: the experiment's own show it
     return outcome
+
+
+def _in_memory(task: Task, experiment: Place, problem: Source, show: Show, start: Any) -> result.Result:
+    run, snapshot = result.prepare(problem, task.config, task.trials, experiment.seed), None
+    with show(task, run, 0) as display:
+        for snapshot in training.iterate(run, None if start is None else start()):
+            display.show(snapshot)
+    if snapshot is None:
+        raise ValueError(f"{task.label} has nothing to train.")
+    return result.Result.of(run, snapshot)
 
 
 def key(task: Task, experiment: Place, problem: Source) -> str:

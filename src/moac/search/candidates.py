@@ -17,7 +17,6 @@ from moac.offline.choose import Choice, Floor
 from moac.offline.evaluate import evaluate, with_estimator
 from moac.runs import log_files, runner
 from moac.runs.runner import Task
-from moac.training.result import Result
 
 KL_COEFFICIENTS = (1.0, 0.3, 0.1, 0.03)
 """Of KL regularisation towards the behaviour (`Config.behaviour_pull`): each about a third of the one before."""
@@ -70,21 +69,26 @@ def with_behaviour(source: Any, out: Path | None, hidden: Sequence[int] | None) 
     return filled
 
 
-def train(dataset: LoggedDataset, plan: Plan, out: Path, show: runner.Show) -> dict[str, Result]:
-    """The result of each candidate, in folders under `out`; what has finished is kept, the rest goes on."""
-    source = with_estimator(dataset)
-    return {task.label: runner.complete(task, plan, source, out / _FOLDER, show) for task in plan.tasks()}
+def choose(dataset: LoggedDataset, plan: Plan, out: Path | None = None, show: runner.Show = runner.unseen) -> Choice:
+    """Train the candidates, evaluate them on validation users, and choose one.
+
+    In a folder `out`, which the caller holds, what has finished is kept and the rest goes on; it becomes the run
+    directory of the policy that is chosen, with `choice.json`, which says how.
+    """
+    source, folder = with_estimator(dataset), None if out is None else out / _FOLDER
+    outcomes = {task.label: runner.complete(task, plan, source, folder, show) for task in plan.tasks()}
+    methods = {name: (outcome.policy.policy, outcome.policy.theta) for name, outcome in outcomes.items()}
+    choice = choosing.choose(evaluate(dataset, methods, "validation"), plan.floors)
+    if choice.chosen is not None:
+        choice = replace(choice, policy=outcomes[choice.chosen].policy)
+    if out is not None:
+        keep(choice, out, directories(dataset, plan, out))
+    return choice
 
 
 def directories(dataset: LoggedDataset, plan: Plan, out: Path) -> dict[str, Path]:
     """The run directory of each candidate."""
     return {task.label: out / _FOLDER / runner.key(task, plan, dataset) for task in plan.tasks()}
-
-
-def choose(dataset: LoggedDataset, outcomes: Mapping[str, Result], floors: Sequence[Floor]) -> Choice:
-    """What is chosen among the candidates, evaluated on validation users."""
-    methods = {name: (outcome.policy.policy, outcome.policy.theta) for name, outcome in outcomes.items()}
-    return choosing.choose(evaluate(dataset, methods, "validation"), floors)
 
 
 def keep(choice: Choice, out: Path, runs: Mapping[str, Path]) -> None:

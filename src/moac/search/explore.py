@@ -23,7 +23,6 @@ from moac.search.archive import Archive
 from moac.search.measures import Yardstick
 from moac.search.plan import Options, Plan
 from moac.settings import Settings
-from moac.training import result
 from moac.training.result import Result
 from moac.types import Source
 
@@ -134,20 +133,8 @@ def _staged(tasks: list[Task], plan: Plan, problem: Source, folder: Path | None,
     for k, task in enumerate(tasks):
         before = None if folder is None or k == 0 else folder / runner.key(tasks[k - 1], plan, problem)
         start = partial(_start, done[-1], before) if done else None
-        if folder is None:
-            done.append(_in_memory(task, plan, problem, show, start))
-        else:
-            done.append(runner.complete(task, plan, problem, folder, show, start))
+        done.append(runner.complete(task, plan, problem, folder, show, start))
     return done
-
-
-def _in_memory(task: Task, plan: Plan, problem: Source, show: runner.Show, start: Any) -> Result:
-    prepared = result.prepare(problem, task.config, task.trials, plan.seed)
-    snapshot: Any = None
-    with show(task, prepared, 0) as display:
-        for snapshot in training.iterate(prepared, None if start is None else start()):
-            display.show(snapshot)
-    return Result.of(prepared, snapshot)
 
 
 def _start(ended: Result, folder: Path | None) -> training.Snapshot:

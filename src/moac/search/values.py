@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, final
 
 import jax
@@ -152,6 +153,24 @@ class EpisodeValues:
     exact: Table | None  # [K, M] the same from the exact model, which has no time limit; None where there is none
     length: float  # mean number of steps
     truncated: float  # share of the episodes that a time limit cut short
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{mean.value:.4g} [{mean.low:.4g}, {mean.high:.4g}]" for mean in self.returns)
+        return f"EpisodeValues({len(self.points)} trials, {self.length:.4g} steps an episode, returns {means})"
+
+    def record(self) -> dict[str, Any]:
+        """All of it as plain data: the JSON of `moac evaluate`."""
+        means = {"returns": self.returns, "discounted_returns": self.discounted, "reward_per_step": self.per_step}
+        averages = {name: each and [mean.value for mean in each] for name, each in means.items()}
+        intervals = {f"{name}_interval": each and [[m.low, m.high] for m in each] for name, each in means.items()}
+        rest = {"points": self.points, "exact": self.exact, "length": self.length, "truncated": self.truncated}
+        return {**averages, **intervals, **rest}
+
+    def save(self, directory: str | Path) -> Path:
+        """Write evaluation.json into a folder."""
+        folder = files.subfolder(Path(directory))
+        files.write_json(folder / "evaluation.json", files.finite(self.record()))
+        return folder
 
 
 def by_episodes(
