@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from moac import files, training
-
 from moac.config import CHOICES, Config, is_choice
 from moac.policies.observations import LogSpec
 from moac.runs import CHECKPOINT_SECONDS, problems, runner
