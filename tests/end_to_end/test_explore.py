@@ -13,7 +13,6 @@ from moac.cli import main as cli
 from moac.report import html
 from moac.report.pages import exploration as page
 from moac.search import archive as archives
-from moac.search.plan import Options
 from tests.helpers.kuairand import build, generated
 
 TINY = [
@@ -63,8 +62,7 @@ def test_an_exploration_in_memory_is_that_of_a_folder_bit_for_bit(explored, tmp_
     archive = moac.load(explored[0]).archive
     sizes = {"num_critic_steps": 1, "critic_batch_size": 8, "actor_batch_size": 32, "num_evaluations": 4}
     config = moac.Config(setting=moac.Discounted(0.9), num_iterations=400, actor_step_size=20.0, **sizes)
-    options = Options(config, preferences=5, rules=("fixed",), entropies=(0.01, 1e-6))
-    ours = moac.explore("fishwood-v0", options)
+    ours = moac.explore("fishwood-v0", config, preferences=5, rules=("fixed",), entropies=(0.01, 1e-6))
     assert ours.rules == archive.rules and (np.asarray(ours.policies) == np.asarray(archive.policies)).all()
     assert all((array == archive.arrays()[name]).all() for name, array in ours.arrays().items())
     assert repr(ours) == f"Archive({len(ours)} policies, 2 objectives, values: exact)"

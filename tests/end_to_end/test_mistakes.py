@@ -179,7 +179,7 @@ def one_beyond(action):
     action[3] = 12
 
 
-NO_ROWS = "has no rows of validation users: a behaviour model is stopped and calibrated on them."
+NO_ROWS = "has no rows of validation users: a behaviour model needs them."
 ONE_USER = "`folds` must leave train users on both sides, got 2 with an empty side."
 OTHER = "was fitted on other data than"
 OUTSIDE = "rows.safetensors is damaged: `action` must be in [0, 12)"
