@@ -59,21 +59,16 @@ class Figure:
     alt: str  # what it shows, for those who cannot see it
 
     def __post_init__(self) -> None:
-        if not is_svg(self.svg):
+        if "<svg" not in self.svg or not self.svg.rstrip().endswith("</svg>"):
             raise ValueError(f"`svg` of figure {self.name!r} must be an SVG document, got {self.svg[:40]!r}.")
 
     @classmethod
     def of_file(cls, name: str, path: Path, caption: str, alt: str) -> Figure:
         """The figure of an SVG file; one that is missing or damaged is a ValueError."""
         try:
-            svg = read_bytes(path).decode()
-        except FileNotFoundError:
-            raise ValueError(f"{path} is missing.") from None
-        except UnicodeDecodeError:
-            raise ValueError(f"{path} is damaged: it is not a text.") from None
-        if not is_svg(svg):
-            raise ValueError(f"{path} is damaged: it is not a whole SVG document.")
-        return cls(name, svg, caption, alt)
+            return cls(name, read_bytes(path).decode(), caption, alt)
+        except (FileNotFoundError, ValueError):
+            raise ValueError(f"{path} is missing or damaged: it is not a whole SVG document.") from None
 
 
 @final
@@ -140,8 +135,3 @@ class Page:
     results: tuple[Table, ...] = ()  # the numbers that matter most; they stand before the figures
     command: str = "moac report RUN"  # that makes the page again
     choice: Choice | None = None  # among policies; None where there is none
-
-
-def is_svg(content: str) -> bool:
-    """Whether a text is a whole SVG document, by its first and last tags."""
-    return "<svg" in content and content.rstrip().endswith("</svg>")

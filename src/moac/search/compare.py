@@ -125,12 +125,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[str | Path | Result], names: Sequence[str] | None = None) -> Comparison:
-    """Several runs side by side, each a result or the folder of a finished run.
-
-    Args:
-        runs: two or more, with the same objectives; the first is what the others are compared with.
-        names: by which they are shown; None takes those of the folders, and numbers them where two are alike.
-    """
+    """Several results or finished runs side by side; names that are alike are numbered."""
     if len(runs) < 2:
         raise ValueError(f"`runs` must hold at least two runs to compare, got {len(runs)}.")
     if names is None:

@@ -93,14 +93,7 @@ class Yardstick:
 def measured(
     stages: Mapping[str, Sequence[Result]], candidates: Archive, archive: Archive, yardstick: Yardstick
 ) -> dict[str, Any]:
-    """The archive's `numbers`, those of each rule, and `curves` over environment steps, by rule and for all together.
-
-    Args:
-        stages: the runs of each rule.
-        candidates: every policy that may be archived.
-        archive: those that no other dominates.
-        yardstick: what all is measured by.
-    """
+    """The archive's `numbers`, those of each rule, and `curves` over environment steps by rule and together."""
     by_rule: dict[str, Any] = {}
     for rule, runs in stages.items():
         of_rule = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
@@ -125,14 +118,7 @@ def measured(
 
 
 def _indicators(points: Points, candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, Any]:
-    """Hypervolume, IGD+, preferences served and, where the exact hull is known, how much of it is found.
-
-    Args:
-        points: what is measured.
-        candidates: the policies whose own preferences are counted.
-        archive: whose best serves a preference too.
-        yardstick: what all is measured by.
-    """
+    """Hypervolume, IGD+, preferences served and, where the exact hull is known, how much of it is found."""
     known = finite(points)
     numbers: dict[str, Any] = {
         "hypervolume": yardstick.volume(known),

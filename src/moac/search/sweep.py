@@ -142,15 +142,7 @@ def sweep(
     executor: Executor | None = None,
     report: Report = lambda job, failure: None,
 ) -> Swept:
-    """Train what a sweep describes, and has not finished in the folder `out`.
-
-    Args:
-        spec: what is to be run.
-        make: makes the problem of a task.
-        out: a folder for run directories; None keeps nothing on disk.
-        executor: where tasks run; None is one after the other in this process.
-        report: is told of each task as it ends.
-    """
+    """Train what a sweep describes, and has not finished in `out`; without an executor one task after the other."""
     return Swept(spec, tuple(run(jobs(spec, out, make), executor or Serial(), report)))
 
 

@@ -62,7 +62,6 @@ def _what_came_out(run: FinishedRun) -> str:
 
 def _facts(run: FinishedRun) -> Named:
     steps = settings.Settings.of(run.config).samples_per_iteration
-    packages = [f"{name} {run.versions[name]}" for name in ("moac", "jax", "python") if name in run.versions]
     return (
         ("Trials", run.trials),
         ("Iterations", run.last),
@@ -74,8 +73,6 @@ def _facts(run: FinishedRun) -> Named:
         ("Returns", _KINDS.get(run.history.kind, run.history.kind)),
         ("Steps that hurt an objective", _hurting(run)),
         ("Stopped trials", _stopped(run)),
-        ("Machine", _plain(run.origin.get("cpu"))),
-        ("Versions", ", ".join(packages) or None),
     )
 
 
@@ -133,7 +130,7 @@ def _details(run: FinishedRun) -> Named:
     named: dict[str, Any] = run.config.to_json() | {"setting": _setting(run.config)}
     named |= {"given as objects": ", ".join(map(str, objects))} if objects else {}
     named |= {name: problem.get(name) or None for name in ("num_states", "num_actions", "fingerprint")}
-    named |= {"devices": run.origin.get("devices"), "commit": run.origin.get("commit")} | run.versions
+    named |= {name: run.origin.get(name) for name in ("cpu", "devices", "commit")} | run.versions
     return tuple((name.replace("_", " "), _plain(value)) for name, value in named.items())
 
 

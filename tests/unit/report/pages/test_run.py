@@ -126,7 +126,7 @@ def test_what_is_missing_or_damaged_is_named_in_one_line(folder, damage, message
 
 
 def test_a_path_that_is_no_folder_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="is not a folder"):
+    with pytest.raises(ValueError, match="nowhere is not a"):
         Report(path=tmp_path / "nowhere", json=False).run()
 
 
