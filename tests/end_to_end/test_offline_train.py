@@ -1,5 +1,7 @@
 """`moac offline train`: from a dataset to a run that was chosen, in one command that may be interrupted."""
 
+import contextlib
+import io
 import json
 from dataclasses import replace
 
@@ -12,31 +14,33 @@ from moac.logs import LoggedDataset
 from moac.search import candidates
 from tests.helpers.kuairand import build, generated
 
-SMALL = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32")
+SMALL = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32",
+         "--hidden", "8")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("offline")
-    build(generated(folder / "rows", rows=4000), folder / "data", actions=12)
+    build(generated(folder / "rows", rows=2000), folder / "data", actions=8)
     return folder / "data"
 
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs") / "run"
+    """The command with its folder, after it ran once; its exit code, and what it said."""
+    out, told = tmp_path_factory.mktemp("runs") / "run", io.StringIO()
     order = ("offline", "train", str(data), "--out", str(out), "--trials", "2", "--pulls", "1", "0.1", *SMALL)
-    return order, out
+    with contextlib.redirect_stdout(told):
+        code = main([*order, "--json"])
+    return order, out, code, json.loads(told.getvalue().splitlines()[-1])
 
 
 def said(capsys):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-def test_candidates_are_trained_and_one_of_them_is_chosen_or_none(trained, data, capsys):
-    order, out = trained
-    code = main([*order, "--json"])
-    first = said(capsys)
+def test_candidates_are_trained_and_one_of_them_is_chosen_or_none(trained, capsys):
+    order, out, code, first = trained
     assert set(first["candidates"]) == {"pull 1", "pull 0.1"}
     assert code == (0 if first["chosen"] else 1)
     assert first["split"] == "validation"
@@ -58,7 +62,7 @@ def test_candidates_are_trained_and_one_of_them_is_chosen_or_none(trained, data,
 
 
 def test_preferences_add_candidates(trained, data, tmp_path, capsys):
-    _, out = trained
+    _, out, *_ = trained
     filled = candidates.with_behaviour(LoggedDataset.from_parquet(data), out, None)
     p = tuple(1 / filled.num_signals for _ in filled.signal_names)
     wanted = candidates.Plan(filled.name, 0, 2, moac.Config(), (1.0,), (), (p,))
@@ -67,12 +71,10 @@ def test_preferences_add_candidates(trained, data, tmp_path, capsys):
     assert "`preferences` must be at least 0, got -1." in capsys.readouterr().err
 
 
-def test_what_is_chosen_becomes_the_run(trained, data, capsys):
-    order, out = trained
-    main([*order, "--json"])
-    capsys.readouterr()
+def test_what_is_chosen_becomes_the_run(trained, data):
+    _, out, *_ = trained
     filled = candidates.with_behaviour(LoggedDataset.from_parquet(data), out, None)
-    small = moac.Config(num_iterations=4, num_evaluations=2, critic_batch_size=32, actor_batch_size=32)
+    small = moac.Config(num_iterations=4, num_evaluations=2, critic_batch_size=32, actor_batch_size=32, hidden=(8,))
     wanted = candidates.Plan(filled.name, 0, 2, small, (1.0, 0.1))
     choice = candidates.choose(filled, wanted, out, lambda *task: pytest.fail("trained again"))
     runs = candidates.directories(filled, wanted, out)
@@ -85,7 +87,7 @@ def test_what_is_chosen_becomes_the_run(trained, data, capsys):
 
 
 def test_a_floor_that_nothing_keeps_leaves_behavior_clone(trained, capsys):
-    order, _ = trained
+    order, *_ = trained
     assert main([*order, "--protect", "Click=+900%"]) == 1
     told = capsys.readouterr().out
     assert "beyond Click=+900%" in " ".join(told.split())

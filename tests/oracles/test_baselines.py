@@ -1,5 +1,7 @@
 """PDPG and TSCAC on logs of one state, whose answers are known."""
 
+from functools import cache
+
 import jax
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from moac.offline.baselines import Problem, pdpg, tscac
 
 REWARDS = np.array([[1.0, 0.0, 0.2], [0.0, 1.2, 0.3], [0.5, 0.1, 0.9], [0.2, 0.3, 0.0]])
 """Of four actions, for three signals, without chance."""
+ALIKE = np.tile([1.0, 2.0, 0.5], (4, 1))
 ONE_STATE = {
     "discount": 0.0,
     "scale_rewards": False,
@@ -30,9 +33,10 @@ def rows_of(rewards=REWARDS, ended=False, **more):
     return LoggedDataset.from_numpy(rows, About(window=0, actions=np.ones((4, 1))))
 
 
-def bandit(rewards=REWARDS, ended=False):
-    """The same with a behaviour model, which is uniform."""
-    log = rows_of(rewards, ended)
+@cache
+def bandit(alike=False, ended=False):
+    """The same with a behaviour model, which is uniform; `alike` are actions that all earn the same."""
+    log = rows_of(ALIKE if alike else REWARDS, ended)
     return log.with_behaviour(behaviour.fit(log, behaviour.Options(hidden=(), max_rounds=1, step_size=1e-9)))
 
 
@@ -84,9 +88,7 @@ def test_steps_of_weights_converge_to_the_min_norm_point(seed):
     rng = np.random.default_rng(seed)
     G = rng.standard_normal((3, 4)) * rng.uniform(0.5, 2, (3, 1))
     w, K = np.full(3, 1 / 3, np.float32), np.float32(G @ G.T)
-    step = jax.jit(pdpg.step_of_weights)
-    for _ in range(2000):
-        w = step(w, K, np.float32(0.2))
+    w = jax.jit(lambda w, K: jax.lax.fori_loop(0, 2000, lambda _, w: pdpg.step_of_weights(w, K, 0.2), w))(w, K)
     np.testing.assert_allclose(w, simplex.min_norm(G).weights, atol=1e-5)
 
 
@@ -130,10 +132,9 @@ def test_the_closed_form_of_tscac_is_the_constrained_maximum():
 @pytest.mark.parametrize(("ended", "factor"), [(False, 2.0), (True, 1.0)])
 def test_a_terminated_row_does_not_bootstrap_and_others_do(ended, factor):
     """Every action earns the same, so Q is r / (1 − γ), or r where nothing follows."""
-    rewards = np.tile([1.0, 2.0, 0.5], (4, 1))
     options = pdpg.Options(**(ONE_STATE | {"discount": 0.5}), steps=600, critic_step_size=0.05, target_step_size=0.2)
-    bias = pdpg.train(bandit(rewards, ended), options).state.critic.w[-1][0, -1].reshape(3, 5)
-    np.testing.assert_allclose(bias[:, :1] + bias[:, 1:], factor * rewards.T, atol=0.02)
+    bias = pdpg.train(bandit(True, ended), options).state.critic.w[-1][0, -1].reshape(3, 5)
+    np.testing.assert_allclose(bias[:, :1] + bias[:, 1:], factor * ALIKE.T, atol=0.02)
 
 
 @pytest.mark.parametrize("module", [pdpg, tscac])
@@ -163,9 +164,9 @@ def test_without_a_model_the_supervised_term_is_the_logged_likelihood():
     own = Problem.of(log, pdpg.Options(start="random", hidden=(8,), behaviour_pull=0.5, batch_size=16))
     batch = jax.jit(own.draw)(log.data, jax.random.key(0))
     theta = jax.tree.map(lambda W: W * 30, jax.jit(own.first)(log.data, jax.random.key(1)))
-    log_pi = own.log_pi(theta, batch.observation)
+    log_pi = jax.jit(own.log_pi)(theta, batch.observation)
     by_hand = 0.5 * np.mean(np.asarray(log_pi)[np.arange(16), np.asarray(batch.action)])
-    np.testing.assert_allclose(own.regularisation(log_pi, batch), by_hand, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(own.regularisation)(log_pi, batch), by_hand, rtol=1e-5)
     spread = log.reward[log.rows("train")].std(axis=0)
     np.testing.assert_allclose(batch.reward, REWARDS[np.asarray(batch.action)] / spread, rtol=1e-5)
 

@@ -18,7 +18,7 @@ QUICK = behaviour.Options(hidden=(4,), max_rounds=2, batch_size=128)
 
 @pytest.fixture(scope="module")
 def log():
-    return generate.log(15_000, 1, model=MODEL)
+    return generate.log(10_000, 1, model=MODEL)
 
 
 @pytest.fixture(scope="module")

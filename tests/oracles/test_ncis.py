@@ -248,7 +248,7 @@ def covered(replications):
 
 
 def test_intervals_over_users_cover_and_intervals_over_rows_do_not():
-    by_user, by_row = covered(200)
+    by_user, by_row = covered(100)
     assert ((by_user >= 0.9) & (by_user <= 0.97)).all(), by_user
     assert (by_row[[0, 2]] < 0.75).all(), by_row  # Click and WatchTime, which depend on who is asked
 

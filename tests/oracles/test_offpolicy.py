@@ -85,16 +85,17 @@ def test_one_update_is_its_definition(small):
     parts = components.build(config, small.spec, 0)
     init, update = algorithm.build(config, small.spec, *parts)
     theta = small.initial()
-    state = replace(init(jax.random.key(0)), theta=theta)
+    state = replace(jax.jit(init)(jax.random.key(0)), theta=theta)
     sizes = settings.sampling(config, small.spec)
-    _, critic, actor = small.sample((), parts.policy, theta, jax.random.key(1), sizes)
+    sample = jax.jit(lambda data, key: small.bound(data).sample((), parts.policy, theta, key, sizes))
+    _, critic, actor = jax.tree.map(np.asarray, sample(small.data, jax.random.key(1)))
     state, metrics = jax.jit(update)(state, critic, actor)
     by_hand = ByHand(theta[0], small.num_features)
     lam = by_hand.update(critic, actor)
     np.testing.assert_allclose(state.w, by_hand.w, atol=2e-6)
     np.testing.assert_allclose(metrics.weights, lam, atol=2e-4)
     np.testing.assert_allclose(state.theta[0], by_hand.theta, atol=2e-5)
-    weights = beyond.with_ratios(parts.policy, np.inf, theta, critic).weight
+    weights = jax.jit(lambda batch: beyond.with_ratios(parts.policy, np.inf, theta, batch).weight)(critic)
     assert (np.asarray(weights) > config.importance_cap).any()  # so that the cap was tried
 
 
@@ -102,7 +103,7 @@ def test_what_the_policy_itself_chose_weighs_one():
     policy = SoftmaxTable(3, 4)
     theta = jax.random.normal(jax.random.key(0), (3, 4))
     s, a = jnp.array([0, 1, 2, 1]), jnp.array([3, 0, 1, 2])
-    own = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, s, a)
+    own = jax.jit(jax.vmap(policy.log_prob, in_axes=(None, 0, 0)))(theta, s, a)
     batch = Batch(s, a, jnp.zeros((4, 1)), s, behaviour_log_prob=own)
     np.testing.assert_allclose(beyond.with_ratios(policy, 10.0, theta, batch).weight, np.ones(4), rtol=1e-6)
     there = replace(batch, behaviour_log_prob=None)
@@ -110,13 +111,14 @@ def test_what_the_policy_itself_chose_weighs_one():
 
 
 def test_the_pull_of_logged_actions_is_that_of_the_model_on_average(small):
-    policy, theta, b = SoftmaxTable(1, 3), jnp.array([[0.5, -1.0, 0.2]]), jnp.log(jnp.array([0.2, 0.5, 0.3]))
-    s = jnp.zeros(100_000, int)
-    a = jax.random.categorical(jax.random.key(0), b, shape=s.shape)
-    logged = Batch(s, a, jnp.zeros((len(s), 1)), s)
-    known = Batch(s[:5], a[:5], logged.reward[:5], s[:5], behaviour_log_probs=jnp.broadcast_to(b, (5, 3)))
-    pull = partial(beyond.regularised, replace(settings.resolve(CONFIG, small.spec), behaviour_pull=2.0), policy)
-    exact = 2 * (jnp.exp(b) - jax.nn.softmax(theta[0]))
+    policy, theta, b = SoftmaxTable(1, 3), jnp.array([[0.5, -1.0, 0.2]]), np.log([0.2, 0.5, 0.3])
+    s = np.zeros(100_000, int)
+    a = np.random.default_rng(0).choice(3, len(s), p=np.exp(b))
+    logged = Batch(s, a, np.zeros((len(s), 1)), s)
+    known = Batch(s[:5], a[:5], logged.reward[:5], s[:5], behaviour_log_probs=np.tile(np.float32(b), (5, 1)))
+    pulled = replace(settings.resolve(CONFIG, small.spec), behaviour_pull=2.0)
+    pull = jax.jit(partial(beyond.regularised, pulled, policy))
+    exact = 2 * (np.exp(b) - softmax(np.asarray(theta[0])))
     np.testing.assert_allclose(pull(theta, known, jnp.zeros_like(theta))[0], exact, atol=1e-6)
     np.testing.assert_allclose(pull(theta, logged, jnp.zeros_like(theta))[0], exact, atol=0.01)
 

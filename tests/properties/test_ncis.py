@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moac.offline import ncis
@@ -11,6 +11,8 @@ from tests.helpers import logs
 
 OPTIONS = ncis.Options(cap=2.0, caps=(1.0, 5.0), draws=100)
 seeds = st.integers(0, 10_000)
+few = settings(max_examples=12)
+"""Each example of a log of 60 rows draws its users 100 times, for each policy."""
 
 
 def logs_and_policies(seed):
@@ -44,6 +46,7 @@ def same(one, other, **tolerance):
                     np.testing.assert_allclose(array, getattr(theirs, field), err_msg=field, **tolerance)
 
 
+@few
 @given(seeds, st.integers(1, 5))
 def test_shards_of_whole_users_merge_to_one_pass_bit_for_bit(seed, shards):
     log, policies = logs_and_policies(seed)
@@ -55,6 +58,7 @@ def test_shards_of_whole_users_merge_to_one_pass_bit_for_bit(seed, shards):
     assert reports[0] == reports[1]
 
 
+@few
 @given(seeds, st.integers(1, 5))
 def test_any_shards_merge_to_one_pass_up_to_rounding(seed, shards):
     log, policies = logs_and_policies(seed)
@@ -64,6 +68,7 @@ def test_any_shards_merge_to_one_pass_up_to_rounding(seed, shards):
     same(merged, ncis.accumulate(log, policies, q, OPTIONS), rtol=1e-12, atol=1e-12)
 
 
+@few
 @given(seeds)
 def test_adding_shards_does_not_depend_on_the_order(seed):
     log, policies = logs_and_policies(seed)
@@ -74,6 +79,7 @@ def test_adding_shards_does_not_depend_on_the_order(seed):
     same((a + b) + c, a + (c + b), rtol=1e-12, atol=1e-12)
 
 
+@few
 @given(seeds, st.permutations(range(4)))
 def test_relabelling_actions_changes_nothing(seed, order):
     log, policies = logs_and_policies(seed)
@@ -86,6 +92,7 @@ def test_relabelling_actions_changes_nothing(seed, order):
     assert reports[0] == reports[1]
 
 
+@few
 @given(seeds)
 def test_order_of_rows_and_names_of_users_do_not_matter(seed):
     """Names that keep the order of users, so that the draws are of the same people."""
@@ -99,6 +106,7 @@ def test_order_of_rows_and_names_of_users_do_not_matter(seed):
     np.testing.assert_allclose(one.ncis.interval, other.ncis.interval, rtol=1e-9, atol=1e-12)
 
 
+@few
 @given(seeds, st.floats(0.1, 100), st.floats(-5, 5))
 def test_scaled_and_shifted_rewards_give_scaled_and_shifted_values(seed, scale, shift):
     log, policies = logs_and_policies(seed)
@@ -108,6 +116,7 @@ def test_scaled_and_shifted_rewards_give_scaled_and_shifted_values(seed, scale, 
     np.testing.assert_allclose(other.ncis.interval, scale * one.ncis.interval + shift, rtol=1e-9, atol=1e-9)
 
 
+@few
 @given(seeds, st.floats(0.05, 1))
 def test_without_a_cap_a_constant_in_the_propensities_cancels(seed, factor):
     log, policies = logs_and_policies(seed)
@@ -119,6 +128,7 @@ def test_without_a_cap_a_constant_in_the_propensities_cancels(seed, factor):
     np.testing.assert_allclose(other.diagnostics[0].mean_weight * factor, one.diagnostics[0].mean_weight, rtol=1e-9)
 
 
+@few
 @given(seeds)
 def test_values_lie_between_the_smallest_and_largest_reward(seed):
     log, policies = logs_and_policies(seed)
