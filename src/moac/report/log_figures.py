@@ -76,10 +76,28 @@ def sweep(evaluation: OfflineEvaluation) -> Figure:
 
 @style.styled
 def weights(evaluation: OfflineEvaluation) -> Figure:
-    """How the uncapped weights are spread over rows, and what they leave of rows and users."""
-    figure, axes = style.grid(1, 2, (10.4, 3.4))
-    _histogram(axes[0], evaluation)
-    _sizes(axes[1], evaluation)
+    """How the uncapped weights are spread over rows."""
+    figure, (ax,) = style.grid(1, 1, (7.2, 3.2))
+    shares, edges = evaluation.weights.shares, evaluation.weights.edges[1:-1]
+    step, cap = edges[1] / edges[0], evaluation.report.options.cap
+    edges = np.concatenate([[edges[0] / step], edges, [edges[-1] * step]])  # what lies beyond has a bin on either side
+    for index, name in enumerate(evaluation.methods):
+        ax.stairs(shares[name], edges, label=name, linewidth=1.6, color=_colour(index))
+    full = np.flatnonzero(np.sum([shares[name] for name in evaluation.methods], axis=0))
+    ax.axvline(1, color="#bbbbbb", linewidth=0.9)
+    right = max(2.0, float(edges[full[-1] + 1]))
+    if math.isfinite(cap):
+        right = max(right, 1.5 * cap)
+        ax.axvline(cap, color=_GREY, linewidth=0.9, linestyle=":")
+        ax.text(cap, 1.0, " cap", transform=ax.get_xaxis_transform(), fontsize=9, color=_GREY, va="top")
+    ax.set_xscale("log")
+    ax.set_xlim(0.9 * min(0.5, float(edges[full[0]])), 1.1 * right)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter(_per_cent)
+    ax.set_title("Weights π/π_b: share of the rows")
+    ax.set_xlabel("weight, without a cap")
+    ax.legend(fontsize=9)
     return figure
 
 
@@ -106,47 +124,6 @@ def _reach(lines: Sequence[Line]) -> tuple[float, float]:
     return low - 0.12 * width, high + 0.12 * width
 
 
-def _histogram(ax: Axes, evaluation: OfflineEvaluation) -> None:
-    shares, edges = evaluation.weights.shares, evaluation.weights.edges[1:-1]
-    step, cap = edges[1] / edges[0], evaluation.report.options.cap
-    edges = np.concatenate([[edges[0] / step], edges, [edges[-1] * step]])  # what lies beyond has a bin on either side
-    for index, name in enumerate(evaluation.methods):
-        ax.stairs(shares[name], edges, label=name, linewidth=1.6, color=_colour(index))
-    full = np.flatnonzero(np.sum([shares[name] for name in evaluation.methods], axis=0))
-    ax.axvline(1, color="#bbbbbb", linewidth=0.9)
-    right = max(2.0, float(edges[full[-1] + 1]))
-    if math.isfinite(cap):
-        right = max(right, 1.5 * cap)
-        ax.axvline(cap, color=_GREY, linewidth=0.9, linestyle=":")
-        ax.text(cap, 1.0, " cap", transform=ax.get_xaxis_transform(), fontsize=9, color=_GREY, va="top")
-    ax.set_xscale("log")
-    ax.set_xlim(0.9 * min(0.5, float(edges[full[0]])), 1.1 * right)
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter(_per_cent)
-    ax.set_title("Weights π/π_b: share of the rows")
-    ax.set_xlabel("weight, without a cap")
-    ax.legend(fontsize=9)
-
-
-def _sizes(ax: Axes, evaluation: OfflineEvaluation) -> None:
-    """Effective shares, of the worst seed; 100 % is the log itself."""
-    bars = [
-        (f"{name}: {label}", min(getattr(one, measure) for one in evaluation.report.policies[name].diagnostics), index)
-        for index, name in enumerate(evaluation.methods)
-        for label, measure in (("rows", "row_effective_share"), ("users", "user_effective_share"))
-    ]
-    for y, (_, share, index) in enumerate(bars):
-        ax.barh(y, share, height=0.6, color=_colour(index), alpha=0.85 if y % 2 == 0 else 0.5)
-        ax.text(min(share, 1) + 0.01, y, f"{100 * share:.0f} %", va="center", fontsize=9)
-    ax.set_yticks(range(len(bars)), [label for label, _, _ in bars])
-    ax.set_ylim(len(bars) - 0.5, -0.5)
-    ax.set_xlim(0, 1.15)
-    ax.grid(visible=False, axis="y")
-    ax.xaxis.set_major_formatter(_per_cent)
-    ax.set_title("Effective share of rows and users")
-
-
 def _colour(index: int) -> str:
     return style.line(index)["color"]
 
@@ -168,10 +145,8 @@ def description(log: Description) -> Figure:
     figure, axes = style.grid(2, 2, (11.0, 7.0))
     title = f"{log.name}: {log.num_rows:,} rows of {len(log.rows_per_user):,} users on {log.num_actions} videos"
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-    _rates(axes[0], log)
-    _rows_per_user(axes[1], log)
-    _days(axes[2], log)
-    _actions(axes[3], log)
+    for ax, draw in zip(axes, (_rates, _rows_per_user, _days, _actions), strict=True):
+        draw(ax, log)
     return figure
 
 

@@ -21,16 +21,14 @@ _OUTCOMES = {
     "not estimable": "not estimable:",
 }
 _TRUST = {"with care": "to be read with care", "not trusted": "not to be trusted"}
-_MEASURES: dict[str, Callable[[Any], str]] = {
-    "Effective number of rows": lambda d: number(round(d.row_effective_size)),
-    "Effective share of rows": lambda d: _percent(d.row_effective_share),
-    "Effective number of users": lambda d: number(round(d.user_effective_size)),
-    "Effective share of users": lambda d: _percent(d.user_effective_share),
-    "Heaviest row, of all weight": lambda d: _percent(d.largest_row_share),
-    "Heaviest user, of all weight": lambda d: _percent(d.largest_user_share),
-    "Rows that the cap touches": lambda d: _percent(d.capped_share),
-    "Weight retained under the cap": lambda d: _percent(d.retained_mass),
-    "Mean uncapped weight (1 if all is right)": lambda d: with_interval(d.mean_weight, d.mean_weight_interval),
+_SIZES = {"Effective number of rows": "row_effective_size", "Effective number of users": "user_effective_size"}
+_SHARES = {
+    "Effective share of rows": "row_effective_share",
+    "Effective share of users": "user_effective_share",
+    "Heaviest row, of all weight": "largest_row_share",
+    "Heaviest user, of all weight": "largest_user_share",
+    "Rows that the cap touches": "capped_share",
+    "Weight retained under the cap": "retained_mass",
 }
 
 
@@ -90,7 +88,7 @@ def _facts(evaluation: OfflineEvaluation) -> Named:
     noted: Named = () if accesses is None else (("Accesses to test users", len(accesses.entries)),)
     return (
         ("Trust", _each(trust, str)),
-        ("Effective share of rows", _each(_effective_shares(evaluation), lambda share: f"{100 * share:.0f} %")),
+        ("Effective share of rows", _each(_effective_shares(evaluation), _percent)),
         ("Rows", evaluation.rows),
         ("Users", f"{number(evaluation.users)} ({evaluation.split})"),
         ("Policies", _each(evaluation.seeds, lambda count: "1 seed" if count == 1 else f"{count} seeds")),
@@ -108,7 +106,7 @@ def _figures(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
         for name in evaluation.methods
         for line in evaluation.lines(name)
     )
-    shares = _each(_effective_shares(evaluation), lambda share: f"{100 * share:.0f} % of rows")
+    shares = _each(_effective_shares(evaluation), _percent)
     return (
         Figure(
             "Change of each signal",
@@ -127,8 +125,7 @@ def _figures(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
         Figure(
             "Weights",
             style.svg(log_figures.weights(evaluation)),
-            "Left: how often the policy takes the logged action, relative to the log. Right: (Σw)²/Σw² of rows and of "
-            "users under the cap, as a share of the log’s own, of the worst seed.",
+            "How often the policy takes the logged action, relative to the log; 1 is as often.",
             f"Histogram of weights; effective shares: {shares}.",
         ),
     )
@@ -195,9 +192,13 @@ def _diagnostics(evaluation: OfflineEvaluation) -> Table:
         name: min(policy.diagnostics, key=lambda one: one.row_effective_size)
         for name, policy in evaluation.report.policies.items()
     }
-    rows = [(text, *(show(one) for one in worst_seeds.values())) for text, show in _MEASURES.items()]
+    seeds = [*worst_seeds.values()]
+    rows = [(text, *(number(round(getattr(one, name))) for one in seeds)) for text, name in _SIZES.items()]
+    rows += [(text, *(_percent(getattr(one, name)) for one in seeds)) for text, name in _SHARES.items()]
+    means = (with_interval(one.mean_weight, tuple(one.mean_weight_interval)) for one in seeds)
+    rows.append(("Mean uncapped weight (1 if all is right)", *means))
     for k, signal in enumerate(evaluation.report.signal_names):
-        counts = (f"{number(float(one.positives[k]), 3)} of {int(one.events[k])}" for one in worst_seeds.values())
+        counts = (f"{number(float(one.positives[k]), 3)} of {int(one.events[k])}" for one in seeds)
         rows.append((f"Weighted positives of {signal}", *counts))
     caption = "Of each method the seed with the smallest effective number of rows."
     return Table("How much of the log stands behind it", caption, ("Measure", *worst_seeds), tuple(rows))
@@ -225,10 +226,7 @@ def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
 
 def _caveats(evaluation: OfflineEvaluation) -> Table:
     """What no number on the page says."""
-    model = (
-        "How the log chose is a model’s estimate, whose error is in no interval. A mean weight off 1 is a sign; if "
-        "something that the model does not know decided what was shown, no number here is one."
-    )
+    model = "A model’s estimate, whose error is in no interval; what the model does not know of may have decided."
     rows = (
         ("What is estimated", "The average immediate reward in the states that the log visited: no long-term return."),
         ("Cap", "An interval is of the capped estimate: what is cut off is taken to be worth as much."),
