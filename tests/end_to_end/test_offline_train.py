@@ -15,13 +15,13 @@ from moac.search import candidates
 from tests.helpers.kuairand import build, generated
 
 SMALL = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32",
-         "--hidden", "8")  # fmt: skip
+         "--hidden", "8", "--weighting", "uniform")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("offline")
-    build(generated(folder / "rows", rows=2000), folder / "data", actions=8)
+    build(generated(folder / "rows", rows=4000), folder / "data", actions=12)
     return folder / "data"
 
 
@@ -74,7 +74,8 @@ def test_preferences_add_candidates(trained, data, tmp_path, capsys):
 def test_what_is_chosen_becomes_the_run(trained, data):
     _, out, *_ = trained
     filled = candidates.with_behaviour(LoggedDataset.from_parquet(data), out, None)
-    small = moac.Config(num_iterations=4, num_evaluations=2, critic_batch_size=32, actor_batch_size=32, hidden=(8,))
+    sizes = {"critic_batch_size": 32, "actor_batch_size": 32, "hidden": (8,)}
+    small = moac.Config(num_iterations=4, num_evaluations=2, weighting="uniform", **sizes)
     wanted = candidates.Plan(filled.name, 0, 2, small, (1.0, 0.1))
     choice = candidates.choose(filled, wanted, out, lambda *task: pytest.fail("trained again"))
     runs = candidates.directories(filled, wanted, out)
@@ -101,7 +102,7 @@ def test_a_floor_that_nothing_keeps_leaves_behavior_clone(trained, capsys):
         (["--protect", "Like"], "`protect` must be a signal and a change in per cent"),
         (["--pulls", "1", "1"], "`pulls` must be different numbers of at least 0"),
         (["--pulls", "1", "--behaviour-pull", "2"], "must not both be given"),
-        (["--gae", "0.5"], "`--gae` is not an option of moac offline train"),
+        (["--gae", "0.5"], "`--gae` is not an option"),
         (["--trials", "0"], "`trials` must be a whole number of at least 1"),
     ],
 )

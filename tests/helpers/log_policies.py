@@ -51,7 +51,7 @@ def without(dataset, signal):
 def modelled(dataset, seed=0):
     """The dataset with the propensities of a network that nobody has fitted."""
     network = Network(Plain(dataset.num_features), HIDDEN, dataset.num_actions)
-    weights = [tuple(map(np.asarray, network.init(jax.random.key(seed + k)))) for k in range(3)]
+    weights = [tuple(map(np.asarray, jax.jit(network.init)(jax.random.key(seed + k)))) for k in range(3)]
     members = tuple(Member(own, 1.0, 0, (0.0, 0.0)) for own in weights)
     return dataset.with_behaviour(BehaviourModel(network, members, Options(hidden=HIDDEN), identity(dataset)))
 

@@ -13,12 +13,13 @@ from moac.logs import About, LoggedDataset, Rows
 from moac.offline import behaviour, ncis
 
 MODEL = generate.UserModel.of(seed=0, num_videos=12)
-QUICK = behaviour.Options(hidden=(4,), max_rounds=2, batch_size=128)
+QUICK = behaviour.Options(hidden=(32,), max_rounds=2)
+"""Of the shapes that a thorough fit has, so that both are the same programs."""
 
 
 @pytest.fixture(scope="module")
 def log():
-    return generate.log(10_000, 1, model=MODEL)
+    return generate.log(15_000, 1, model=MODEL)
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,9 @@ def fitted(dataset):
 
 
 @pytest.fixture(scope="module")
-def small():
-    return generate.log(1_500, 2, model=MODEL).dataset(known=False)
+def small(dataset):
+    """The same log: programs that were compiled for it serve every test."""
+    return dataset
 
 
 @pytest.fixture(scope="module")
