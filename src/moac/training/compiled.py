@@ -48,8 +48,12 @@ class Blocks:
         self._blocks, self._metrics = [block for block, _ in pairs], [metrics for _, metrics in pairs]
 
     def metrics(self) -> Metrics:
-        """Of the last iteration, leading axis K."""
-        return _join(self._metrics, self._run.num_trials)
+        """Of the last iteration, leading axis K; NaN of a trial that has stopped, since it takes no step."""
+        metrics = _join(self._metrics, self._run.num_trials)
+        stopped = _join([block.stopped for block in self._blocks], self._run.num_trials)
+        for values in (metrics.gram, metrics.weights):
+            values[stopped > 0] = np.nan
+        return metrics
 
     def evaluate(self) -> Evaluation:
         """What the policies are worth."""

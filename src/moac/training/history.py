@@ -55,21 +55,15 @@ class History:
         return cls(**{f.name: arrays[f.name] for f in fields(cls) if f.name != "kind"}, kind=kind)
 
     def extended(self, iteration: int, metrics: Metrics, evaluation: Evaluation) -> History:
-        """The history with one more iteration; of a trial that no update was seen of, what was last logged stands."""
-        K, lam = np.asarray(metrics.gram, np.float64), np.array(metrics.weights, np.float64)
+        """The history with one more iteration."""
+        K, lam = np.asarray(metrics.gram, np.float64), np.asarray(metrics.weights, np.float64)
         alignment = (K * lam[:, None, :]).sum(axis=2)
         new: dict[str, Any] = {
+            "returns": evaluation.returns,
             "weights": lam,
             "min_norm_weights": _min_norm_weights(K),
             "gradient_norm_squared": np.maximum((lam * alignment).sum(axis=1), 0.0),
             "smallest_alignment": alignment.min(axis=1),
-        }
-        if len(self.iteration):
-            unseen = np.isnan(lam).all(axis=1)
-            for name, values in new.items():
-                values[unseen] = getattr(self, name)[unseen, -1]
-        new |= {
-            "returns": evaluation.returns,
             "gap": evaluation.gap,
             "direction_gap": evaluation.direction_gap,
             "regret": evaluation.regret,

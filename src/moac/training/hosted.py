@@ -45,6 +45,8 @@ class Chains:
         self._run, self._source = run, cast(Hosted, run.source)
         self._program = _program(run.source.spec, run.parts)
         self._sizes, self._settings = sampling(run.settings, run.source.spec), jax.device_put(run.settings)
+        M = run.source.spec.num_objectives
+        self._no_metrics = Metrics(jnp.full((M, M), jnp.nan), jnp.full(M, jnp.nan))
         self._trials = [self._begun(index, snapshot) for index in range(run.num_trials)]
 
     def advance(self, count: int) -> None:
@@ -55,7 +57,7 @@ class Chains:
                     self._iterate(trial)
 
     def metrics(self) -> Metrics:
-        """Of the last iteration, leading axis K."""
+        """Of the last iteration, leading axis K; NaN of a trial that has stopped, since it takes no step."""
         return _stack([trial.metrics for trial in self._trials])
 
     def evaluate(self) -> Evaluation:
@@ -78,24 +80,22 @@ class Chains:
         if healthy:
             trial.state, trial.key = new, key
         else:
-            trial.stopped = int(new.t)
+            trial.stopped, trial.metrics = int(new.t), self._no_metrics
 
     def _begun(self, index: int, snapshot: Snapshot | None) -> _Live:
         """A trial at iteration 0, or where a snapshot has it, in new episodes."""
         run, program = self._run, self._program
         first = (np.uint32(run.seed), np.int32(index), run.preference(index))
         state, key_chain = program.first(run.settings, *first)
-        M = run.source.spec.num_objectives
-        nothing = Metrics(jnp.full((M, M), jnp.nan), jnp.full(M, jnp.nan))
         if snapshot is None:
-            return _Live(state, self._source.start(key_chain), program.sample_key(state), nothing)
+            return _Live(state, self._source.start(key_chain), program.sample_key(state), self._no_metrics)
         kept = jax.tree.map(lambda x: x[index], snapshot.trials)
         key = jax.random.wrap_key_data(jnp.asarray(kept.state.key))
         state = replace(jax.tree.map(jnp.asarray, kept.state), key=key)
         # The state's key is another after every iteration, also where a new stage counts iterations from 0 again.
         key_episodes = jax.random.fold_in(jax.random.wrap_key_data(key_chain), kept.state.key[-1])
         chain = self._source.start(jax.random.key_data(key_episodes), kept.chain)
-        return _Live(state, chain, program.sample_key(state), nothing, int(kept.stopped))
+        return _Live(state, chain, program.sample_key(state), self._no_metrics, int(kept.stopped))
 
 
 def template(run: Run) -> Trial:

@@ -49,17 +49,6 @@ def test_a_trial_that_is_not_finite_leaves_the_others_alone(bad):
     assert not np.isfinite(history.gradient_norm_squared[1, 0])
 
 
-def test_what_was_last_logged_of_a_trial_stands_where_no_update_was_seen():
-    """As after a resume, of a trial that had stopped before; its returns are evaluated anew."""
-    gram, weights = GRAM.copy(), WEIGHTS.copy()
-    gram[1] = weights[1] = np.nan
-    history = History.empty().extended(1, Metrics(GRAM, WEIGHTS), evaluation(0.0))
-    history = history.extended(2, Metrics(gram, weights), evaluation(7.0))
-    for name in ("gradient_norm_squared", "smallest_alignment", "min_norm_weights", "weights"):
-        np.testing.assert_array_equal(getattr(history, name)[:, 0], getattr(history, name)[:, 1])
-    assert (history.returns[:, 1] == 7).all()
-
-
 def test_arrays_round_trip():
     history = History.empty().extended(1, Metrics(GRAM, WEIGHTS), evaluation(0.0))
     again = History.of_arrays(history.arrays(), "exact")

@@ -1,10 +1,11 @@
 """Runs on environments that are continued: new episodes, nothing learned is lost."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moac import Config, envs, training
+from moac import Config, envs, training, weighting
 from moac.training import result
 from tests.helpers import compiling
 from tests.helpers.environments import Line, Unbounded
@@ -18,8 +19,8 @@ def quick_to_compile():
         yield
 
 
-def run_on(kind):
-    return result.prepare(envs.make(kind, num_envs=2, evaluation_episodes=1), CONFIG, 2, 5)
+def run_on(kind, **given):
+    return result.prepare(envs.make(kind, num_envs=2, evaluation_episodes=1), CONFIG, 2, 5, given)
 
 
 def same(first, second):
@@ -58,3 +59,14 @@ def test_seeds_follow_from_the_iteration():
     trials = [seen[k : k + 2] for k in range(0, 12, 2)]
     assert trials[2] == trials[3]
     assert len({tuple(key) for pair in trials for key in pair}) == 10
+
+
+def test_a_trial_that_has_stopped_logs_the_same_after_a_resume():
+    """It takes no step, so there are no weights and no gradients; its returns stay what they were."""
+    breaks = weighting.Rule(lambda M: (), lambda state, K, t: (state, jnp.where(t == 2, jnp.nan, 0.5) + 0 * K[0]))
+    run = run_on(Line, rule=breaks)
+    snapshots = list(training.iterate(run))
+    assert snapshots[-1].trials.stopped.tolist() == [2, 2]
+    assert np.isnan(snapshots[-1].history.min_norm_weights[:, 1:]).all()
+    *_, resumed = training.iterate(run, snapshots[2])
+    assert same(snapshots[-1].history.arrays(), resumed.history.arrays())
