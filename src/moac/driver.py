@@ -129,7 +129,7 @@ def resume(  # noqa: PLR0913 - as `train`
 
     watching = _Watching(progress, callback, sinks, checkpoint_every)
     if isinstance(run, Result):
-        longer = run.run if iterations is None else run_directory.longer_run(run.run, iterations)
+        longer = run.run if iterations is None else runner.longer_run(run.run, iterations)
         return _trained(longer, run.snapshot, watching)
     source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
     given = {"policy": policy, "critic": critic, "rule": rule}
@@ -142,7 +142,7 @@ def resume(  # noqa: PLR0913 - as `train`
         return with_outputs(directory.outcome(prepared))
     with directory.held():
         if iterations is not None:
-            directory, prepared = run_directory.lengthen(directory, prepared, iterations)
+            directory, prepared = runner.lengthen(directory, prepared, iterations)
         snapshot = directory.checkpoints().newest(prepared)
         if progress:
             done, total = 0 if snapshot is None else snapshot.iteration, prepared.settings.num_iterations

@@ -86,19 +86,20 @@ def remove_unfinished(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def check_regular(path: Path) -> None:
-    """Refuse a FIFO, a device, a socket or a folder before it is opened: some wait for ever, some act."""
-    _check_regular(path, path.stat())
+def check_regular(path: Path, descriptor: int | None = None) -> int:
+    """Bytes of a regular file; a FIFO, a device, a socket or a folder is refused: some wait for ever, some act."""
+    status = path.stat() if descriptor is None else os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise DamagedError(path, "it is not a regular file")
+    return status.st_size
 
 
 def read_bytes(path: Path) -> bytes:
     """The content of a regular file of reasonable size; whatever is there, the call does not wait for it."""
     check_regular(path)
     with open(os.open(path, os.O_RDONLY | _NO_WAIT), "rb") as file:
-        status = os.fstat(file.fileno())
-        _check_regular(path, status)
-        if status.st_size > _LARGEST:
-            raise DamagedError(path, f"it has {status.st_size} bytes, more than {_LARGEST}")
+        if (size := check_regular(path, file.fileno())) > _LARGEST:
+            raise DamagedError(path, f"it has {size} bytes, more than {_LARGEST}")
         return file.read()
 
 
@@ -192,7 +193,9 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         with safe_open(path, framework="numpy") as file:
             about = checked(json.loads((file.metadata() or {})[_ABOUT]))
             arrays: Arrays = {name: _tensor(file, name) for name in sorted(file.keys())}
-        stored = about.pop(_DIGEST, None) if isinstance(about, dict) else None
+        if not isinstance(about, dict):
+            raise DamagedError(path, "it was not written by moac")
+        stored = about.pop(_DIGEST, None)
         digests = _digests(arrays, about)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
@@ -202,8 +205,6 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         raise DamagedError(path, "it was not written by moac") from None
     except (SafetensorError, TypeError, ValueError, RecursionError, OSError) as error:
         raise DamagedError(path, " ".join(str(error).split())) from None
-    if not isinstance(about, dict):
-        raise DamagedError(path, "it was not written by moac")
     if stored not in digests:
         raise DamagedError(path, "it was changed after it was written")
     return arrays, about
@@ -227,17 +228,11 @@ def _digests(arrays: Arrays, about: Any) -> tuple[str, str]:
     return arrays_only, digest.hexdigest()
 
 
-def _check_regular(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise DamagedError(path, "it is not a regular file")
-
-
 def _settle(folder: Path) -> None:
     """Let the names in a folder survive a power cut too, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

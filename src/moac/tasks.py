@@ -1,4 +1,4 @@
-"""Tasks, what came of them, and who runs them: the vocabulary of executors, whatever they start.
+"""Tasks, what came of them, who runs them, and the process and machine that they run in.
 
 A task is a function of a module and one picklable item. It may be run again, anywhere: what it writes, it writes
 atomically, and what is large it is told by path.
@@ -6,19 +6,57 @@ atomically, and what is large it is told by path.
 
 from __future__ import annotations
 
+import math
+import os
 import pickle
+import re
+import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, cast, final
 
 T = TypeVar("T")
 R = TypeVar("R")
 Kind = Literal["raised", "timeout", "memory", "lost"]
+_UNITS = {f"{prefix}B": 10 ** (3 * k) for k, prefix in enumerate(["", "K", "M", "G", "T"])}
+_UNITS |= {f"{prefix}IB": 2 ** (10 * k) for k, prefix in enumerate("KMGT", 1)}
+_ONE_CORE = "--xla_cpu_multi_thread_eigen=false"
+_changing = threading.Lock()
+_HARMLESS = (r"\x1b\[33mWARN", "Gym has been unmaintained", ".*pkg_resources")
+"""Beginnings of the warnings that Gymnasium and pygame give about themselves."""
 
 
 class TaskFailedError(ValueError):
     """A task that failed for a reason that cannot be raised here as it was."""
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """What a task may use.
+
+    Attributes:
+        timeout: seconds; None is no limit.
+        memory: bytes of its process; None is no limit.
+        retries: how often a task is tried again whose process or machine was lost. One that raised, or reached a
+            limit, is not.
+    """
+
+    timeout: float | None = None
+    memory: int | None = None
+    retries: int = 2
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not 0 < self.timeout < math.inf:
+            raise ValueError(f"`timeout` must be positive and finite, got {self.timeout}.")
+        if self.memory is not None and self.memory <= 0:
+            raise ValueError(f"`memory` must be positive, got {self.memory}.")
+        if self.retries < 0:
+            raise ValueError(f"`retries` must be at least 0, got {self.retries}.")
 
 
 @final
@@ -68,13 +106,7 @@ def _received(kind: Kind, message: str, trace: str, carried: bytes) -> Failure:
 @final
 @dataclass(frozen=True)
 class Outcome(Generic[R]):
-    """What came of one item.
-
-    Attributes:
-        index: of the item.
-        value: of the function; None where it failed.
-        failure: None where it did not.
-    """
+    """What came of the item of that index: the value of the function, or why there is none."""
 
     index: int
     value: R | None
@@ -124,5 +156,60 @@ def ended(outcomes: Iterable[Outcome[R]]) -> Iterator[tuple[int, R]]:
 
 def results(outcomes: Iterable[Outcome[R]]) -> list[R]:
     """The values in the order of the items; the first failure is raised."""
-    values = dict(ended(outcomes))
-    return [values[index] for index in sorted(values)]
+    return [value for _, value in sorted(ended(outcomes), key=lambda pair: pair[0])]
+
+
+def cores() -> int:
+    """The cores that this process may use; not every system tells which."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def one_thread() -> dict[str, str]:
+    """Variables that keep a process which starts with them to one core; and what this one was told about JAX."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")  # the last is XLA's own
+    told = {name: value for name, value in os.environ.items() if name.startswith("JAX_")}
+    return {"JAX_PLATFORMS": "cpu"} | told | {
+        "XLA_FLAGS": flags if _ONE_CORE in flags else f"{flags} {_ONE_CORE}".strip(),
+        **dict.fromkeys(pools, "1"),
+    }  # fmt: skip
+
+
+@contextmanager
+def variables(values: Mapping[str, str]) -> Generator[None]:
+    """Set environment variables for what is started or imported meanwhile."""
+    with _changing:
+        before = {name: os.environ[name] for name in values if name in os.environ}
+        os.environ.update(values)
+        try:
+            yield
+        finally:
+            for name in values.keys() - before.keys():
+                os.environ.pop(name, None)
+            os.environ.update(before)
+
+
+def size(name: str, text: str) -> int:
+    """From `2GB` to bytes."""
+    matched = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
+    if matched is None or matched.group(2).upper() not in _UNITS:
+        raise ValueError(f"`{name}` must be a size such as 2GB, got {text!r}.")
+    return int(float(matched.group(1)) * _UNITS[matched.group(2).upper()])
+
+
+def resident(process: int) -> int:
+    """Bytes that a process has in memory; 0 where the system does not tell."""
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Without the warnings that Gymnasium and pygame give about themselves."""
+    with warnings.catch_warnings():
+        for start in _HARMLESS:
+            warnings.filterwarnings("ignore", message=start)
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="pygame")
+        yield

@@ -76,8 +76,8 @@ def run(study: Study, out: Path, show: Any = None, say: Say = print) -> None:
 
     What an earlier call has finished is kept. `show` and `say` as in `Workspace`.
     """
-    from moac.machine import quiet
     from moac.report.pages import experiment as page
+    from moac.tasks import quiet
 
     if study.module not in _MODULES:
         raise ValueError(f"`study` must be one of {', '.join(_MODULES)}, got {study.module!r}.")

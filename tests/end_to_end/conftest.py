@@ -19,10 +19,14 @@ TRAIN = [
 OUTCOME = ("policy.safetensors", "history.safetensors", "metrics.jsonl")
 
 
+OF_TIME = ("timing.jsonl", ".lock")
+"""Seconds; and the lock that a kill leaves where the run had ended and only its summary was missing."""
+
+
 def files_of(folder):
-    """Every file, but for what is a matter of time: seconds, and the checkpoints of a run before its last."""
+    """Every file, but for what is a matter of time; so are the checkpoints of a run before its last."""
     stale = {path for place in folder.rglob("checkpoint") for path in sorted(place.iterdir())[:-1]}
-    kept = (p for p in folder.rglob("*") if p.is_file() and p not in stale and p.name != "timing.jsonl")
+    kept = (path for path in folder.rglob("*") if path.is_file() and path not in stale and path.name not in OF_TIME)
     return {str(path.relative_to(folder)): path.read_bytes() for path in kept}
 
 

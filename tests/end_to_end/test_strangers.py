@@ -1,11 +1,12 @@
 """A run directory from a stranger: it runs no code, holds no command up, and writes nowhere else."""
 
+import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -44,41 +45,41 @@ RUN = "run[/red] [bold] :smile:"
 """Brackets and colons that are markup elsewhere."""
 
 
+@contextlib.contextmanager
+def inside(folder):
+    """In a folder, where Python finds modules; those that are imported meanwhile are forgotten."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(str(folder))
+        yield
+    sys.modules.pop("payload", None)
+    gymnasium.registry.pop("Foo-v0", None)
+
+
 @pytest.fixture(scope="module")
-def typed(environment):
-    """`python -m moac` in a folder, which Python looks for modules in."""
-
-    def run(folder, *arguments):
-        command = [sys.executable, "-m", "moac", *map(str, arguments)]
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def folder(typed, tmp_path_factory):
-    """A folder with a module, and a run on the environment in it; not yet imported by anything else."""
+def folder(tmp_path_factory):
+    """A folder with a module, and a run on the environment in it; nothing knows of the module any more."""
     place = tmp_path_factory.mktemp("stranger")
     (place / "payload.py").write_text(PAYLOAD)
-    sizes = ("--iterations", 2, "--num-critic-steps", 1, "--critic-batch-size", 16, "--actor-batch-size", 16)
-    done = typed(place, "train", ID, *sizes, "--out", RUN)
-    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
-    assert f"report: {RUN}/report.html" in done.stdout
+    sizes = ["--iterations", "2", "--num-critic-steps", "1", "--critic-batch-size", "16", "--actor-batch-size", "16"]
+    with inside(place):
+        assert main(["train", ID, *sizes, "--out", RUN]) == 0
+    assert (place / RUN / "report.html").exists()
     (place / "ran").unlink()
     return place
 
 
 @pytest.mark.parametrize("command", ["evaluate", "watch", "resume"])
-def test_a_module_that_a_run_names_is_not_imported(command, folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    monkeypatch.syspath_prepend(str(folder))
-    assert main([command, RUN]) == 2
-    out, err = capsys.readouterr()
+def test_a_module_that_a_run_names_is_not_imported(command, folder, capsys):
+    with inside(folder):
+        capsys.readouterr()
+        assert main([command, RUN]) == 2
+        out, err = capsys.readouterr()
+        assert "payload" not in sys.modules
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith("moac: ")
     assert ID in err
     assert "--trust" in err
-    assert "payload" not in sys.modules
     assert not (folder / "ran").exists()
 
 
@@ -89,17 +90,18 @@ def test_loading_imports_nothing(folder, monkeypatch):
     assert not (folder / "ran").exists()
 
 
-def test_a_trusted_module_is_imported_and_names_are_shown_as_they_are(typed, folder, tmp_path):
+def test_a_trusted_module_is_imported_and_names_are_shown_as_they_are(folder, tmp_path, capsys):
     place = shutil.copytree(folder, tmp_path / "copy")
     path, names = place / RUN / "policy.safetensors", ["[/red]", "[bold]gold"]
     rewrite(place / RUN / "config.json", {"problem.objectives": names})
     arrays, about = files.read_arrays(path)
     about["run"]["problem"]["objectives"] = names
     files.write_arrays(path, arrays, about)
-    done = typed(place, "evaluate", RUN, "--trust", "--episodes", 2)
-    assert done.returncode == 0, done.stderr
+    with inside(place):
+        assert main(["evaluate", RUN, "--trust", "--episodes", "2"]) == 0
     assert (place / "ran").exists()
-    assert all(shown in done.stdout for shown in (RUN, *names))
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in (RUN, *names))
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +161,7 @@ def test_a_link_in_a_run_leads_nothing_elsewhere(name, small, tmp_path):
 def test_links_in_place_of_files_are_replaced_and_not_followed(small, tmp_path, capsys):
     run, elsewhere = shutil.copytree(small, tmp_path / "run"), tmp_path / "elsewhere"
     elsewhere.write_text("kept")
+    (run / "report.html").unlink(missing_ok=True)
     (run / "report.html").symlink_to(elsewhere)
     (run / f".report.html.{os.getpid()}.tmp").symlink_to(elsewhere)
     assert main(["report", str(run)]) == 0

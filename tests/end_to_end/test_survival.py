@@ -33,12 +33,12 @@ def fill(disk, left):
     (disk / "filler").write_bytes(bytes(free - left))
 
 
-def test_another_process_on_the_same_run(unfinished, environment, capsys):
+def test_another_command_on_the_same_run(unfinished, capsys):
+    """Of another process: tests/unit/test_locks.py."""
     with RunDirectory(unfinished).held():
         before = content(unfinished)
-        other = subprocess.run([*MOAC, "resume", str(unfinished)], env=environment, capture_output=True, text=True)
-        assert other.returncode == 2
-        assert other.stderr == f"moac: {unfinished} is in use by process {os.getpid()}: wait until it ends.\n"
+        line = refused(capsys, "resume", unfinished)
+        assert line == f"{unfinished} is in use by process {os.getpid()}: wait until it ends."
         assert content(unfinished) == before
 
 

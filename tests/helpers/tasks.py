@@ -69,11 +69,10 @@ def interrupted(path):
 
 
 def eat():
-    """Take memory until there is none."""
-    kept = []
-    while True:
-        kept.append(b"1" * 32_000_000)
-        time.sleep(0.01)
+    """Take 400 MB and keep them."""
+    kept = b"1" * 400_000_000
+    time.sleep(1000)
+    return kept
 
 
 _ACTS = {

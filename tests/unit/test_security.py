@@ -23,8 +23,8 @@ MODULES = {
 }
 ALLOWED = {
     ("envs/workers.py", "pickle.PicklingError"),
-    ("runs/executors/cluster.py", "pickle.dumps"),
-    ("runs/executors/process.py", "pickle.dumps"),
+    ("runs/cluster.py", "pickle.dumps"),
+    ("runs/executors.py", "pickle.dumps"),
     ("tasks.py", "pickle.dumps"),
     ("tasks.py", "pickle.loads"),
 }

@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 import moac
 from moac.choices import did_you_mean
 from moac.cli import process
-from moac.machine import quiet
+from moac.tasks import quiet
 
 COMMANDS = {
     "train": "train:Train",

@@ -53,7 +53,7 @@ Discounts = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "def
 SettingName = Literal["discounted", "average"]
 ExecutorName = Literal["serial", "process", "ray"]
 Workers = Annotated[int | None, option("INT", "default: one per core")]
-Address = Annotated[str | None, option("ADDRESS", "default: start Ray here")]
+Address = Annotated[str | None, option("ADDRESS", "default: the one of this machine")]
 ShowConfig = Annotated[bool, tyro.conf.arg(help="Print the configuration with every default filled in, and stop.")]
 
 ALIASES = {"num_iterations": ["--iterations"]}

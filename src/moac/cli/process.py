@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, final
 
-from moac.machine import cores, one_thread
+from moac.tasks import cores, one_thread
 
 
 def use_all_cores() -> None:

@@ -50,8 +50,8 @@ class Sweep(Command):
         began, sweep = time.monotonic(), sweep_spec.load(self.spec)  # a mistake shows before JAX is imported
         process.use_one_core()
         from moac import files
-        from moac.machine import size
         from moac.runs import executors
+        from moac.tasks import size
 
         memory = None if self.memory is None else size("memory", self.memory)
         limits = executors.Limits(self.timeout, memory, self.retries)

@@ -20,7 +20,7 @@ from typing import Any, final
 
 import duckdb
 
-from moac import machine
+from moac import tasks
 from moac.logs.schema import Table, column
 
 Connection = duckdb.DuckDBPyConnection
@@ -48,7 +48,7 @@ class Limits:
 
 def limits(memory: str, threads: int | None) -> Limits:
     """From `2GB` to bytes."""
-    size = machine.size("memory_limit", memory)
+    size = tasks.size("memory_limit", memory)
     if size < SMALLEST:
         raise ValueError(f"`memory_limit` must be at least {SMALLEST // 10**6}MB, got {memory}.")
     if threads is not None and threads < 1:

@@ -13,13 +13,15 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from moac import files, settings, training
+from moac import files, parts, settings, training
 from moac.files import Arrays
-from moac.policies import SoftmaxLinear
-from moac.policies.observations import Scales, StateSpec
+from moac.policies import SoftmaxLinear, features
+from moac.policies.observations import StateSpec, VectorSpec, scaled
+from moac.settings import Settings
 from moac.training.history import History
 from moac.training.result import Result
-from moac.types import Params, Policy
+from moac.training.trained import TrainedPolicy
+from moac.types import Params, Policy, Spec
 
 _KEPT = 2
 _LENGTH = "config.num_iterations"
@@ -82,6 +84,10 @@ class Checkpoints:
             return training.Snapshot.of(int(about["iteration"]), trials, history)
 
 
+def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+
+
 def check_same_run(
     config: Path, description: Mapping[str, Any], about: Mapping[str, Any], longer: bool = False
 ) -> None:
@@ -105,23 +111,23 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
-    return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
-
-
 def read_history(path: Path, size: tuple[int, int]) -> History:
     """The history in a file, with arrays of the shapes that K trials and M objectives ask for."""
     arrays, about = files.read_arrays(path)
     with files.interpreting(path):
         stored = History.of_arrays(arrays, str(about["kind"]))
-    (K, M), L = size, len(np.atleast_1d(stored.iteration))
-    cubes = ("returns", "weights", "min_norm_weights")
-    for name, array in stored.arrays().items():
-        wanted = (L,) if name == "iteration" else (K, L, M) if name in cubes else (K, L)
-        if array.shape != wanted or L == 0 or array.dtype.kind not in "fiu":
-            told = f"`{name}` has shape {array.shape} and type {array.dtype}"
-            raise files.DamagedError(path, f"{told} in place of {wanted} and numbers")
+        (K, M), L = size, len(np.atleast_1d(stored.iteration))
+        if L == 0:
+            raise ValueError("`iteration` has shape (0,): nothing is logged")
+        cubes = ("returns", "weights", "min_norm_weights")
+        for name, array in stored.arrays().items():
+            _check(name, array, (L,) if name == "iteration" else (K, L, M) if name in cubes else (K, L), "fiu")
     return stored
+
+
+def _check(name: str, array: np.ndarray[Any, Any], shape: tuple[int, ...], kinds: str) -> None:
+    if array.shape != shape or array.dtype.kind not in kinds:
+        raise ValueError(f"`{name}` has shape {array.shape} and type {array.dtype}, not {shape} and one of {kinds!r}")
 
 
 def policy_arrays(outcome: Result) -> Arrays:
@@ -138,33 +144,41 @@ def policy_arrays(outcome: Result) -> Arrays:
     return stored | {f"observation_{name}": array for name, array in (observations.scales or {}).items()}
 
 
+def policy(stored: Arrays, chosen: Settings, spec: Spec) -> Policy:
+    """The policy that the settings name; features that were drawn at random are those that the run keeps."""
+    if "features" not in stored:
+        return parts.policy(chosen, spec, features.by_name(chosen.features, spec, parts.run_key(0)))
+    table = stored["features"]
+    if table.ndim != 2 or table.dtype.kind != "f":
+        raise ValueError(f"`features` has shape {table.shape} and type {table.dtype}")
+    return parts.policy(chosen, spec, features.Table(table))
+
+
+def trained(stored: Arrays, name: str, policy: Policy, spec: Spec, setting: Any) -> TrainedPolicy:
+    """The policies with the parameters of that name (`theta`, `theta_random`), which act on observations as stored."""
+    theta = parameters(stored, name, policy)
+    needed, scales = isinstance(spec.observations, VectorSpec), dict[str, Any]()
+    for key in ("shift", "gain"):
+        if needed or f"observation_{key}" in stored:
+            scales[key] = stored[f"observation_{key}"]
+            shape = (len(jax.tree.leaves(theta)[0]), spec.observation_size)
+            _check(f"observation_{key}", scales[key], shape, "f")
+    return TrainedPolicy(policy, theta, scaled(spec.observations, scales or None), 0, setting, spec.action_box)
+
+
 def parameters(stored: Arrays, name: str, policy: Policy) -> Params:
     """The parameters of that name as the policy has them, leading axis K; ValueError for other shapes."""
     expected, structure = jax.tree.flatten(jax.eval_shape(policy.init, jax.random.key(0)))
     names = _names(name, len(expected))
     for leaf, one in zip(names, expected, strict=True):
-        wanted, array = (*stored[names[0]].shape[:1], *one.shape), stored[leaf]
-        if array.shape != wanted or array.dtype.kind != np.dtype(one.dtype).kind:
-            raise ValueError(f"`{leaf}` has shape {array.shape} and type {array.dtype}, not {wanted} and {one.dtype}")
+        _check(leaf, stored[leaf], (*stored[names[0]].shape[:1], *one.shape), np.dtype(one.dtype).kind)
     return jax.tree.unflatten(structure, [stored[leaf] for leaf in names])
-
-
-def scales(stored: Arrays, shape: tuple[int, int], needed: bool) -> Scales | None:
-    """Shift and gain [K, d] of vectors; ValueError for other shapes, KeyError where one is needed and missing."""
-    names = [name for name in ("shift", "gain") if needed or f"observation_{name}" in stored]
-    known = {name: stored[f"observation_{name}"] for name in names}
-    for name, array in known.items():
-        if array.shape != shape or array.dtype.kind != "f":
-            raise ValueError(f"`observation_{name}` has shape {array.shape} and type {array.dtype}, not {shape}")
-    return known or None
 
 
 def per_trial(stored: Arrays, name: str, trials: int) -> Int[np.ndarray, " K"]:
     """An array with one whole number for each trial."""
-    array = stored[name]
-    if array.shape != (trials,) or array.dtype.kind not in "iu":
-        raise ValueError(f"`{name}` has shape {array.shape} and type {array.dtype}")
-    return array
+    _check(name, stored[name], (trials,), "iu")
+    return stored[name]
 
 
 def _names(name: str, count: int) -> list[str]:

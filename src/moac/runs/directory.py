@@ -6,42 +6,33 @@ import os
 import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
-import jax
 import numpy as np
 from jaxtyping import Int
 
-from moac import files, locks, parts, settings, training
+from moac import files, locks, training
 from moac.config import Config
 from moac.files import Arrays
-from moac.policies import features, observations
-from moac.runs import checkpoints, sinks
-from moac.runs import description as descriptions
+from moac.policies.observations import LogSpec
+from moac.runs import checkpoints, problems, sinks
 from moac.runs.checkpoints import Checkpoints, check_same_run
 from moac.settings import Settings
 from moac.training import result
 from moac.training.history import History
 from moac.training.trained import TrainedPolicy
-from moac.types import Policy, Source, Spec
+from moac.types import Policy, Source
 
-LOG_FILES = ("behaviour.safetensors", "catalogue.safetensors")
-"""Files of a run on a log: see `log_files`."""
-_NEEDED = ("num_critic_steps", "critic_batch_size", "actor_batch_size")
-"""Fields of a configuration that a report shows."""
+_MOST_NAMED = 10
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class RunDirectory:
-    """A run on disk; config.json is read once.
-
-    Attributes:
-        path: the folder.
-    """
+    """The folder of a run; config.json is read once."""
 
     path: Path
 
@@ -51,21 +42,18 @@ class RunDirectory:
     ) -> RunDirectory:
         """A new folder with the run's configuration and provenance, or nothing; one that holds anything is refused.
 
-        Args:
-            path: the folder.
-            run: the run.
-            env: the id of its environment; None where only a program has it.
-            keep_every: keep the policies of every so many iterations, for `load(…, iteration=…)`.
+        `env` is the id of its environment, None where only a program has it; policies of every `keep_every` iterations
+        are kept for `load(…, iteration=…)`.
         """
-        _check_vacant(path)
-        origin, description = descriptions.provenance(run.seed), descriptions.of(run, env, keep_every)
+        problems.check_vacant(path)
+        origin, description = problems.provenance(run.seed), problems.described(run, env, keep_every)
         try:
             files.subfolder(path, "checkpoint")
         except OSError as error:
             raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
         try:
             files.write_json(path / "provenance.json", origin)
-            if isinstance(run.source.spec.observations, observations.LogSpec):
+            if isinstance(run.source.spec.observations, LogSpec):
                 _log_files().write(path, run.source)
             files.write_json(path / "config.json", description)
         except BaseException:
@@ -77,15 +65,17 @@ class RunDirectory:
     @cached_property
     def description(self) -> dict[str, Any]:
         """config.json, checked."""
-        return descriptions.read(self.path)
+        return problems.description(self.path)
 
     @cached_property
     def config(self) -> Config:
-        """The configuration in config.json."""
+        """The configuration in config.json, complete."""
         try:
-            return Config.from_json(self.description["config"])
+            config = Config.from_json(self.description["config"])
+            Settings.of(config)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.path / 'config.json'} is wrong: {error}") from None
+        return config
 
     @property
     def finished(self) -> bool:
@@ -102,7 +92,7 @@ class RunDirectory:
 
     def finish(self, outcome: result.Result, figures: Mapping[str, bytes] | None = None) -> None:
         """Write the history, the figures (contents by file name) and, last, the policies."""
-        about = {"format": descriptions.FORMAT, "kind": outcome.history.kind}
+        about = {"format": problems.FORMAT, "kind": outcome.history.kind}
         files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
         if not (self.path / "metrics.jsonl").exists():  # training writes it line by line
             rows = sinks.rows(outcome.history, outcome.run.settings.samples_per_iteration)
@@ -117,34 +107,12 @@ class RunDirectory:
         self._write_policies(self.kept_path(outcome.iteration), outcome)
 
     def _write_policies(self, path: Path, outcome: result.Result) -> None:
-        about = {"format": descriptions.FORMAT, "iteration": outcome.iteration, "run": self.description}
+        about = {"format": problems.FORMAT, "iteration": outcome.iteration, "run": self.description}
         files.write_arrays(path, checkpoints.policy_arrays(outcome), about)
 
     def kept_path(self, iteration: int) -> Path:
         """Where the policies of an iteration are kept."""
         return files.below(self.path, "policies") / f"{iteration:010d}.safetensors"
-
-    def outcome(self, run: training.Run) -> result.Result:
-        """The result of a run that has finished."""
-        spec, policy, setting = run.source.spec, run.parts.policy, run.config.setting
-        history = checkpoints.read_history(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
-        arrays, about = self.policy_arrays()
-        with files.interpreting(self.path / "policy.safetensors"):
-            return result.Result(
-                run,
-                int(about["iteration"]),
-                history,
-                _trained(arrays, "theta", policy, spec, setting),
-                _trained(arrays, "theta_random", policy, spec, setting),
-                checkpoints.per_trial(arrays, "random_iteration", run.num_trials),
-                checkpoints.per_trial(arrays, "stopped", run.num_trials),
-            )
-
-    def policy_arrays(self, iteration: int | None = None) -> tuple[Arrays, dict[str, Any]]:
-        """Policies of the end, or those kept at an iteration; they are refused where config.json was edited since."""
-        arrays, about = files.read_arrays(self.policy_path(iteration))
-        check_same_run(self.path / "config.json", self.description, about, longer=iteration is not None)
-        return arrays, about
 
     def policy_path(self, iteration: int | None = None) -> Path:
         """The file with the policies of the end, or with those kept at an iteration; ValueError where it is missing."""
@@ -152,14 +120,36 @@ class RunDirectory:
             if not self.finished:
                 raise ValueError(f"{self.path} has not finished: continue it with moac resume {self.path}.")
             return self.path / "policy.safetensors"
-        kept = sorted(
-            int(path.stem) for path in self.kept_path(0).parent.glob("[0-9]*.safetensors") if path.stem.isdigit()
-        )
+        kept = sorted(int(path.stem) for path in self.kept_path(0).parent.glob("[0-9]*.safetensors"))
         if iteration not in kept:
-            shown = ", ".join(map(str, kept)) if len(kept) <= 10 else f"{kept[0]}, {kept[1]}, …, {kept[-1]}"
-            known = f"one of {shown}" if kept else "left out, since no policies were kept on the way (`keep_every`)"
+            shown = [*map(str, kept[:_MOST_NAMED]), *(["…", str(kept[-1])] if len(kept) > _MOST_NAMED else [])]
+            known = (
+                f"one of {', '.join(shown)}" if kept else "left out: no policies were kept on the way (`keep_every`)"
+            )
             raise ValueError(f"`iteration` must be {known}, got {iteration}.")
         return self.kept_path(iteration)
+
+    def policy_arrays(self, iteration: int | None = None) -> tuple[Arrays, dict[str, Any]]:
+        """Policies of the end, or those kept at an iteration; they are refused where config.json was edited since."""
+        arrays, about = files.read_arrays(self.policy_path(iteration))
+        check_same_run(self.path / "config.json", self.description, about, longer=iteration is not None)
+        return arrays, about
+
+    def outcome(self, run: training.Run) -> result.Result:
+        """The result of a run that has finished."""
+        spec, rest = run.source.spec, (run.parts.policy, run.source.spec, run.config.setting)
+        history = checkpoints.read_history(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
+        arrays, about = self.policy_arrays()
+        with files.interpreting(self.path / "policy.safetensors"):
+            return result.Result(
+                run,
+                int(about["iteration"]),
+                history,
+                checkpoints.trained(arrays, "theta", *rest),
+                checkpoints.trained(arrays, "theta_random", *rest),
+                checkpoints.per_trial(arrays, "random_iteration", run.num_trials),
+                checkpoints.per_trial(arrays, "stopped", run.num_trials),
+            )
 
 
 @final
@@ -204,11 +194,6 @@ class FinishedRun:
         return int(self.history.iteration[-1])
 
     @property
-    def env_steps(self) -> Int[np.ndarray, " L"]:
-        """Environment steps of a trial at each logged iteration."""
-        return self.history.iteration * Settings.of(self.config).samples_per_iteration
-
-    @property
     def versions(self) -> dict[str, str]:
         """Of the packages, by name."""
         return {str(name): str(version) for name, version in self.origin["versions"].items()}
@@ -219,9 +204,6 @@ def read(path: Path) -> FinishedRun:
     directory = RunDirectory(path)
     description, config = directory.description, directory.config
     objectives, trials = tuple(description["problem"]["objectives"]), description["trials"]
-    for name in _NEEDED:
-        if getattr(config, name) is None:
-            raise files.DamagedError(path / "config.json", f"`config.{name}` is missing")
     if not (path / "history.safetensors").exists():
         raise ValueError(f"{path} has not finished: continue it with moac resume {path}.")
     history = checkpoints.read_history(path / "history.safetensors", (trials, len(objectives)))
@@ -230,17 +212,7 @@ def read(path: Path) -> FinishedRun:
         arrays = files.read_arrays(path / "policy.safetensors")[0]
         with files.interpreting(path / "policy.safetensors"):
             stopped = checkpoints.per_trial(arrays, "stopped", trials) if "stopped" in arrays else None
-    return FinishedRun(description, _origin(path / "provenance.json"), config, objectives, history, stopped)
-
-
-def _origin(path: Path) -> dict[str, Any]:
-    try:
-        origin = files.read_json(path)
-    except OSError:
-        raise ValueError(f"{path} is missing.") from None
-    if not isinstance(origin, dict) or not isinstance(origin.get("versions"), dict):
-        raise files.DamagedError(path, "`versions` is missing or not of type dict")
-    return origin
+    return FinishedRun(description, problems.origin(path), config, objectives, history, stopped)
 
 
 def save(
@@ -250,11 +222,11 @@ def save(
     overwrite: bool = False,
     env: str | None = None,
 ) -> Path:
-    """Write the run directory of a result, with figures by file name; `overwrite` replaces a run that is there.
+    """Write the run directory of a result; `overwrite` replaces a run that is there.
 
-    `env` is the id by which the problem can be made again, where it has one.
+    `figures` are contents by file name; `env` is the id by which the problem can be made again, where it has one.
     """
-    if not overwrite or _run_in(path) is None:
+    if not overwrite or not problems.is_run(path):
         return _saved(outcome, path, figures, env)
     real = path.resolve()
     beside = real.with_name(f".{real.name}.{os.getpid()}.tmp")
@@ -274,36 +246,6 @@ def _saved(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | No
     return path
 
 
-def lengthen(directory: RunDirectory, run: training.Run, iterations: int) -> tuple[RunDirectory, training.Run]:
-    """The same run with more iterations, to be continued from its checkpoint. The caller holds it.
-
-    On a model it ends as a run of that length from the start, bit for bit. The history keeps what was logged; new
-    evaluations are those of the longer run. Policies of the end so far stay: `load(path, iteration=…)`.
-    """
-    path, before, longer = directory.path, run.settings.num_iterations, longer_run(run, iterations)
-    if iterations == before:
-        return directory, run
-    if directory.finished:
-        if directory.checkpoints().newest(run) is None:
-            raise ValueError(f"{path} cannot be trained longer: it has no checkpoint to go on from.")
-        files.subfolder(path, "policies")
-        (path / "policy.safetensors").replace(directory.kept_path(before))  # first: it is what says that a run ended
-    for name in ("history.safetensors", "report.html"):
-        (path / name).unlink(missing_ok=True)
-    files.write_json(path / "config.json", {**directory.description, "config": longer.config.to_json()})
-    return RunDirectory(path), longer
-
-
-def longer_run(run: training.Run, iterations: int) -> training.Run:
-    """The same run with more iterations; a ValueError where it would not be the same."""
-    before, config = run.settings.num_iterations, replace(run.config, num_iterations=iterations)
-    if iterations < before:
-        raise ValueError(f"`iterations` must be at least {before}, which the run has already, got {iterations}.")
-    for name in settings.length_dependent(config) if iterations > before else ():
-        raise ValueError(f"the run cannot be trained longer: its `{name}` depends on the number of iterations.")
-    return replace(run, config=config)
-
-
 def load(
     directory: str | Path, trial: int = 0, policy: Policy | None = None, iteration: int | None = None
 ) -> TrainedPolicy:
@@ -321,37 +263,13 @@ def load(
     if ("policy" in given) != (policy is not None):
         raise ValueError(_parts_wanted(directory, ["policy"] if "policy" in given else []))
     arrays, _ = opened.policy_arrays(iteration)
-    chosen = _settings(opened)
+    chosen = Settings.of(opened.config)
     catalogue = _log_files().catalogue_of(opened.path, problem["fingerprint"]) if "log" in problem else None
-    spec = descriptions.spec_of(problem, arrays.get("observations"), catalogue)
+    spec = problems.spec_of(problem, arrays.get("observations"), catalogue)
     with files.interpreting(path):
-        kind = _policy(arrays, chosen, spec) if policy is None else policy
-        trained = _trained(arrays, "theta", kind, spec, chosen.setting)
+        kind = checkpoints.policy(arrays, chosen, spec) if policy is None else policy
+        trained = checkpoints.trained(arrays, "theta", kind, spec, chosen.setting)
     return trained.of_trial(trial)
-
-
-def _settings(directory: RunDirectory) -> Settings:
-    try:
-        return Settings.of(directory.config)
-    except ValueError as error:
-        raise ValueError(f"{directory.path / 'config.json'} is wrong: {error}") from None
-
-
-def _policy(arrays: Arrays, chosen: Settings, spec: Spec) -> Policy:
-    """The policy that the settings name; features that were drawn at random are those that the run keeps."""
-    if "features" in arrays:
-        table = arrays["features"]
-        if table.ndim != 2 or table.dtype.kind != "f":
-            raise ValueError(f"`features` has shape {table.shape} and type {table.dtype}")
-        return parts.policy(chosen, spec, features.Table(table))
-    return parts.policy(chosen, spec, features.by_name(chosen.features, spec, parts.run_key(0)))
-
-
-def _trained(arrays: Arrays, name: str, policy: Policy, spec: Spec, setting: Any) -> TrainedPolicy:
-    theta = checkpoints.parameters(arrays, name, policy)
-    shape = len(jax.tree.leaves(theta)[0]), spec.observation_size
-    scales = checkpoints.scales(arrays, shape, isinstance(spec.observations, observations.VectorSpec))
-    return TrainedPolicy(policy, theta, observations.scaled(spec.observations, scales), 0, setting, spec.action_box)
 
 
 def reopen(path: Path, problem: Source, given: result.GivenParts | None = None) -> tuple[RunDirectory, training.Run]:
@@ -373,36 +291,6 @@ def _parts_wanted(path: str | Path, names: list[str]) -> str:
     if not names:
         return f"{path} was trained without parts of its own: give no policy, critic or rule."
     return f"{path} was trained with a {' and a '.join(names)} of its own: give the same, as {'=, '.join(names)}=."
-
-
-def _check_vacant(path: Path) -> None:
-    """Refuse what is not nothing, an empty folder, or what a run left that was killed as it began."""
-    if not path.exists():
-        return
-    if not path.is_dir():
-        raise ValueError(f"{path} exists already and is a file: choose a new folder.")
-    run = _run_in(path)
-    if run is not None and run.finished:
-        more = (
-            f"replace it with result.save(…, overwrite=True), or train it longer with moac resume {path} --iterations"
-        )
-        raise ValueError(f"{path} exists already, a run that has finished: choose a new folder, {more}.")
-    if run is not None:
-        raise ValueError(f"{path} exists already, a run that was stopped: continue it with moac resume {path}.")
-    begun = ("checkpoint", "provenance.json", ".lock", *LOG_FILES)
-    others = [p.name for p in path.iterdir() if p.name not in begun and p.suffix != ".tmp"]
-    if others or any((path / "checkpoint").glob("*")):
-        told = others[0] if others else "checkpoint"
-        raise ValueError(f"{path} exists already and holds other files ({told}): choose a new folder.")
-
-
-def _run_in(path: Path) -> RunDirectory | None:
-    """The run in a folder; None where there is none."""
-    try:
-        descriptions.read(path)
-    except (ValueError, OSError):
-        return None
-    return RunDirectory(path)
 
 
 def _log_files() -> Any:

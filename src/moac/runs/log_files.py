@@ -15,7 +15,7 @@ from moac.logs.states import Catalogue
 from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.offline.evaluate import with_estimator
 from moac.policies.networks import Network, Plain
-from moac.runs.directory import LOG_FILES, RunDirectory
+from moac.runs.problems import LOG_FILES, description
 
 FORMAT = 1
 BEHAVIOUR, CATALOGUE = LOG_FILES
@@ -120,7 +120,7 @@ def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
         folder: of the run.
         data: where the dataset is; None is where it was.
     """
-    problem = RunDirectory(folder).description["problem"]
+    problem = description(folder)["problem"]
     where, wanted = _place(folder, problem, data), str(problem["fingerprint"])
     dataset = with_estimator(LoggedDataset.from_parquet(where))
     without_model, marked, _ = wanted.partition(_OF_MODEL)

@@ -1,17 +1,208 @@
-"""Problems by name: of an environment's id, and of a run directory."""
+"""What a run is, in config.json and provenance.json, and its problem: by that, or by an environment's id.
+
+What a stranger wrote there is checked.
+"""
 
 from __future__ import annotations
 
+import platform
+import subprocess
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from moac import files
+import jax
+
+from moac import files, training
 from moac.choices import did_you_mean
+from moac.config import check_trials
 from moac.momdp import FiniteMOMDP, library
-from moac.runs.directory import RunDirectory
-from moac.types import Source
+from moac.policies.encoding import ActionBox, Encoder
+from moac.policies.observations import LogSpec, StateSpec, of_encoder
+from moac.types import Source, Spec
+
+FORMAT = 1
+_KEYS: dict[str, tuple[type, ...]] = {
+    "problem": (dict,),
+    "trials": (int,),
+    "seed": (int,),
+    "config": (dict,),
+    "own": (list,),
+    "problem.name": (str,),
+    "problem.env": (str, type(None)),
+    "problem.fingerprint": (str,),
+    "problem.num_states": (int, type(None)),
+    "problem.num_actions": (int,),
+    "problem.objectives": (list,),
+}
+"""What config.json must have; only a run that was saved from Python has no `env`."""
+_UNFINISHED = {"rules": "an exploration", "menu": "a menu of policies"}
+_UNFINISHED |= dict.fromkeys(("tasks", "tasks-quick"), "an experiment")
+"""Commands of several runs, by the folder that each makes first."""
+LOG_FILES = ("behaviour.safetensors", "catalogue.safetensors")
+"""Files of a run on a log: see `log_files`."""
+_PACKAGES = ("moac", "jax", "jaxlib", "numpy", "scipy", "mo-gymnasium")
+
+
+def described(run: training.Run, env: str | None, keep_every: int | None = None) -> dict[str, Any]:
+    """What config.json says of a run: `env` is the id of its environment, None where only a program has it."""
+    spec = run.source.spec
+    problem: dict[str, Any] = {
+        "name": spec.name,
+        "env": env,
+        "objectives": list(spec.objective_names),
+        "num_states": spec.num_states,
+        "num_actions": spec.num_actions,
+        "fingerprint": spec.fingerprint,
+    }
+    if spec.observations.encoder is not None:
+        problem |= {"encoder": spec.observations.encoder.to_json(), "options": files.finite(spec.options)}
+    if isinstance(spec.observations, LogSpec):
+        problem["log"] = spec.options or {}
+    if spec.action_box is not None:
+        problem["actions"] = spec.action_box.to_json()
+    description = {
+        "format": FORMAT,
+        "problem": problem,
+        "trials": run.num_trials,
+        "seed": run.seed,
+        "config": run.config.to_json(),
+        "own": list(run.given),
+    } | ({} if keep_every is None else {"keep_every": keep_every})
+    _check(description)
+    return description
+
+
+def description(folder: Path) -> dict[str, Any]:
+    """What config.json says of the run in a folder; what is missing or wrong is a ValueError."""
+    path = folder / "config.json"
+    try:
+        data = files.read_json(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{folder} is not a run directory: it has no config.json.{unfinished(folder)}") from None
+    if not isinstance(data, dict) or not isinstance(data.get("format"), int):
+        raise files.DamagedError(path, "it has no format number")
+    if data["format"] > FORMAT:
+        raise ValueError(f"{path} has format {data['format']}, newer than {FORMAT}: update moac to read it.")
+    with files.interpreting(path):
+        _check(data)
+    return data
+
+
+def _check(data: dict[str, Any]) -> None:
+    """Refuse what cannot be."""
+    for key, kinds in _KEYS.items():
+        place, _, name = key.rpartition(".")
+        if not isinstance((data[place] if place else data).get(name, ...), kinds):
+            raise ValueError(f"`{key}` is missing or not of type {kinds[0].__name__}")
+    check_trials(data["trials"], data["seed"])
+    for key, texts in (("own", data["own"]), ("problem.objectives", data["problem"]["objectives"])):
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"`{key}` is not a list of names")
+    if not data["problem"]["objectives"]:
+        raise ValueError("`problem.objectives` is empty")
+    every = data.get("keep_every")
+    if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 1):
+        raise ValueError(f"`keep_every` must be a whole number of at least 1, got {every!r}.")
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a run."""
+    try:
+        description(path)
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+def check_vacant(path: Path) -> None:
+    """Refuse what is not nothing, an empty folder, or what a run left that was killed as it began."""
+    there = f"{path} exists already"
+    if is_run(path) and (path / "policy.safetensors").exists():
+        more = f"replace it by result.save(…, overwrite=True), or train it longer by moac resume {path} --iterations …"
+        raise ValueError(f"{there}, a run that has finished: choose a new folder, {more}")
+    if is_run(path):
+        raise ValueError(f"{there}, a run that was stopped: choose a new folder, or continue it by moac resume {path}.")
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{there} and is a file: choose a new folder.")
+    begun = ("checkpoint", "provenance.json", ".lock", *LOG_FILES)
+    others = [p.name for p in path.glob("*") if p.name not in begun and p.suffix != ".tmp"]
+    others += [p.name for p in path.glob("checkpoint/*")]
+    if others:
+        raise ValueError(f"{there} and holds other files ({others[0]}): choose a new folder.")
+
+
+def unfinished(folder: Path) -> str:
+    """A sentence, after a space, on the command of several runs that has begun in a folder; empty where none has."""
+    command = next((what for name, what in _UNFINISHED.items() if (folder / name).is_dir()), None)
+    return "" if command is None else f" It is {command} that was stopped: the same command continues it."
+
+
+def spec_of(problem: Mapping[str, Any], shown: Any, catalogue: Any) -> Spec:
+    """What a policy must know of the problem that a description names.
+
+    `shown` is what the environment shows in each state, where the run keeps it; `catalogue` that of a log.
+    """
+    encoder, box = problem.get("encoder"), problem.get("actions")
+    if catalogue is not None:
+        observations = LogSpec(catalogue.size, catalogue)
+    elif encoder is not None:
+        observations = of_encoder(Encoder.from_json(encoder))
+    else:
+        observations = StateSpec(problem["num_states"], shown)
+    return Spec(
+        name=problem["name"],
+        objective_names=tuple(problem["objectives"]),
+        observations=observations,
+        num_actions=problem["num_actions"],
+        fingerprint=problem["fingerprint"],
+        action_box=None if box is None else ActionBox.from_json(box),
+    )
+
+
+def provenance(seed: int) -> dict[str, Any]:
+    """Versions, commit, CPU, devices and seed of this process."""
+    return {
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},
+        "commit": _commit(),
+        "cpu": _cpu(),
+        "devices": [str(device) for device in jax.local_devices()],
+        "seed": seed,
+    }
+
+
+def origin(folder: Path) -> dict[str, Any]:
+    """What provenance.json says of the run in a folder."""
+    path = folder / "provenance.json"
+    try:
+        data = files.read_json(path)
+    except OSError:
+        raise ValueError(f"{path} is missing.") from None
+    if not isinstance(data, dict) or not isinstance(data.get("versions"), dict):
+        raise files.DamagedError(path, "`versions` is missing or not of type dict")
+    return data
+
+
+def _commit() -> str | None:
+    """The commit of the sources; None for an installed package, whatever repository its folder happens to be in."""
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():
+        return None
+    options: dict[str, Any] = {"cwd": root, "capture_output": True, "text": True, "timeout": 5, "check": True}
+    try:
+        return subprocess.run(["git", "rev-parse", "HEAD"], **options).stdout.strip()  # noqa: S607
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def model_of(env: str) -> FiniteMOMDP:
@@ -26,10 +217,8 @@ def model_of(env: str) -> FiniteMOMDP:
 def problem_of(env: str, *, blackbox: bool = False, **options: Any) -> Source:
     """The exact model of an environment where the library holds it, else the environment itself.
 
-    Args:
-        env: a MO-Gymnasium id, also as `package.module:Id-v0`.
-        blackbox: step the real environment, also where its exact model is known.
-        options: of `moac.envs.make`; only where the real environment is stepped.
+    `env` is a MO-Gymnasium id, also as `package.module:Id-v0`. With `blackbox` the real environment is stepped also
+    where its exact model is known; `options` are those of `moac.envs.make`.
     """
     model = None if blackbox else library.for_environment(env)
     if model is None:
@@ -57,7 +246,7 @@ def problem_of_task(env: str, options: tuple[tuple[str, Any], ...]) -> Source:
 
 def problem_of_run(directory: Path, trust: bool = False) -> Source:
     """The problem of a run, by what its config.json says; `trust` as in `environment_of_run`."""
-    problem = RunDirectory(directory).description["problem"]
+    problem = description(directory)["problem"]
     if "log" in problem:
         from moac.runs import log_files
 
@@ -70,11 +259,9 @@ def problem_of_run(directory: Path, trust: bool = False) -> Source:
 def environment_of_run(directory: Path, trust: bool = False) -> Source:
     """The environment that a run's config.json names, with the options that it was trained with.
 
-    Args:
-        directory: of the run.
-        trust: whether a module that it names may be imported, which runs the code in it.
+    `trust` says that a module which it names may be imported, which runs the code in it.
     """
-    problem = RunDirectory(directory).description["problem"]
+    problem = description(directory)["problem"]
     env, options = problem["env"], problem.get("options") or {}
     if env is None:
         raise ValueError(f"{directory} was saved from Python: its environment has no id to make it by.")

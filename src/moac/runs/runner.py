@@ -9,12 +9,12 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol, final
 
-from moac import files, training
+from moac import files, settings, training
 from moac.config import Config
 from moac.runs import CHECKPOINT_SECONDS, sinks
 from moac.runs.directory import RunDirectory, reopen
@@ -33,15 +33,10 @@ def train(
     show: Callable[[training.Snapshot], Any] = lambda _: None,
     more: Sequence[str] = (),
 ) -> training.Snapshot:
-    """Iterate a run to its end; a checkpoint every so many seconds, and one when interrupted. The caller holds it.
+    """Iterate a run from where it stands to its end; the caller holds the directory.
 
-    Args:
-        directory: of the run.
-        run: the run.
-        snapshot: where it stands.
-        every: seconds between checkpoints.
-        show: is shown the snapshots as they come.
-        more: sinks beside `metrics.jsonl`, by name.
+    A checkpoint is written `every` so many seconds, and one when it is interrupted; `show` is shown the snapshots as
+    they come; `more` names sinks beside `metrics.jsonl`.
     """
     files.remove_unfinished(directory.path)
     files.subfolder(directory.path, "checkpoint")
@@ -67,16 +62,40 @@ def train(
     return latest
 
 
+def lengthen(directory: RunDirectory, run: training.Run, iterations: int) -> tuple[RunDirectory, training.Run]:
+    """The same run with more iterations, to be continued from its checkpoint. The caller holds it.
+
+    On a model it ends as a run of that length from the start, bit for bit. The history keeps what was logged; new
+    evaluations are those of the longer run. Policies of the end so far stay: `load(path, iteration=…)`.
+    """
+    path, before, longer = directory.path, run.settings.num_iterations, longer_run(run, iterations)
+    if iterations == before:
+        return directory, run
+    if directory.finished:
+        if directory.checkpoints().newest(run) is None:
+            raise ValueError(f"{path} cannot be trained longer: it has no checkpoint to go on from.")
+        files.subfolder(path, "policies")
+        (path / "policy.safetensors").replace(directory.kept_path(before))  # first: it is what says that a run ended
+    for name in ("history.safetensors", "report.html"):
+        (path / name).unlink(missing_ok=True)
+    files.write_json(path / "config.json", {**directory.description, "config": longer.config.to_json()})
+    return RunDirectory(path), longer
+
+
+def longer_run(run: training.Run, iterations: int) -> training.Run:
+    """The same run with more iterations; a ValueError where it would not be the same."""
+    before, config = run.settings.num_iterations, replace(run.config, num_iterations=iterations)
+    if iterations < before:
+        raise ValueError(f"`iterations` must be at least {before}, which the run has already, got {iterations}.")
+    for name in settings.length_dependent(config) if iterations > before else ():
+        raise ValueError(f"the run cannot be trained longer: its `{name}` depends on the number of iterations.")
+    return replace(run, config=config)
+
+
 @final
 @dataclass(frozen=True)
 class Task:
-    """One training run among several.
-
-    Attributes:
-        label: the method's name, or the settings of a cell of the sensitivity grid.
-        config: what differs from the defaults.
-        trials: K.
-    """
+    """One training run among several: its name, what differs from the defaults, and the number of trials."""
 
     label: str
     config: Config
@@ -84,17 +103,13 @@ class Task:
 
 
 class Place(Protocol):
-    """Where a task is run: an experiment, or a cell of a sweep."""
+    """The experiment, or the cell of a sweep, that a task belongs to."""
 
     @property
-    def env(self) -> str:
-        """The environment."""
-        ...
+    def env(self) -> str: ...  # noqa: D102
 
     @property
-    def seed(self) -> int:
-        """Of all randomness."""
-        ...
+    def seed(self) -> int: ...  # noqa: D102
 
 
 Show = Callable[[Task, training.Run, int], AbstractContextManager[Any]]

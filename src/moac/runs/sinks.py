@@ -14,7 +14,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, final
@@ -44,11 +44,7 @@ class Sink(Protocol):
 class Place:
     """The run that a sink is opened for.
 
-    Attributes:
-        path: its folder.
-        description: its config.json.
-        steps: environment steps of a trial in one iteration.
-        iteration: after which it goes on; 0 for a new one.
+    A trial takes so many environment `steps` in an iteration; a run that is not new goes on after `iteration`.
     """
 
     path: Path
@@ -67,22 +63,23 @@ def rows(history: History, steps: int) -> Iterator[Row]:
         yield files.finite(row)
 
 
-def lines(found: Iterator[Row]) -> bytes:
+def lines(logged: Iterable[Row]) -> bytes:
     """Rows as JSON, one a line."""
-    return "".join(f"{json.dumps(row)}\n" for row in found).encode()
+    return "".join(f"{json.dumps(row)}\n" for row in logged).encode()
 
 
 @final
 class Jsonl:
-    """A file of JSON, a line at a time; what is there of a run that goes on is first written anew."""
+    """A file of JSON, a line at a time, after what is given; None leaves what is there."""
 
-    def __init__(self, path: Path, before: Iterator[Row]) -> None:
-        files.write_bytes(path, lines(before))
-        self._file = os.fdopen(files.no_follow(str(path), os.O_WRONLY | os.O_APPEND), "ab")
+    def __init__(self, path: Path, before: bytes | None) -> None:
+        if before is not None:
+            files.write_bytes(path, before)
+        self._file = os.fdopen(files.no_follow(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
     def write(self, row: Row) -> None:
         """A line."""
-        self._file.write(lines(iter([row])))
+        self._file.write(lines([row]))
         self._file.flush()
 
     def close(self) -> None:
@@ -92,13 +89,11 @@ class Jsonl:
 
 @final
 class Timing:
-    """`timing.jsonl`: seconds that the run has trained when an iteration was logged, those before a resume included."""
+    """`timing.jsonl`: seconds since this process began to train the run; a run that is resumed begins at 0 again."""
 
     def __init__(self, place: Place) -> None:
-        path = place.path / "timing.jsonl"
-        before = list(_timed(path, place.iteration)) if path.exists() and place.iteration else []
-        self._began = time.monotonic() - (before[-1]["seconds"] if before else 0.0)
-        self._lines = Jsonl(path, iter(before))
+        self._began = time.monotonic()
+        self._lines = Jsonl(place.path / "timing.jsonl", None if place.iteration else b"")
 
     def write(self, row: Row) -> None:
         """A line."""
@@ -109,24 +104,9 @@ class Timing:
         self._lines.close()
 
 
-def _timed(path: Path, iteration: int) -> Iterator[Row]:
-    """Whole lines of `timing.jsonl` up to an iteration; a kill may have torn the last one."""
-    for line in files.read_bytes(path).decode(errors="replace").splitlines():
-        try:
-            row = {"iteration": int((read := json.loads(line))["iteration"]), "seconds": float(read["seconds"])}
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return
-        if row["iteration"] > iteration:
-            return
-        yield row
-
-
 @final
 class TensorBoard:
-    """Event files in the run's folder `tensorboard`, by environment steps of a trial.
-
-    What a killed run wrote beyond its checkpoint is struck out.
-    """
+    """Event files in `tensorboard/`, by environment steps; what a kill left beyond the checkpoint is struck out."""
 
     def __init__(self, place: Place) -> None:
         writer: Any = importlib.import_module("tensorboardX").SummaryWriter
@@ -176,16 +156,15 @@ class WandB:
         self._run.finish()
 
 
-_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 _KINDS: Mapping[str, Callable[[Place], Sink]] = {"tensorboard": TensorBoard, "wandb": WandB}
-NAMES = tuple(_KINDS)
+_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
 def check(names: Sequence[str]) -> None:
     """Refuse an unknown sink, and one whose package is missing, before anything is trained."""
     for name in names:
         if name not in _KINDS:
-            raise ValueError(f"`sink` must be one of {', '.join(NAMES)}, got {name!r}.")
+            raise ValueError(f"`sink` must be one of {', '.join(_KINDS)}, got {name!r}.")
         if importlib.util.find_spec(_PACKAGES[name]) is None:
             raise ValueError(f"`sink` {name} needs {_PACKAGES[name]}: pip install 'moac[{name}]'.")
 
@@ -208,16 +187,10 @@ def _warn(text: str) -> None:
 @final
 @dataclass(eq=False)
 class Feed:
-    """Hands what a run logs to its sinks, each iteration once.
-
-    Attributes:
-        steps: environment steps of a trial in one iteration.
-        done: logged iterations that they have, or that came before them.
-        warn: told when a sink fails.
-    """
+    """Hands what a run logs to its sinks, each iteration once."""
 
     steps: int = 1
-    done: int = 0
+    done: int = 0  # logged iterations that the sinks have, or that came before them
     warn: Callable[[str], None] = _warn
     _open: dict[str, Sink] = field(default_factory=dict[str, Sink])
 
@@ -253,7 +226,7 @@ def feed(place: Place, names: Sequence[str], history: History | None = None) -> 
     """The sinks of a run: `metrics.jsonl`, `timing.jsonl`, and those that are named."""
     known = History.empty() if history is None else history
     opened = Feed(place.steps, len(known.iteration))
-    opened.add("metrics.jsonl", lambda: Jsonl(place.path / "metrics.jsonl", rows(known, place.steps)))
+    opened.add("metrics.jsonl", lambda: Jsonl(place.path / "metrics.jsonl", lines(rows(known, place.steps))))
     opened.add("timing.jsonl", lambda: Timing(place))
     for name in names:
         opened.add(name, lambda make=_KINDS[name]: make(place))

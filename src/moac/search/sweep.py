@@ -18,12 +18,11 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files, locks, settings, training
-from moac.machine import quiet
 from moac.runs import directory, runner
 from moac.runs.runner import Task
 from moac.search.sweep_spec import Cell, Sweep
 from moac.statistics import Mean, mean
-from moac.tasks import Executor, Failure, Serial
+from moac.tasks import Executor, Failure, Serial, quiet
 from moac.training import result
 from moac.training.history import History
 from moac.types import Source

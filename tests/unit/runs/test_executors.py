@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from moac import machine
+from moac import tasks as vocabulary
 from moac.offline import ncis
 from moac.runs import executors
 from moac.runs.executors import Limits
@@ -117,7 +117,8 @@ def test_leaving_early_ends_what_runs(tmp_path):
     assert not _alive(number)
 
 
-def test_a_task_that_is_stopped_may_write_its_checkpoint_and_one_that_ignores_it_is_killed(tmp_path):
+def test_a_task_that_is_stopped_may_write_its_checkpoint_and_one_that_ignores_it_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(executors, "_GRACE", 1.5)
     polite, rude = tmp_path / "polite", tmp_path / "rude"
     with executors.opened("process", workers=3) as process:
         next(process.map(tasks.interrupted, [polite, rude, None]))
@@ -216,12 +217,12 @@ def test_without_ray_one_line_says_what_to_install():
 
 
 def test_a_size_is_read_in_bytes_and_a_process_has_one():
-    assert machine.size("memory", "1.5 GB") == 1_500_000_000
-    assert machine.size("memory", "2MiB") == 2 * 2**20
+    assert vocabulary.size("memory", "1.5 GB") == 1_500_000_000
+    assert vocabulary.size("memory", "2MiB") == 2 * 2**20
     with pytest.raises(ValueError, match="`memory` must be a size such as 2GB, got 'much'"):
-        machine.size("memory", "much")
-    assert machine.resident(os.getpid()) > 10_000_000
-    assert machine.resident(2**22 + 1) == 0
+        vocabulary.size("memory", "much")
+    assert vocabulary.resident(os.getpid()) > 10_000_000
+    assert vocabulary.resident(2**22 + 1) == 0
 
 
 def test_shards_of_an_estimate_are_summed_where_the_executor_runs(tmp_path):

@@ -9,7 +9,8 @@ import pytest
 import moac
 from moac import Config, files, training
 from moac.runs import runner
-from moac.runs.directory import RunDirectory, lengthen, load, read, reopen, save
+from moac.runs.directory import RunDirectory, load, reopen, save
+from moac.runs.runner import lengthen
 from moac.training.result import Result
 from tests.helpers.hand_made import MODEL, K, run_of, same, snapshot_of
 
@@ -89,7 +90,6 @@ def test_a_finished_run_goes_on_as_if_it_had_been_longer_from_the_start(longer, 
     assert directory.description == RunDirectory(longer[0]).description
     assert outcome.history.iteration.tolist() == [1, 4, 6, 10]  # of three, and of three among ten: 1, 6 and 10
     assert same(load(path, iteration=6).theta, before.policy.theta)
-    assert read(path).env_steps.tolist() == [5, 20, 30, 50]
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     assert [row["env_steps"] for row in rows] == [5, 20, 30, 50]
 
@@ -128,3 +128,20 @@ def test_policies_are_kept_every_so_often_and_change_nothing(longer, tmp_path):
     ]
     eight = ended(tmp_path / "eight", replace(SMALL, num_iterations=8))
     assert same(load(tmp_path / "run", iteration=8).theta, eight.policy.theta)
+
+
+def test_what_cannot_be_lengthened(directory, monkeypatch):
+    run = run_of()
+    with pytest.raises(ValueError, match=r"`iterations` must be at least 9.*got 8"):
+        lengthen(directory, run, 8)
+    with pytest.raises(ValueError, match="`num_iterations` must be a whole number"):
+        lengthen(directory, run, 10.5)
+    assert lengthen(directory, run, 9) == (directory, run)
+    directory.finish(Result.of(run, snapshot_of(run, 9)))
+    with pytest.raises(ValueError, match="it has no checkpoint"):
+        lengthen(directory, run, 10)
+    monkeypatch.setattr(runner.settings, "length_dependent", lambda config: ("falling_step",))
+    with pytest.raises(ValueError, match="its `falling_step` depends on the number of iterations"):
+        lengthen(directory, run, 10)
+    assert RunDirectory(directory.path).config.num_iterations == 9
+    assert directory.finished

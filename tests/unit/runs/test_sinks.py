@@ -83,17 +83,17 @@ def test_lines_of_a_run_that_goes_on_are_written_anew(tmp_path):
     assert (tmp_path / "metrics.jsonl").read_bytes() == sinks.lines(sinks.rows(snapshot(3).history, 10))
 
 
-def test_seconds_go_on_where_a_run_does(tmp_path):
-    kept = '{"iteration": 1, "seconds": 50.0}\n{"iteration": 2, "seconds": 90.5}\n'
-    for torn in ('{"iteration": 3, "seconds": 120.0}\n', '{"itera', "[]\n", '{"iteration": "x"}\n'):
-        (tmp_path / "timing.jsonl").write_text(kept + torn)
-        feed = sinks.feed(sinks.Place(tmp_path, DESCRIPTION, 10, 2), (), snapshot(2).history)
+def test_seconds_have_a_file_of_their_own(tmp_path):
+    for done in (0, 2):  # a new run in the folder, and one that goes on
+        (tmp_path / "timing.jsonl").write_text('{"iteration": 1, "seconds": 50.0}\n')
+        feed = sinks.feed(sinks.Place(tmp_path, DESCRIPTION, 10, done), (), snapshot(2).history)
         feed.show(snapshot(3))
         feed.close()
-        first, second, third = lines(tmp_path / "timing.jsonl")
-        assert [first, second] == list(map(json.loads, kept.splitlines()))
-        assert third["iteration"] == 3
-        assert 90.5 <= third["seconds"] < 110
+        *before, last = lines(tmp_path / "timing.jsonl")
+        assert before == ([{"iteration": 1, "seconds": 50.0}] if done else [])
+        assert last["iteration"] == 3
+        assert 0 <= last["seconds"] < 40
+        assert not any("seconds" in row for row in lines(tmp_path / "metrics.jsonl"))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

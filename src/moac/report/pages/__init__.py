@@ -32,9 +32,9 @@ def _page_of(folder: Path) -> Page:
         from moac.report.pages import run
 
         return run.of_run(folder)
-    from moac.runs import description
+    from moac.runs import problems
 
     raise ValueError(
         f"{folder} is neither a run nor an experiment: it has no config.json and no experiment.json."
-        f"{description.unfinished(folder)}"
+        f"{problems.unfinished(folder)}"
     )

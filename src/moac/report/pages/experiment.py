@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from moac import files
 from moac.report import style
 from moac.report.page import Claim, Figure, Page, Table
-from moac.runs import description
+from moac.runs import problems
 
 FORMAT = 2
 
@@ -62,7 +62,7 @@ def write(about: About, findings: Findings, out: Path) -> Path:
     record = {
         "format": FORMAT,
         **vars(about),
-        "provenance": description.provenance(about.seed),
+        "provenance": problems.provenance(about.seed),
         "claims": [vars(claim) for claim in findings.claims],
         "tables": [vars(table) for table in findings.tables],
         "figures": [

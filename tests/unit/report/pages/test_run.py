@@ -104,7 +104,7 @@ def damaged(name, content):
         (lambda f: rewrite(f / "config.json", {"config.momentum": "often"}), r"config\.json is wrong: `momentum`"),
         (
             lambda f: rewrite(f / "config.json", {"config.actor_batch_size": None}),
-            r"`config\.actor_batch_size` is missing",
+            r"config.json is wrong: `actor_batch_size` must",
         ),
         (lambda f: rewrite(f / "config.json", {"trials": 5}), r"history\.safetensors is damaged: `returns` has shape"),
         (lambda f: rewrite_history(f, {"gap": None}), r"history\.safetensors is damaged: 'gap' is missing"),

@@ -1,8 +1,9 @@
-"""Processes of this machine with one thread and one task each, watched from outside: their time, memory and end.
+"""Where tasks run: in this process, in processes of this machine, or on a Ray cluster, with the same outcomes.
 
-Each worker is the only one of a `ProcessPoolExecutor`, so that its end concerns its own task alone. Processes are
-spawned, never forked: JAX's threads do not survive a fork. A call and its answer are bytes, so that the process that
-watches need not import what the task does. Nothing here is cleaned up by a finaliser: whoever makes a worker closes it.
+Each worker process is the only one of a `ProcessPoolExecutor`, so that its end concerns its own task alone; time,
+memory and end are watched from outside. Processes are spawned, never forked: JAX's threads do not survive a fork. A
+call and its answer are bytes, so that the process that watches need not import what the task does. Nothing here is
+cleaned up by a finaliser, which may run at any moment, in any thread, with any lock held: `opened` closes what it made.
 """
 
 from __future__ import annotations
@@ -12,20 +13,24 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, redirect_stdout
 from multiprocessing import connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from queue import SimpleQueue
-from typing import Any, NoReturn, TypeVar, final
+from typing import Any, TypeVar, final
 
-from moac.machine import one_thread, resident, variables
-from moac.runs.executors import Limits
-from moac.tasks import Failure, Outcome, unpickled
+from moac import tasks
+from moac.tasks import Executor, Failure, Limits, Outcome, Serial, TaskFailedError, ended, results
 
+__all__ = ["NAMES", "Executor", "Failure", "Limits", "Serial", "TaskFailedError", "ended", "opened", "results"]
+
+NAMES = ("serial", "process", "ray")
 T = TypeVar("T")
 R = TypeVar("R")
 _GRACE = 5.0
@@ -33,12 +38,50 @@ _GRACE = 5.0
 _LOOK_EVERY = 0.05
 
 
+@contextmanager
+def opened(
+    name: str, *, workers: int | None = None, address: str | None = None, limits: Limits | None = None
+) -> Generator[Executor]:
+    """The executor of that name, closed at the end: what still runs is stopped, and its processes end.
+
+    What its libraries print meanwhile goes to stderr. One `map` at a time.
+
+    Args:
+        name: `serial`, `process` or `ray`.
+        workers: processes; None is one per core, on a running cluster as many as it has.
+        address: of a running Ray cluster; None is the one of this machine.
+        limits: what a task may use; not for `serial`, which has no process to end.
+    """
+    executor = _made(name, workers, address, limits or Limits())
+    with redirect_stdout(sys.stderr):
+        try:
+            yield executor
+        finally:
+            executor.close()
+
+
+def _made(name: str, workers: int | None, address: str | None, limits: Limits) -> Executor:
+    if name not in NAMES:
+        raise ValueError(f"`executor` must be one of {', '.join(NAMES)}, got {name!r}.")
+    if workers is not None and workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}.")
+    if address is not None and name != "ray":
+        raise ValueError(f"`address` must be left out with the {name} executor: it is that of a Ray cluster.")
+    if name == "serial":
+        for option, value in (("workers", workers), ("timeout", limits.timeout), ("memory", limits.memory)):
+            if value is not None:
+                raise ValueError(f"`{option}` must be left out with the serial executor: choose process or ray.")
+        return Serial()
+    if name == "process":
+        return Process(workers or tasks.cores(), limits)
+    from moac.runs.cluster import Ray
+
+    return Ray(address or "auto", workers, limits)
+
+
 @final
 class Process:
     """So many workers, each with one task at a time; a thread of this process watches each.
-
-    Workers and threads belong to this object and end when it is closed. A `map` that is abandoned cleans up nothing:
-    it may be finalised at any moment, in any thread, with any lock held.
 
     Args:
         workers: how many.
@@ -53,21 +96,15 @@ class Process:
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[Outcome[R]]:
         """An outcome for each item, as they end."""
         self._stop()
-        self._watchers = ThreadPoolExecutor(len(self._workers))
-        idle: SimpleQueue[Worker] = SimpleQueue()
-        for worker in self._workers:
-            idle.put(worker)
-        answers: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+        todo, answers = iter(range(len(items))), SimpleQueue[tuple[int, bytes]]()
 
-        def one(index: int) -> None:
-            worker = idle.get()
-            try:
+        def watch(worker: Worker) -> None:
+            for index in todo:  # which all watchers share
                 answers.put((index, self._answer(worker, function, items[index])))
-            finally:
-                idle.put(worker)
 
-        for index in range(len(items)):
-            self._watchers.submit(one, index)
+        self._watchers = ThreadPoolExecutor(len(self._workers))
+        for worker in self._workers:
+            self._watchers.submit(watch, worker)
         for _ in items:
             yield outcome(*answers.get())
 
@@ -88,7 +125,6 @@ class Process:
         """Stop what runs: all workers are asked at once, and killed at the same time."""
         if self._watchers is None:
             return
-        self._watchers.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
             worker.stop()
         until = time.monotonic() + _GRACE
@@ -97,22 +133,22 @@ class Process:
         self._watchers.shutdown()
         self._watchers = None
         for worker in self._workers:
-            worker.resume()
+            worker.stopping = False
 
 
 @final
 class Worker:
     """One process, started when it is needed and again when it was ended.
 
-    One thread runs calls; another may interrupt and kill what runs.
+    One thread runs calls; another may interrupt and kill what runs. While it is `stopping`, nothing more is started.
     """
 
     def __init__(self) -> None:
         self._context = _Spawning()
         self._pool: ProcessPoolExecutor | None = None
-        self._ready: Future[None] = Future()
+        self._ready: Future[int] = Future()
         self._answer: Future[bytes] | None = None
-        self._stopping, self._lock = False, threading.Lock()
+        self.stopping, self._lock = False, threading.Lock()
 
     def attempt(self, call: bytes, limits: Limits) -> bytes:
         """The answer to a call, tried again where the process was lost; a failure where a limit was reached."""
@@ -122,14 +158,14 @@ class Worker:
             if isinstance(answered, bytes):
                 return answered
             lost = answered
-            if self._stopping:
+            if self.stopping:
                 break
         return failed(Failure("lost", lost))
 
     def stop(self) -> None:
-        """Start nothing more, until told otherwise, and ask what runs to end, as Ctrl-C does."""
+        """Start nothing more, and ask what runs to end, as Ctrl-C does."""
         with self._lock:
-            self._stopping = True
+            self.stopping = True
         self._interrupt()
 
     def kill(self, seconds: float) -> None:
@@ -137,10 +173,6 @@ class Worker:
         answer, process = self._answer, self._context.process
         if answer is not None and wait([answer], seconds).not_done and process is not None:
             process.kill()
-
-    def resume(self) -> None:
-        """Take calls again."""
-        self._stopping = False
 
     def close(self) -> None:
         """Wait for the end of the process, which is idle or has ended; a later call starts another."""
@@ -155,7 +187,7 @@ class Worker:
         except BrokenProcessPool:
             return self._lost()
         if answer is None:
-            return _how_it_ended(None)
+            return "it was stopped before it began."
         reached = self._reached(answer, limits)
         if reached is not None:
             self._interrupt()
@@ -167,28 +199,27 @@ class Worker:
     def _sent(self, call: bytes) -> Future[bytes] | None:
         """The answer that will come; None where nothing more is to be started."""
         with self._lock:
-            if self._stopping:
+            if self.stopping:
                 return None
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(1, self._context, _begin)
-                self._ready = self._pool.submit(_nothing)
+                with tasks.variables(tasks.one_thread()):
+                    self._ready = self._pool.submit(os.getpid)  # starts the process, which is then ready
             self._answer = self._pool.submit(_answer, call)
             return self._answer
 
     def _reached(self, answer: Future[bytes], limits: Limits) -> Failure | None:
         """The limit that is reached before the answer comes. Starting a process is no part of a task's time."""
         wait([self._ready])
-        deadline = time.monotonic() + (math.inf if limits.timeout is None else limits.timeout)
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return Failure("timeout", f"it ran longer than {limits.timeout:g} s.")
+        deadline = time.monotonic() + (limits.timeout or math.inf)
+        while (left := deadline - time.monotonic()) > 0:
             seconds = min(left, _LOOK_EVERY if limits.memory else math.inf)
             if wait([answer], None if math.isinf(seconds) else seconds).done:
                 return None
             process = self._context.process
-            if limits.memory and process is not None and resident(process.pid or 0) > limits.memory:
+            if limits.memory and process is not None and tasks.resident(process.pid or 0) > limits.memory:
                 return Failure("memory", f"it used more than {limits.memory / 1e6:g} MB.")
+        return Failure("timeout", f"it ran longer than {limits.timeout:g} s.")
 
     def _interrupt(self) -> None:
         answer, process = self._answer, self._context.process
@@ -200,47 +231,33 @@ class Worker:
             process.kill()  # its task has not begun
 
     def _lost(self) -> str:
+        """How the process ended by itself."""
         process = self._context.process
         self.close()
-        return _how_it_ended(None if process is None else process.exitcode)
-
-
-@final
-class _OneCore(SpawnProcess):
-    """A process that starts with the variables which keep it to one core."""
-
-    def start(self) -> None:
-        """Start it; the variables of this process are the same afterwards."""
-        with variables(one_thread()):
-            SpawnProcess.start(self)
+        code = None if process is None else process.exitcode
+        if code is None or code >= 0:
+            return f"its process ended with exit code {code}."
+        name = signal.Signals(-code).name
+        why = ", as the kernel does when memory runs out" if name == "SIGKILL" else ""
+        return f"its process was ended by {name}{why}."
 
 
 @final
 class _Spawning(SpawnContext):
-    """Starts processes of one core, and keeps the last one: a pool does not show which processes it has."""
+    """Keeps the last process that it started: a pool does not show which it has."""
 
     def __init__(self) -> None:
         self.process: SpawnProcess | None = None
 
     def Process(self, *arguments: Any, **options: Any) -> SpawnProcess:  # noqa: N802 - multiprocessing's name  # pyright: ignore[reportIncompatibleVariableOverride]
         """A process that a pool asks for."""
-        self.process = _OneCore(*arguments, **options)
+        self.process = SpawnProcess(*arguments, **options)
         return self.process
-
-
-def _how_it_ended(exit_code: int | None) -> str:
-    """A sentence on a process that ended by itself."""
-    if exit_code is None or exit_code >= 0:
-        return f"its process ended with exit code {exit_code}."
-    name = signal.Signals(-exit_code).name
-    why = ", as the kernel does when memory runs out" if name == "SIGKILL" else ""
-    return f"its process was ended by {name}{why}."
 
 
 def outcome(index: int, answered: bytes) -> Outcome[Any]:
     """What a worker's answer says."""
-    value, failure = unpickled(answered)
-    return Outcome(index, value, failure)
+    return Outcome(index, *tasks.unpickled(answered))
 
 
 def failed(failure: Failure) -> bytes:
@@ -263,22 +280,14 @@ def _begin() -> None:
     """Prepare the worker process; its standard output belongs to whoever started it."""
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent(_exit)
-
-
-def _exit() -> NoReturn:
-    os._exit(1)
-
-
-def _nothing() -> None:
-    """The first call of a process, which says that it is ready."""
+    end_with_parent(lambda: os._exit(1))
 
 
 def _answer(call: bytes) -> bytes:
     """Run one task in the worker process. Only a task is interrupted by Ctrl-C, and that ends the process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        function, item = unpickled(call)
+        function, item = tasks.unpickled(call)
         return pickle.dumps((function(item), None))
     except Exception as error:
         return failed(Failure.raised(error))
