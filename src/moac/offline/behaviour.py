@@ -27,10 +27,8 @@ from moac.policies.networks import Network, Plain, Weights
 
 BLOCK = 2048
 """Rows whose features and probabilities are computed at a time."""
-_STEPS = 200
-"""The most steps of a round."""
-_LAST_SCALE = 0.01
-"""The network starts close to popularity, which is in its last biases."""
+_STEPS = 200  # the most of a round
+_LAST_SCALE = 0.01  # the network starts close to popularity, which is in its last biases
 _TEMPERATURES, _BINS = (0.1, 10.0), 15
 
 
@@ -161,8 +159,8 @@ def _of_taken(log_p: Any, action: Any) -> Float[np.ndarray, " n"]:
 
 def _member(network: Network, dataset: LoggedDataset, rows: tuple[Any, Any], options: Options, index: int) -> Member:
     """Rounds of Adam until validation users' log-loss has not fallen for a while; the best round's weights."""
-    train, validation = rows
-    rng, rates = np.random.default_rng([options.seed, index]), (options.step_size, options.weight_decay)
+    (train, validation), rates = rows, (options.step_size, options.weight_decay)
+    rng = np.random.default_rng([options.seed, index])
     weights = _start(network, dataset, train, options, index)
     state: Any = (weights, optax.adamw(rates[0], weight_decay=rates[1]).init(weights))
     best, least, rounds = weights, math.inf, 0
@@ -237,20 +235,20 @@ def calibration(model: BehaviourModel, dataset: LoggedDataset, split: str = "val
     """The model's log-loss and calibration on a split's users, beside those of simpler ones."""
     rows, train = dataset.rows(split), dataset.rows("train")
     if not len(rows) or not len(train):
-        raise ValueError(f"{dataset.name} must have rows of train and of {split} users: there is nothing to measure.")
+        raise ValueError(f"{dataset.name} must have train and {split} users: there is nothing to measure.")
     taken, likeliest, hit = np.empty((3, len(rows)))
     for place, log_p in model.blocks(dataset, rows):
         action = dataset.action[rows[place]]
         taken[place], likeliest[place] = _of_taken(log_p, action), log_p.max(axis=1)
         hit[place] = log_p.argmax(axis=1) == action
-    log_loss, context = -float(taken.mean()), dataset.context
-    cells = context[:, sorted({0, context.shape[1] - 1})] if context.shape[1] else np.zeros((dataset.num_rows, 1))
+    log_loss, whole = -float(taken.mean()), np.zeros(dataset.num_rows, int)
+    cells = np.column_stack([whole, dataset.context[:, :1], dataset.context[:, -1:]])
     return Calibration(
         split,
         len(rows),
         log_loss,
         float(np.log(dataset.num_actions)),
-        _popularity(dataset, np.zeros(dataset.num_rows, int), train, rows),
+        _popularity(dataset, whole, train, rows),
         _popularity(dataset, np.unique(cells, axis=0, return_inverse=True)[1].ravel(), train, rows),
         float(np.exp(log_loss)),
         calibration_error(np.exp(likeliest), hit),

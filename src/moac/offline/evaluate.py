@@ -66,13 +66,14 @@ def evaluate(
     policies = _Policies(dataset, methods, kept)
     shard, ratios = policies.accumulate(dataset, rows, model, chosen)
     random = _random_exposure(policies, split, chosen)
+    built = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
     return OfflineEvaluation(
         data=dataset.name,
         fingerprint=dataset.fingerprint,
         size=(dataset.num_rows, dataset.num_users),
         num_actions=dataset.num_actions,
         split=split,
-        how_split=_how_split(dataset),
+        how_split={"seed": built.get("split_seed"), "shares": built.get("shares")},
         rows=len(rows),
         users=len(np.unique(dataset.user[rows])),
         policies=digests,
@@ -107,11 +108,6 @@ def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) ->
             raise ValueError(f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it is of other data.")
     if not Logged.from_dataset(dataset, rows).reward.any():
         raise ValueError(f"no signal of {dataset.name} ever fires among {split} users: nothing can be evaluated.")
-
-
-def _how_split(dataset: LoggedDataset) -> dict[str, Any]:
-    options = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
-    return {"seed": options.get("split_seed"), "shares": options.get("shares")}
 
 
 @lru_cache(maxsize=16)
@@ -255,8 +251,9 @@ class RewardModel:
 
     def as_dict(self) -> dict[str, Any]:
         """What a card says of it."""
-        numbers = zip(self.signal_names, self.penalty.tolist(), self.explained.tolist(), strict=True)
-        return {name: {"penalty": penalty, "explained": explained} for name, penalty, explained in numbers}
+        numbers = zip(self.penalty.tolist(), self.explained.tolist(), strict=True)
+        each = ({"penalty": penalty, "explained": explained} for penalty, explained in numbers)
+        return dict(zip(self.signal_names, each, strict=True))
 
 
 def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
@@ -264,8 +261,7 @@ def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
 
     β, γ = argmin Σ (r − m − xᵀβ − γ_a)² + penalty (‖β‖² + ‖γ‖²),  from sums over rows, in one pass.
     """
-    columns = [dataset.signal_names.index(name) for name in signals]
-    rows = dataset.rows("train")
+    columns, rows = [dataset.signal_names.index(name) for name in signals], dataset.rows("train")
     if len(rows) > _MAX_ROWS:
         rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MAX_ROWS, replace=False))
     fold = schema.fold_users(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]

@@ -30,10 +30,7 @@ from moac.policies.networks import Network, Plain, Weights
 from moac.training.compiled import compiler_options
 from moac.types import Batch, Key
 
-_HIDDEN = (64,)
-_TRACED = (
-    "step_size", "critic_step_size", "critic_weight_decay", "target_step_size", "discount", "behaviour_pull"
-)  # fmt: skip
+_TRACED = ("step_size", "critic_step_size", "critic_weight_decay", "target_step_size", "discount", "behaviour_pull")
 
 
 def _is_count(value: Any) -> bool:
@@ -110,8 +107,7 @@ class Problem:
         if dataset.num_signals < 2:
             raise ValueError(f"{dataset.name} has one signal only: there is nothing to weight.")
         model = None if dataset.behaviour is None else dataset.behaviour.network
-        usual = _HIDDEN if model is None else model.hidden
-        hidden = usual if options.hidden is None else options.hidden
+        hidden = options.hidden if options.hidden is not None else (64,) if model is None else model.hidden
         if options.start == "behaviour" and (model is None or model.hidden != hidden):
             known = "has no behaviour model" if model is None else f"has one with hidden={list(model.hidden)}"
             raise ValueError(f"`start` must be random, or as the behaviour model: {dataset.name} {known}.")
@@ -247,7 +243,7 @@ def learn(
         learner: a pytree with `problem`; `init(data, key)`, which gives a state with `theta` of the policy and
             `weights` of the signals; and `phases`, a step (data, state, key) ↦ state of each.
         counts: steps of each phase. The last phase is that of the policy that is returned, and is watched.
-        num_evaluations: how often.
+        num_evaluations: how often the last phase is watched.
         trials: K.
         seed: of all trials.
     """

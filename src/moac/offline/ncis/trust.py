@@ -193,13 +193,8 @@ def verdict(
 ) -> Verdict:
     """The verdict on one policy, with the gravest reasons first.
 
-    Args:
-        signals: names.
-        diagnostics: of each training seed; the worst one counts.
-        estimate: by NCIS.
-        opinions: second opinions by name, SNIPS and doubly robust.
-        flips: orders that depend on the cap; those of pairs that some cap tells apart count.
-        agreement: with random exposure, if there is any.
+    Of the diagnostics the worst training seed counts, of the flips those of pairs that some cap tells apart;
+    `opinions` are second ones by name, SNIPS and doubly robust.
     """
     reasons = [*_of_weights(diagnostics), *_of_support(estimate), *_of_positives(signals, diagnostics)]
     reasons += _of_opinions(signals, estimate, opinions)
