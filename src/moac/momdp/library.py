@@ -186,10 +186,16 @@ _ENVIRONMENTS: dict[str, Callable[[], FiniteMOMDP]] = {
 def for_environment(env_id: str) -> FiniteMOMDP | None:
     """The exact model of a MO-Gymnasium environment with its default arguments, or None where there is none.
 
-    The same object each time: programs are compiled for a model, and runs on it share them.
+    The same object each time: programs are compiled for a model, and runs on it share them. Its arrays are read-only.
     """
     build = _ENVIRONMENTS.get(env_id)
-    return None if build is None else build()
+    if build is None:
+        return None
+    model = build()
+    for array in vars(model).values():
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
+    return model
 
 
 def known_environments() -> tuple[str, ...]:

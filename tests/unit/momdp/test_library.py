@@ -69,6 +69,13 @@ def test_random_models_end_with_the_chance_that_was_asked_for():
     np.testing.assert_allclose(model.probability[..., :3], 0.8 * going_on.probability, rtol=1e-15)
 
 
+def test_the_model_that_all_share_cannot_be_changed():
+    model = library.for_environment("fishwood-v0")
+    assert model is library.for_environment("fishwood-v0")
+    with pytest.raises(ValueError, match="read-only"):
+        model.reward[:] = 0
+
+
 def test_random_models_depend_on_the_key_alone():
     same = [library.random_ergodic(key).fingerprint for key in (jax.random.key(7), jax.random.PRNGKey(7))]
     same += [library.random_ergodic(np.array([0, 7], np.uint32)).fingerprint]
