@@ -13,6 +13,7 @@ import numpy as np
 
 from moac import files, locks, settings
 from moac.config import Config
+from moac.driver import load as load
 from moac.driver import resume as resume
 from moac.driver import source_of as source_of
 from moac.driver import train as train
@@ -25,7 +26,7 @@ from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
-from moac.types import Policy, Source
+from moac.types import Source
 
 if TYPE_CHECKING:
     from moac.offline.choose import Choice
@@ -35,25 +36,6 @@ if TYPE_CHECKING:
     from moac.search.compare import Comparison
     from moac.search.sweep import Swept
     from moac.search.values import EpisodeValues
-
-
-def load(
-    directory: str | Path, trial: int = 0, policy: Policy | None = None, iteration: int | None = None
-) -> TrainedPolicy:
-    """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
-
-    Of an exploration `.archive` has all its policies with their values; its trials are the points of the archive.
-
-    Args:
-        directory: of a run that has finished.
-        trial: which of its trials.
-        policy: the object that was trained, where `train` was given one.
-        iteration: one whose policies were kept (`keep_every`); None is the end.
-    """
-    from moac.search import archive
-
-    trained = run_directory.load(directory, trial, policy, iteration)
-    return replace(trained, archive=archive.read(Path(directory), trained))
 
 
 def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
@@ -68,10 +50,9 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     out: str | Path | None = None,
     trust: bool = False,
 ) -> EpisodeValues | OfflineEvaluation:
-    """What policies are worth: in whole episodes of the real environment, or, where they were trained on a log, there.
+    """What policies are worth: in episodes of the real environment, beside exact values where a model is known.
 
-    Episodes are beside exact values where a model is known. On a log the policies are beside Behavior-Clone; an access
-    to test users is recorded before any number is computed.
+    On a log: beside Behavior-Clone; an access to test users is recorded before any number is computed.
 
     >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
     >>> moac.evaluate(result, episodes=2).points.shape
@@ -127,7 +108,7 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
 
     Args:
         problem: as in `train`; a log without propensities gets a behaviour model.
-        config: what all rules share; GAE is 0.95 where it says nothing.
+        config: what all rules share; None has GAE 0.95.
         steps: environment steps of each trial; None is by the problem.
         seed: of preferences and trials.
         preferences: how many (None is 128 on a model, 16 elsewhere), or the vectors themselves, [N, M].
@@ -147,8 +128,7 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
 
     source, folder = source_of(problem), None if out is None else Path(out)
     shared = result.configured(source.spec, config or Config(**EXPLORING), None, config_fields)
-    chosen = None if rules is None else tuple(rules)
-    bonuses = None if entropies is None else tuple(entropies)
+    chosen, bonuses = (None if given is None else tuple(given) for given in (rules, entropies))
     options = plan.Options(shared, preferences, draw, chosen, bonuses, reference, seed, steps)
     plan.Plan.of(options, source)  # a mistake shows before anything is fitted or trained
     if folder is not None:
@@ -248,6 +228,10 @@ def compare(
 ) -> Comparison:
     """Finished runs side by side: curves over environment steps, and differences to the first run with intervals.
 
+    >>> runs = [moac.train("fishwood-v0", trials=2, seed=seed, num_iterations=5) for seed in (0, 1)]
+    >>> moac.compare(*runs, names=["zero", "one"])
+    Comparison(zero, one; fish, wood)
+
     Args:
         runs: two or more, each a result or a run directory, with the same objectives.
         names: by which they are shown; None takes those of the folders.
@@ -265,19 +249,12 @@ def compare(
 @final
 @dataclass(frozen=True, eq=False)
 class _Subject:
-    """What is to be evaluated.
-
-    Attributes:
-        trained: the policies.
-        source: the environment, or the log, on which they are evaluated.
-        method: how they are called.
-        folder: of their run, if it has one.
-    """
+    """What is evaluated: policies, trained with a weighting rule, on an environment or a log."""
 
     trained: TrainedPolicy
     source: Source
-    method: str
-    folder: Path | None = None
+    weighting: str
+    folder: Path | None = None  # of their run
 
     @classmethod
     def of(cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool) -> _Subject:
@@ -285,20 +262,22 @@ class _Subject:
         if isinstance(run, TrainedPolicy):
             if problem is None and data is None:
                 raise ValueError("`problem` must be given with a policy: its environment, or `data`, its log.")
-            return cls(run, _real(source_of(problem if data is None else data)), "policy")
+            return cls(run, problems.real(source_of(problem if data is None else data)), "min-norm")
         if isinstance(run, Result):
-            return cls(run.policy, _real(run.run.source if data is None else source_of(data)), _method(run.config))
+            return cls(
+                run.policy, problems.real(run.run.source if data is None else source_of(data)), run.config.weighting
+            )
         path, directory = Path(run), RunDirectory(Path(run))
         trained = run_directory.load(path)
         if "log" not in directory.description["problem"]:
             if data is not None:
                 raise ValueError(f"`data` is for runs on logs; {run} is on an environment.")
-            return cls(trained, problems.environment_of_run(path, trust), _method(directory.config), path)
+            return cls(trained, problems.environment_of_run(path, trust), directory.config.weighting, path)
         from moac.runs import log_files
 
         if data is None or isinstance(data, str | Path):
             data = log_files.dataset_of(path, None if data is None else Path(data))
-        return cls(trained, source_of(data), _method(directory.config), path)
+        return cls(trained, source_of(data), directory.config.weighting, path)
 
 
 def _on_log(subject: _Subject, trials: tuple[int, ...], split: str, cap: float) -> OfflineEvaluation:
@@ -312,23 +291,10 @@ def _on_log(subject: _Subject, trials: tuple[int, ...], split: str, cap: float) 
     for trial in trials:
         subject.trained.of_trial(trial)  # which checks
     theta = jax.tree.map(lambda leaf: leaf[np.array(trials)], subject.trained.theta)
-    methods = {subject.method: (subject.trained.policy, theta)}
+    method = "MOAC" if subject.weighting == "min-norm" else f"{subject.weighting} weights"
+    methods = {method: (subject.trained.policy, theta)}
     about = {"trial": trials[0] if len(trials) < subject.trained.num_trials else None}
     if subject.folder is not None:
         files.check_folder("RUN", subject.folder)
     evaluated = evaluate(dataset, methods, split, ncis.Options(cap=cap), run=subject.folder, about=about)
     return replace(evaluated, page=lambda each: html.render(page.of_evaluation(each)))
-
-
-def _method(config: Config) -> str:
-    return "MOAC" if config.weighting == "min-norm" else f"{config.weighting} weights"
-
-
-def _real(source: Source) -> Source:
-    """The real environment of a problem, where a model of the library stands for it; a log as it is."""
-    name = problems.id_of(source)
-    if not source.compiled or name is None:
-        return source
-    from moac import envs
-
-    return envs.make(name)

@@ -1,4 +1,4 @@
-"""`moac.train` and `moac.resume`: a run driven to its end, watched while it trains, in memory or in its directory."""
+"""`moac.train`, `resume` and `load`: a run driven to its end, watched while it trains, in memory or in a folder."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from moac.runs import sinks as run_sinks
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.result import Result
+from moac.training.trained import TrainedPolicy
 from moac.types import Critic, Policy, Source, Spec
 from moac.weighting import Rule
 
@@ -91,18 +92,15 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
         return _trained(run, first, watching, directory)
 
 
-def resume(  # noqa: PLR0913 - as `train`
+def resume(
     run: str | Path | Result,
     problem: Any = None,
     *,
     iterations: int | None = None,
-    progress: bool = False,
-    sinks: Sequence[str] = (),
-    callback: Callback | None = None,
-    checkpoint_every: float = CHECKPOINT_SECONDS,
     policy: Policy | None = None,
     critic: Critic | None = None,
     rule: Rule | None = None,
+    **watching: Any,
 ) -> Result:
     """Continue a run to its end, or to more iterations than it was meant to have; one that has ended is read.
 
@@ -116,21 +114,18 @@ def resume(  # noqa: PLR0913 - as `train`
         run: its folder, or its result.
         problem: what it was trained on; None where config.json names it, by an id of MO-Gymnasium's own or as a log.
         iterations: T, at least what the run has had; None is what it was begun with.
-        progress: as in `train`, likewise `sinks`, `callback`, `checkpoint_every`.
-        sinks: see `progress`.
-        callback: see `progress`.
-        checkpoint_every: see `progress`.
         policy: the object that was trained, where `train` was given one; likewise `critic` and `rule`.
         critic: see `policy`.
         rule: see `policy`.
+        watching: `progress`, `sinks`, `callback` and `checkpoint_every`, as in `train`.
     """
     from moac.progress import say
     from moac.report import pages
 
-    watching = _Watching(progress, callback, sinks, checkpoint_every)
+    watched = _Watching(**watching)
     if isinstance(run, Result):
         longer = run.run if iterations is None else runner.longer_run(run.run, iterations)
-        return _trained(longer, run.snapshot, watching)
+        return _trained(longer, run.snapshot, watched)
     source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
     given = {"policy": policy, "critic": critic, "rule": rule}
     directory, prepared = run_directory.reopen(Path(run), source, given)
@@ -144,11 +139,30 @@ def resume(  # noqa: PLR0913 - as `train`
         if iterations is not None:
             directory, prepared = runner.lengthen(directory, prepared, iterations)
         snapshot = directory.checkpoints().newest(prepared)
-        if progress:
+        if watched.progress:
             done, total = 0 if snapshot is None else snapshot.iteration, prepared.settings.num_iterations
             episodes = "" if source.compiled or snapshot is None else ", in new episodes of its environments"
             say(f"{directory.path} continues after iteration {done} of {total}{episodes}.")
-        return _trained(prepared, snapshot, watching, directory)
+        return _trained(prepared, snapshot, watched, directory)
+
+
+def load(
+    directory: str | Path, trial: int = 0, policy: Policy | None = None, iteration: int | None = None
+) -> TrainedPolicy:
+    """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
+
+    Of an exploration `.archive` has all its policies with their values; its trials are the points of the archive.
+
+    Args:
+        directory: of a run that has finished.
+        trial: which of its trials.
+        policy: the object that was trained, where `train` was given one.
+        iteration: one whose policies were kept (`keep_every`); None is the end.
+    """
+    from moac.search import archive
+
+    trained = run_directory.load(directory, trial, policy, iteration)
+    return replace(trained, archive=archive.read(Path(directory), trained))
 
 
 @final
@@ -156,10 +170,10 @@ def resume(  # noqa: PLR0913 - as `train`
 class _Watching:
     """How a run is followed while it trains: the arguments of `train` of these names."""
 
-    progress: bool
-    callback: Callback | None
-    sinks: Sequence[str]
-    checkpoint_every: float
+    progress: bool = False
+    callback: Callback | None = None
+    sinks: Sequence[str] = ()
+    checkpoint_every: float = CHECKPOINT_SECONDS
 
     def __post_init__(self) -> None:
         if not self.checkpoint_every >= 0:

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
-from moac.cli.options import Address, Command, DataPath, ExecutorName, RequiredFolder, Workers, option, required
+from moac.cli.console import print_json, print_lines, print_paths, print_table
+from moac.cli.options import (
+    Address,
+    Command,
+    DataPath,
+    ExecutorName,
+    RequiredFolder,
+    Workers,
+    option,
+    required,
+)  # fmt: skip
+from moac.progress import Progress, say
 
 if TYPE_CHECKING:
     from moac.logs.folder import Description
@@ -29,9 +40,6 @@ class _Writing(Command):
 
     def run(self) -> int:
         """Write, and say what came out."""
-        from moac.cli.console import print_json
-        from moac.progress import Progress
-
         out, began = required("out", self.out, "with a folder"), time.monotonic()
         with Progress() as progress:
             summary = self.write(out, progress.show)
@@ -56,7 +64,7 @@ class Download(_Writing):
         from moac.kuairand import download
 
         folder = download.fetch(self.variant, out, progress=lambda done, total: show("download", done, total))
-        sys.stderr.write(f"unpacked: {folder}\n")
+        say(f"unpacked: {folder}")
         return {"variant": self.variant, "folder": str(folder)}
 
 
@@ -101,24 +109,20 @@ class Build(_Writing):
             with executors.opened(self.executor, workers=self.workers, address=self.address) as executor:
                 about = build(source, out, Options(**chosen), executor=executor, progress=show)
         except KeyboardInterrupt:
-            sys.stderr.write(f"what has finished is kept: the same command continues {out}\n")
+            say(f"what has finished is kept: the same command continues {out}")
             raise
         return self._told(about, out)
 
     def _told(self, about: dict[str, Any], out: Path) -> dict[str, Any]:
         """Say what the manifest says of the build, and return it."""
-        for name in about["absent"]:
-            sys.stderr.write(f"absent: {name}\n")
-        for warning in about["warnings"]:
-            sys.stderr.write(f"warning: {warning}\n")
+        for line in (*(f"absent: {n}" for n in about["absent"]), *(f"warning: {w}" for w in about["warnings"])):
+            say(line)
         rows, logs = about["parts"]["rows"], about["logs"]
         if not self.json:
             for name, log in logs.items():
                 sys.stdout.write(f"{name} log: {log['rows_read']:,} rows, {log['rows']:,} without exact duplicates\n")
-            sys.stdout.write(
-                f"{rows['rows']:,} rows of {rows['users']:,} users on {self.actions} videos: {out}\n"
-                f"see moac data kuairand describe {out}\n"
-            )
+            sys.stdout.write(f"{rows['rows']:,} rows of {rows['users']:,} users on {self.actions} videos: {out}\n")
+            print_paths(next=f"moac data kuairand describe {out}")
         counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
         return {
             "data": str(out), "name": about["name"], "content": about["content"], "logs": counts, "rows": rows["rows"],
@@ -146,7 +150,7 @@ class Generate(_Writing):
 
         parameters = generate.Parameters(self.rows, self.variant, self.seed, self.random_rows)
         folder = generate.write(parameters, out, lambda done, total: show("rows", done, total))
-        sys.stderr.write(f"written: {folder}\n")
+        say(f"written: {folder}")
         return {"variant": self.variant, "rows": self.rows, "seed": self.seed, "folder": str(folder)}
 
 
@@ -161,7 +165,6 @@ class Describe(Command):
 
     def run(self) -> int:
         """Compute, draw and print; a manifest that says nonsense is refused."""
-        from moac.cli.console import print_json, print_lines
         from moac.logs.folder import MANIFEST, describe
 
         try:
@@ -173,7 +176,7 @@ class Describe(Command):
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"{self.data / MANIFEST} is damaged: {error} is missing or wrong.") from None
         if figure is not None:
-            sys.stderr.write(f"figure: {figure}\n")
+            say(f"figure: {figure}")
         if self.json:
             print_json(description.summary() | {"figure": None if figure is None else str(figure)})
         return 0
@@ -184,7 +187,7 @@ class Describe(Command):
         from moac.report import log_figures, style
 
         if self.out is None and not os.access(self.data, os.W_OK):
-            sys.stderr.write(f"no figure: {self.data} cannot be written. Give --out.\n")
+            say(f"no figure: {self.data} cannot be written. Give --out.")
             return None
         folder = files.below(self.data, "figures") if self.out is None else self.out
         files.check_folder("out", folder)
@@ -195,7 +198,6 @@ class Describe(Command):
 
 def _print(description: Description) -> None:
     """Amount and share of each signal, as in the paper, and what a row has of it on average; users and rows."""
-    from moac.cli.console import print_table
     from moac.logs.schema import SPLITS
 
     amounts = {name: [description.splits[split]["signals"][name]["amount"] for split in SPLITS]

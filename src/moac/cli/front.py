@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, final
 
 import tyro
 
+import moac
+from moac.cli.console import print_json, print_lines, print_table
 from moac.cli.options import Command, Environment, option
 from moac.config import Discounted
+from moac.progress import say
 
 if TYPE_CHECKING:
     from moac import momdp
@@ -33,43 +36,34 @@ class Front(Command):
         setting = Discounted(self.discount)
         import numpy as np
 
-        from moac import files, momdp
-        from moac.cli.console import print_json
-        from moac.progress import say
+        from moac import files
         from moac.runs import problems
 
         if self.out is not None:
             files.check_folder("out", self.out)
         model = problems.model_of(self.env)
-        front = momdp.pareto_front(model, setting, memory=self.memory)
-        uniform = momdp.evaluate(model, np.zeros((model.num_states, model.num_actions)), setting)
+        front = moac.momdp.pareto_front(model, setting, memory=self.memory)
+        uniform = moac.momdp.evaluate(model, np.zeros((model.num_states, model.num_actions)), setting)
         figure = None if self.out is None else str(self._draw(self.out, model, front))
-        if not self.json:
-            self._print(model, front, uniform)
         if figure is not None:
             say(f"figure: {figure}")
-        if self.json:
-            print_json({
-                "env": self.env, "objectives": list(model.objective_names), "discount": np.atleast_1d(setting.discount),
-                "memory": self.memory, "num_states": model.num_states, "points": front.points,
-                "hull": [bool(flag) for flag in front.hull],
-                "uniform_policy": {"returns": uniform.returns, "stationarity_gap": float(uniform.gap)},
-                "figure": figure,
-            })  # fmt: skip
+        if not self.json:
+            self._print(model, front, uniform)
+            return 0
+        print_json({
+            "env": self.env, "objectives": list(model.objective_names), "discount": np.atleast_1d(setting.discount),
+            "memory": self.memory, "num_states": model.num_states, "points": front.points,
+            "hull": [bool(flag) for flag in front.hull],
+            "uniform_policy": {"returns": uniform.returns, "stationarity_gap": float(uniform.gap)}, "figure": figure,
+        })  # fmt: skip
         return 0
 
-    @property
-    def _gamma(self) -> str:
-        return ", ".join(map(str, self.discount))
-
     def _print(self, model: momdp.FiniteMOMDP, front: momdp.ParetoFront, uniform: momdp.Exact) -> None:
-        from moac.cli.console import print_lines, print_table
-
         kind = "policies with memory" if front.memory else "stationary policies"
         points = enumerate(zip(front.points, front.hull, strict=True), start=1)
         rows = [[k, *(f"{value + 0.0:.5f}" for value in point), on_hull] for k, (point, on_hull) in points]
         print_table(
-            f"{model.name}: exact Pareto front of deterministic {kind}, γ = {self._gamma}",
+            f"{model.name}: exact Pareto front of deterministic {kind}, γ = {', '.join(map(str, self.discount))}",
             ("", *model.objective_names, "on the hull"),
             [*rows, None, ["uniform", *(f"{value:.5f}" for value in uniform.returns), ""]],
         )
@@ -81,6 +75,6 @@ class Front(Command):
         from moac.report import figures, style
 
         out.mkdir(parents=True, exist_ok=True)
-        title = f"{self.env}, γ = {self._gamma}: {len(front.points)} points"
+        title = f"{self.env}, γ = {', '.join(map(str, self.discount))}: {len(front.points)} points"
         style.write(out, "front", figures.front(front.points, front.hull, model.objective_names, title))
         return out / "front.png"

@@ -12,7 +12,9 @@ from typing import Annotated, Any, final
 import tyro
 
 from moac.cli import process
+from moac.cli.console import print_json, print_paths
 from moac.cli.options import Command, option
+from moac.progress import labelled_progress, say
 
 
 def studies() -> Any:
@@ -42,8 +44,6 @@ class Reproduce(Command):
         """Run one experiment, or all of them."""
         process.use_all_cores()
         from moac import files, locks
-        from moac.cli.console import print_json
-        from moac.progress import labelled_progress, say
 
         installed = studies()
         chosen = installed.names() if self.name == "all" else (self.name,)
@@ -63,7 +63,7 @@ class Reproduce(Command):
 def begin(experiment: Any) -> float:
     """Say that a run is a reduced one; the time at which it begins."""
     if experiment.quick:
-        sys.stderr.write(f"{experiment.name}: a reduced run, for a first look\n")
+        say(f"{experiment.name}: a reduced run, for a first look")
     return time.monotonic()
 
 
@@ -76,7 +76,7 @@ def conclude(experiment: Any, folder: Path, as_json: bool, began: float) -> dict
     if not as_json:
         for claim in claims:
             sys.stdout.write(f"[{claim.verdict}] {claim.claim}\n    {claim.measured}\n")
-        sys.stdout.write(f"report: {report}\n")
+        print_paths(report=report)
     return {
         "experiment": experiment.name,
         "quick": experiment.quick,

@@ -45,14 +45,14 @@ class Sweep(Command):
 
     def run(self) -> int:
         """Exit code 0 where all tasks have finished, 1 where some failed."""
-        from moac.search import sweep_spec
-
-        began, sweep = time.monotonic(), sweep_spec.load(self.spec)  # a mistake shows before JAX is imported
+        self.spec.stat()  # a wrong path shows before JAX is imported
         process.use_one_core()
         from moac import files
         from moac.runs import executors
+        from moac.search import sweep_spec
         from moac.tasks import size
 
+        began, sweep = time.monotonic(), sweep_spec.load(self.spec)
         memory = None if self.memory is None else size("memory", self.memory)
         limits = executors.Limits(self.timeout, memory, self.retries)
         opened = executors.opened(self.executor, workers=self.workers, address=self.address, limits=limits)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
-from moac.cli.options import Command, Discounts, Environment, SettingName, option, setting_of
-from moac.config import CHOICES, Average, Config, Discounted
+from moac.cli.console import print_json, print_lines, print_table
+from moac.cli.options import Command, Environment, SettingName, option, setting_of
+from moac.config import CHOICES, Average, Config
 
 if TYPE_CHECKING:
     from moac.momdp import FiniteMOMDP
@@ -47,9 +48,9 @@ class Theory(Command):
     env: tyro.conf.Positional[Environment]
     epsilon: Annotated[float, tyro.conf.arg(metavar="FLOAT")] = 0.01
     """Stationarity gap to be guaranteed."""
-    setting: Annotated[SettingName | None, tyro.conf.arg(help_behavior_hint="(default: discounted)")] = None
+    setting: Annotated[SettingName | None, option("{discounted,average}", "default: discounted")] = None
     """Discounted return, or reward per step."""
-    discount: Discounts = None
+    discount: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: 0.9")] = None
     """One discount, or one per objective."""
     features: Annotated[str | None, option(f"{{{','.join(CHOICES['features'])}}}", "default: one-hot")] = None
     """The critic's features."""
@@ -66,20 +67,20 @@ class Theory(Command):
         if not 0 < self.epsilon < math.inf:
             raise ValueError(f"`epsilon` must be positive and finite, got {self.epsilon}.")
         from moac import settings
-        from moac.cli.console import print_json, print_lines, print_table
         from moac.runs import problems
         from moac.theory import guarantees
 
         model = problems.model_of(self.env)
         outcome = None if self.finished is None else _outcome(self.finished, model)
         config = settings.complete(config, model.spec) if outcome is None else outcome.config
-        seed = 0 if outcome is None else outcome.run.seed
-        guaranteed = guarantees(model, config, self.epsilon, outcome, seed)
+        guaranteed = guarantees(model, config, self.epsilon, outcome, 0 if outcome is None else outcome.run.seed)
         if self.json:
             print_json(_summary(self, config, guaranteed))
             return 0
-        about = f"{self.env}, {_setting(config)}, features {config.features}"
-        print_table(f"{about}: assumptions", *_assumptions(guaranteed), left=("verdict", "why, and what to change"))
+        setting = str(vars(config.setting).get("discount", "average")).strip("()")
+        about = f"{self.env}, {setting if setting == 'average' else f'discounted, γ = {setting}'}"
+        title = f"{about}, features {config.features}: assumptions"
+        print_table(title, *_assumptions(guaranteed), left=("verdict", "why, and what to change"))
         if guaranteed.start is not None:
             print_table("Constants", *_constants(guaranteed), left=("what it is",))
         if guaranteed.plans:
@@ -111,14 +112,6 @@ def _outcome(path: Path, model: FiniteMOMDP) -> Result:
     return directory.outcome(prepared)
 
 
-def _setting(config: Config) -> str:
-    match config.setting:
-        case Discounted(discount):
-            return f"discounted, γ = {str(discount).strip('()')}"
-        case _:
-            return "average"
-
-
 def _assumptions(guaranteed: Guarantees) -> Rows:
     rows: list[list[str]] = []
     for checked in guaranteed.assumptions:
@@ -146,33 +139,32 @@ def _constants(guaranteed: Guarantees) -> Rows:
 
 
 def _plans(guaranteed: Guarantees) -> Rows:
-    practice, plans = guaranteed.practice, list(guaranteed.plans.values())
-    measured: dict[str, str] = {} if practice is None else _run_column(practice)
-    rows: dict[str, list[float]] = {
-        "T": [p.T for p in plans], "N": [p.N for p in plans], "D": [p.D for p in plans], "B": [p.B for p in plans],
-        "α": [p.alpha for p in plans], "β": [p.beta for p in plans], "samples": [p.samples for p in plans],
-        "smallest D of Theorem 1": [guaranteed.smallest_batch[p.derivation] for p in plans],
-        "bound, ascent": [p.shares[0] for p in plans], "bound, critic": [p.shares[1] for p in plans],
-        "bound, noise": [p.shares[2] for p in plans], "bound": [p.bound for p in plans],
-    }  # fmt: skip
+    plans, practice = list(guaranteed.plans.values()), guaranteed.practice
+    sizes = {"T": "T", "N": "N", "D": "D", "B": "B", "α": "alpha", "β": "beta", "samples": "samples"}
+    rows = {symbol: [getattr(plan, name) for plan in plans] for symbol, name in sizes.items()}
+    rows["smallest D of Theorem 1"] = [guaranteed.smallest_batch[plan.derivation] for plan in plans]
+    for k, part in enumerate(("ascent", "critic", "noise")):
+        rows[f"bound, {part}"] = [plan.shares[k] for plan in plans]
+    rows["bound"] = [plan.bound for plan in plans]
     header = ["", "corollaries, printed", "our plan, printed", "our plan, derived"]
     if practice is None:
         return header, [[name, *map(_number, values)] for name, values in rows.items()]
+    measured = _run_column(practice)
     return [*header, "the run"], [[n, *map(_number, values), measured.get(n, "")] for n, values in rows.items()]
 
 
 def _run_column(practice: Practice) -> dict[str, str]:
-    config = practice.config
-    reached = "ε not reached" if practice.iterations is None else f"gap ≤ ε after {practice.iterations}"
-    samples = "" if practice.samples is None else f" ({_number(practice.samples)} until then)"
+    """What a run had, and what it needed, by the rows of the table."""
+    config, reached = practice.config, practice.iterations
+    until = "" if practice.samples is None else f" ({_number(practice.samples)} until then)"
     return {
-        "T": f"{config.num_iterations}, {reached}",
+        "T": f"{config.num_iterations}, {'ε not reached' if reached is None else f'gap ≤ ε after {reached}'}",
         "N": str(config.num_critic_steps),
         "D": str(config.critic_batch_size),
         "B": str(config.actor_batch_size),
         "α": _number(config.actor_step_size),
         "β": _number(config.critic_step_size),
-        "samples": f"{_number(practice.total)}{samples}",
+        "samples": f"{_number(practice.total)}{until}",
         "bound": f"measured {_number(practice.mean_gap)}",
     }
 

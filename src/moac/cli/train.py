@@ -209,7 +209,7 @@ def tell(path: Path, outcome: Result, as_json: bool, meter: Meter) -> int:
     page = run_page.of_run(path)
     print_lines([page.title, page.summary])
     print_tables(page.tables)
-    print_lines(_on_hull(outcome) if page.notice is None else [*_on_hull(outcome), page.notice])
+    print_lines([] if page.notice is None else [page.notice])
     figure = path / "figures" / "training.png"
     print_paths(**({"figure": figure} if figure.exists() else {}), report=path / "report.html")
     return 0
@@ -251,28 +251,6 @@ def interval(values: Any) -> list[list[float]] | None:
     if len(known) < 2:
         return None
     return [[mean.low, mean.high] for mean in map(statistics.mean, np.ascontiguousarray(known.T))]
-
-
-def _on_hull(outcome: Result) -> list[str]:
-    """How many trials end within 1 % of a corner of the exact hull."""
-    import numpy as np
-
-    model, setting = outcome.run.source, outcome.config.setting
-    if not isinstance(model, moac.momdp.FiniteMOMDP) or setting is None or not np.isfinite(outcome.returns).any():
-        return []
-    try:
-        points = moac.momdp.support_of(model, setting).points
-    except ValueError:  # too many objectives or states for the exact answer
-        return []
-    reach = 0.01 * np.ptp(points, axis=0).max()
-    distance = np.linalg.norm(outcome.returns[:, None] - points, axis=2)
-    near = distance.min(axis=1) <= reach
-    nearest = points[distance.argmin(axis=1)]
-    lines = [f"{int(near.sum())} of {len(near)} trials ended on a corner of the exact hull (within {reach:.2g})"]
-    for point in np.unique(nearest[near], axis=0):
-        count = int((near & (nearest == point).all(axis=1)).sum())
-        lines.append(f"  {count:4d} at ({', '.join(f'{value + 0.0:.4f}' for value in point)})")
-    return lines
 
 
 def _unused(env: str, seed: int) -> Path:

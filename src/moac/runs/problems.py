@@ -238,6 +238,18 @@ def id_of(source: Source) -> str | None:
     return env if isinstance(env, str) else None
 
 
+def real(source: Source) -> Source:
+    """The real environment of a problem, where a model of the library stands for it; a log as it is."""
+    name = id_of(source)
+    if not source.compiled or isinstance(source.spec.observations, LogSpec):
+        return source
+    if name is None:
+        raise ValueError(f"{source.spec.name} is a model: moac.momdp.evaluate gives the exact values of its policies.")
+    from moac import envs
+
+    return envs.make(name)
+
+
 @lru_cache(maxsize=8)
 def problem_of_task(env: str, options: tuple[tuple[str, Any], ...]) -> Source:
     """The same by plain data, kept: the tasks of a sweep, in any process, ask for few problems many times."""
