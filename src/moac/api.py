@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
@@ -128,7 +128,8 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
 
     source, folder = source_of(problem), None if out is None else Path(out)
     shared = result.configured(source.spec, config or Config(**EXPLORING), None, config_fields)
-    chosen, bonuses = (None if given is None else tuple(given) for given in (rules, entropies))
+    chosen = None if rules is None else tuple(rules)
+    bonuses = None if entropies is None else tuple(entropies)
     options = plan.Options(shared, preferences, draw, chosen, bonuses, reference, seed, steps)
     plan.Plan.of(options, source)  # a mistake shows before anything is fitted or trained
     if folder is not None:
@@ -201,8 +202,8 @@ def sweep(
 ) -> Swept:
     """Train what a sweep describes and has not finished in `out`.
 
-    >>> swept = moac.sweep({"env": "fishwood-v0", "config": {"num_iterations": 3}, "grid": {"momentum": ["1/t", "1"]}})
-    >>> len(swept.rows)
+    >>> spec = {"env": "fishwood-v0", "config": {"num_iterations": 3}, "grid": {"actor_step_size": [1.0, 4.0]}}
+    >>> len(moac.sweep(spec).rows)
     2
 
     Args:
@@ -246,7 +247,6 @@ def compare(
     return comparison
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class _Subject:
     """What is evaluated: policies, trained with a weighting rule, on an environment or a log."""

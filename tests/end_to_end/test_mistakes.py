@@ -141,14 +141,10 @@ def test_run_directory_is_a_file(capsys, tmp_path):
     assert (tmp_path / "file").read_text() == "kept"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(("train", ENV, "--discount", "2"), "`discount` must be in (0, 1)"), (("tarin",), "Did you mean train?")],
-)
-def test_in_its_own_process(arguments, message, moac, tmp_path):
-    done = moac(*arguments, cwd=tmp_path)
+def test_in_its_own_process(moac, tmp_path):
+    done = moac("train", ENV, "--discount", "2", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert message in done.stderr
+    assert "`discount` must be in (0, 1)" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -175,18 +171,12 @@ def one_train(split):
     split[-1] = 0
 
 
-def one_beyond(action):
-    action[3] = 12
-
-
 NO_ROWS = "has no rows of validation users: a behaviour model needs them."
 ONE_USER = "`folds` must leave train users on both sides, got 2 with an empty side."
 OTHER = "was fitted on other data than"
-OUTSIDE = "rows.safetensors is damaged: `action` must be in [0, 12)"
 LOGS = {
     "a split without rows": ("shared", "split", all_train, (NO_ROWS, NO_ROWS, OTHER)),
     "a single user": ("shared", "split", one_train, (ONE_USER, ONE_USER, OTHER)),
-    "an action outside K": ("rows", "action", one_beyond, (OUTSIDE, OUTSIDE, OUTSIDE)),
 }
 
 

@@ -8,8 +8,8 @@ import pytest
 import moac
 from moac.cli.main import main
 
-SIZES = {"num_iterations": 4, "num_critic_steps": 1, "critic_batch_size": 4, "actor_batch_size": 8}
-TYPED = [word for name, value in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+SIZES = {"num_iterations": 4}
+TYPED = ("--iterations", 4)
 ENV = "fishwood-v0"
 
 
@@ -62,11 +62,16 @@ def test_explore(told, tmp_path):
 
 
 def test_sweep(told, tmp_path):
-    spec = {"name": "both", "env": ENV, "config": {**SIZES, "num_evaluations": 1}, "grid": {"momentum": ["1/t", "1"]}}
+    spec = {
+        "name": "both",
+        "env": ENV,
+        "config": {**SIZES, "num_evaluations": 1},
+        "grid": {"actor_step_size": [1.0, 4.0]},
+    }
     swept = moac.sweep(spec)
     assert list(tmp_path.iterdir()) == []
     lines = [f'env = "{ENV}"', "[config]", *(f"{name} = {value}" for name, value in spec["config"].items())]
-    (tmp_path / "both.toml").write_text("\n".join([*lines, "[grid]", 'momentum = ["1/t", "1"]']))
+    (tmp_path / "both.toml").write_text("\n".join([*lines, "[grid]", "actor_step_size = [1.0, 4.0]"]))
     assert told("sweep", "both.toml", "--executor", "serial", "--out", "swept")["finished"] == 2
     saved = swept.save("memory")
     assert (saved / "results.csv").read_text() == (tmp_path / "swept" / "results.csv").read_text()

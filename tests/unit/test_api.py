@@ -13,8 +13,10 @@ import pytest
 import moac
 from moac import Config, api, driver, momdp
 from moac.training import result
+from tests.helpers import compiling
 
-CONFIG = Config(num_iterations=3, num_critic_steps=1, critic_batch_size=2, actor_batch_size=2, num_evaluations=2)
+CONFIG = Config(num_iterations=3, num_evaluations=2)
+"""Of the usual sizes: most tests here, and the examples of the docstrings, share one compiled program."""
 STEPPED = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 16, "actor_batch_size": 16}
 FUNCTIONS = ("choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train")
 
@@ -32,9 +34,10 @@ def test_an_id_is_the_model_of_the_library(trained):
 
 def test_an_environment_is_made_anew_from_its_spec():
     environment = mo_gymnasium.make("fishwood-v0")
-    by_instance = api.train(environment, **STEPPED, num_evaluations=1)
-    by_function = api.train(lambda: mo_gymnasium.make("fishwood-v0"), **STEPPED, num_evaluations=1)
-    np.testing.assert_array_equal(by_instance.returns, by_function.returns)
+    with compiling.quickly():
+        assert np.isfinite(api.train(environment, **STEPPED, num_evaluations=1).returns).all()
+    by_function = api.source_of(lambda: mo_gymnasium.make("fishwood-v0"))
+    assert by_function.spec.num_states == api.source_of(environment).spec.num_states == 2
     with pytest.raises(ValueError, match="without: give a function that makes it"):
         api.train(environment.unwrapped.__class__())
     vector = mo_gymnasium.wrappers.vector.MOSyncVectorEnv([lambda: mo_gymnasium.make("fishwood-v0")])
@@ -56,7 +59,7 @@ def test_a_missing_package_names_its_extra():
     ("arguments", "message"),
     [
         ({"nun_iterations": 3}, "`nun_iterations` .* Did you mean num_iterations?"),
-        ({"steps": 3}, "`steps` must be a whole number of at least 4, one iteration, got 3"),
+        ({"steps": 3}, "`steps` must be a whole number of at least 448, one iteration, got 3"),
         ({"steps": 8, "num_iterations": 2}, "`steps` and `num_iterations` must not both be given"),
         ({"sinks": ("tensorboard",)}, "need `out`"),
         ({"sinks": ("paper",)}, "`sink` must be one of tensorboard, wandb, got 'paper'"),
@@ -65,16 +68,12 @@ def test_a_missing_package_names_its_extra():
     ],
 )
 def test_mistakes(arguments, message):
-    config = (
-        None if "num_iterations" in arguments else Config(num_critic_steps=1, critic_batch_size=2, actor_batch_size=2)
-    )
     with pytest.raises(ValueError, match=message):
-        api.train("fishwood-v0", config, **arguments)
+        api.train("fishwood-v0", **arguments)
 
 
 def test_steps_are_those_of_a_trial(trained):
-    sizes = {"num_critic_steps": 1, "critic_batch_size": 2, "actor_batch_size": 2, "num_evaluations": 2}
-    counted = api.train("fishwood-v0", trials=2, steps=15, **sizes)
+    counted = api.train("fishwood-v0", trials=2, steps=3 * 448 + 447, num_evaluations=2)
     assert counted.iteration == 3
     np.testing.assert_array_equal(counted.returns, trained.returns)
 
@@ -103,8 +102,9 @@ def test_a_run_in_a_folder_is_that_in_memory(trained, tmp_path, capsys):
 
 
 def test_parts_by_name_and_by_object(trained):
-    named = api.train("fishwood-v0", CONFIG, trials=2, policy="linear", start="random")
-    assert (named.config.policy, named.run.given) == ("linear", ())
+    named = api.train("fishwood-v0", CONFIG, trials=2, policy="table", critic="linear", start="random")
+    assert (named.config.policy, named.config.start, named.run.given) == ("table", "random", ())
+    np.testing.assert_array_equal(named.returns, trained.returns)
     rule = moac.weighting.with_momentum(moac.weighting.min_norm(), "1/t")
     np.testing.assert_array_equal(api.train("fishwood-v0", CONFIG, trials=2, rule=rule).returns, trained.returns)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import re
 import sys
@@ -143,12 +144,11 @@ def _explained(text: str, program: str, command: type, arguments: list[str]) -> 
         return f"`{found[1]}` must be followed by {'a value' if found[2] == '1' else f'{found[2]} values'}."
     if found := re.search(r"invalid choice (.+?) for argument '(\S+)'. Expected one of \((.+?)\)", text):
         return f"`{found[2]}` must be one of {found[3].replace(chr(39), '')}, got {found[1]}."
-    if found := re.search(r"Error parsing (\S+?):? (.*)", text):
-        names, typed = found[1].split("/"), [word.partition("=")[0] for word in arguments]
-        name = next((word for word in typed if word.replace("_", "-") in names), names[0])
-        kind = str(_options(command).get(names[0], ""))
+    if found := re.search(r"Error parsing (\S+?):? ", text):
+        name, values = _typed(found[1].split("/"), arguments)
+        kind = str(_options(command).get(name.replace("_", "-"), ""))
         convert, what = (int, "whole number") if "int" in kind else (float, "number")
-        wrong = [value for value in re.findall(r"'(.*?)'", found[2]) if not _converts(convert, value)]
+        wrong = [value for value in values if not _converts(convert, value)]
         right = f"{what}s" if "tuple" in kind else f"a {what}"
         return f"`{name}` must be {right}, got {wrong[0]!r}." if wrong else text
     return text or f"the options could not be parsed; see {program} --help."
@@ -176,6 +176,16 @@ def _options(command: type) -> dict[str, Any]:
             names = (f"--{field.name.replace('_', '-')}", *ALIASES.get(field.name, ()))
             options |= dict.fromkeys(names, hints[field.name])
     return options
+
+
+def _typed(names: list[str], arguments: list[str]) -> tuple[str, list[str]]:
+    """An option as it was typed, by one of its names, and the values that follow it."""
+    for k, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name.replace("_", "-") in names:
+            after = itertools.takewhile(lambda word: not word.startswith("--"), arguments[k + 1 :])
+            return name, [value] if equals else list(after)
+    return names[0], []
 
 
 def _converts(convert: Any, text: str) -> bool:

@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from dataclasses import fields
 import pytest
 from rich.table import Table
 
+from moac import envs, momdp, settings
 from moac.choices import did_you_mean
 from moac.cli import console, options, process
 from moac.cli import main as cli
@@ -47,15 +49,54 @@ def test_setting_and_discounts():
     assert config_of(["train", "x", "--setting", "average"]).setting == Average()
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "x", "--trials", "0"], ["oops"]])
-def test_answers_without_jax(arguments):
-    script = (
-        "import sys\nfrom moac.cli.main import main\n"
-        f"try:\n    main({arguments})\nexcept SystemExit:\n    pass\n"
-        "sys.exit('jax' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+def test_help_and_wrong_names_and_paths_are_answered_without_jax(tmp_path):
+    """All in one process: what one of them imports, the next would have too."""
+    lines = [
+        "--help",
+        "train --help",
+        "--version",
+        "train x --trials 0",
+        "oops",
+        "train fishwod-v0",
+        "explore shop.csv",
+    ]
+    lines += [f"{name} nope" for name in ("resume", "report", "evaluate", "watch", "compare", "offline recommend")]
+    lines += ["explore shop.csv", "sweep nope.toml", "offline train nope --out x"]
+    script = "import sys\nfrom moac.cli.main import main\n"
+    for line in lines:
+        script += f"try:\n    main({line.split()})\nexcept SystemExit:\n    pass\n"
+        script += f"assert 'jax' not in sys.modules, {line!r}\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "moac: `ENV` must be an id that moac envs lists, got 'fishwod-v0'. Did you mean fishwood-v0?" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_are_read_from_the_registrations():
+    for name in envs.known_ids():
+        options.check_environment(name)
+    options.check_environment("package.module:Own-v0")
+
+
+def test_options_stand_in_groups_and_only_where_they_can_be_used(capsys):
+    shown = {}
+    for command in ("train", "explore", "offline train"):
+        with pytest.raises(SystemExit):
+            cli.main([*command.split(), "--help"])
+        shown[command] = capsys.readouterr().out
+    for heading in ("run", "problem", "algorithm", "networks", "expert"):
+        assert f" {heading} options " in shown["train"]
+    assert not [name for name in options.LOG_ONLY if f"--{name.replace('_', '-')} " in shown["train"]]
+    assert not [name for name in options.NEVER_ON_A_LOG if f"--{name.replace('_', '-')} " in shown["offline train"]]
+    assert "--entropy FLOAT [FLOAT ...]" in shown["explore"]
+
+
+def test_the_configuration_is_shown_with_its_defaults(capsys):
+    assert cli.main(["train", "fishwood-v0", "--show-config", "--entropy", "0.1", "--json"]) == 0
+    model = momdp.library.fishwood()
+    assert Config.from_json(json.loads(capsys.readouterr().out)) == settings.complete(Config(entropy=0.1), model.spec)
+    assert cli.main(["train", "fishwood-v0", "--show-config"]) == 0
+    assert "2 states: a table of logits" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("owner", "at"), [(cli, "parse"), (Front, "run")])
