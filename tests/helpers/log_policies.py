@@ -1,6 +1,7 @@
 """Policies and logs for tests of what trained policies are worth."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -51,8 +52,10 @@ def without(dataset, signal):
 def modelled(dataset, seed=0):
     """The dataset with the propensities of a network that nobody has fitted."""
     network = Network(Plain(dataset.num_features), HIDDEN, dataset.num_actions)
-    weights = [tuple(map(np.asarray, jax.jit(network.init)(jax.random.key(seed + k)))) for k in range(3)]
-    members = tuple(Member(own, 1.0, 0, (0.0, 0.0)) for own in weights)
+    rng, widths = np.random.default_rng(seed), (dataset.num_features, *HIDDEN, dataset.num_actions)
+    shapes = [(rows + 1, columns) for rows, columns in pairwise(widths)]
+    draws = [tuple(np.float32(rng.normal(0, shape[0] ** -0.5, shape)) for shape in shapes) for _ in range(3)]
+    members = tuple(Member(own, 1.0, 0, (0.0, 0.0)) for own in draws)
     return dataset.with_behaviour(BehaviourModel(network, members, Options(hidden=HIDDEN), identity(dataset)))
 
 

@@ -162,11 +162,17 @@ def test_a_strong_pull_stays_at_the_behaviour_model():
 def test_without_a_model_the_supervised_term_is_the_logged_likelihood():
     log = rows_of(propensity=np.full(480, 0.25))
     own = Problem.of(log, pdpg.Options(start="random", hidden=(8,), behaviour_pull=0.5, batch_size=16))
-    batch = jax.jit(own.draw)(log.data, jax.random.key(0))
-    theta = jax.tree.map(lambda W: W * 30, jax.jit(own.first)(log.data, jax.random.key(1)))
-    log_pi = jax.jit(own.log_pi)(theta, batch.observation)
+
+    @jax.jit
+    def drawn(data):
+        batch = own.draw(data, jax.random.key(0))
+        theta = jax.tree.map(lambda W: W * 30, own.first(data, jax.random.key(1)))
+        log_pi = own.log_pi(theta, batch.observation)
+        return batch, log_pi, own.regularisation(log_pi, batch)
+
+    batch, log_pi, term = drawn(log.data)
     by_hand = 0.5 * np.mean(np.asarray(log_pi)[np.arange(16), np.asarray(batch.action)])
-    np.testing.assert_allclose(jax.jit(own.regularisation)(log_pi, batch), by_hand, rtol=1e-5)
+    np.testing.assert_allclose(term, by_hand, rtol=1e-5)
     spread = log.reward[log.rows("train")].std(axis=0)
     np.testing.assert_allclose(batch.reward, REWARDS[np.asarray(batch.action)] / spread, rtol=1e-5)
 

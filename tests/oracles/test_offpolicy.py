@@ -133,32 +133,43 @@ def test_a_start_from_the_behaviour_model_is_behavior_clone(small):
     assert value.kind == "ncis"
 
 
-def test_a_trial_depends_on_its_index_alone_and_goes_on_where_it_stopped(small):
-    config = replace(CONFIG, weighting="uniform")  # a smaller program than min-norm's
-    three = result.prepare(small, config, 3, seed=5)
+VALUE = np.array([[0.2, 0.2], [0.5, 0.5], [0.85, 0.15], [0.15, 0.85]])
+"""Of the four actions of a bandit."""
+RISING = moac.Config(
+    setting=moac.Discounted(0.1), num_iterations=200, hidden=(), actor_step_size=0.02, behaviour_pull=0.0,
+    num_evaluations=1,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bandit():
+    """A log of the bandit, made uniformly."""
+    rng, n = np.random.default_rng(0), 8_000
+    action = rng.integers(0, 4, n)
+    reward = (rng.random((n, 2)) < VALUE[action]).astype(float)
+    rows = Rows(user=rng.integers(0, 500, n), action=action, reward=reward, propensity=np.full(n, 0.25))
+    return evaluate.with_estimator(LoggedDataset.from_numpy(rows, About(window=1)))
+
+
+def test_both_objectives_of_a_bandit_rise_to_what_is_known_to_be_possible(bandit):
+    """Logged uniformly: (0.425, 0.425). No policy has more than 0.5 of both; the second action alone has it."""
+    outcome = moac.train(bandit, RISING, trials=2)
+    x = evaluate.features(bandit, bandit.rows("train")[:200])
+    for trial in range(2):
+        logits = outcome.policy.policy.logits(jax.tree.map(lambda leaf, k=trial: leaf[k], outcome.policy.theta), x)
+        truth = (softmax(np.asarray(logits)) @ VALUE).mean(axis=0)
+        assert (truth > 0.46).all()
+        np.testing.assert_allclose(outcome.returns[trial], truth, atol=0.1)
+
+
+def test_a_trial_depends_on_its_index_alone_and_goes_on_where_it_stopped(bandit):
+    short = replace(RISING, num_iterations=3)
+    three = result.prepare(bandit, short, 3, seed=5)
     whole = list(training.iterate(three))[-1]
-    alone = moac.train(small, config, trials=1, seed=5)
+    alone = moac.train(bandit, short, trials=1, seed=5)
     np.testing.assert_array_equal(whole.trials.state.theta[0][0], alone.policy.theta[0][0])
-    often = replace(config, num_evaluations=3)
-    first = next(training.iterate(result.prepare(small, often, 3, seed=5)))
+    often = replace(short, num_evaluations=3)
+    first = next(training.iterate(result.prepare(bandit, often, 3, seed=5)))
     assert first.iteration == 1
     (again,) = deque(training.iterate(three, first), maxlen=1)
     np.testing.assert_array_equal(again.trials.state.theta[0], whole.trials.state.theta[0])
-
-
-def test_both_objectives_of_a_bandit_rise_to_what_is_known_to_be_possible():
-    """Logged uniformly: (0.425, 0.425). No policy has more than 0.5 of both; the second action alone has it."""
-    value = np.array([[0.2, 0.2], [0.5, 0.5], [0.85, 0.15], [0.15, 0.85]])
-    rng, n = np.random.default_rng(0), 8_000
-    action = rng.integers(0, 4, n)
-    reward = (rng.random((n, 2)) < value[action]).astype(float)
-    rows = Rows(user=rng.integers(0, 500, n), action=action, reward=reward, propensity=np.full(n, 0.25))
-    dataset = LoggedDataset.from_numpy(rows, About(window=1))
-    fields = {"hidden": (), "actor_step_size": 0.02, "behaviour_pull": 0.0, "num_evaluations": 1}
-    outcome = moac.train(dataset, trials=2, setting=moac.Discounted(0.1), num_iterations=200, **fields)
-    x = np.asarray(dataset.features(dataset.observation(dataset.rows("train")[:200])))
-    for trial in range(2):
-        logits = outcome.policy.policy.logits(jax.tree.map(lambda leaf, k=trial: leaf[k], outcome.policy.theta), x)
-        truth = (softmax(np.asarray(logits)) @ value).mean(axis=0)
-        assert (truth > 0.46).all()
-        np.testing.assert_allclose(outcome.returns[trial], truth, atol=0.1)
