@@ -9,7 +9,6 @@ import json
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
@@ -25,12 +24,7 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """Five iterations: compiling for speed would cost more than it saves."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def trace(name):

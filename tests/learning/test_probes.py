@@ -9,16 +9,11 @@ import moac
 from moac import training
 from moac.momdp import FiniteMOMDP
 from moac.training import result
-from tests.helpers import compiling
 
 TRIALS = 8
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """These runs are short: compiling for speed would cost more than it saves."""
-    with compiling.quickly():
-        yield
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def config(setting, **options):

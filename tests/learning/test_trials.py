@@ -13,6 +13,8 @@ from moac import Config, api, momdp, training, weighting
 from moac.training import compiled, result
 from moac.training.history import History
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 T = 6
 CONFIG = Config(
     num_iterations=T,

@@ -1,6 +1,7 @@
 """One update with networks and every option at once, against its definition; what is off leaves no trace."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,8 @@ from moac import parts as components
 from moac.config import Config, Discounted
 from moac.momdp import library
 from tests.helpers import reference
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 MODEL = library.random_ergodic(5, num_states=4, num_actions=3, num_objectives=3, num_successors=2, termination=0.15)
 SIZES = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 6, "actor_batch_size": 20}
@@ -51,10 +54,10 @@ def network(weights, s):
 
 def test_one_update_with_everything_is_its_definition():
     config, parts, init, update = built(EVERYTHING)
-    state = init(jax.random.key(3))
+    state = jax.jit(init)(jax.random.key(3))
     theta = jax.tree.map(lambda x: x + 0.5 * jax.random.normal(jax.random.key(7), x.shape), state.theta)
     state = replace(state, theta=theta)
-    critic, actor = batches(config, parts, theta)
+    critic, actor = jax.jit(partial(batches, config, parts))(theta)
     found, metrics = jax.jit(update)(state, critic, actor)
 
     gamma = np.array(config.setting.discounts(3))
@@ -69,9 +72,8 @@ def test_one_update_with_everything_is_its_definition():
         delta[k] += (0.0 if steps[k].terminated else 1.0) * gamma * config.gae * delta[k + 1]
     s, a = (np.array([getattr(x, name) for x in steps]) for name in "sa")
     score = jax.grad(lambda theta, s, a: jax.nn.log_softmax(network(theta, s))[a])
-    scores = zip(*jax.jit(jax.vmap(score, in_axes=(None, 0, 0)))(theta, s, a), strict=True)
-    signals = list(zip(delta, scores, strict=True))
-    G = [[sum(d[i] * psi[layer] for d, psi in signals) / 20 for layer in (0, 1)] for i in range(3)]
+    psi = jax.tree.map(np.asarray, jax.jit(jax.vmap(score, in_axes=(None, 0, 0)))(theta, s, a))
+    G = [[np.tensordot(delta[:, i], psi[layer], 1) / 20 for layer in (0, 1)] for i in range(3)]
     flat = np.array([np.concatenate([np.ravel(leaf) for leaf in g]) for g in G])
     np.testing.assert_allclose(metrics.gram, flat @ flat.T, rtol=1e-3, atol=1e-7)
     lam = reference.min_norm(flat)
@@ -90,7 +92,7 @@ def test_one_update_with_everything_is_its_definition():
 
 
 def errors(w, steps, gamma):
-    V = np.asarray(network(w, np.arange(4)))
+    V = np.asarray(jax.jit(network)(w, np.arange(4)))
     return np.array([x.r + (0.0 if x.terminated else gamma * V[x.s_next]) - V[x.s] for x in steps])
 
 
@@ -147,14 +149,16 @@ def test_the_sampled_entropy_gradient_has_the_known_mean():
     nothing = jnp.zeros_like(theta)
     resolved = settings.resolve(Config(entropy=2.0), MODEL.spec)
     exact = beyond.regularised(resolved, policy, theta, batch, nothing)
-    sampled = beyond.regularised(resolved, Bare(), theta, batch, nothing)
+    regularised = jax.jit(partial(beyond.regularised, resolved, Bare()))
+    sampled = regularised(theta, batch, nothing)
     np.testing.assert_allclose(sampled, exact, atol=0.02)
     same = replace(batch, action=jnp.zeros_like(actions))  # all alike: nothing to learn from, once it is centred
-    np.testing.assert_allclose(beyond.regularised(resolved, Bare(), theta, same, nothing), nothing, atol=1e-4)
+    np.testing.assert_allclose(regularised(theta, same, nothing), nothing, atol=1e-4)
 
 
 def test_networks_are_trained_saved_and_loaded(tmp_path):
-    config = Config(policy="mlp", critic="mlp", hidden=(8,), gae=0.9, num_iterations=6, num_evaluations=2)
+    how = {"policy": "mlp", "critic": "mlp", "hidden": (8,), "gae": 0.9, "weighting": "uniform"}
+    config = Config(num_iterations=6, num_evaluations=2, **how)
     outcome = moac.train(MODEL, config, trials=3, seed=1)
     alone = moac.train(MODEL, config, trials=1, seed=1)
     for ours, single in zip(outcome.policy.theta, alone.policy.theta, strict=True):

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,8 @@ from moac.policies import Factor, GaussianMLP, SoftmaxBasis, SoftmaxLinear, Soft
 from moac.policies.gaussian import Squash
 from moac.policies.networks import States, Vectors
 from moac.types import Batch
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 S, A, B, M = 5, 3, 9, 3
 GENERATOR = np.random.default_rng(0)
@@ -50,8 +53,6 @@ CASES = {
     "gaussian": (GaussianMLP(Vectors(4), (6,), BOUNDS), replace(VECTORS, action=ACTIONS)),
     "gaussian, scale by state": (GaussianMLP(States(S), (6,), BOUNDS, True), replace(BATCH, action=ACTIONS)),
 }
-of_all = pytest.mark.parametrize(("policy", "batch"), CASES.values(), ids=CASES)
-TABLE = CASES["table"][0]
 
 
 def compiled(function):
@@ -59,6 +60,7 @@ def compiled(function):
     return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
 
 
+@lru_cache
 def theta_of(policy):
     noise = np.random.default_rng(4)
     first = compiled(policy.init)(jax.random.key(0))
@@ -74,51 +76,65 @@ def flat(tree):
     return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(tree)])
 
 
-def expected_rows(policy, theta, batch=BATCH, delta=DELTA):
-    """gⁱ = (1/B) Σ δⁱ ψ [M, P] with ψ by automatic differentiation, sample by sample."""
+@lru_cache
+def scores(name):
+    """ψ [B, P] of a case by automatic differentiation, sample by sample."""
+    policy, batch = CASES[name]
     score = compiled(jax.vmap(jax.grad(policy.log_prob), in_axes=(None, 0, 0)))
-    psi = score(theta, batch.observation, batch.action)
-    psi = np.concatenate([np.asarray(leaf).reshape(len(delta), -1) for leaf in jax.tree.leaves(psi)], axis=1)
-    return np.asarray(delta).T @ psi / len(delta)
+    psi = score(theta_of(policy), batch.observation, batch.action)
+    return np.concatenate([np.asarray(leaf).reshape(B, -1) for leaf in jax.tree.leaves(psi)], axis=1)
 
 
-def gradients(policy, theta, batch=BATCH, delta=DELTA, normalise="none", lam=None):
-    """Gram matrix, scale and direction of `actor.gradients`, compiled as a whole."""
-    weights = jnp.full(delta.shape[1], 1 / delta.shape[1]) if lam is None else jnp.asarray(lam)
-
-    def compute(theta, delta):
-        found = actor.gradients(policy, theta, batch, delta, normalise)
-        return found.gram, found.scale, found.direction(weights)
-
-    return compiled(compute)(theta, delta)
+def expected_rows(name):
+    """gⁱ = (1/B) Σ δⁱ ψ [M, P]."""
+    return np.asarray(DELTA).T @ scores(name) / B
 
 
-@of_all
-def test_all_ways_to_the_gradients_agree(policy, batch):
-    theta, lam = theta_of(policy), np.array([0.2, 0.5, 0.3], np.float32)
-    G = expected_rows(policy, theta, batch)
-    for way in (policy, WithFactors(policy), Bare(policy)):
-        K, scale, direction = gradients(way, theta, batch, lam=lam)
+LAM = np.array([0.2, 0.5, 0.3], np.float32)
+
+
+@lru_cache
+def program(name, normalise):
+    """(θ, δ, λ) ↦ Gram matrix, scale and direction of `actor.gradients` in every way that the policy allows."""
+    policy, batch = CASES[name]
+    ways = (policy, WithFactors(policy), Bare(policy)) if normalise == "none" else (policy,)
+
+    def compute(theta, delta, lam):
+        found = [actor.gradients(way, theta, batch, delta, normalise) for way in ways]
+        return [(g.gram, g.scale, g.direction(lam)) for g in found]
+
+    return compiled(compute)
+
+
+def gradients(name, delta=DELTA, normalise="none", lam=LAM):
+    """What `program` gives for the policy itself."""
+    return program(name, normalise)(theta_of(CASES[name][0]), delta, lam)[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_ways_to_the_gradients_agree(name):
+    G = expected_rows(name)
+    for K, scale, direction in program(name, "none")(theta_of(CASES[name][0]), DELTA, LAM):
         assert_close(K, G @ G.T)
-        assert_close(flat(direction), lam @ G)
+        assert_close(flat(direction), LAM @ G)
         np.testing.assert_array_equal(scale, np.ones(M))
 
 
-@pytest.mark.parametrize("count", [5, 300], ids=["one strip", "three strips"])
-@of_all
-def test_both_forms_of_the_gram_matrix_agree(policy, batch, count):
-    """Whatever the sizes say is cheaper: the kernel of all pairs of samples, and the gradients themselves."""
+@pytest.mark.parametrize(("name", "count"), [*((name, 300) for name in CASES), ("table", 5), ("mlp of vectors", 5)])
+def test_both_forms_of_the_gram_matrix_agree(name, count):
+    """Whatever the sizes say is cheaper: the kernel of all pairs of samples, in one strip or three, and gradients."""
+    policy, batch = CASES[name]
     generator = np.random.default_rng(1)
-    picked = jax.tree.map(lambda x: x[jnp.asarray(generator.integers(B, size=count))], batch)
-    delta = jnp.asarray(generator.normal(size=(count, 4)), jnp.float32)
-    theta = theta_of(policy)
+    rows = generator.integers(B, size=count)
+    picked = jax.tree.map(lambda x: x[rows], batch)
+    delta = generator.normal(size=(count, 4)).astype(np.float32)
 
     def both(theta):
         factors = policy.factors(theta, picked.observation, picked.action)
         return actor.gram_by_kernel(factors, delta / count), actor.gram_by_gradients(factors, delta / count)
 
-    G = expected_rows(policy, theta, picked, delta)
-    for found in compiled(both)(theta):
+    G = delta.T @ scores(name)[rows] / count
+    for found in compiled(both)(theta_of(policy)):
         assert_close(found, G @ G.T)
 
 
@@ -157,31 +173,27 @@ def test_products_of_pytrees():
 @pytest.mark.parametrize("name", ["table", "mlp of vectors", "gaussian"])
 @pytest.mark.parametrize("normalise", ["none", "l2"])
 def test_the_direction_mixes_the_scaled_gradients(name, normalise):
-    policy, batch = CASES[name]
-    theta, lam = theta_of(policy), np.array([0.2, 0.5, 0.3], np.float32)
-    G = expected_rows(policy, theta, batch)
+    G = expected_rows(name)
     G = G if normalise == "none" else G / np.linalg.norm(G, axis=1)[:, None]
-    K, _, direction = gradients(policy, theta, batch, DELTA, normalise, lam)
+    K, _, direction = gradients(name, DELTA, normalise)
     np.testing.assert_allclose(K, G @ G.T, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(flat(direction), lam @ G, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(flat(direction), LAM @ G, rtol=1e-4, atol=1e-5)
 
 
 def test_normalised_gradients_do_not_depend_on_the_scale_of_an_objective():
-    theta, scale = theta_of(TABLE), jnp.array([1e-6, 1.0, 1e6])
-    plain, _, _ = gradients(TABLE, theta, normalise="l2")
-    scaled, _, _ = gradients(TABLE, theta, delta=DELTA * scale, normalise="l2")
+    plain, _, _ = gradients("table", normalise="l2")
+    scaled, _, _ = gradients("table", delta=DELTA * jnp.array([1e-6, 1.0, 1e6]), normalise="l2")
     np.testing.assert_allclose(scaled, plain, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(np.diagonal(plain), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["table", "mlp of states"])
+@pytest.mark.parametrize("name", ["table", "mlp of vectors"])
 @pytest.mark.parametrize("normalise", ["none", "l2"])
 @pytest.mark.parametrize("zeros", [[1], [0, 1, 2]], ids=["one", "all"])
 def test_a_zero_gradient_gives_no_nan(name, normalise, zeros):
-    policy, batch = CASES[name]
     delta = DELTA.at[:, jnp.array(zeros)].set(0.0)
     lam = jnp.zeros(M).at[zeros[0]].set(1.0)
-    K, scale, direction = gradients(policy, theta_of(policy), batch, delta, normalise, lam)
+    K, scale, direction = gradients(name, delta, normalise, lam)
     assert np.isfinite(K).all()
     assert np.isfinite(scale).all()
     np.testing.assert_array_equal(K[jnp.array(zeros)], 0)

@@ -16,7 +16,6 @@ from moac.policies.encoding import ActionBox
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.types import Sampling
-from tests.helpers import compiling
 from tests.helpers.environments import Push
 
 SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, average=False, survival=None)
@@ -26,11 +25,7 @@ BOX = ActionBox((2, 1), "float64", (-1.0, 0.0), (2.0, math.inf))
 CONFIG = moac.Config(num_iterations=3, num_evaluations=3, hidden=(4,))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """Few iterations: compiling for speed would cost more than it saves."""
-    with compiling.quickly():
-        yield
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 class Plain:

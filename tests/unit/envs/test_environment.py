@@ -8,16 +8,10 @@ from moac import envs, training
 from moac.momdp import library
 from moac.training import result
 from moac.types import Sampling
-from tests.helpers import compiling
 from tests.helpers.environments import Line, Unbounded
 from tests.helpers.rollouts import sampled
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """Few iterations: compiling for speed would cost more than it saves."""
-    with compiling.quickly():
-        yield
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def test_running_moments_are_kept_per_chain_and_recalled():

@@ -11,18 +11,13 @@ from moac import envs
 from moac.envs.rollout import Copy, draw, packed, rewards_of
 from moac.training import result
 from moac.types import Sampling, SourceError
-from tests.helpers import compiling
 from tests.helpers.environments import Line, Own
 from tests.helpers.rollouts import KEY, SIZES, always_right, copies, places, sampled
 
 of_both_forms = pytest.mark.parametrize("kind", [Line, Own], ids=["states", "vectors"])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """Few iterations: compiling for speed would cost more than it saves."""
-    with compiling.quickly():
-        yield
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 @pytest.mark.parametrize("n", [1, 2, 8])

@@ -1,5 +1,7 @@
 """Networks, squashing and the policies that stand on them: NumPy as JAX, densities that integrate, exact scores."""
 
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +20,8 @@ BOUNDS = {
     "mixed": Squash((-1.0, 0.0), (1.0, INF)),
 }
 of_bounds = pytest.mark.parametrize("squash", BOUNDS.values(), ids=BOUNDS)
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 B = 11
 GENERATOR = np.random.default_rng(0)
 VECTORS, INDICES = GENERATOR.random((B, 3), dtype=np.float32), GENERATOR.integers(5, size=B)
@@ -32,15 +36,16 @@ KINDS = {
 of_kinds = pytest.mark.parametrize(("policy", "observations"), KINDS.values(), ids=KINDS)
 
 
-def theta_of(policy, seed=4):
-    noise = np.random.default_rng(seed)
-    shapes = policy.init(jax.random.key(0))
-    return jax.tree.map(lambda x: x + jnp.asarray(0.4 * noise.normal(size=x.shape), jnp.float32), shapes)
+@lru_cache
+def theta_of(policy):
+    noise = np.random.default_rng(4)
+    first = jax.jit(policy.init)(jax.random.key(0))
+    return jax.tree.map(lambda x: jnp.asarray(np.asarray(x) + 0.4 * noise.normal(size=x.shape), jnp.float32), first)
 
 
 def sampled(policy, theta, observations):
     keys = jax.random.split(jax.random.key(1), len(observations))
-    return jax.vmap(policy.sample, in_axes=(None, 0, 0))(theta, jnp.asarray(observations), keys)
+    return jax.jit(jax.vmap(policy.sample, in_axes=(None, 0, 0)))(theta, jnp.asarray(observations), keys)
 
 
 @of_bounds
@@ -55,21 +60,21 @@ def test_squashing_can_be_undone(squash):
 
 @of_bounds
 def test_the_slope_is_the_derivative(squash):
+    jacobian = jax.jit(jax.jacobian(squash))
     for value in (-7.0, -1.0, 0.0, 0.3, 5.0):
         with jax.enable_x64(True):
             u = jnp.full(2, value, jnp.float64)
-            slope = jnp.diagonal(jax.jacobian(squash)(u))
-            np.testing.assert_allclose(squash.log_slope(u), np.log(np.abs(slope)), rtol=1e-6, atol=1e-6)
+            slope = jnp.diagonal(jacobian(u))
+            np.testing.assert_allclose(squash.log_slope(np.asarray(u)), np.log(np.abs(slope)), rtol=1e-6, atol=1e-6)
 
 
 @of_bounds
 def test_actions_at_a_bound_have_a_finite_log_probability(squash):
     policy = GaussianMLP(Vectors(3), (4,), squash)
+    score_of = jax.jit(jax.value_and_grad(policy.log_prob))
     edges = [np.clip(squash.low, -1e6, 1e6), np.clip(squash.high, -1e6, 1e6)]
     for action in edges:
-        log_prob, score = jax.value_and_grad(policy.log_prob)(
-            theta_of(policy), jnp.asarray(VECTORS[0]), jnp.asarray(action, jnp.float32)
-        )
+        log_prob, score = score_of(theta_of(policy), jnp.asarray(VECTORS[0]), jnp.asarray(action, jnp.float32))
         assert np.isfinite(log_prob)
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(score))
 
@@ -82,7 +87,7 @@ def test_a_gaussian_density_integrates_to_one(low, high, state_scale):
     policy = GaussianMLP(Vectors(3), (4,), Squash((low,), (high,)), state_scale)
     theta, x = theta_of(policy), jnp.asarray(VECTORS[1])
     actions = policy.bounds(np.linspace(-40, 40, 20_001, dtype=np.float32)[:, None])
-    density = jnp.exp(jax.vmap(policy.log_prob, in_axes=(None, None, 0))(theta, x, jnp.asarray(actions)))
+    density = np.exp(jax.jit(jax.vmap(policy.log_prob, in_axes=(None, None, 0)))(theta, x, jnp.asarray(actions)))
     assert abs(np.trapezoid(density, actions[:, 0])) == pytest.approx(1.0, abs=2e-3)
 
 
@@ -92,10 +97,10 @@ def test_numpy_computes_what_jax_computes(policy, observations):
     host = jax.tree.map(np.asarray, theta)
     if isinstance(policy, Reparametrised):
         normal = GENERATOR.normal(size=(B, policy.size)).astype(np.float32)
-        found, expected = policy.act(host, observations, normal), policy.act(theta, jnp.asarray(observations), normal)
+        found, expected = policy.act(host, observations, normal), jax.jit(policy.act)(theta, observations, normal)
     else:
         assert isinstance(policy, OnHost)
-        found, expected = policy.logits(host, observations), policy.logits(theta, jnp.asarray(observations))
+        found, expected = policy.logits(host, observations), jax.jit(policy.logits)(theta, observations)
     assert type(found) is np.ndarray
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
@@ -105,9 +110,10 @@ def test_numpy_computes_what_jax_computes(policy, observations):
 def test_factors_multiply_to_the_score(policy, observations):
     theta = theta_of(policy)
     action = sampled(policy, theta, observations)
-    score = jax.vmap(jax.grad(policy.log_prob), in_axes=(None, 0, 0))(theta, jnp.asarray(observations), action)
+    score_of = jax.jit(jax.vmap(jax.grad(policy.log_prob), in_axes=(None, 0, 0)))
+    score = score_of(theta, jnp.asarray(observations), action)
     assert isinstance(policy, Factored)
-    factors = policy.factors(theta, jnp.asarray(observations), action)
+    factors = jax.jit(policy.factors)(theta, jnp.asarray(observations), action)
     for factor, leaf, expected in zip(factors, theta, score, strict=True):
         x = np.asarray(factor.inputs)
         x = np.eye(len(leaf))[x] if x.ndim == 1 else x
@@ -126,17 +132,17 @@ def test_a_gaussian_entropy_is_that_of_the_unsquashed_law():
     policy = GaussianMLP(Vectors(3), (4,), BOUNDS["none"])
     theta, x = theta_of(policy), jnp.asarray(VECTORS[0])
     keys = jax.random.split(jax.random.key(3), 20_000)
-    actions = jax.vmap(lambda key: policy.sample(theta, x, key))(keys)
-    surprise = -jax.vmap(policy.log_prob, in_axes=(None, None, 0))(theta, x, actions)
+    actions = jax.jit(jax.vmap(lambda key: policy.sample(theta, x, key)))(keys)
+    surprise = -jax.jit(jax.vmap(policy.log_prob, in_axes=(None, None, 0)))(theta, x, actions)
     spread = float(jnp.std(surprise)) / np.sqrt(len(keys))
     assert float(policy.entropy(theta, x)) == pytest.approx(float(jnp.mean(surprise)), abs=5 * spread)
 
 
 def test_policies_start_where_they_say():
     softmax, gaussian = SoftmaxMLP(Vectors(3), (64, 64), 4), GaussianMLP(Vectors(3), (64, 64), BOUNDS["finite"])
-    pi = jax.nn.softmax(softmax.logits(softmax.init(jax.random.key(0)), jnp.asarray(VECTORS)))
+    pi = jax.jit(lambda key: jax.nn.softmax(softmax.logits(softmax.init(key), VECTORS)))(jax.random.key(0))
     np.testing.assert_allclose(pi, 0.25, atol=0.02)
-    middle = gaussian.act(gaussian.init(jax.random.key(0)), jnp.asarray(VECTORS), jnp.zeros((B, 2)))
+    middle = jax.jit(lambda key: gaussian.act(gaussian.init(key), VECTORS, jnp.zeros((B, 2))))(jax.random.key(0))
     np.testing.assert_allclose(middle, np.broadcast_to([-0.5, 5.0], (B, 2)), atol=0.15)
 
 

@@ -7,6 +7,8 @@ from scipy import stats
 from moac.policies import Accumulating, Factored, Sharpening, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.networks import States
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 S, A = 5, 3
 TABLE = features.table(np.random.default_rng(0).normal(size=(S, 2)))
 POLICIES = {
@@ -31,7 +33,7 @@ def feature_matrix(policy):
 
 def autodiff_scores(policy, theta):
     """∇ log π [B, …] of each pair by automatic differentiation."""
-    return jax.vmap(jax.grad(policy.log_prob), in_axes=(None, 0, 0))(theta, STATES, ACTIONS)
+    return jax.jit(jax.vmap(jax.grad(policy.log_prob), in_axes=(None, 0, 0)))(theta, STATES, ACTIONS)
 
 
 @of_all
@@ -39,7 +41,7 @@ def test_log_probabilities_are_those_of_a_softmax(policy):
     theta = theta_of(policy)
     logits = feature_matrix(policy) @ np.asarray(theta, np.float64)
     pi = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    shown = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, STATES, ACTIONS)
+    shown = jax.jit(jax.vmap(policy.log_prob, in_axes=(None, 0, 0)))(theta, STATES, ACTIONS)
     np.testing.assert_allclose(np.exp(shown), pi[STATES, ACTIONS], rtol=1e-5)
 
 
@@ -53,7 +55,7 @@ def test_the_first_policy_is_uniform(policy):
 def test_factors_multiply_to_the_score(policy):
     theta = theta_of(policy)
     assert isinstance(policy, Factored)
-    (factor,) = policy.factors(theta, STATES, ACTIONS)
+    (factor,) = jax.jit(policy.factors)(theta, STATES, ACTIONS)
     inputs = np.asarray(factor.inputs)
     inputs = np.eye(S)[inputs] if inputs.ndim == 1 else inputs
     psi = np.einsum("bd,ba->bda", inputs, factor.signal)
@@ -84,7 +86,7 @@ def test_actions_are_drawn_from_the_policy(policy):
 @of_all
 def test_large_logits_neither_overflow_nor_vanish(policy):
     theta = 1e4 * jnp.sign(theta_of(policy))
-    (factor,) = policy.factors(theta, STATES, ACTIONS)
+    (factor,) = jax.jit(policy.factors)(theta, STATES, ACTIONS)
     log_pi = jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, STATES, ACTIONS)
     assert np.isfinite(factor.signal).all()
     assert np.isfinite(log_pi).all()

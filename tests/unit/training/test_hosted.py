@@ -1,5 +1,7 @@
 """Runs on environments that are continued: new episodes, nothing learned is lost."""
 
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,20 +9,27 @@ import pytest
 
 from moac import Config, envs, training, weighting
 from moac.training import result
-from tests.helpers import compiling
 from tests.helpers.environments import Line, Unbounded
 
 CONFIG = Config(num_iterations=6, num_critic_steps=1, critic_batch_size=4, actor_batch_size=4, num_evaluations=6)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    with compiling.quickly():
-        yield
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+@lru_cache
+def environment(kind):
+    """One environment of a kind, since each compiles programs of its own."""
+    return envs.make(kind, num_envs=2, evaluation_episodes=1)
 
 
 def run_on(kind, **given):
-    return result.prepare(envs.make(kind, num_envs=2, evaluation_episodes=1), CONFIG, 2, 5, given)
+    return result.prepare(environment(kind), CONFIG, 2, 5, given)
+
+
+@lru_cache
+def snapshots_on(kind):
+    return tuple(training.iterate(run_on(kind)))
 
 
 def same(first, second):
@@ -30,8 +39,7 @@ def same(first, second):
 
 @pytest.mark.parametrize("kind", [Line, Unbounded], ids=["states", "running scale"])
 def test_two_resumes_of_one_snapshot_agree_bit_for_bit(kind):
-    run = run_on(kind)
-    third = list(training.iterate(run))[2]
+    third = snapshots_on(kind)[2]
     once, again = (list(training.iterate(run_on(kind), third)) for _ in range(2))
     assert [snapshot.iteration for snapshot in once] == [4, 5, 6]
     assert same(once[-1].trials, again[-1].trials)
@@ -40,20 +48,21 @@ def test_two_resumes_of_one_snapshot_agree_bit_for_bit(kind):
 
 
 def test_what_chains_have_learned_goes_on():
-    run = run_on(Unbounded)
-    third = list(training.iterate(run))[2]
+    run, third = run_on(Unbounded), snapshots_on(Unbounded)[2]
     assert third.trials.chain["count"].tolist() == [3 * 8] * 2
     fourth = next(training.iterate(run, third))
     assert fourth.trials.chain["count"].tolist() == [4 * 8] * 2
     assert int(fourth.trials.state.t[0]) == 4
 
 
-def test_seeds_follow_from_the_iteration():
+def test_seeds_follow_from_the_iteration(monkeypatch):
     """A trial starts with other episodes than at first, and with others after each iteration and in each stage."""
-    run, seen = run_on(Unbounded), []
+    run, seen, snapshots = run_on(Unbounded), [], snapshots_on(Unbounded)
     start = run.source.start
-    run.source.start = lambda key, memory=None: seen.append(np.asarray(key).tolist()) or start(key, memory)
-    snapshots = list(training.iterate(run))
+    monkeypatch.setattr(
+        run.source, "start", lambda key, memory=None: seen.append(np.asarray(key).tolist()) or start(key, memory)
+    )
+    next(training.iterate(run))
     for snapshot in (snapshots[0], snapshots[3], snapshots[3], snapshots[4].as_start(), snapshots[5].as_start()):
         next(training.iterate(run, snapshot))
     trials = [seen[k : k + 2] for k in range(0, 12, 2)]

@@ -10,11 +10,15 @@ from moac import Config, envs, momdp, training
 from moac.training import Pace, result
 from tests.helpers.environments import Line
 
-CONFIG = Config(num_iterations=23, num_critic_steps=1, critic_batch_size=4, actor_batch_size=4, num_evaluations=2)
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+SIZES = {"num_iterations": 23, "num_critic_steps": 1, "critic_batch_size": 4, "actor_batch_size": 4}
+CONFIG = Config(**SIZES, num_evaluations=2, weighting="uniform")
 PROBLEMS = {
-    "compiled": lambda: momdp.library.random_ergodic(jax.random.key(3), num_states=5, num_actions=3, num_objectives=2),
-    "hosted": lambda: envs.make(Line, num_envs=2, evaluation_episodes=2),
+    "compiled": momdp.library.random_ergodic(jax.random.key(3), num_states=5, num_actions=3, num_objectives=2),
+    "hosted": envs.make(Line, num_envs=2, evaluation_episodes=2),
 }
+"""One of each, since each compiles programs of its own."""
 
 
 def chunks(cost, fixed=0.0):
@@ -60,7 +64,7 @@ def test_a_chunk_cut_short_by_an_evaluation_says_little():
 
 @pytest.mark.parametrize("driver", PROBLEMS)
 def test_what_is_learned_does_not_depend_on_the_chunks(driver, monkeypatch):
-    run = result.prepare(PROBLEMS[driver](), CONFIG, 3, 5)
+    run = result.prepare(PROBLEMS[driver], CONFIG, 3, 5)
     found = {}
     for seconds in (0.0, 1e9):
         monkeypatch.setattr(training, "SECONDS", seconds)
@@ -76,7 +80,7 @@ def test_what_is_learned_does_not_depend_on_the_chunks(driver, monkeypatch):
 def test_a_snapshot_keeps_its_trials_while_the_run_goes_on(driver, monkeypatch):
     """They are copied to the host when somebody asks, which may be later."""
     monkeypatch.setattr(training, "SECONDS", 0.0)
-    run = result.prepare(PROBLEMS[driver](), CONFIG, 3, 5)
+    run = result.prepare(PROBLEMS[driver], CONFIG, 3, 5)
     at_once = [snapshot.trials.state.theta for snapshot in training.iterate(run)]
     later = [snapshot.trials.state.theta for snapshot in list(training.iterate(run))]
     np.testing.assert_array_equal(at_once, later)
