@@ -171,7 +171,8 @@ def _defaults(spec: Spec, given: Config) -> Config:
 
 def _of_ppo(spec: Spec, given: Config) -> Config:
     """One set for discrete actions, one for continuous ones (docs/environments.md); tables take longer steps."""
-    policy = given.policy or ("mlp" if _policy_name(spec) == "linear" else _policy_name(spec))
+    vectors = "mlp" if given.features is None else "linear"
+    policy = given.policy or (vectors if _policy_name(spec) == "linear" else _policy_name(spec))
     network = policy in NETWORKS
     rollout = given.actor_batch_size or (64 * spec.num_chains if spec.num_chains > 1 else 1024)
     fixed = given.weighting in ("fixed", "uniform", "first-batch")
@@ -236,26 +237,28 @@ def _of_log(log: LogSpec, given: Config) -> Config:
 def reasons(problem: Source, chosen: Config | None = None) -> str:
     """What `defaults` picks for a problem, and why, in a sentence or two."""
     spec, picked = problem.spec, defaults(problem, chosen)
+    learner = "the paper's learner, each sample used once; "
+    if picked.learner == "ppo":
+        learner = f"the ppo learner, since steps of an environment are dear: each is used {picked.epochs} times; "
     policy = f"{picked.policy} policy"
     if picked.policy in NETWORKS:
         why = " for continuous actions" if picked.policy == "gaussian" else ""
         policy += f"{why}, {'Adam' if picked.optimiser == 'adam' else 'constant'} steps"
     if spec.num_states is not None:
         kind = "a table of logits" if picked.policy == "table" else policy
-        return f"{spec.num_states} states: {kind}, and a value for each."
-    scale = "their bounds" if picked.observation_scale == "bounds" else "running moments, since a bound is infinite"
+        return f"{learner}{spec.num_states} states: {kind}, and a value for each."
+    scale = "their bounds" if picked.observation_scale == "bounds" else "running moments"
+    scale += "" if spec.observations.bounded else ", since a bound is infinite"
     why = "few inputs" if spec.observation_size <= _TILED_INPUTS else "too many inputs for a grid of tiles"
-    return (
-        f"observations of {spec.observation_size} numbers: {picked.features} features ({why}) for a linear critic, "
-        f"{policy}, scaled by {scale}."
-    )
+    critic = "an mlp critic" if picked.critic == "mlp" else f"{picked.features} features ({why}) for a linear critic"
+    return f"{learner}observations of {spec.observation_size} numbers: {critic}, {policy}, scaled by {scale}."
 
 
 def beyond_theory(config: Config) -> tuple[str, ...]:
     """What of a configuration the theorems do not cover."""
     named = {
         "more than one epoch": (config.epochs or 1) > 1,
-        "ppo's step": config.learner == "ppo" and config.epochs == 1,
+        "the ppo learner": config.learner == "ppo" and config.epochs == 1,
         "an mlp critic": config.critic == "mlp",
         "a network's policy": config.policy in NETWORKS,
         "Adam": "adam" in (config.optimiser, config.critic_optimiser),
@@ -275,9 +278,9 @@ def length_dependent(config: Config) -> tuple[str, ...]:
 
 
 def _learner(spec: Spec, given: Config) -> str:
-    """The learner where none is named."""
-    del spec, given
-    return "paper"
+    """The learner where none is named: on environments `ppo`, unless what only the paper's has is asked for."""
+    papers = given.num_critic_steps or given.critic_batch_size or isinstance(given.setting, Average)
+    return "paper" if spec.options is None or papers else "ppo"
 
 
 def _policy_name(spec: Spec) -> str:

@@ -11,7 +11,6 @@ import contextlib
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -153,7 +152,7 @@ def roll_out(copies: list[Copy], interface: Interface, actor: Actor, scale: Scal
     Observations are states, or vectors as they came; actions are indices, or vectors as the policy gave them; ages are
     None unless chains restart by force.
     """
-    encode = interface.encoder.state if scale is None else partial(_vector, interface.encoder)
+    encode = interface.encoder.state if scale is None else interface.encoder.flat
     here = np.array([copy.read(encode, copy.observation, 0) if copy.here is None else copy.here for copy in copies])
     rewards, columns = [list[bytes]() for _ in copies], list[tuple[Any, ...]]()
     for t in range(draws.uniform.shape[1]):
@@ -175,18 +174,19 @@ def roll_out(copies: list[Copy], interface: Interface, actor: Actor, scale: Scal
                 ended[k] = terminated and not truncated
                 if ended[k] and draws.average:
                     arrived[k] = here[k]
+        _check_finite(copies, (arrived, here), t)
         columns.append((began, actions, arrived, ended, ages))
     for copy, now in zip(copies, here, strict=True):
         copy.here = now
     return _joined(copies, columns, rewards, interface, draws.forced is not None)
 
 
-def _vector(encoder: Encoder, observation: Any) -> Float[np.ndarray, " d"]:
-    """The numbers of an observation as they came; they must be finite."""
-    flat = encoder.flat(observation)
-    if not np.isfinite(flat).all():
-        raise ValueError(f"its observation must be finite, got {flat.tolist()}.")
-    return flat
+def _check_finite(copies: list[Copy], observations: tuple[Any, Any], t: int) -> None:
+    """Refuse observations of all copies [n, …] that are not finite: one test for all of them, since it is per step."""
+    for table in observations:
+        if not np.isfinite(table).all():
+            k = int(np.argwhere(~np.isfinite(table))[0, 0])
+            raise copies[k].failure(f"its observation must be finite, got {table[k].tolist()}", t)
 
 
 def _joined(

@@ -110,6 +110,7 @@ class Plan:
 def _config(options: Options, spec: Spec, simple: bool) -> Config:
     """What all rules share, resolved; `steps` sets its length."""
     config = options.config
+    config = replace(config, learner=config.learner or "paper")  # its stages of entropy and its starts are tuned to it
     if isinstance(spec.observations, LogSpec):
         config = replace(config, gae=0.0)  # rows are drawn one by one
     if simple and config.num_iterations is None:

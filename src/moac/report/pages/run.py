@@ -18,6 +18,8 @@ from moac.training import mean_over_trials
 
 _ROUNDING = 1e-6
 """An alignment above −this·‖g‖² is 0 but for the rounding of single precision."""
+_HEAVY = 0.8
+"""An objective with more of the weight than this leaves little to the others."""
 _KINDS = {"exact": "exact", "episodes": "by episodes", "ncis": "by importance sampling"}
 
 
@@ -79,9 +81,24 @@ def _facts(run: FinishedRun) -> Named:
 def _notice(run: FinishedRun) -> str | None:
     stopped = np.zeros(0) if run.stopped is None else run.stopped[run.stopped > 0]
     if not len(stopped):
-        return None
+        return _collapse(run)
     when = f"the first at iteration {number(int(stopped.min()))}"
     return f"{_stopped(run)} trials stopped, {when}: an update was not finite. Smaller step sizes help."
+
+
+def _collapse(run: FinishedRun) -> str | None:
+    """Says so where the rule gave one objective more than .8 of the weight for more than half of the run."""
+    if run.config.weighting in ("fixed", "uniform"):
+        return None
+    heavy = np.nanmean(mean_over_trials(run.history.weights) > _HEAVY, axis=0)
+    name, share = run.objectives[int(heavy.argmax())], float(heavy.max())
+    if share <= 0.5:
+        return None
+    units = "" if run.config.learner != "ppo" or run.config.units == "advantage" else "units advantage, "
+    return (
+        f"{name} had more than {_HEAVY} of the weight for {number(100 * share, 3)} % of the run, so the others hardly "
+        f"counted: try {units}weighting capped:0.5, or weighting preferred with a preference."
+    )
 
 
 def _figure(run: FinishedRun, path: Path) -> Figure:
@@ -104,9 +121,12 @@ def _returns(run: FinishedRun) -> Table:
     history, rows = run.history, []
     for i, name in enumerate(run.objectives):
         first, last = history.returns[:, 0, i], history.returns[:, -1, i]
-        cells = (_mean(values) for values in (first, last, last - first, history.weights[:, -1, i]))
+        cells = (
+            _mean(values)
+            for values in (first, last, last - first, history.weights[:, :, i].mean(axis=1), history.weights[:, -1, i])
+        )
         rows.append((name, *cells))
-    header = ("Objective", *_first_and_last(run), "Change", "Last weight λ")
+    header = ("Objective", *_first_and_last(run), "Change", "Mean weight λ", "Last weight λ")
     return Table("Returns", f"{_interval(run)} Change is taken trial by trial.", header, tuple(rows))
 
 

@@ -57,7 +57,7 @@ def test_the_page_of_a_run_says_what_was_run_and_came_out(folder):
 def test_the_table_of_returns_holds_students_interval(folder):
     returns, signals = run_page.of_run(folder).tables
     half = 4.302652729911275 / np.sqrt(3)  # 95 % of Student's t with 2 degrees of freedom; the trials end at 1, 2 and 3
-    assert returns.header == ("Objective", "Iteration 1", "Iteration 4", "Change", "Last weight λ")
+    assert returns.header == ("Objective", "Iteration 1", "Iteration 4", "Change", "Mean weight λ", "Last weight λ")
     assert returns.rows[0][2] == f"2.0 ± {half:.1f}"
     assert returns.rows[0][3] == f"2.0 ± {half:.1f}"
     assert returns.rows[1][3] == "0.000 ± 0.000"
