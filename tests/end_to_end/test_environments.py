@@ -168,7 +168,7 @@ def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch
 
 
 def test_workers_change_nothing_but_the_time():
-    config = package.Config(num_iterations=3, num_evaluations=1)
+    config = package.Config(learner="paper", num_iterations=3, num_evaluations=1)
     results = []
     for workers in (0, 2):
         environment = envs.make(Slow, num_envs=4, workers=workers, evaluation_episodes=2)
@@ -180,13 +180,13 @@ def test_workers_change_nothing_but_the_time():
 def test_a_failure_in_a_worker_is_told():
     environment = envs.make(Line, num_envs=2, workers=2, fault="nan", at=20)
     with pytest.raises(ValueError, match="step 20 of copy 0: its reward must be finite"):
-        package.train(environment, package.Config(num_iterations=2, num_evaluations=1))
+        package.train(environment, package.Config(learner="paper", num_iterations=2, num_evaluations=1))
     environment.close()
 
 
 def test_a_step_that_does_not_return_ends_its_worker_and_the_run_is_resumed(tmp_path):
     sizes = {"num_critic_steps": 1, "critic_batch_size": 4, "actor_batch_size": 4}
-    config = package.Config(num_iterations=8, num_evaluations=8, weighting="uniform", **sizes)
+    config = package.Config(learner="paper", num_iterations=8, num_evaluations=8, weighting="uniform", **sizes)
     mark, folder = tmp_path / "mark", tmp_path / "run"
 
     def make():
@@ -214,7 +214,7 @@ def test_a_step_that_does_not_return_is_one_line_of_the_command(capsys, tmp_path
 
 
 def test_a_time_limit_of_steps_changes_no_result():
-    config = package.Config(num_iterations=3, num_evaluations=3)
+    config = package.Config(learner="paper", num_iterations=3, num_evaluations=3)
     results = []
     for watched in ({}, {"workers": 2, "step_timeout": 60}):
         environment = envs.make(Line, num_envs=2, evaluation_episodes=2, **watched)
@@ -228,7 +228,9 @@ def test_a_time_limit_of_steps_changes_no_result():
 def test_model_and_environment_learn_alike():
     """At equal settings the real environment, its time limit lifted, trains as its exact model does."""
     setting = package.Discounted(0.9)
-    config = package.Config(setting=setting, num_iterations=150, num_evaluations=1, actor_step_size=100.0)
+    config = package.Config(
+        learner="paper", setting=setting, num_iterations=150, num_evaluations=1, actor_step_size=100.0
+    )
     model = library.resource_gathering()
     ours = package.train(model, config, trials=64).returns
     environment = envs.make("resource-gathering-v0", num_envs=1, time_limit=False, evaluation_episodes=1)

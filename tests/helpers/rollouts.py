@@ -15,7 +15,7 @@ KEY = np.array([1, 2], np.uint32)
 
 def sampled(environment, sizes=SIZES, theta=None, times=1):
     """Batches of an untrained policy, all transitions in one row, of the last of several iterations."""
-    run = result.prepare(environment, moac.Config(num_iterations=1), 1, 0)
+    run = result.prepare(environment, moac.Config(num_iterations=1, learner="paper"), 1, 0)
     theta = run.parts.policy.init(None) if theta is None else theta
     chain = environment.start(KEY)
     for k in range(times):
@@ -36,5 +36,9 @@ def copies(array, n):
 
 def always_right(kind):
     """Logits of a table, or weights of the features of a vector: tiles, of which some are 1 everywhere."""
-    rows = 5 if kind is Line else result.prepare(envs.make(kind), moac.Config(), 1, 0).parts.policy.init(None).shape[0]
+    rows = (
+        5
+        if kind is Line
+        else result.prepare(envs.make(kind), moac.Config(learner="paper"), 1, 0).parts.policy.init(None).shape[0]
+    )
     return np.array([[0.0, 50.0]] * rows, np.float32)

@@ -22,7 +22,7 @@ SIZES = Sampling(num_critic_steps=3, critic_batch_size=8, actor_batch_size=16, a
 KEY = np.array([1, 2], np.uint32)
 VECTORS = spaces.Box(0.0, 1.0, (2,), np.float64)
 BOX = ActionBox((2, 1), "float64", (-1.0, 0.0), (2.0, math.inf))
-CONFIG = moac.Config(num_iterations=3, num_evaluations=3, hidden=(4,))
+CONFIG = moac.Config(learner="paper", num_iterations=3, num_evaluations=3, hidden=(4,))
 
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 def test_running_moments_are_kept_per_chain_and_recalled():
     environment = envs.make(Unbounded, num_envs=2)
-    run = result.prepare(environment, moac.Config(num_iterations=3, num_evaluations=3), 2, 0)
+    run = result.prepare(environment, moac.Config(learner="paper", num_iterations=3, num_evaluations=3), 2, 0)
     assert run.config.observation_scale == "running"
     last = list(training.iterate(run))[-1]
     memory = last.trials.chain
@@ -34,7 +34,7 @@ def test_batches_must_hold_whole_rows_of_copies():
 
 
 def test_a_trial_depends_on_seed_and_number_alone():
-    environment, config = envs.make(Line, num_envs=4), moac.Config(num_iterations=4, num_evaluations=2)
+    environment, config = envs.make(Line, num_envs=4), moac.Config(learner="paper", num_iterations=4, num_evaluations=2)
     one, three = moac.train(environment, config, seed=3), moac.train(environment, config, trials=3, seed=3)
     for name in ("returns", "weights", "gradient_norm_squared"):
         np.testing.assert_array_equal(getattr(one.history, name)[0], getattr(three.history, name)[0])

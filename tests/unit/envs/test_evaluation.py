@@ -31,7 +31,7 @@ of_both_forms = pytest.mark.parametrize("kind", [Line, Own], ids=["states", "vec
 def test_an_episode_is_discounted_from_its_first_reward_on_and_says_how_it_ended(kind, make, length, truncated):
     """r = (0, −1) in every step but the fourth, which ends at (1, −1)."""
     environment, gamma = envs.make(lambda: make(kind)), (0.5, 0.9)
-    run = result.prepare(environment, moac.Config(), 1, 0)
+    run = result.prepare(environment, moac.Config(learner="paper"), 1, 0)
     trained = TrainedPolicy.of(run.parts.policy, always_right(kind)[None], environment.spec, None, None)
     found = evaluation.play(environment, trained, [3, 4], gamma)
     arrives = float(length == 4)

@@ -82,7 +82,7 @@ def test_forced_restarts_and_ages(kind):
 def test_ages_count_on_from_walk_to_walk(kind):
     """Hardly any forced restarts: an age is 0 after an end only, also where a walk begins."""
     environment = envs.make(kind, num_envs=2)
-    run = result.prepare(environment, moac.Config(num_iterations=1), 1, 0)
+    run = result.prepare(environment, moac.Config(num_iterations=1, learner="paper"), 1, 0)
     theta, chain = run.parts.policy.init(None), environment.start(KEY)
     sizes, ages, ends = Sampling(1, 6, 8, average=False, survival=1 - 1e-12), [], []
     for k in range(20):
@@ -160,7 +160,7 @@ def test_an_observation_that_is_not_finite_is_refused():
 @pytest.mark.parametrize("env", ["minecart-v0", "four-room-v0"])
 def test_what_an_environment_draws_globally_is_seeded_and_left_alone(env):
     """minecart's ore comes from NumPy's global generator, whatever seed it is given."""
-    config = moac.Config(num_iterations=2, num_evaluations=1)
+    config = moac.Config(learner="paper", num_iterations=2, num_evaluations=1)
     environment = envs.make(env, num_envs=2, evaluation_episodes=2)
     np.random.seed(5)  # noqa: NPY002
     first = moac.train(environment, config, seed=1)

@@ -140,3 +140,24 @@ def test_the_command_writes_the_page_again_and_says_where(folder, capsys):
     assert capsys.readouterr().out == f"report: {folder / 'report.html'}\n"
     assert (folder / "report.html").read_text() == content
     assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize(("weight", "told"), [(0.81, True), (0.79, False)])
+@pytest.mark.parametrize("weighting", ["min-norm", "uniform"])
+def test_a_weight_that_one_objective_kept_is_told(folder, weight, told, weighting):
+    rewrite_history(folder, {"weights": np.full((3, 2, 2), [weight, 1 - weight])})
+    rewrite(folder / "config.json", {"config.weighting": weighting})
+    (folder / "policy.safetensors").unlink()
+    notice = run_page.of_run(folder).notice
+    if told and weighting == "min-norm":
+        assert notice is not None
+        assert "objective 1 had more than 0.8 of the weight for 100 % of the run" in notice
+        assert "capped:0.5" in notice
+    else:
+        assert notice is None
+
+
+def test_a_weight_kept_for_half_of_the_run_is_not(folder):
+    rewrite_history(folder, {"weights": np.array([[[0.9, 0.1], [0.5, 0.5]]] * 3)})
+    (folder / "policy.safetensors").unlink()
+    assert run_page.of_run(folder).notice is None
