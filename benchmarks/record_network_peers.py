@@ -1,4 +1,4 @@
-"""Record morl-baselines' agents with networks, once, for the study `networks`: benchmarks/record_network_peers.py.
+"""Record morl-baselines' agents with networks, once, for the study `learning`: benchmarks/record_network_peers.py.
 
 Writes src/moac_studies/recorded/networks.json. Environments, steps and episodes are those of the study's file; each run
 is a process of its own in the peers' environment, on one thread. What an interrupted record holds is kept.
@@ -14,7 +14,7 @@ from typing import Any
 from _recording import about, peer_run, write
 from _timing import ROOT
 
-from moac_studies import environments, framework, networks
+from moac_studies import environments, framework, learning
 
 OUTPUT = ROOT / "src" / "moac_studies" / "recorded" / "networks.json"
 SEEDS = range(5)
@@ -39,7 +39,7 @@ def extended(found: dict[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Run what is missing, a seed of every environment at a time, and write the file after each."""
-    tables = networks.tables(framework.load("networks"))
+    tables = learning.tables(framework.load("learning"))
     records = json.loads(OUTPUT.read_text())["environments"] if OUTPUT.exists() else {}
     for seed, table in itertools.product(SEEDS, tables.values()):
         recorded = records.get(table["env"], {})

@@ -111,7 +111,7 @@ def run(study: Study, work: Workspace) -> Findings:
 
 
 def _config(table: framework.Table) -> Config:
-    return Config.from_json({"num_evaluations": 1, **table["config"]})
+    return Config.from_json({"num_evaluations": 1, "learner": "paper", **table["config"]})
 
 
 def _ends(table: framework.Table, seed: int, work: Workspace, label: str) -> Arrays:

@@ -21,7 +21,8 @@ from tests.helpers import compiling
 from tests.helpers.environments import Line, Slow
 from tests.helpers.misbehaving import HangsOnce
 
-SHORT = ["--iterations", "6", "--num-evaluations", "2", "--evaluation-episodes", "2", "--json"]
+PAPER = ["--learner", "paper"]  # its programs compile faster
+SHORT = ["--iterations", "6", "--num-evaluations", "2", "--evaluation-episodes", "2", "--json", *PAPER]
 ENVIRONMENTS = {
     "resource-gathering-v0": (1296, 3),
     "fishwood-v0": (2, 2),
@@ -96,7 +97,10 @@ def blackbox(tmp_path_factory):
     """A run on the real resource-gathering."""
     path = tmp_path_factory.mktemp("blackbox") / "run"
     arguments = ["resource-gathering-v0", "--blackbox", "--num-envs", "8", "--iterations", "60", "--out", str(path)]
-    assert main(["train", *arguments, "--num-evaluations", "3", "--trials", "2", "--evaluation-episodes", "4"]) == 0
+    assert (
+        main(["train", *arguments, *PAPER, "--num-evaluations", "3", "--trials", "2", "--evaluation-episodes", "4"])
+        == 0
+    )
     return path
 
 

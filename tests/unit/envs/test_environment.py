@@ -30,7 +30,7 @@ def test_running_moments_are_kept_per_chain_and_recalled():
 def test_batches_must_hold_whole_rows_of_copies():
     with pytest.raises(ValueError, match=r"`critic_batch_size` must be a multiple of `num_envs` \(3\), got 64"):
         result.prepare(envs.make(Line, num_envs=3), moac.Config(critic_batch_size=64), 1, 0)
-    assert moac.defaults(envs.make(Line, num_envs=3)).critic_batch_size == 66
+    assert moac.defaults(envs.make(Line, num_envs=3), moac.Config(learner="paper")).critic_batch_size == 66
 
 
 def test_a_trial_depends_on_seed_and_number_alone():

@@ -1,4 +1,4 @@
-"""The study `networks`: what networks learn in real environments, method by method, beside morl-baselines' agents."""
+"""The study `learning`: what is learned in real environments, method by method, beside morl-baselines' agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from moac import envs, statistics
+from moac import envs, settings, statistics
 from moac.config import Config
 from moac.files import Arrays
 from moac.report.numbers import Value
@@ -21,6 +21,8 @@ from moac_studies.framework import Study, Tables, Workspace
 from moac_studies.recorded import NetworkPeer
 
 MAIN, START = "MOAC", "untrained"  # The method that the study is about, and the policies that training begins with
+DEFAULTS = ", defaults"  # Ends the name of a method without what is chosen for the environment
+_TASKS = ("minecart", "mo-mountaincar", "mo-lunar-lander")  # Environments whose task a claim names
 _IMPROVES = "On {} MOAC improves the hypervolume over the untrained policy"
 _COMMON = ("shared", "methods")  # Tables that are no environment
 _MEASURED = ("env", "num_envs", "trials", "steps", "episodes", "evaluation_episodes")
@@ -37,9 +39,9 @@ def run(study: Study, work: Workspace) -> Findings:
         work.say(f"{name} is left out: {why}")
     for name, table in chosen.items():
         if name not in missing:
-            methods = study.parameters["methods"].items()
             measured[name] = {START: start(table, study.seed, work)} | {
-                method: trained(table, method, changes, study.seed, work) for method, changes in methods
+                method: trained(table, method, changes, study.seed, work)
+                for method, changes in methods_of(table, study.parameters["methods"]).items()
             }
     return findings(chosen, measured, missing)
 
@@ -47,11 +49,18 @@ def run(study: Study, work: Workspace) -> Findings:
 def tables(study: Study) -> dict[str, framework.Table]:
     """One table per environment, with what all of them share filled in."""
     shared = study.parameters["shared"]
-    return {
-        name: {**shared, **table, "config": {**shared["config"], **table["config"]}}
-        for name, table in study.parameters.items()
-        if name not in _COMMON
-    }
+    tables = {name: table for name, table in study.parameters.items() if name not in _COMMON}
+    return {name: {"own": {}, "targets": [], **shared, **table} for name, table in tables.items()}
+
+
+def methods_of(table: framework.Table, methods: Tables) -> dict[str, framework.Table]:
+    """Every method with what is chosen for this environment, and those that a target names once more without it.
+
+    `own` holds what is chosen for `all` methods, and for one of them by its name.
+    """
+    own, named = table["own"], {target["method"] for target in table["targets"]}
+    changed = {key: {**own.get("all", {}), **own.get(key, {}), **changes} for key, changes in methods.items()}
+    return changed | {f"{key}{DEFAULTS}": methods[key] for key in methods if own and key in named}
 
 
 def unavailable(table: framework.Table) -> str:
@@ -67,8 +76,8 @@ def trained(table: framework.Table, method: str, changes: framework.Table, seed:
     """Returns and weights λ over environment steps, and the final policies in episodes of their own."""
 
     def measure() -> Arrays:
-        config, episodes = config_of(table, changes), table["evaluation_episodes"]
-        outcome = environments.train(table, config, seed, evaluation_episodes=episodes)
+        options = {"evaluation_episodes": table["evaluation_episodes"]}
+        outcome = environments.train(table, config_of(table, changes), seed, **options)
         environment: Any = outcome.run.source
         per_iteration = outcome.run.env_steps_per_iteration // table["trials"]
         over_time = {
@@ -78,7 +87,7 @@ def trained(table: framework.Table, method: str, changes: framework.Table, seed:
         }
         return over_time | environments.played(environment, outcome.policy, table["episodes"])
 
-    label = "-".join((table["env"], *method.split()))
+    label = "-".join((table["env"], *method.replace(",", "").split()))
     return work.keep(label, {**_identity(table, seed), "changes": changes}, measure)
 
 
@@ -96,10 +105,9 @@ def start(table: framework.Table, seed: int, work: Workspace) -> Arrays:
 
 
 def config_of(table: framework.Table, changes: framework.Table) -> Config:
-    """The configuration of a method: as many iterations as the steps allow."""
-    settings = {**table["config"], **changes}
-    per_iteration = settings["num_critic_steps"] * settings["critic_batch_size"] + settings["actor_batch_size"]
-    return Config.from_json({**settings, "num_iterations": table["steps"] // per_iteration})
+    """The configuration of a method: as many iterations as the steps allow, and defaults for what is left open."""
+    config = Config.from_json({**table["config"], **changes})
+    return settings.for_steps(config, envs.make(table["env"], table["num_envs"]).spec, table["steps"])
 
 
 def _identity(table: framework.Table, seed: int) -> dict[str, Any]:
@@ -113,7 +121,10 @@ def findings(tables: Tables, measured: Mapping[str, Methods], missing: Mapping[s
     for name, methods in measured.items():
         table = tables[name]
         peer = recorded.network_peer(str(table["env"]))
-        claims += [_improves(name, table, methods), task_claim(name, methods), _beats_controls(name, table, methods)]
+        claims += [target_claim(name, table, methods, target) for target in table["targets"]]
+        claims.append(_improves(name, table, methods))
+        claims += [task_claim(name, methods)] if name.startswith(_TASKS) else []
+        claims.append(_beats_controls(name, table, methods))
         claims += [] if peer is None else [beats_peer(name, table, methods, peer)]
         listed.append(_table(name, table, methods, peer))
         shown.append(_figure(name, table, methods, peer))
@@ -135,6 +146,30 @@ def _improves(name: str, table: framework.Table, methods: Methods) -> Claim:
     )
 
 
+def target_claim(name: str, table: framework.Table, methods: Methods, target: framework.Table) -> Claim:
+    """Whether a method reaches what the study's file asks of it, by the mean over trials.
+
+    `of` names the quantity: the `hypervolume` above the reference, the `sum` or the `mean` of the discounted returns,
+    the `smallest` mean of an objective, or the undiscounted return of the `first` objective.
+    """
+    arrays, least = methods[target["method"]], float(target["least"])
+    J, told = arrays["discounted"], str(target["of"])
+    smallest = J[:, J.mean(axis=0).argmin()]
+    values = {
+        "hypervolume": _volume(table, J),
+        "sum": J.sum(axis=1),
+        "mean": J.mean(axis=1),
+        "smallest": smallest,
+        "first": arrays["returns"][:, 0],
+    }[told]
+    mean = statistics.mean(values)
+    verdict = "holds" if mean.value >= least else "does not hold"
+    claim = f"On {name} {target['method']} reaches a {told} of {least:,g} in the mean over trials"
+    low, high = float(values.min()), float(values.max())
+    measured = f"{mean}; trials between {low:,.4g} and {high:,.4g}."
+    return Claim(claim, measured, verdict, f"{name}: where methods end")
+
+
 def task_claim(name: str, methods: Methods) -> Claim:
     """Whether MOAC learns what the environment is about."""
     ours, before = methods[MAIN], methods[START]
@@ -152,7 +187,7 @@ def task_claim(name: str, methods: Methods) -> Claim:
 def _beats_controls(name: str, table: framework.Table, methods: Methods) -> Claim:
     """Against the other methods trial by trial, since they share seeds."""
     ours = _volume(table, methods[MAIN]["discounted"])
-    controls = {key: arrays for key, arrays in methods.items() if key not in (MAIN, START)}
+    controls = {key: arrays for key, arrays in methods.items() if key not in (MAIN, START) and DEFAULTS not in key}
     differences = {k: compare.paired(ours, _volume(table, arrays["discounted"])) for k, arrays in controls.items()}
     return compare.claim(
         f"On {name} MOAC ends with a larger hypervolume than {', '.join(differences)}",
@@ -198,6 +233,12 @@ def _table(name: str, table: framework.Table, methods: Methods, peer: NetworkPee
         f"trials with 95 % intervals. The hypervolume is the mean of the trials', each above {table['reference']}; "
         "`ended` is the share of episodes that end before their time limit."
     )
+    if table["own"]:
+        own = "; ".join(
+            f"{key}: {', '.join(f'{name} {value}' for name, value in changes.items())}"
+            for key, changes in table["own"].items()
+        )
+        caption += f" Chosen for this environment, on other seeds: {own}. Rows named {DEFAULTS[2:]} go without it."
     if peer is not None:
         rows.append((peer.name, peer.steps, *row(peer.discounted), None))
         caption += (
