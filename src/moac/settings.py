@@ -237,21 +237,21 @@ def _of_log(log: LogSpec, given: Config) -> Config:
 def reasons(problem: Source, chosen: Config | None = None) -> str:
     """What `defaults` picks for a problem, and why, in a sentence or two."""
     spec, picked = problem.spec, defaults(problem, chosen)
-    learner = "the paper's learner, each sample used once; "
+    learner = "The paper's learner uses each sample once."
     if picked.learner == "ppo":
-        learner = f"the ppo learner, since steps of an environment are dear: each is used {picked.epochs} times; "
+        learner = f"The ppo learner uses each sample {picked.epochs} times, since steps of an environment are dear."
     policy = f"{picked.policy} policy"
     if picked.policy in NETWORKS:
         why = " for continuous actions" if picked.policy == "gaussian" else ""
         policy += f"{why}, {'Adam' if picked.optimiser == 'adam' else 'constant'} steps"
     if spec.num_states is not None:
         kind = "a table of logits" if picked.policy == "table" else policy
-        return f"{learner}{spec.num_states} states: {kind}, and a value for each."
+        return f"{spec.num_states} states: {kind}, and a value for each. {learner}"
     scale = "their bounds" if picked.observation_scale == "bounds" else "running moments"
     scale += "" if spec.observations.bounded else ", since a bound is infinite"
     why = "few inputs" if spec.observation_size <= _TILED_INPUTS else "too many inputs for a grid of tiles"
     critic = "an mlp critic" if picked.critic == "mlp" else f"{picked.features} features ({why}) for a linear critic"
-    return f"{learner}observations of {spec.observation_size} numbers: {critic}, {policy}, scaled by {scale}."
+    return f"observations of {spec.observation_size} numbers: {critic}, {policy}, scaled by {scale}. {learner}"
 
 
 def beyond_theory(config: Config) -> tuple[str, ...]:

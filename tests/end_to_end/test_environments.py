@@ -161,7 +161,17 @@ def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch
     gymnasium.register("moac-test/Failing-v0", entry_point=lambda: Line("raises", at=3000))
     monkeypatch.setattr(envs, "known_ids", lambda: ("moac-test/Failing-v0",))
     run = tmp_path / "run"
-    arguments = ["train", "moac-test/Failing-v0", "--num-envs", "1", "--iterations", "50", "--num-evaluations", "10"]
+    arguments = [
+        "train",
+        "moac-test/Failing-v0",
+        *PAPER,
+        "--num-envs",
+        "1",
+        "--iterations",
+        "50",
+        "--num-evaluations",
+        "10",
+    ]
     assert main([*arguments, "--evaluation-episodes", "1", "--out", str(run)]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line == (
