@@ -88,9 +88,13 @@ class Nursery:
 
     def wait(self):
         """The exit code; −9 of one that was killed."""
-        return int(self._process.stdout.readline())
+        code = int(self._process.stdout.readline())
+        self._child = None
+        return code
 
     def close(self):
+        if self._child is not None:  # a test that failed may have left it running
+            self.kill()
         self._process.stdin.close()
         self._process.wait(60)
         self._process.stdout.close()

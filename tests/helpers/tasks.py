@@ -69,10 +69,11 @@ def interrupted(path):
 
 
 def eat():
-    """Take 400 MB and keep them."""
-    kept = b"1" * 400_000_000
-    time.sleep(1000)
-    return kept
+    """Take memory until there is none, in few large steps: on a busy machine each waits for its turn."""
+    kept = []
+    while True:
+        kept.append(b"1" * 128_000_000)
+        time.sleep(0.01)
 
 
 _ACTS = {

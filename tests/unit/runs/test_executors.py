@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -208,12 +209,21 @@ def test_limits_are_checked():
         pass
 
 
-def test_without_ray_one_line_says_what_to_install():
-    script = (
-        "import sys; sys.modules['ray'] = None\nfrom moac.runs import executors\nexecutors.opened('ray').__enter__()"
-    )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert ended.stderr.splitlines()[-1] == "ValueError: the ray executor needs Ray: pip install 'moac[cluster]'."
+def test_without_ray_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r"needs Ray: pip install 'moac\[cluster\]'"), executors.opened("ray"):
+        pass
+
+
+def test_without_a_cluster_on_this_machine_one_line_says_so(monkeypatch):
+    """With a module in Ray's place; the real one is in end_to_end/test_cluster.py."""
+
+    def init(address, **_):
+        raise ConnectionError(f"no instance\nat {address}")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=init))
+    with executors.opened("ray") as executor, pytest.raises(ValueError, match="cluster answers at auto: no instance"):
+        list(executor.map(tasks.square, [1]))
 
 
 def test_a_size_is_read_in_bytes_and_a_process_has_one():
