@@ -70,38 +70,22 @@ def lines(logged: Iterable[Row]) -> bytes:
 
 @final
 class Jsonl:
-    """A file of JSON, a line at a time, after what is given; None leaves what is there."""
+    """A file of JSON, a line for each row, after what is given; None leaves what is there."""
 
-    def __init__(self, path: Path, before: bytes | None) -> None:
+    def __init__(self, path: Path, before: bytes | None, told: Callable[[Row], Row] = dict) -> None:
         if before is not None:
             files.write_bytes(path, before)
+        self._told = told
         self._file = os.fdopen(files.no_follow(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
     def write(self, row: Row) -> None:
         """A line."""
-        self._file.write(lines([row]))
+        self._file.write(lines([self._told(row)]))
         self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-@final
-class Timing:
-    """`timing.jsonl`: seconds since this process began to train the run; a run that is resumed begins at 0 again."""
-
-    def __init__(self, place: Place) -> None:
-        self._began = time.monotonic()
-        self._lines = Jsonl(place.path / "timing.jsonl", None if place.iteration else b"")
-
-    def write(self, row: Row) -> None:
-        """A line."""
-        self._lines.write({"iteration": row["iteration"], "seconds": round(time.monotonic() - self._began, 3)})
-
-    def close(self) -> None:
-        """Close the file."""
-        self._lines.close()
 
 
 @final
@@ -223,11 +207,16 @@ class Feed:
 
 
 def feed(place: Place, names: Sequence[str], history: History | None = None) -> Feed:
-    """The sinks of a run: `metrics.jsonl`, `timing.jsonl`, and those that are named."""
+    """The sinks of a run: `metrics.jsonl`, `timing.jsonl` (seconds that this process has trained), and those named."""
+    began = time.monotonic()
+
+    def timed(row: Row) -> Row:
+        return {"iteration": row["iteration"], "seconds": round(time.monotonic() - began, 3)}
+
     known = History.empty() if history is None else history
     opened = Feed(place.steps, len(known.iteration))
     opened.add("metrics.jsonl", lambda: Jsonl(place.path / "metrics.jsonl", lines(rows(known, place.steps))))
-    opened.add("timing.jsonl", lambda: Timing(place))
+    opened.add("timing.jsonl", lambda: Jsonl(place.path / "timing.jsonl", None if place.iteration else b"", timed))
     for name in names:
         opened.add(name, lambda make=_KINDS[name]: make(place))
     return opened
