@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
-from moac.cli.console import print_json, print_lines, print_paths, print_table
+from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import (
     Address,
+    Answer,
     Command,
     DataPath,
     ExecutorName,
@@ -38,14 +39,12 @@ class _Writing(Command):
     out: RequiredFolder = None
     """Folder to write into."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Write, and say what came out."""
         out, began = required("out", self.out, "with a folder"), time.monotonic()
         with Progress() as progress:
             summary = self.write(out, progress.show)
-        if self.json:
-            print_json(summary | {"seconds": time.monotonic() - began})
-        return 0
+        return Answer(summary | {"seconds": time.monotonic() - began}, lambda: None)
 
     def write(self, out: Path, show: Any) -> dict[str, Any]:
         """Write into the folder and return the JSON object; `show(stage, done, total)` is told how far it is."""
@@ -163,7 +162,7 @@ class Describe(Command):
     out: Annotated[Path | None, option("DIR", "default: DATA/figures")] = None
     """Folder for the figure."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Compute, draw and print; a manifest that says nonsense is refused."""
         from moac.logs.folder import MANIFEST, describe
 
@@ -177,9 +176,7 @@ class Describe(Command):
             raise ValueError(f"{self.data / MANIFEST} is damaged: {error} is missing or wrong.") from None
         if figure is not None:
             say(f"figure: {figure}")
-        if self.json:
-            print_json(description.summary() | {"figure": None if figure is None else str(figure)})
-        return 0
+        return Answer(description.summary() | {"figure": None if figure is None else str(figure)}, lambda: None)
 
     def _drawn(self, description: Description) -> Path | None:
         """The figure, beside the data; where that cannot be written, none unless a folder is given."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-from moac.cli.console import print_json, print_lines, print_table
-from moac.cli.options import Command
+from moac.cli.console import print_lines, print_table
+from moac.cli.options import Answer, Command
 
 
 @final
@@ -14,7 +14,7 @@ from moac.cli.options import Command
 class Envs(Command):
     """List the environments that are installed, with their objectives, and which have an exact model."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Print what MO-Gymnasium registers; nothing is made."""
         from moac import envs
         from moac.envs.make import OBJECTIVES
@@ -25,11 +25,11 @@ class Envs(Command):
             {"id": name, "objectives": list(OBJECTIVES.get(name.rpartition("-v")[0], ())), "exact": name in exact}
             for name in envs.known_ids()
         ]
-        if self.json:
-            print_json({"environments": rows})
-            return 0
         shown = [(row["id"], ", ".join(row["objectives"]), "yes" if row["exact"] else "") for row in rows]
-        print_table("Environments", ("id", "objectives", "exact model"), shown, ("objectives",))
-        extras = "mo-lunar-lander needs pip install 'moac[box2d]', MuJoCo's need 'moac[mujoco]'"
-        print_lines([f"One's own: moac train package.module:Id-v0. {extras}."])
-        return 0
+
+        def show() -> None:
+            print_table("Environments", ("id", "objectives", "exact model"), shown, ("objectives",))
+            extras = "mo-lunar-lander needs pip install 'moac[box2d]', MuJoCo's need 'moac[mujoco]'"
+            print_lines([f"Your own: moac train package.module:Id-v0. {extras}."])
+
+        return Answer({"environments": rows}, show)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 import tyro
 
 import moac
-from moac.cli.console import print_json, print_lines, print_paths, print_table
-from moac.cli.options import Command, RunPaths, Trust, check_episodes, check_run, option
+from moac.cli.console import print_lines, print_paths, print_table
+from moac.cli.options import Answer, Command, RunPaths, Trust, check_episodes, check_run, option
 from moac.config import Config
 from moac.progress import say
 
@@ -41,7 +41,7 @@ class Evaluate(Command):
     """Cap of the importance weights on a log; inf is none."""
     trust: Trust = False
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Evaluate every run, compare them, and print."""
         check_episodes(self.episodes)
         if not self.runs:
@@ -52,7 +52,7 @@ class Evaluate(Command):
         logged = any("log" in RunDirectory(path).description["problem"] for path in self.runs)
         return self._on_users() if logged else self._in_episodes()
 
-    def _in_episodes(self) -> int:
+    def _in_episodes(self) -> Answer:
         if (self.data, self.split, self.cap) != (None, Evaluate.split, Evaluate.cap):
             only = "`--data`, `--split` and `--cap` are for runs on logs"
             raise ValueError(f"{only}; {self.runs[0]} is on an environment.")
@@ -61,20 +61,8 @@ class Evaluate(Command):
             if any(one[kind] != evaluated[0][kind] for one in evaluated):
                 raise ValueError(f"`RUN` must be runs of one problem, got several with different {kind}.")
         archive = _archive(evaluated, self.reference)
-        if self.json:
-            summary = evaluated[0] if len(evaluated) == 1 else {"runs": evaluated}
-            print_json(summary | {"archive": archive})
-            return 0
-        for one in evaluated:
-            print_table(*_table(one))
-        total = sum(len(one["points"]) for one in evaluated)
-        lines = [f"archive: {len(archive['points'])} of {total} policies are not dominated"]
-        if archive["hypervolume"] is not None:
-            lines.append(f"hypervolume {archive['hypervolume']:.4g} above {archive['reference']}")
-        if archive["igd_plus"] is not None:
-            lines.append(f"IGD+ {archive['igd_plus']:.4g} to the exact front")
-        print_lines(["; ".join(lines)])
-        return 0
+        record = evaluated[0] if len(evaluated) == 1 else {"runs": evaluated}
+        return Answer(record | {"archive": archive}, lambda: _print_episodes(evaluated, archive))
 
     def _one(self, path: Path) -> dict[str, Any]:
         """The JSON object of one run."""
@@ -90,7 +78,7 @@ class Evaluate(Command):
         sizes = {"trials": list(trials), "episodes": self.episodes, "average": setting["name"] == "average"}
         return about | sizes | values.record()
 
-    def _on_users(self) -> int:
+    def _on_users(self) -> Answer:
         """Evaluate the run on a split's users, write card and page, and print."""
         (folder, *others) = self.runs
         if others:
@@ -102,15 +90,12 @@ class Evaluate(Command):
             folder, data=self.data, split=self.split, trials=trials, cap=self.cap, out=folder
         )
         card, page = folder / f"card-{self.split}.json", folder / f"evaluation-{self.split}.html"
-        if self.json:
-            print_json({"run": str(folder), "card": str(card), "page": str(page)} | evaluated.card())
-            return 0
-        _print_changes(evaluated)
-        if evaluated.accesses is not None:
-            missing = evaluated.accesses.missing
-            print_lines([str(evaluated.accesses), *([f"not noted beside the data: {missing}"] if missing else [])])
-        print_paths(card=card, page=page)
-        return 0
+
+        def show() -> None:
+            _print_changes(evaluated)
+            print_paths(card=card, page=page)
+
+        return Answer({"run": str(folder), "card": str(card), "page": str(page)} | evaluated.card(), show)
 
 
 def _archive(evaluated: list[dict[str, Any]], given: tuple[float, ...] | None) -> dict[str, Any]:
@@ -142,6 +127,18 @@ def _exact_front(one: dict[str, Any]) -> Any:
         return None
 
 
+def _print_episodes(evaluated: list[dict[str, Any]], archive: dict[str, Any]) -> None:
+    for one in evaluated:
+        print_table(*_table(one))
+    total = sum(len(one["points"]) for one in evaluated)
+    lines = [f"archive: {len(archive['points'])} of {total} policies are not dominated"]
+    if archive["hypervolume"] is not None:
+        lines.append(f"hypervolume {archive['hypervolume']:.4g} above {archive['reference']}")
+    if archive["igd_plus"] is not None:
+        lines.append(f"IGD+ {archive['igd_plus']:.4g} to the exact front")
+    print_lines(["; ".join(lines)])
+
+
 def _table(one: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
     """Title, header and rows of one run."""
     many = len(one["trials"]) > 1
@@ -170,3 +167,6 @@ def _print_changes(evaluation: OfflineEvaluation) -> None:
         effective = min(one.row_effective_share for one in policy.diagnostics)
         verdict = f"{name}: {policy.verdict.level}; effective share of rows {100 * effective:.0f} %"
         print_lines([verdict, *(f"  - {reason.text}" for reason in policy.verdict.reasons)])
+    if evaluation.accesses is not None:
+        missing = evaluation.accesses.missing
+        print_lines([str(evaluation.accesses), *([f"not noted beside the data: {missing}"] if missing else [])])

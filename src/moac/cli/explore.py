@@ -13,9 +13,19 @@ import tyro
 import moac
 from moac.choices import did_you_mean
 from moac.cli import process
-from moac.cli.console import print_json, print_lines, print_paths, print_table, print_tables
-from moac.cli.options import Command, Problem, ShowConfig, check_environment, config_of, config_options, group, option
-from moac.cli.train import show_config
+from moac.cli.console import print_lines, print_paths, print_table, print_tables
+from moac.cli.options import (
+    Answer,
+    Command,
+    Problem,
+    ShowConfig,
+    check_environment,
+    config_of,
+    config_options,
+    group,
+    option,
+)
+from moac.cli.train import config_shown
 from moac.config import CHOICES, Config, check_trials, is_choice
 from moac.progress import say
 from moac.search import EXPLORING
@@ -69,7 +79,7 @@ class Explore(Command):
     out: Annotated[Path | None, option("DIR", "default: runs/ENV-explore")] = None
     """Folder of the exploration; the same command continues what was interrupted."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Train, select, measure and print; Ctrl-C leaves a folder that the same command continues."""
         config, began, out = self._checked(), time.monotonic(), self._folder()
         process.use_all_cores()
@@ -79,7 +89,7 @@ class Explore(Command):
         logged = Path(self.env).is_dir()
         source = moac.api.source_of(self.env) if logged else problems.problem_of(self.env, **self.problem.stepping)
         if self.show_config:
-            return show_config(settings.complete(config, source.spec), settings.reasons(source, config), self)
+            return config_shown(settings.complete(config, source.spec), settings.reasons(source, config))
         if not source.compiled:
             process.dispatch_synchronously()
         if (out / "explore.json").exists():
@@ -90,12 +100,8 @@ class Explore(Command):
                 preferences=self.preferences if self.given is None else self.given, entropies=self.entropy,
                 reference=self.reference, progress=True, check=interrupts.check,
             )  # fmt: skip
-        if self.json:
-            about = {"seconds": time.monotonic() - began, "run_dir": str(out), "report": str(out / "report.html")}
-            print_json(archive.exploration.record() | about)
-        else:
-            _print(archive, out)
-        return 0
+        about = {"seconds": time.monotonic() - began, "run_dir": str(out), "report": str(out / "report.html")}
+        return Answer(archive.exploration.record() | about, lambda: _print(archive, out))
 
     def _checked(self) -> Config:
         """The configuration that all rules share, with all that can be checked before JAX is imported."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, final
 import tyro
 
 import moac
-from moac.cli.console import print_json, print_lines, print_table
-from moac.cli.options import Command, Environment, option
+from moac.cli.console import print_lines, print_table
+from moac.cli.options import Answer, Command, Environment, option
 from moac.config import Discounted
 from moac.progress import say
 
@@ -31,8 +31,8 @@ class Front(Command):
     out: Annotated[Path | None, option("DIR", "default: no figure")] = None
     """Folder for the figure."""
 
-    def run(self) -> int:
-        """Compute, draw and print."""
+    def answer(self) -> Answer:
+        """Compute and draw."""
         setting = Discounted(self.discount)
         import numpy as np
 
@@ -47,16 +47,13 @@ class Front(Command):
         figure = None if self.out is None else str(self._draw(self.out, model, front))
         if figure is not None:
             say(f"figure: {figure}")
-        if not self.json:
-            self._print(model, front, uniform)
-            return 0
-        print_json({
+        record = {
             "env": self.env, "objectives": list(model.objective_names), "discount": np.atleast_1d(setting.discount),
             "memory": self.memory, "num_states": model.num_states, "points": front.points,
             "hull": [bool(flag) for flag in front.hull],
             "uniform_policy": {"returns": uniform.returns, "stationarity_gap": float(uniform.gap)}, "figure": figure,
-        })  # fmt: skip
-        return 0
+        }  # fmt: skip
+        return Answer(record, lambda: self._print(model, front, uniform))
 
     def _print(self, model: momdp.FiniteMOMDP, front: momdp.ParetoFront, uniform: momdp.Exact) -> None:
         kind = "policies with memory" if front.memory else "stationary policies"

@@ -13,8 +13,8 @@ import tyro
 
 import moac
 from moac.cli import process
-from moac.cli.console import print_json
-from moac.cli.options import Command, DataPath, RequiredFolder, RunPath, check_run, option, required
+from moac.cli.console import print_table
+from moac.cli.options import Answer, Command, DataPath, RequiredFolder, RunPath, check_run, option, required
 from moac.cli.reproduce import begin, conclude, studies
 from moac.config import check_trials
 from moac.progress import Progress, say
@@ -45,7 +45,7 @@ class Compare(Command):
     out: RequiredFolder = None
     """Folder of the comparison; the same command continues what was interrupted."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Compare, and write the report."""
         check_trials(1 if self.trials is None else self.trials, self.seed)
         out: Path = required("out", self.out, "with a folder")
@@ -61,12 +61,10 @@ class Compare(Command):
         with process.continued(f"the same command continues {out}"), locks.folder(out):
             began = begin(study)
             studies().run(study, out, None, say)
-            summary = conclude(study, out, self.json, began)
-        if self.json:
-            print_json(summary | {"data": str(self.data)})
-        return 0
+            concluded = conclude(study, out, began)
+        return Answer({**concluded.record, "data": str(self.data)}, concluded.show)
 
-    def _compat(self, out: Path) -> int:
+    def _compat(self, out: Path) -> Answer:
         """The published protocol on the rows at hand; its table, and every fault of it."""
         from moac import files
 
@@ -77,11 +75,7 @@ class Compare(Command):
         out.mkdir(parents=True, exist_ok=True)
         files.write_json(out / "tscac-compat.json", files.finite(table.as_dict()))
         files.write_bytes(out / "tscac-compat.txt", f"{table}\n".encode())
-        if self.json:
-            print_json(table.as_dict())
-        else:
-            sys.stdout.write(f"{table}\n")
-        return 0
+        return Answer(table.as_dict(), lambda: sys.stdout.write(f"{table}\n"))
 
 
 @final
@@ -101,7 +95,7 @@ class Score(Command):
     trial: int = 0
     """Which trial."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Write the CSV file, and say how many users are in it."""
         check_run(self.path)
         out: Path = required("out", self.out, "with a file")
@@ -119,14 +113,12 @@ class Score(Command):
         with Progress() as progress:
             users, lines = recommend.write_csv(out, _shown(blocks, progress, len(recommend.last_rows(dataset))))
         absent = dataset.num_users - users
-        if self.json:
-            print_json({
-                "run": str(self.path), "out": str(out), "users": users, "users_without_rows": absent, "lines": lines,
-                "k": self.k, "seconds": time.monotonic() - began,
-            })  # fmt: skip
-        else:
-            sys.stdout.write(f"{lines:,} recommendations to {users:,} users ({absent:,} more have no rows): {out}\n")
-        return 0
+        record = {
+            "run": str(self.path), "out": str(out), "users": users, "users_without_rows": absent, "lines": lines,
+            "k": self.k, "seconds": time.monotonic() - began,
+        }  # fmt: skip
+        shown = f"{lines:,} recommendations to {users:,} users ({absent:,} more have no rows): {out}\n"
+        return Answer(record, lambda: sys.stdout.write(shown))
 
 
 def _shown(blocks: Iterable[Any], progress: Any, total: int) -> Iterator[Any]:
@@ -156,7 +148,7 @@ class Recommend(Command):
     trial: int = 0
     """Which trial."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Print the recommendation to one user."""
         check_run(self.path)
         user: int = required("user", self.user, "as the log names users")
@@ -165,10 +157,7 @@ class Recommend(Command):
         recommended = trained.recommend(user, self.context, self.history, self.k, exclude_seen=self.exclude_seen)
         for note in recommended.notes:
             say(f"note: {note}")
-        if self.json:
-            about = {"run": str(self.path), "user": user, "notes": list(recommended.notes)}
-            print_json(about | {"ids": recommended.ids, "probabilities": recommended.probabilities})
-            return 0
-        for rank, (name, p) in enumerate(recommended, start=1):
-            sys.stdout.write(f"{rank:4d}  {name}  {p:.4g}\n")
-        return 0
+        rows = [[rank, str(name), p] for rank, (name, p) in enumerate(recommended, start=1)]
+        about = {"run": str(self.path), "user": user, "notes": list(recommended.notes)}
+        record = about | {"ids": recommended.ids, "probabilities": recommended.probabilities}
+        return Answer(record, lambda: print_table("", ("rank", "id", "probability"), rows))

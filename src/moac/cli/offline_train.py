@@ -10,9 +10,10 @@ import tyro
 
 import moac
 from moac.cli import process
-from moac.cli.console import print_json, print_lines, print_paths, print_table
+from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import (
     NEVER_ON_A_LOG,
+    Answer,
     Command,
     DataPath,
     Discounts,
@@ -25,7 +26,7 @@ from moac.cli.options import (
     option,
     required,
 )  # fmt: skip
-from moac.cli.train import show_config
+from moac.cli.train import config_shown
 from moac.config import Config, check_trials
 from moac.progress import say
 
@@ -63,7 +64,7 @@ class Train(Command):
     out: RequiredFolder = None
     """Run directory of the policy that is chosen; the same command continues what was interrupted."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Fit how the log chose, train the candidates, choose on validation users, and say how it went."""
         config, out, began = self._checked(), required("out", self.out, "with a folder"), time.monotonic()
         process.use_all_cores()
@@ -72,7 +73,7 @@ class Train(Command):
         dataset: Any = moac.api.source_of(self.data)
         if self.show_config:
             filled = settings.complete(replace(config, start=config.start or "random"), dataset.spec)
-            return show_config(filled, "Steps by Adam from the behaviour model, pulled back to it.", self)
+            return config_shown(filled, "Steps by Adam from the behaviour model, pulled back to it.")
         if dataset.propensity is None:
             say(f"{dataset.name} has no propensities: a behaviour model is fitted on train users")
         if (out / "choice.json").exists():
@@ -82,11 +83,8 @@ class Train(Command):
                 dataset, config, protect=self.protect, pulls=self.pulls, preferences=self.preferences,
                 trials=self.trials, seed=self.seed, out=out, progress=True, check=interrupts.check,
             )  # fmt: skip
-        if self.json:
-            print_json(self._summary(choice) | {"seconds": time.monotonic() - began})
-        else:
-            self._print(choice)
-        return 0 if choice.chosen is not None else _NOTHING_CHOSEN
+        record = self._summary(choice) | {"seconds": time.monotonic() - began}
+        return Answer(record, lambda: self._print(choice), 0 if choice.chosen is not None else _NOTHING_CHOSEN)
 
     def _checked(self) -> Config:
         """The configuration, with all that can be checked before JAX is imported."""

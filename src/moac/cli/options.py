@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final, get_type_hints
 import tyro
 
 from moac.choices import did_you_mean
+from moac.cli.console import print_json
 from moac.config import CHOICES, Average, Config, Discounted
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """What a command says: a JSON object, or what `show` prints; and its exit code."""
+
+    record: Mapping[str, Any]
+    show: Callable[[], Any]
+    code: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +35,18 @@ class Command(ABC):
     json: bool = False
     """End with one JSON object on stdout."""
 
-    @abstractmethod
     def run(self) -> int:
-        """Check what can be checked without JAX, call the library, print; the exit code."""
+        """Do it and print; the exit code."""
+        answer = self.answer()
+        if self.json:
+            print_json(answer.record)
+        else:
+            answer.show()
+        return answer.code
+
+    @abstractmethod
+    def answer(self) -> Answer:
+        """Check what can be checked without JAX, then call the library."""
 
 
 def option(metavar: str, default: str) -> Any:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 import tyro
 
 import moac
-from moac.cli.console import print_json, print_lines, print_paths, print_tables
-from moac.cli.options import Command, RunPath, RunPaths, Trust, check_episodes, check_run, option
+from moac.cli.console import print_lines, print_paths, print_tables
+from moac.cli.options import Answer, Command, RunPath, RunPaths, Trust, check_episodes, check_run, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,17 +30,13 @@ class Report(Command):
 
     path: tyro.conf.Positional[RunPath]
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Write the page and say where it is."""
         check_run(self.path)
         from moac.report import pages
 
         report = pages.write(self.path)
-        if self.json:
-            print_json({"report": str(report)})
-        else:
-            print_paths(report=report)
-        return 0
+        return Answer({"report": str(report)}, lambda: print_paths(report=report))
 
 
 @final
@@ -52,20 +48,19 @@ class Compare(Command):
     out: Annotated[Path | None, option("DIR", "default: no figure and no page")] = None
     """Folder for figure and report."""
 
-    def run(self) -> int:
-        """Compare and print."""
+    def answer(self) -> Answer:
+        """Compare, and write the page if a folder is given."""
         check_run(*self.runs)
         comparison = moac.compare(*self.runs, out=self.out)
-        report = None if self.out is None else self.out / "report.html"
-        if self.json:
-            print_json(comparison.record() | {"report": None if report is None else str(report)})
-            return 0
-        from moac.report.pages import comparison as page
+        report = None if self.out is None else str(self.out / "report.html")
 
-        print_tables([page.ends(comparison)])
-        print_lines(f"• {note}" for note in comparison.notes)
-        print_paths(**({} if report is None else {"report": report}))
-        return 0
+        def show() -> None:
+            from moac.report.pages import comparison as page
+
+            print_tables([page.ends(comparison)])
+            print_lines([*(f"• {note}" for note in comparison.notes), *([f"report: {report}"] if report else [])])
+
+        return Answer(comparison.record() | {"report": report}, show)
 
 
 @final
@@ -84,7 +79,7 @@ class Watch(Command):
     """The GIF."""
     trust: Trust = False
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Play, draw, write."""
         check_episodes(self.episodes)
         check_run(self.path)
@@ -101,15 +96,15 @@ class Watch(Command):
         shown = evaluation.record(environment, trained, self.episodes, self.seed, _MOST_FRAMES)
         out.parent.mkdir(parents=True, exist_ok=True)
         files.write_bytes(out, _gif(shown.frames))
-        if self.json:
-            frames = sum(map(len, shown.frames))
-            print_json({"gif": str(out), "frames": frames, "returns": shown.returns, "lengths": shown.lengths})
-            return 0
-        for length, earned in zip(shown.lengths, shown.returns, strict=True):
-            named = zip(environment.spec.objective_names, earned, strict=True)
-            sys.stdout.write(f"{length} steps: {', '.join(f'{name} {value:g}' for name, value in named)}\n")
-        print_paths(animation=out)
-        return 0
+
+        def show() -> None:
+            for length, earned in zip(shown.lengths, shown.returns, strict=True):
+                named = zip(environment.spec.objective_names, earned, strict=True)
+                print_lines([f"{length} steps: {', '.join(f'{name} {value:g}' for name, value in named)}"])
+            print_paths(animation=out)
+
+        frames = sum(map(len, shown.frames))
+        return Answer({"gif": str(out), "frames": frames, "returns": shown.returns, "lengths": shown.lengths}, show)
 
 
 def _without_screen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -12,8 +13,7 @@ from typing import Annotated, Any, final
 import tyro
 
 from moac.cli import process
-from moac.cli.console import print_json, print_paths
-from moac.cli.options import Command, option
+from moac.cli.options import Answer, Command, option
 from moac.progress import labelled_progress, say
 
 
@@ -40,24 +40,25 @@ class Reproduce(Command):
     out: Annotated[Path | None, option("DIR", "default: runs/NAME")] = None
     """Folder of the experiment."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Run one experiment, or all of them."""
         process.use_all_cores()
         from moac import files, locks
 
         installed = studies()
         chosen = installed.names() if self.name == "all" else (self.name,)
-        root, done = Path("runs") if self.out is None else self.out, list[dict[str, Any]]()
+        root, done = Path("runs") if self.out is None else self.out, list[Mapping[str, Any]]()
         for experiment in [installed.load(name, self.quick) for name in chosen]:
             folder = root / experiment.name if self.out is None or self.name == "all" else root
             files.check_folder("out", folder)
             with process.continued(f"the same command continues {folder}"), locks.folder(folder):
                 began = begin(experiment)
                 installed.run(experiment, folder, labelled_progress(), say)
-                done.append(conclude(experiment, folder, self.json, began))
-        if self.json:
-            print_json(done[0] if len(done) == 1 else {"experiments": done})
-        return 0
+                done.append(conclude(experiment, folder, began))
+        records = [each.record for each in done]
+        return Answer(
+            records[0] if len(done) == 1 else {"experiments": records}, lambda: [each.show() for each in done]
+        )
 
 
 def begin(experiment: Any) -> float:
@@ -67,20 +68,18 @@ def begin(experiment: Any) -> float:
     return time.monotonic()
 
 
-def conclude(experiment: Any, folder: Path, as_json: bool, began: float) -> dict[str, Any]:
-    """Write the report and print the verdicts; they are also returned, for a JSON object."""
+def conclude(experiment: Any, folder: Path, began: float) -> Answer:
+    """Write the report; the verdicts, as JSON and as lines."""
     from moac.report import pages
     from moac.report.pages.experiment import of_experiment
 
     claims, report = of_experiment(folder).claims, pages.write(folder)
-    if not as_json:
-        for claim in claims:
-            sys.stdout.write(f"[{claim.verdict}] {claim.claim}\n    {claim.measured}\n")
-        print_paths(report=report)
-    return {
+    record = {
         "experiment": experiment.name,
         "quick": experiment.quick,
         "seconds": time.monotonic() - began,
         "claims": [{"claim": c.claim, "verdict": c.verdict, "measured": c.measured} for c in claims],
         "report": str(report),
     }
+    lines = [f"[{claim.verdict}] {claim.claim}\n    {claim.measured}\n" for claim in claims]
+    return Answer(record, lambda: sys.stdout.write("".join([*lines, f"report: {report}\n"])))

@@ -11,8 +11,8 @@ import tyro
 
 import moac
 from moac.cli import process
-from moac.cli.console import print_json, print_lines, print_paths, print_table
-from moac.cli.options import Address, Command, ExecutorName, Workers, option
+from moac.cli.console import print_lines, print_paths, print_table
+from moac.cli.options import Address, Answer, Command, ExecutorName, Workers, option
 from moac.progress import Progress, say
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Sweep(Command):
     out: Annotated[Path | None, option("DIR", "default: runs/SPEC")] = None
     """Folder of the sweep; on several machines one that they share."""
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Exit code 0 where all tasks have finished, 1 where some failed."""
         self.spec.stat()  # a wrong path shows before JAX is imported
         process.use_one_core()
@@ -73,18 +73,15 @@ class Sweep(Command):
         keys = {row.key for row in swept.rows}
         if len(ended) < len(keys):
             say(f"{len(keys) - len(ended)} of {len(keys)} tasks have finished before")
-        if self.json:
-            failures = [{"task": row.key, "values": row.cell.values, "error": row.error} for row in swept.failed]
-            print_json({
-                "sweep": self.spec.stem, "executor": self.executor, "tasks": len(swept.rows),
-                "finished": len(swept.rows) - len(failures), "failed": len(failures),
-                "finished_before": len(keys) - len(ended), "failures": failures,
-                "results": str(out / "results.csv"), "report": str(out / "report.html"), "out": str(out),
-                "seconds": time.monotonic() - began,
-            })  # fmt: skip
-        else:
-            _print(swept, out)
-        return _FAILED if swept.failed else 0
+        failures = [{"task": row.key, "values": row.cell.values, "error": row.error} for row in swept.failed]
+        record = {
+            "sweep": self.spec.stem, "executor": self.executor, "tasks": len(swept.rows),
+            "finished": len(swept.rows) - len(failures), "failed": len(failures),
+            "finished_before": len(keys) - len(ended), "failures": failures,
+            "results": str(out / "results.csv"), "report": str(out / "report.html"), "out": str(out),
+            "seconds": time.monotonic() - began,
+        }  # fmt: skip
+        return Answer(record, lambda: _print(swept, out), _FAILED if swept.failed else 0)
 
 
 def _print(swept: Swept, out: Path) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 
 import tyro
 
-from moac.cli.console import print_json, print_lines, print_table
-from moac.cli.options import Command, Environment, SettingName, option, setting_of
+from moac.cli.console import print_lines, print_table
+from moac.cli.options import Answer, Command, Environment, SettingName, option, setting_of
 from moac.config import CHOICES, Average, Config
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Theory(Command):
     )
     """A finished run of ENV: its settings, the worst constants along it, and what it needed in practice."""
 
-    def run(self) -> int:
-        """Compute and print."""
+    def answer(self) -> Answer:
+        """Compute."""
         config = self.config()
         if not 0 < self.epsilon < math.inf:
             raise ValueError(f"`epsilon` must be positive and finite, got {self.epsilon}.")
@@ -74,9 +74,9 @@ class Theory(Command):
         outcome = None if self.finished is None else _outcome(self.finished, model)
         config = settings.complete(config, model.spec) if outcome is None else outcome.config
         guaranteed = guarantees(model, config, self.epsilon, outcome, 0 if outcome is None else outcome.run.seed)
-        if self.json:
-            print_json(_summary(self, config, guaranteed))
-            return 0
+        return Answer(_summary(self, config, guaranteed), lambda: self._print(config, guaranteed))
+
+    def _print(self, config: Config, guaranteed: Guarantees) -> None:
         setting = str(vars(config.setting).get("discount", "average")).strip("()")
         about = f"{self.env}, {setting if setting == 'average' else f'discounted, γ = {setting}'}"
         title = f"{about}, features {config.features}: assumptions"
@@ -87,7 +87,6 @@ class Theory(Command):
             title = f"Sizes for a mean gap ≤ ε = {self.epsilon:g}, by Theorem 2 and Theorem 1"
             print_table(title, *_plans(guaranteed))
         print_lines(f"• {note}" for note in guaranteed.notes)
-        return 0
 
     def config(self) -> Config:
         """The configuration that the options describe; with a run they must be left out."""

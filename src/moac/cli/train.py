@@ -14,8 +14,9 @@ import tyro
 
 import moac
 from moac.cli import process
-from moac.cli.console import print_json, print_lines, print_paths, print_table, print_tables
+from moac.cli.console import print_lines, print_paths, print_table, print_tables
 from moac.cli.options import (
+    Answer,
     Command,
     Environment,
     Problem,
@@ -88,30 +89,30 @@ class Train(Command):
     config: Annotated[TrainConfig, group("")]
     show_config: ShowConfig = False
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Train, save, and say how it went."""
         config = config_of(self.config, self.problem.setting, self.problem.discount)
-        told, trials, seed = self.running, self.running.trials, self.running.seed
+        running, trials, seed = self.running, self.running.trials, self.running.seed
         check_trials(trials, seed)
         check_environment(self.env)
-        saving = told.arguments
+        saving = running.arguments
         process.use_all_cores()
         from moac import settings
         from moac.runs import problems
 
         problem = problems.problem_of(self.env, **self.problem.stepping)
         if self.show_config:
-            return show_config(settings.complete(config, problem.spec), settings.reasons(problem, config), self)
+            return config_shown(settings.complete(config, problem.spec), settings.reasons(problem, config))
         if not problem.compiled:
             process.dispatch_synchronously()
             say(f"{self.env}: {settings.reasons(problem, config)}")
-        out = told.out or _unused(self.env, seed)
+        out = running.out or _unused(self.env, seed)
         with completing(out) as meter:
             outcome = moac.train(
-                problem, config, trials=trials, seed=seed, steps=told.steps, out=out, callback=meter,
-                keep_every=told.keep_every, **saving,
+                problem, config, trials=trials, seed=seed, steps=running.steps, out=out, callback=meter,
+                keep_every=running.keep_every, **saving,
             )  # fmt: skip
-        return tell(out, outcome, self.json, meter)
+        return told(out, outcome, meter)
 
 
 @final
@@ -125,7 +126,7 @@ class Resume(Command):
     """T, to train a run longer, also a finished one."""
     trust: Trust = False
 
-    def run(self) -> int:
+    def answer(self) -> Answer:
         """Continue a run; of one that has finished, show the summary again."""
         check_run(self.path)
         saving = self.saving.arguments
@@ -139,7 +140,7 @@ class Resume(Command):
             outcome = moac.resume(self.path, problem, iterations=self.iterations, callback=meter, **saving)
         if meter.first is None:
             say(f"{self.path} has finished: nothing to resume.")
-        return tell(self.path, outcome, self.json, meter)
+        return told(self.path, outcome, meter)
 
 
 @final
@@ -185,34 +186,33 @@ def completing(path: Path) -> Generator[Meter]:
         raise ValueError(f"{said}. What was trained is kept: {resume}") from error
 
 
-def show_config(config: Config, reasons: str, command: Command) -> int:
-    """Print a configuration with all its defaults; what was picked for the problem, and why."""
-    data = config.to_json()
-    if command.json:
-        print_json(data)
-        return 0
-    setting = data["setting"]
-    data["setting"] = " ".join(str(value) for value in setting.values())
-    print_table("Configuration", ("field", "value"), [(name, str(value)) for name, value in data.items()], ("value",))
-    print_lines([reasons])
-    return 0
+def config_shown(config: Config, reasons: str) -> Answer:
+    """A configuration with all its defaults; what was picked for the problem, and why."""
+    record = config.to_json()
+    texts = record | {"setting": " ".join(str(value) for value in record["setting"].values())}
+    rows = [(name, str(value)) for name, value in texts.items()]
+
+    def show() -> None:
+        print_table("Configuration", ("field", "value"), rows, ("value",))
+        print_lines([reasons])
+
+    return Answer(record, show)
 
 
-def tell(path: Path, outcome: Result, as_json: bool, meter: Meter) -> int:
-    """Print the summary of a run, and where its figure and report are."""
-    from moac.report.pages import run as run_page
+def told(path: Path, outcome: Result, meter: Meter) -> Answer:
+    """The summary of a run, and where its figure and report are."""
 
-    if as_json:
-        trained = 0 if meter.first is None else outcome.iteration - meter.first
-        print_json(summary(path, outcome, meter.seconds, trained))
-        return 0
-    page = run_page.of_run(path)
-    print_lines([page.title, page.summary])
-    print_tables(page.tables)
-    print_lines([] if page.notice is None else [page.notice])
-    figure = path / "figures" / "training.png"
-    print_paths(**({"figure": figure} if figure.exists() else {}), report=path / "report.html")
-    return 0
+    def show() -> None:
+        from moac.report.pages import run as run_page
+
+        page, figure = run_page.of_run(path), path / "figures" / "training.png"
+        print_lines([page.title, page.summary])
+        print_tables(page.tables)
+        print_lines([] if page.notice is None else [page.notice])
+        print_paths(**({"figure": figure} if figure.exists() else {}), report=path / "report.html")
+
+    trained = 0 if meter.first is None else outcome.iteration - meter.first
+    return Answer(summary(path, outcome, meter.seconds, trained), show)
 
 
 def summary(path: Path, outcome: Result, seconds: float, iterations: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import t as student
 
 from moac import Average, Config, momdp
-from moac.cli import process, train
+from moac.cli import console, process, train
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.history import History
@@ -43,7 +43,7 @@ def test_summary_counts_stopped_trials(tmp_path, capsys):
     assert summary["env_steps"] == 9 * outcome.run.env_steps_per_iteration
     assert summary["env_steps_per_second"] == 2.5 * outcome.run.env_steps_per_iteration
     directory.finish(outcome)
-    train.tell(directory.path, outcome, False, METER)
+    train.told(directory.path, outcome, METER).show()
     shown = " ".join(capsys.readouterr().out.split())
     assert "2 of 4 trials stopped, the first at iteration 3" in shown
 
@@ -52,6 +52,7 @@ def test_report_without_any_finite_number(tmp_path, capsys):
     outcome = outcome_of(value=np.nan, trials=1, config=Config(setting=Average()))
     directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
     directory.finish(outcome)
-    for as_json in (True, False):
-        train.tell(directory.path, outcome, as_json, METER)
+    told = train.told(directory.path, outcome, METER)
+    told.show()
+    console.print_json(told.record)
     assert '"returns": [null, null, null]' in capsys.readouterr().out
