@@ -13,7 +13,6 @@ import tyro
 
 import moac
 from moac.cli import process
-from moac.cli.console import print_table
 from moac.cli.options import Answer, Command, DataPath, RequiredFolder, RunPath, check_run, option, required
 from moac.cli.reproduce import begin, conclude, studies
 from moac.config import check_trials
@@ -157,7 +156,7 @@ class Recommend(Command):
         recommended = trained.recommend(user, self.context, self.history, self.k, exclude_seen=self.exclude_seen)
         for note in recommended.notes:
             say(f"note: {note}")
-        rows = [[rank, str(name), p] for rank, (name, p) in enumerate(recommended, start=1)]
+        lines = [f"{rank:4d}  {name}  {p:.4g}\n" for rank, (name, p) in enumerate(recommended, start=1)]
         about = {"run": str(self.path), "user": user, "notes": list(recommended.notes)}
         record = about | {"ids": recommended.ids, "probabilities": recommended.probabilities}
-        return Answer(record, lambda: print_table("", ("rank", "id", "probability"), rows))
+        return Answer(record, lambda: sys.stdout.write("".join(["rank  id  probability\n", *lines])))

@@ -54,11 +54,11 @@ class Reproduce(Command):
             with process.continued(f"the same command continues {folder}"), locks.folder(folder):
                 began = begin(experiment)
                 installed.run(experiment, folder, labelled_progress(), say)
-                done.append(conclude(experiment, folder, began))
-        records = [each.record for each in done]
-        return Answer(
-            records[0] if len(done) == 1 else {"experiments": records}, lambda: [each.show() for each in done]
-        )
+                concluded = conclude(experiment, folder, began)
+                done.append(concluded.record)
+                if not self.json:
+                    concluded.show()
+        return Answer(done[0] if len(done) == 1 else {"experiments": done}, lambda: None)
 
 
 def begin(experiment: Any) -> float:

@@ -371,7 +371,7 @@ def test_one_user_from_the_command_line(made, trained, capsys):
     assert main(["offline", "recommend", str(made.path), *asked]) == 0
     shown = capsys.readouterr()
     expected = trained.recommend(4, (1, 2, 3), [5, 10**8], k=2)
-    assert [int(line.split()[1]) for line in shown.out.splitlines()] == list(expected.ids)
+    assert [int(line.split()[1]) for line in shown.out.splitlines()[1:]] == list(expected.ids)
     assert [line.removeprefix("note: ") for line in shown.err.splitlines()] == list(expected.notes)
     assert main(["offline", "recommend", str(made.path), *asked, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["probabilities"] == pytest.approx(expected.probabilities)
