@@ -81,7 +81,16 @@ _GROUPS: dict[str, Sequence[str]] = {
     "run": ("num_iterations", "num_evaluations"),
     "algorithm": (
         *("learner", "weighting", "weights", "momentum", "num_critic_steps", "critic_batch_size", "actor_batch_size"),
-        *("actor_step_size", "critic_step_size", "epochs", "minibatch_size", "gae", "entropy", "behaviour_pull"),
+        *(
+            "actor_step_size",
+            "critic_step_size",
+            "epochs",
+            "minibatch_size",
+            "units",
+            "gae",
+            "entropy",
+            "behaviour_pull",
+        ),
     ),
     "networks": ("policy", "critic", "hidden", "features", "optimiser", "critic_optimiser"),
 }
