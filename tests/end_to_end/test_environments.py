@@ -18,7 +18,7 @@ from moac.runs.directory import RunDirectory
 from moac.training.result import prepare
 from moac.types import SourceError
 from tests.helpers import compiling
-from tests.helpers.environments import Line, Slow
+from tests.helpers.environments import Line
 from tests.helpers.misbehaving import HangsOnce
 
 PAPER = ["--learner", "paper"]  # its programs compile faster
@@ -182,16 +182,6 @@ def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch
     assert list((run / "checkpoint").glob("*.safetensors"))
 
 
-def test_workers_change_nothing_but_the_time():
-    config = package.Config(learner="paper", num_iterations=3, num_evaluations=1)
-    results = []
-    for workers in (0, 2):
-        environment = envs.make(Slow, num_envs=4, workers=workers, evaluation_episodes=2)
-        results.append(package.train(environment, config, trials=2))
-        environment.close()
-    np.testing.assert_array_equal(np.asarray(results[0].policy), np.asarray(results[1].policy))
-
-
 def test_a_failure_in_a_worker_is_told():
     environment = envs.make(Line, num_envs=2, workers=2, fault="nan", at=20)
     with pytest.raises(ValueError, match="step 20 of copy 0: its reward must be finite"):
@@ -228,7 +218,7 @@ def test_a_step_that_does_not_return_is_one_line_of_the_command(capsys, tmp_path
     assert f"moac resume {run}" in line
 
 
-def test_a_time_limit_of_steps_changes_no_result():
+def test_workers_and_a_time_limit_of_steps_change_no_result():
     config = package.Config(learner="paper", num_iterations=3, num_evaluations=3)
     results = []
     for watched in ({}, {"workers": 2, "step_timeout": 60}):

@@ -42,7 +42,7 @@ def test_run_directory_contents(finished):
     names = {path.relative_to(finished.path).as_posix() for path in finished.path.rglob("*") if path.is_file()}
     checkpoints = {name for name in names if name.startswith("checkpoint/")}
     assert names - checkpoints == {
-        "config.json", "provenance.json", "metrics.jsonl", "history.safetensors", "policy.safetensors",
+        "config.json", "provenance.json", "metrics.jsonl", "timing.jsonl", "history.safetensors", "policy.safetensors",
         "figures/training.png", "figures/training.svg", "report.html",
     }  # fmt: skip
     assert len(checkpoints) == 2
