@@ -34,6 +34,7 @@ def load(path: Path) -> LoggedDataset:
 
 def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
     shared: dict[str, Any] = folder.read_part(path, "shared")
+    _check_indices(path, shared, shared)
     context = {str(name): int(size) for name, size in about["context"].items()}
     tables = Tables(
         *(shared[name] for name in ("users", "items", "history", "first")),
@@ -50,6 +51,7 @@ def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
     }
     uniform = 1 / len(shared["action_ids"])
     rows = _columns(folder.read_part(path, "rows"), uniform if about["primary"] == "random" else None)
+    _check_indices(path, rows, shared)
     widths = rows["reward"].shape[1], rows["context"].shape[1], tables.size
     if widths != (len(common["signs"]), len(context), len(common["feature_names"])) or not set(common["signs"]) <= {
         1,
@@ -59,8 +61,20 @@ def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
     name, content, random = about["name"], about["content"][:16], None
     if "random" in about["parts"]:
         exposed = _columns(folder.read_part(path, "random"), uniform)
+        _check_indices(path, exposed, shared)
         random = LoggedDataset(f"{name}-random", **exposed, **common, fingerprint=f"{content}:random")
     return LoggedDataset(name, **rows, **common, fingerprint=content, folder=str(path.resolve()), random=random)
+
+
+def _check_indices(path: Path, arrays: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
+    """Refuse indices that point outside of what they index: a hash says that a file is as written, not by whom."""
+    users, items, after = len(shared["user_ids"]), len(shared["item_ids"]), len(shared["history"]) + 1
+    limits = {"user": users, "action": len(shared["action_ids"]), "split": len(schema.SPLITS), "history": items}
+    limits |= {"action_items": items, "first": after, "end": after}  # a position may lie just after the history
+    for name, limit in limits.items():
+        array = arrays.get(name)
+        if array is not None and array.size and not 0 <= int(array.min()) <= int(array.max()) < limit:
+            raise DamagedError(path, f"`{name}` must be in [0, {limit})")
 
 
 def _columns(rows: Arrays, uniform: float | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The built arrays against a plain reading of the same files."""
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from moac import logs
+from moac import files, logs
 from moac.kuairand.schema import LOG
 from moac.logs import LoggedDataset, buckets, building, folder
 from moac.logs.schema import Schema, Signal, Table
@@ -317,3 +318,21 @@ def test_a_log_of_another_schema_without_features(tmp_path):
     path.write_text("buyer,product,at,price,shop\n7,1,5,-1,a\n")
     with pytest.raises(ValueError, match=r"sales.csv, row 2: `price` must be a number in \[0, 1000000.0\], got '-1'"):
         logs.build(logs.LogFiles("sales", schema, (path,)), tmp_path / "again")
+
+
+OUTSIDE = [("shared", "history"), ("shared", "action_items"), ("shared", "split"), ("shared", "first")]
+OUTSIDE += [("rows", "user"), ("rows", "action"), ("rows", "end")]
+
+
+@pytest.mark.parametrize(("part", "name"), OUTSIDE)
+@pytest.mark.parametrize("wrong", [-1, 10**6])
+def test_indices_that_point_outside_are_refused(built, tmp_path, part, name, wrong):
+    copied = shutil.copytree(built[0], tmp_path / "data")
+    path = copied / "arrays" / f"{part}.safetensors"
+    arrays, about = files.read_arrays(path)
+    arrays = {key: np.array(value) for key, value in arrays.items()}
+    arrays[name] = arrays[name].astype(np.int64)
+    arrays[name][-1] = wrong
+    files.write_arrays(path, arrays, about)  # with a hash that is right
+    with pytest.raises(ValueError, match=f"`{name}` must be in"):
+        LoggedDataset.from_parquet(copied)
