@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+import moac
+from moac import files
 from moac.cli import main as cli
 from moac.logs import LoggedDataset
 from moac.offline import ncis
@@ -79,6 +81,15 @@ def test_the_card_says_all(judged):
     assert card["seeds"] == {"MOAC": 1}
     line = next(line for line in judged.text.splitlines() if line.startswith("{"))
     assert card.items() <= json.loads(line).items()
+
+
+def test_python_gives_the_numbers_of_the_command(judged):
+    evaluated = moac.evaluate(judged.run, trials=[1])
+    assert files.finite(evaluated.card(), name_infinities=True)["outcomes"] == judged.card("validation")["outcomes"]
+    assert (
+        files.finite(evaluated.card(), name_infinities=True)["report"]["policies"]
+        == judged.card("validation")["report"]["policies"]
+    )
 
 
 def test_the_table_says_what_matters(judged):
