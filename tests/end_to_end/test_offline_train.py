@@ -61,6 +61,15 @@ def test_candidates_are_trained_and_one_of_them_is_chosen_or_none(trained, capsy
     assert len(policy.recommend(int(user), (1, 12, 3), [], k=3).ids) == 3
 
 
+def test_python_gives_the_choice_of_the_command(trained, data):
+    sizes = {"num_iterations": 4, "num_evaluations": 2, "critic_batch_size": 32, "actor_batch_size": 32}
+    choice = moac.choose(data, pulls=[1, 0.1], trials=2, hidden=(8,), weighting="uniform", **sizes)
+    recorded = json.loads((trained[1] / "choice.json").read_text())
+    assert choice.chosen == recorded["chosen"]
+    gains = {each["name"]: each["gain"] for each in recorded["candidates"]}
+    assert {each.name: each.gain for each in choice.candidates} == gains
+
+
 def test_preferences_add_candidates(trained, data, tmp_path, capsys):
     _, out, *_ = trained
     filled = candidates.with_behaviour(LoggedDataset.from_parquet(data), out, None)
