@@ -83,8 +83,8 @@ class Config:
         whitening: `rollout` centres the advantages of each objective and divides their weighted sum by its spread;
             `none` is the paper.
         schedule: step sizes and entropy of `ppo` stay `constant`, or fall in a `linear` way to 0.
-        actor_step_size: α.
-        critic_step_size: β.
+        actor_step_size: the step size α of the policy.
+        critic_step_size: the step size β of the critic.
         visitation: which states the policy gradient weighs: `stationary` is the paper; `discounted` follows the true
             gradient of the discounted return.
         policy: `table` (one logit per state and action), `linear` (logits linear in the features), `mlp` (logits from a
