@@ -159,6 +159,10 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
 ) -> Choice:
     """Train policies on a log, from close to its behaviour to far from it, and choose one on validation users.
 
+    >>> choice = moac.choose("data/kuairand", protect=["Like=-1%"], out="runs/kuairand")  # doctest: +SKIP
+    >>> choice.chosen  # its name, None where Behavior-Clone stays; choice.policy recommends  # doctest: +SKIP
+    'pull 0.3'
+
     Args:
         data: a `LoggedDataset` or its folder; one without propensities gets a behaviour model.
         config: what all of them share.

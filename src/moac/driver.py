@@ -153,6 +153,11 @@ def load(
 
     Of an exploration `.archive` has all its policies with their values; its trials are the points of the archive.
 
+    >>> run = moac.train("fishwood-v0", trials=2, num_iterations=5, num_evaluations=1).save("runs/fishwood")
+    >>> policy = moac.load(run, trial=1)
+    >>> policy.act(0, jax.random.key(0)) in (0, 1)  # from the state that the environment shows
+    True
+
     Args:
         directory: of a run that has finished.
         trial: which of its trials.

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import mo_gymnasium
 import numpy as np
 import pytest
@@ -149,8 +150,9 @@ def test_names_are_imported_when_they_are_used():
 
 
 @pytest.mark.parametrize("module", [api, driver])
-def test_the_examples_of_the_docstrings_run(module):
-    failed, run = doctest.testmod(module, extraglobs={"moac": moac})
+def test_the_examples_of_the_docstrings_run(module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    failed, run = doctest.testmod(module, extraglobs={"moac": moac, "jax": jax})
     assert (failed, run > 0) == (0, True)
 
 

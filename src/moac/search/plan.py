@@ -113,14 +113,11 @@ def _config(options: Options, spec: Spec, simple: bool) -> Config:
     config = replace(config, learner=config.learner or "paper")  # its stages of entropy and its starts are tuned to it
     if isinstance(spec.observations, LogSpec):
         config = replace(config, gae=0.0)  # rows are drawn one by one
-    if simple and config.num_iterations is None:
+    if options.steps is not None:
+        config = resolving.for_steps(config, spec, options.steps)
+    elif simple and config.num_iterations is None:
         config = replace(config, num_iterations=ITERATIONS)
-    full = resolving.complete(config, spec)
-    if options.steps is None:
-        return full
-    if options.steps < 1:
-        raise ValueError(f"`steps` must be a whole number of at least 1, got {options.steps}.")
-    return replace(full, num_iterations=math.ceil(options.steps / Settings.of(full).samples_per_iteration))
+    return resolving.complete(config, spec)
 
 
 def check_rules(rules: Sequence[str]) -> None:

@@ -146,7 +146,7 @@ def beginning(start: Any, run: training.Run) -> training.Snapshot:
 
 def _at(policy: TrainedPolicy, run: training.Run) -> training.Snapshot:
     """A run before its first iteration, every trial with the parameters of one policy."""
-    if run.source.spec.num_states is None and run.settings.observation_scale == "running":
+    if run.source.spec.num_states is None and run.settings.observation_scale != "bounds":
         raise ValueError("`start` must be a run where observations are scaled by running moments: it keeps them.")
     first, K = training.first(run), run.num_trials
     theta = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], K, axis=0), policy.trial_theta)

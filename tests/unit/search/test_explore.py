@@ -34,10 +34,13 @@ def test_stages_share_the_iterations_and_say_what_went_before():
 
 def test_steps_are_environment_steps_of_a_trial_over_all_stages():
     sizes = {"num_critic_steps": 2, "critic_batch_size": 8, "actor_batch_size": 4}  # 20 steps an iteration
-    options = Options(moac.Config(setting=moac.Discounted(0.9), **sizes), 3, entropies=(0.1, 0.0), steps=101)
-    assert [task.config.num_iterations for task in Plan.of(options, MODEL).stages("fixed")] == [3, 3]
-    with pytest.raises(ValueError, match="`steps` must be"):
-        Plan.of(replace(options, steps=0), MODEL)
+    options = Options(moac.Config(setting=moac.Discounted(0.9), **sizes), 3, entropies=(0.1, 0.0), steps=119)
+    assert [task.config.num_iterations for task in Plan.of(options, MODEL).stages("fixed")] == [2, 3]  # as in `train`
+    for steps in (0, 19):
+        with pytest.raises(ValueError, match="`steps` must be a whole number of at least 20"):
+            Plan.of(replace(options, steps=steps), MODEL)
+    with pytest.raises(ValueError, match="`steps` and `num_iterations` must not both"):
+        Plan.of(replace(options, config=replace(options.config, num_iterations=6)), MODEL)
 
 
 @pytest.mark.parametrize(

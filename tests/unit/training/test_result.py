@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moac import Config, Discounted, api, momdp
+from moac import Config, Discounted, api, envs, momdp, training
 from moac.training import result
 from moac.training.history import History
+from tests.helpers.environments import Own
 
 K, L, M = 4, 3, 3
 MODEL = momdp.library.resource_gathering()
@@ -73,3 +74,14 @@ def test_refused_for_this_problem():
         api.train(MODEL, Config(setting=Discounted((0.9, 0.8))))
     with pytest.raises(ValueError, match=r"^`weights` must hold one weight per objective \(3\), got 2.$"):
         api.train(MODEL, Config(weights=(0.5, 0.5)))
+
+
+@pytest.mark.parametrize("scale", ["running", "standard", "bounds"])
+def test_a_policy_is_a_start_unless_observations_are_scaled_by_what_a_run_has_seen(scale):
+    run = result.prepare(envs.make(Own, num_envs=1), Config(policy="mlp", hidden=(4,), observation_scale=scale), 1, 0)
+    policy = result.Result.of(run, training.first(run)).policy
+    if scale == "bounds":
+        assert result.beginning(policy, run).iteration == 0
+    else:
+        with pytest.raises(ValueError, match="`start` must be a run where observations are scaled by running"):
+            result.beginning(policy, run)
