@@ -1,13 +1,15 @@
-"""Record morl-baselines' agents with networks, once, for the study `learning`: benchmarks/record_network_peers.py.
+"""Record morl-baselines' agents with networks for the study `learning`: benchmarks/record_network_peers.py [NAME …].
 
-Writes src/moac_studies/recorded/networks.json. Environments, steps and episodes are those of the study's file; each run
-is a process of its own in the peers' environment, on one thread. What an interrupted record holds is kept.
+Writes src/moac_studies/recorded/networks.json. Environments, steps and episodes are those of the study's file, all of
+them or those named; each run is a process of its own in the peers' environment, on one thread. What an interrupted
+record holds is kept.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,9 +39,10 @@ def extended(found: dict[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     """Run what is missing, a seed of every environment at a time, and write the file after each."""
     tables = learning.tables(framework.load("learning"))
+    tables = {name: tables[name] for name in names or tables}
     records = json.loads(OUTPUT.read_text())["environments"] if OUTPUT.exists() else {}
     for seed, table in itertools.product(SEEDS, tables.values()):
         recorded = records.get(table["env"], {})
@@ -50,4 +53,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
