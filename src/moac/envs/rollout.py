@@ -158,35 +158,44 @@ def roll_out(copies: list[Copy], interface: Interface, actor: Actor, scale: Scal
     for t in range(draws.uniform.shape[1]):
         normal = None if draws.normal is None else draws.normal[:, t]
         actions = actor(here if scale is None else scale(here), draws.uniform[:, t], normal)
-        began, arrived, ended = here.copy(), here.copy(), np.zeros(len(copies), dtype=bool)
-        ages = np.array([copy.age for copy in copies], dtype=np.int32)
+        arrived, ended, starts = np.empty_like(here), np.zeros(len(copies), dtype=bool), dict[int, Any]()
+        columns.append((here, actions, arrived, ended, [copy.age for copy in copies]))
         for k, (copy, action) in enumerate(zip(copies, interface.given(actions), strict=True)):
             try:
                 observation, reward, terminated, truncated, _ = copy.env.step(action)
                 rewards[k].append(packed(reward))
             except Exception as error:
                 raise copy.raised(error, t) from error
-            here[k] = arrived[k] = copy.read(encode, observation, t)
+            arrived[k] = copy.read(encode, observation, t)
             copy.elapsed, copy.age = copy.elapsed + 1, copy.age + 1
             forced = draws.forced is not None and draws.forced[k, t]
             if terminated or truncated or forced or copy.elapsed >= copy.limit:
-                here[k] = copy.read(encode, copy.restart(), t)
+                starts[k] = copy.read(encode, copy.restart(), t)
                 ended[k] = terminated and not truncated
-                if ended[k] and draws.average:
-                    arrived[k] = here[k]
-        _check_finite(copies, (arrived, here), t)
-        columns.append((began, actions, arrived, ended, ages))
+        here = _after_restarts(copies, arrived, starts, t)
+        if starts and draws.average:
+            arrived[ended] = here[ended]
     for copy, now in zip(copies, here, strict=True):
         copy.here = now
     return _joined(copies, columns, rewards, interface, draws.forced is not None)
 
 
-def _check_finite(copies: list[Copy], observations: tuple[Any, Any], t: int) -> None:
+def _after_restarts(copies: list[Copy], arrived: Any, starts: dict[int, Any], t: int) -> Any:
+    """Where all copies [n, …] are after a step: where they arrived, or started anew; both must be finite."""
+    _check_finite(copies, arrived, t)
+    if not starts:
+        return arrived
+    here = arrived.copy()
+    here[list(starts)] = list(starts.values())
+    _check_finite(copies, here, t)
+    return here
+
+
+def _check_finite(copies: list[Copy], observations: Any, t: int) -> None:
     """Refuse observations of all copies [n, …] that are not finite: one test for all of them, since it is per step."""
-    for table in observations:
-        if not np.isfinite(table).all():
-            k = int(np.argwhere(~np.isfinite(table))[0, 0])
-            raise copies[k].failure(f"its observation must be finite, got {table[k].tolist()}", t)
+    if not np.isfinite(observations).all():
+        k = int(np.argwhere(~np.isfinite(observations))[0, 0])
+        raise copies[k].failure(f"its observation must be finite, got {observations[k].tolist()}", t)
 
 
 def _joined(
@@ -200,7 +209,7 @@ def _joined(
     reward = rewards_of(copies, [row for rows in rewards for row in rows], T, interface.num_objectives)
     for copy in copies:
         copy.steps += T
-    rollout: list[Any] = [began, action, reward, arrived, ended, ages if aged else None]
+    rollout: list[Any] = [began, action, reward, arrived, ended, ages.astype(np.int32) if aged else None]
     return Batch(*rollout)
 
 

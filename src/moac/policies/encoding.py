@@ -103,6 +103,8 @@ class Encoder:
 
     def flat(self, observation: Any) -> Float[np.ndarray, " d"]:
         """All numbers of an observation, as float64."""
+        if type(observation) is np.ndarray and observation.shape == self._plain_shape:  # one array: a step may be short
+            return observation.astype(np.float64)
         parts = [leaf.flat(observation) for leaf in self.leaves]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -125,6 +127,12 @@ class Encoder:
             return cls(tuple(map(Leaf.from_json, data)))
         except (KeyError, TypeError) as error:
             raise ValueError(f"`encoder` must be a list of leaves with path, kind, low and high: {error}.") from None
+
+    @cached_property
+    def _plain_shape(self) -> tuple[int] | None:
+        """The shape of observations that are one array of numbers as they are; None where there are others."""
+        only = self.leaves[0]
+        return (self.size,) if len(self.leaves) == 1 and not only.path and only.kind != "binary" else None
 
     @cached_property
     def _strides(self) -> Int[np.ndarray, " d"]:
@@ -159,7 +167,7 @@ class ActionBox:
     def __call__(self, flat: Float[np.ndarray, "... k"]) -> np.ndarray[Any, Any]:
         """What the environment takes, a new array [..., *shape]; a number outside its bounds becomes the nearest."""
         low, high = self._bounds
-        inside = np.clip(np.asarray(flat, dtype=self.dtype), low, high)
+        inside = np.minimum(np.maximum(np.asarray(flat, dtype=self.dtype), low), high)
         return inside.reshape(*np.shape(flat)[:-1], *self.shape)
 
     def flat(self, action: Any) -> Float[np.ndarray, " k"]:

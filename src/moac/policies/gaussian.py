@@ -52,6 +52,8 @@ class Squash:
         """u [..., k] ↦ a."""
         xp = u.__array_namespace__()
         root = xp.sqrt(1 + u * u)
+        if self._both.all():  # most often so, and this is called at every step
+            return self._centre + self._gain * (u / root)
         positive = xp.where(u >= 0, u + root, 1 / (root + xp.abs(u)))
         inside = xp.where(self._both, u / root, xp.where(self._one, positive, u))
         return (self._centre + self._gain * inside).astype(u.dtype)

@@ -157,7 +157,7 @@ class Network:
 
 def dense(W: Any, x: Any) -> Any:
     """xᵀW without its last row, plus the last row; the row x of W where x is an index."""
-    if np.issubdtype(getattr(x, "dtype", type(x)), np.integer):
+    if np.dtype(getattr(x, "dtype", type(x))).kind in "iu":  # quicker than `issubdtype`, at every step
         return W[x]
     return x @ W[:-1] + W[-1]
 

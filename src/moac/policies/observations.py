@@ -30,7 +30,9 @@ class Scale:
 
     def __call__(self, flat: Float[np.ndarray, "... d"]) -> Float[np.ndarray, "... d"]:
         """The scaled vectors, in single precision."""
-        return np.clip((flat - self.shift) * self.gain, 0.0, 1.0).astype(np.float32)
+        place = flat - self.shift
+        place *= self.gain
+        return np.minimum(np.maximum(place, 0.0, out=place), 1.0, out=place).astype(np.float32)
 
     @classmethod
     def between(cls, low: Float[np.ndarray, " d"], high: Float[np.ndarray, " d"]) -> Scale:

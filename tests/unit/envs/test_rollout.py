@@ -157,6 +157,16 @@ def test_an_observation_that_is_not_finite_is_refused():
         sampled(envs.make(Lost, num_envs=1))
 
 
+@pytest.mark.parametrize("shape", [(2,), (1, 2)], ids=["plain", "nested"])
+def test_an_observation_of_another_length_is_refused(shape):
+    class Long(Own):
+        def shown(self):
+            return np.full(shape if self.count == 5 else (1,), float(self.place))
+
+    with pytest.raises(SourceError, match="step 5 of copy 0: an observation must have 1 numbers at its only array, got 2"):
+        sampled(envs.make(Long, num_envs=1))
+
+
 @pytest.mark.parametrize("env", ["minecart-v0", "four-room-v0"])
 def test_what_an_environment_draws_globally_is_seeded_and_left_alone(env):
     """minecart's ore comes from NumPy's global generator, whatever seed it is given."""
