@@ -97,7 +97,7 @@ def _collapse(run: FinishedRun) -> str | None:
     units = "" if run.config.learner != "ppo" or run.config.units == "advantage" else "units advantage, "
     return (
         f"{name} had more than {_HEAVY} of the weight for {number(100 * share, 3)} % of the run, so the others hardly "
-        f"counted: try {units}weighting capped:0.5, or weighting preferred with a preference."
+        f"counted: try {units}weighting capped:0.7, or weighting preferred with a preference."
     )
 
 

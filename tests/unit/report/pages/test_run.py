@@ -152,7 +152,7 @@ def test_a_weight_that_one_objective_kept_is_told(folder, weight, told, weightin
     if told and weighting == "min-norm":
         assert notice is not None
         assert "objective 1 had more than 0.8 of the weight for 100 % of the run" in notice
-        assert "capped:0.5" in notice
+        assert "capped:0.7" in notice
     else:
         assert notice is None
 
