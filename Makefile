@@ -6,6 +6,8 @@ STAMP := $(VENV)/.stamp
 BENCH := .venv-bench/.stamp
 OUT ?= runs/demo
 TRIALS ?= 500
+# The suite fills the cores with processes; threads of BLAS beside them would spend more time waiting than computing.
+test test-slow: export OPENBLAS_NUM_THREADS = 1
 
 .PHONY: demo test test-slow check bench setup clean
 

@@ -80,7 +80,7 @@ class Nursery:
     def start(self, order):
         self._process.stdin.write(json.dumps({"call": order, "log": str(self.log)}) + "\n")
         self._process.stdin.flush()
-        self._child = int(self._process.stdout.readline())
+        self._child = self._number()
 
     def kill(self):
         with contextlib.suppress(ProcessLookupError):  # it has ended
@@ -88,9 +88,13 @@ class Nursery:
 
     def wait(self):
         """The exit code; −9 of one that was killed."""
-        code = int(self._process.stdout.readline())
-        self._child = None
+        code, self._child = self._number(), None
         return code
+
+    def _number(self):
+        line = self._process.stdout.readline()
+        assert line, f"the process that forks has ended with {self._process.wait(60)}: {self.log.read_text()}"
+        return int(line)
 
     def close(self):
         if self._child is not None:  # a test that failed may have left it running
