@@ -25,7 +25,7 @@ _SHORT = 1e3
 
 @final
 @dataclass(frozen=True, eq=False)
-class Chain:
+class InducedChain:
     """What n policies induce on a model.
 
     Attributes:
@@ -48,12 +48,12 @@ def softmax(logits: Any) -> Float[np.ndarray, "..."]:
     return weight / weight.sum(axis=-1, keepdims=True)
 
 
-def induced(model: FiniteMOMDP, pi: Policies) -> Chain:
+def induced(model: FiniteMOMDP, pi: Policies) -> InducedChain:
     """The chain of each policy, with and without restarts."""
     proceed = (pi[:, :, None, :] @ _dense_moves(model))[:, :, 0, :]
     end = np.einsum("nsa,sa->ns", pi, end_chance(model), optimize=True)
     reward = np.einsum("nsa,sam->nsm", pi, expected_reward(model), optimize=True)
-    return Chain(proceed, end, reward, proceed + end[:, :, None] * model.start_distribution)
+    return InducedChain(proceed, end, reward, proceed + end[:, :, None] * model.start_distribution)
 
 
 @lru_cache(maxsize=4)

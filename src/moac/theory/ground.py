@@ -55,7 +55,7 @@ class Ground:
         return chain.softmax(self.logits)
 
     @cached_property
-    def induced(self) -> chain.Chain:
+    def induced(self) -> chain.InducedChain:
         """The chain of the policy, leading axis 1."""
         return chain.induced(self.model, self.policy[None])
 
