@@ -163,7 +163,7 @@ def test_an_observation_of_another_length_is_refused(shape):
         def shown(self):
             return np.full(shape if self.count == 5 else (1,), float(self.place))
 
-    with pytest.raises(SourceError, match="step 5 of copy 0: an observation must have 1 numbers .*, got 2"):
+    with pytest.raises(SourceError, match=r"step 5 of copy 0: an observation must have 1 numbers .*, got 2"):
         sampled(envs.make(Long, num_envs=1))
 
 
