@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from moac import simplex as simplex
     from moac import theory as theory
     from moac import weighting as weighting
+    from moac.api import certify as certify
     from moac.api import choose as choose
     from moac.api import compare as compare
     from moac.api import evaluate as evaluate
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from moac.settings import defaults as defaults
 
 _HOME = {
-    "moac.api": ("choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train"),
+    "moac.api": ("certify", "choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train"),
     "moac.config": ("Average", "Config", "Discounted"),
     "moac.settings": ("defaults",),
 }
@@ -43,6 +44,7 @@ __all__ = [
     "Config",
     "Discounted",
     "api",
+    "certify",
     "choose",
     "compare",
     "defaults",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import numpy as np
 
-from moac import files, locks, settings
+from moac import files, locks, settings, training
 from moac.config import Config
 from moac.driver import load as load
 from moac.driver import resume as resume
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from moac.search.compare import Comparison
     from moac.search.sweep import Swept
     from moac.search.values import EpisodeValues
+    from moac.theory.certificate import Certificate
 
 
 def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
@@ -82,6 +83,63 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     if out is not None:
         evaluated.save(Path(out))
     return evaluated
+
+
+def certify(  # noqa: PLR0913 - every one of them is optional but the run
+    run: str | Path | Result | TrainedPolicy,
+    problem: Any = None,
+    *,
+    episodes: int = 2000,
+    seed: int = 0,
+    confidence: float = 0.95,
+    until: float | None = None,
+    untrained: bool = True,
+    trial: int | None = None,
+    data: Any = None,
+    out: str | Path | None = None,
+    progress: bool = False,
+    trust: bool = False,
+) -> Certificate:
+    """How far a policy is from Pareto-stationary, with an interval, from episodes of it: docs/certificates.md.
+
+    >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
+    >>> certificate = moac.certify(result, episodes=200)
+    >>> bool(certificate.low <= result.history.gap[0, -1] <= certificate.high)
+    True
+
+    Args:
+        run: a run's folder, its result, or a policy.
+        problem: what a policy was trained on, as in `train`; a run knows its own.
+        episodes: of the policy; with `until` of the first look.
+        seed: of the episodes.
+        confidence: of each interval.
+        until: look again and again, each time with twice the episodes, until the gap is known to be below or above.
+        untrained: whether the policy that training began with stands beside it.
+        trial: which; None is the policy's own, of a run the first.
+        data: a dataset or its folder, of a run on a log; None is where the run had it.
+        out: a folder for certificate.json, such as the run's; None keeps nothing on disk.
+        progress: show on stderr how far it is.
+        trust: as in `evaluate`.
+    """
+    from moac.progress import watched
+    from moac.theory import certificate
+
+    plan = certificate.Plan(episodes, confidence, until, seed)
+    subject = _Subject.of(run, problem, data, trust, real=False)
+    trained = subject.trained if trial is None else subject.trained.of_trial(trial)
+    if out is not None:
+        files.check_folder("out", Path(out))
+    policy = certificate.Subject.of(subject.source, trained, plan, "the policy")
+    before = certificate.Subject.of(subject.source, subject.untrained(trained), plan, "the untrained policy")
+    with watched(progress, None) as (_, show):
+        found = certificate.certify(policy, plan, before if untrained else None, show)
+    if out is not None:
+        found.save(out)
+        if (Path(out) / "report.html").exists():
+            from moac.report import pages
+
+            pages.write(Path(out))
+    return found
 
 
 def explore(  # noqa: PLR0913 - every one of them is optional but the problem
@@ -259,29 +317,46 @@ class _Subject:
     source: Source
     weighting: str
     folder: Path | None = None  # of their run
+    run: Any = None  # what was run, where that is in memory
 
     @classmethod
-    def of(cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool) -> _Subject:
-        """The policies of a run, with its environment or its log; a policy alone needs one of both."""
+    def of(
+        cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool, real: bool = True
+    ) -> _Subject:
+        """The policies of a run, with its environment or its log; a policy alone needs one of both.
+
+        `real` takes the real environment in place of its exact model.
+        """
+        taken = problems.real if real else (lambda source: source)
         if isinstance(run, TrainedPolicy):
             if problem is None and data is None:
                 raise ValueError("`problem` must be given with a policy: its environment, or `data`, its log.")
-            return cls(run, problems.real(source_of(problem if data is None else data)), "min-norm")
+            return cls(run, taken(source_of(problem if data is None else data)), "min-norm")
         if isinstance(run, Result):
-            return cls(
-                run.policy, problems.real(run.run.source if data is None else source_of(data)), run.config.weighting
-            )
+            source = taken(run.run.source if data is None else source_of(data))
+            return cls(run.policy, source, run.config.weighting, run=run.run)
         path, directory = Path(run), RunDirectory(Path(run))
         trained = run_directory.load(path)
         if "log" not in directory.description["problem"]:
             if data is not None:
                 raise ValueError(f"`data` is for runs on logs; {run} is on an environment.")
-            return cls(trained, problems.environment_of_run(path, trust), directory.config.weighting, path)
+            source = (problems.environment_of_run if real else problems.problem_of_run)(path, trust)
+            return cls(trained, source, directory.config.weighting, path)
         from moac.runs import log_files
 
         if data is None or isinstance(data, str | Path):
             data = log_files.dataset_of(path, None if data is None else Path(data))
         return cls(trained, source_of(data), directory.config.weighting, path)
+
+    def untrained(self, trained: TrainedPolicy) -> TrainedPolicy:
+        """The policy that training began with: of a run, the trial's own; of a policy alone, a new one."""
+        run = self.run
+        if run is None and self.folder is not None and not RunDirectory(self.folder).description["own"]:
+            run = run_directory.reopen(self.folder, self.source)[1]
+        if run is None:
+            first = trained.policy.init(jax.random.key(0))
+            return replace(trained, theta=jax.tree.map(lambda leaf: leaf[None], first), trial=0)
+        return replace(trained, theta=training.first(run).trials.state.theta)
 
 
 def _on_log(subject: _Subject, trials: tuple[int, ...], split: str, cap: float) -> OfflineEvaluation:

@@ -19,7 +19,7 @@ from tests.helpers import compiling
 CONFIG = Config(num_iterations=3, num_evaluations=2)
 """Of the usual sizes: most tests here, and the examples of the docstrings, share one compiled program."""
 STEPPED = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 16, "actor_batch_size": 16}
-FUNCTIONS = ("choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train")
+FUNCTIONS = ("certify", "choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train")
 
 
 @pytest.fixture(scope="module")

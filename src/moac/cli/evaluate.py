@@ -67,6 +67,7 @@ class Evaluate(Command):
     def _one(self, path: Path) -> dict[str, Any]:
         """The JSON object of one run."""
         from moac.runs.directory import RunDirectory
+        from moac.theory import certificate
 
         description = RunDirectory(path).description
         problem, count, setting = description["problem"], description["trials"], description["config"]["setting"]
@@ -76,6 +77,10 @@ class Evaluate(Command):
         values: Any = moac.evaluate(path, episodes=self.episodes, trials=trials, trust=self.trust)
         about = {"run": str(path), "env": problem["env"], "setting": setting, "objectives": problem["objectives"]}
         sizes = {"trials": list(trials), "episodes": self.episodes, "average": setting["name"] == "average"}
+        known = [
+            {name: each[name] for name in ("trial", *certificate.SHORT)} for each in certificate.read(path).values()
+        ]
+        sizes["certificates"] = known
         return about | sizes | values.record()
 
     def _on_users(self) -> Answer:
@@ -130,6 +135,9 @@ def _exact_front(one: dict[str, Any]) -> Any:
 def _print_episodes(evaluated: list[dict[str, Any]], archive: dict[str, Any]) -> None:
     for one in evaluated:
         print_table(*_table(one))
+        for each in one["certificates"]:
+            ends, sure = f"[{each['low']:.3g}, {each['high']:.3g}]", f"{100 * each['confidence']:g} % confidence"
+            print_lines([f"trial {each['trial']}: stationarity gap in {ends} with {sure} (moac certify)"])
     total = sum(len(one["points"]) for one in evaluated)
     lines = [f"archive: {len(archive['points'])} of {total} policies are not dominated"]
     if archive["hypervolume"] is not None:

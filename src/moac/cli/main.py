@@ -26,6 +26,7 @@ COMMANDS = {
     "explore": "explore:Explore",
     "front": "front:Front",
     "evaluate": "evaluate:Evaluate",
+    "certify": "certify:Certify",
     "compare": "report:Compare",
     "watch": "report:Watch",
     "theory": "theory:Theory",

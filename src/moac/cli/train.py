@@ -76,6 +76,8 @@ class Running(Saving):
     """Run directory; it must not exist yet."""
     keep_every: Annotated[int | None, option("INT", "default: none")] = None
     """Keep the policies of every so many iterations, for moac.load(RUN, iteration=…)."""
+    certify: bool = False
+    """Certify the first trial at the end: moac certify."""
 
 
 @final
@@ -95,6 +97,8 @@ class Train(Command):
         running, trials, seed = self.running, self.running.trials, self.running.seed
         check_trials(trials, seed)
         check_environment(self.env)
+        if running.certify and self.problem.setting == "average":
+            raise ValueError("`--certify` must be left out in the average setting: it has no certificate yet.")
         saving = running.arguments
         process.use_all_cores()
         from moac import settings
@@ -112,6 +116,8 @@ class Train(Command):
                 problem, config, trials=trials, seed=seed, steps=running.steps, out=out, callback=meter,
                 keep_every=running.keep_every, **saving,
             )  # fmt: skip
+        if running.certify:
+            moac.certify(outcome, out=out, progress=True)
         return told(out, outcome, meter)
 
 
@@ -218,9 +224,10 @@ def told(path: Path, outcome: Result, meter: Meter) -> Answer:
 def summary(path: Path, outcome: Result, seconds: float, iterations: int) -> dict[str, Any]:
     """The JSON object of `train` and `resume`; seconds and speed are this command's alone."""
     from moac.runs.directory import RunDirectory
+    from moac.theory import certificate
     from moac.training import mean_over_trials as mean
 
-    history = outcome.history
+    history, certified = outcome.history, certificate.read(path).get(0)
     return {
         "env": RunDirectory(path).description["problem"]["env"],
         "setting": "average" if isinstance(outcome.config.setting, Average) else "discounted",
@@ -234,6 +241,7 @@ def summary(path: Path, outcome: Result, seconds: float, iterations: int) -> dic
         "returns_kind": history.kind,
         "returns_interval": interval(outcome.returns),
         "stationarity_gap": mean(history.gap[:, -1]),
+        **({"certificate": {name: certified[name] for name in certificate.SHORT}} if certified else {}),
         "regret": mean(history.regret[:, -1]),
         "weights": mean(history.weights[:, -1]),
         "stopped_trials": int((outcome.stopped > 0).sum()),

@@ -60,7 +60,9 @@ def test_help_and_wrong_names_and_paths_are_answered_without_jax(tmp_path):
         "train fishwod-v0",
         "explore shop.csv",
     ]
-    lines += [f"{name} nope" for name in ("resume", "report", "evaluate", "watch", "compare", "offline recommend")]
+    lines += [
+        f"{name} nope" for name in ("resume", "report", "evaluate", "certify", "watch", "compare", "offline recommend")
+    ]
     lines += ["explore shop.csv", "sweep nope.toml", "offline train nope --out x"]
     script = "import sys\nfrom moac.cli.main import main\n"
     for line in lines:

@@ -17,6 +17,7 @@ from moac.report.page import Card, Choice, Figure, Page, Panel, Table
 from moac.search import measures
 from moac.search.archive import Archive
 from moac.search.explore import FORMAT, RECORD, Exploration, check_folder
+from moac.theory import certificate
 
 _KINDS = {
     "exact": "evaluated exactly on the model",
@@ -166,7 +167,9 @@ def _rules(rules: dict[str, Any]) -> Table:
 def _choice(folder: Path, data: dict[str, Any]) -> Choice:
     objectives = tuple(map(str, data["objectives"]))
     about = "A mark is a policy: follow it to its returns, what it was trained for, and the line that loads it."
-    cards = tuple(_card(folder, k, point, objectives) for k, point in enumerate(data["archive"]))
+    gaps = {k: f"[{number(each['low'], 3)}, {number(each['high'], 3)}]" for k, each in certificate.read(folder).items()}
+    archive = [point | {"gap": gaps.get(k)} for k, point in enumerate(data["archive"])]
+    cards = tuple(_card(folder, k, point, objectives) for k, point in enumerate(archive))
     points = np.array([point["returns"] for point in data["archive"]], dtype=np.float64)
     return Choice(about, _maps(points, objectives), cards)
 
@@ -194,6 +197,7 @@ def _card(folder: Path, k: int, point: dict[str, Any], objectives: tuple[str, ..
     values = [with_interval(*each) for each in zip(point["returns"], intervals, strict=True)]
     facts = list(zip(objectives, values, strict=True))
     facts += [("preference p", _vector(point["preference"])), ("weights λ", _vector(point["weights"]))]
+    facts += [("stationarity gap", point["gap"])] if point["gap"] else []
     facts += [("rule and trial", f"{point['rule']}, {point['trial']}"), ("policy file", "policy.safetensors")]
     return Card(f"Point {k}", tuple(facts), f"policy = moac.load({str(folder)!r}, trial={k})")
 

@@ -14,6 +14,7 @@ from moac.report import figures, style
 from moac.report.numbers import UNKNOWN, number, plus_minus
 from moac.report.page import Figure, Named, Page, Table
 from moac.runs.directory import FinishedRun, read
+from moac.theory import certificate
 from moac.training import mean_over_trials
 
 _ROUNDING = 1e-6
@@ -36,7 +37,7 @@ def of_run(directory: Path) -> Page:
         facts=_facts(run),
         notice=_notice(run),
         figures=(_figure(run, directory / "figures" / "training.svg"),),
-        tables=(_returns(run), _signals(run)),
+        tables=(_returns(run), _signals(run), *_certificates(directory)),
         details=_details(run),
     )
 
@@ -143,6 +144,29 @@ def _signals(run: FinishedRun) -> Table:
     rows = tuple((name, _mean(values[:, 0]), _mean(values[:, -1])) for name, values in named.items())
     caption = f"{_interval(run)} A gap of 0 is Pareto stationary; – is what this problem cannot tell exactly."
     return Table("Signals of training", caption, ("Signal", *_first_and_last(run)), rows)
+
+
+def _certificates(directory: Path) -> tuple[Table, ...]:
+    """What `moac certify` has found, a row for each trial."""
+    known = certificate.read(directory)
+    if not known:
+        return ()
+    header = ("Trial", "Gap in θ", "Gap in F̂ + ζI", "Untrained, in θ", "Ratio", "Rarest action", "Episodes")
+    rows: list[tuple[str | int | float | None, ...]] = []
+    for trial, each in known.items():
+        before = each["untrained"] and _ends(each["untrained"]["low"], each["untrained"]["high"])
+        ratio, natural = each["ratio"] and _ends(*each["ratio"]), each["natural"]
+        ends = _ends(each["low"], each["high"]), _ends(natural["low"], natural["high"])
+        rows.append((str(trial), *ends, before, ratio, each["rarest"], each["episodes"]))
+    first = next(iter(known.values()))
+    said = " ".join(part for part in (first["sentence"], first["warning"], "Stationary is not optimal.") if part)
+    caption = f"Intervals at {100 * first['confidence']:g} %; of {first['objective']}. {said}"
+    return (Table("Certificate: the stationarity gap from episodes", caption, header, tuple(rows)),)
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    """An interval; what is not finite was written as null, and is at the upper end."""
+    return f"[{number(np.inf if low is None else low, 3)}, {number(np.inf if high is None else high, 3)}]"
 
 
 def _details(run: FinishedRun) -> Named:
