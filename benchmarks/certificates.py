@@ -1,6 +1,6 @@
 """Coverage and width of `moac.certify` against the exact oracle: the table of docs/certificates.md.
 
-    python benchmarks/certificates.py OUT.jsonl [REPETITIONS]
+    python benchmarks/certificates.py OUT.jsonl [REPETITIONS [EPISODES …]]
 
 A line of OUT.jsonl is one case at one number of episodes; what is there is not computed again.
 """
@@ -20,8 +20,8 @@ from moac import Discounted, momdp, simplex
 from moac.momdp.sampling import _theta_gradients, action_probabilities
 from moac.policies import SoftmaxMLP, SoftmaxTable
 from moac.policies.networks import States
-from moac.theory.certificate import Look
 from moac.theory.episodes import sampler
+from moac.theory.evidence import Look
 from moac.theory.scores import Scores
 from moac.training.trained import TrainedPolicy
 
@@ -146,12 +146,12 @@ def measured(case: tuple[Any, ...], n: int, repetitions: int, natural: bool) -> 
     }
 
 
-def main(out: Path, repetitions: int) -> None:
+def main(out: Path, repetitions: int, sizes: tuple[int, ...]) -> None:
     """Go through what is missing, the small sizes first."""
     lines = out.read_text().splitlines() if out.exists() else []
     done = {(row["case"], row["episodes"]) for row in map(json.loads, lines)}
     everything = cases()
-    for n in SIZES:
+    for n in sizes:
         for name, case in everything.items():
             for natural in (False, True) if name in ("random, M = 3", "random, M = 3, saturated") else (False,):
                 label = f"{name}, metric F̂ + ζI" if natural else name
@@ -162,4 +162,5 @@ def main(out: Path, repetitions: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 500)
+    numbers = tuple(map(int, sys.argv[2:]))
+    main(Path(sys.argv[1]), *(numbers[:1] or (500,)), numbers[1:] or SIZES)

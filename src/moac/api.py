@@ -110,7 +110,7 @@ def certify(  # noqa: PLR0913 - every one of them is optional but the run
     Args:
         run: a run's folder, its result, or a policy.
         problem: what a policy was trained on, as in `train`; a run knows its own.
-        episodes: of the policy; with `until` of the first look.
+        episodes: of the policy; with `until` of the first look; on a log, validation users.
         seed: of the episodes.
         confidence: of each interval.
         until: look again and again, each time with twice the episodes, until the gap is known to be below or above.
@@ -124,8 +124,8 @@ def certify(  # noqa: PLR0913 - every one of them is optional but the run
     from moac.progress import watched
     from moac.theory import certificate
 
-    plan = certificate.Plan(episodes, confidence, until, seed)
     subject = _Subject.of(run, problem, data, trust, real=False)
+    plan = certificate.Plan(subject.episodes(episodes, until), confidence, until, seed, subject.cap)
     trained = subject.trained if trial is None else subject.trained.of_trial(trial)
     if out is not None:
         files.check_folder("out", Path(out))
@@ -318,6 +318,7 @@ class _Subject:
     weighting: str
     folder: Path | None = None  # of their run
     run: Any = None  # what was run, where that is in memory
+    cap: float = Config.importance_cap  # of importance ratios on a log
 
     @classmethod
     def of(
@@ -334,7 +335,7 @@ class _Subject:
             return cls(run, taken(source_of(problem if data is None else data)), "min-norm")
         if isinstance(run, Result):
             source = taken(run.run.source if data is None else source_of(data))
-            return cls(run.policy, source, run.config.weighting, run=run.run)
+            return cls(run.policy, source, run.config.weighting, None, run.run, run.config.importance_cap)
         path, directory = Path(run), RunDirectory(Path(run))
         trained = run_directory.load(path)
         if "log" not in directory.description["problem"]:
@@ -346,7 +347,18 @@ class _Subject:
 
         if data is None or isinstance(data, str | Path):
             data = log_files.dataset_of(path, None if data is None else Path(data))
-        return cls(trained, source_of(data), directory.config.weighting, path)
+        config = directory.config
+        return cls(trained, source_of(data), config.weighting, path, cap=config.importance_cap)
+
+    def episodes(self, asked: int, until: float | None) -> int:
+        """How many there are to certify with: those asked for; on a log at most its users, and no second look."""
+        if not isinstance(self.source.spec.observations, LogSpec):
+            return asked
+        from moac.theory import logged
+
+        if until is not None:
+            raise ValueError(f"`until` must be left out on a log, whose users are all there are, got {until}.")
+        return min(asked, len(logged.users(self.source)))
 
     def untrained(self, trained: TrainedPolicy) -> TrainedPolicy:
         """The policy that training began with: of a run, the trial's own; of a policy alone, a new one."""

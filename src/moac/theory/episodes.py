@@ -50,6 +50,7 @@ class Episodes:
         count: E.
         rarest: the smallest action probability in the visited states; 1 where actions are vectors.
         cut: share of episodes that a time limit ended.
+        summed: whether what comes later in an episode counts for a step; on a log V stands for it.
     """
 
     observation: Any
@@ -62,6 +63,7 @@ class Episodes:
     count: int
     rarest: float
     cut: float
+    summed: bool = True
 
     @property
     def x(self) -> tuple[Any, Any]:
@@ -94,7 +96,8 @@ class Episodes:
 
     def advantages(self, V: Baseline, gamma: tuple[float, ...]) -> Float[np.ndarray, "N M"]:
         """Aⁱ_t = Σ_{k ≥ t} weightⁱ_k (rⁱ + γⁱ V(s') − V(s)) to the episode's end: E Σ_t A_t ψ_t = ∇Jⁱ for any V."""
-        return self.to_come(self._errors(V, gamma))
+        errors = self._errors(V, gamma)
+        return self.to_come(errors) if self.summed else errors
 
     def innovations(self, V: Baseline, gamma: tuple[float, ...]) -> Float[np.ndarray, "E M"]:
         """Root of the sum of squares of each episode's terms: what it tells beyond V."""
@@ -125,19 +128,20 @@ class Baseline:
             size = int(max(x.max(), episodes.successor.max())) + 1
             total = np.stack([np.bincount(x, column, size) for column in (target - mean).T], axis=1)
             return cls(mean, total / (np.bincount(x, minlength=size)[:, None] + _RIDGE))
-        phi = _powers(x)
+        phi = powers(x)
         gram = phi.T @ phi + _RIDGE * np.eye(phi.shape[1])
         return cls(mean, np.linalg.solve(gram, phi.T @ (target - mean)))
 
     def __call__(self, x: Any) -> Float[np.ndarray, "n M"]:
         """V; of a state that was never seen the mean."""
         if x.ndim > 1:
-            return self.mean + _powers(x) @ self.table
+            return self.mean + powers(x) @ self.table
         known = x < len(self.table)
         return self.mean + np.where(known[:, None], self.table[np.where(known, x, 0)], 0.0)
 
 
-def _powers(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n 2d+1"]:
+def powers(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n 2d+1"]:
+    """1, x and x²."""
     x = x.astype(np.float64)
     return np.concatenate([np.ones((len(x), 1)), x, x**2], axis=1)
 
