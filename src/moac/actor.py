@@ -30,18 +30,12 @@ _STRIP = 128
 @final
 @dataclass(frozen=True)
 class Gradients:
-    """The gradients of all objectives; they are formed only where that is cheaper than their products.
+    """The gradients of all objectives; they are formed only where that is cheaper than their products."""
 
-    Attributes:
-        gram: K [M, M] of the scaled gradients.
-        scale: [M], what each is multiplied by: 1, or 1/‖gⁱ‖ where gradients are normalised.
-        mix: weights [M] ↦ their sum Σ weightᵢ gⁱ, a pytree like θ.
-        cross: G₁G₂ᵀ of two halves of the batch, scaled; None where the rule does not need it.
-    """
-
-    gram: Float[Array, "M M"]
-    scale: Float[Array, " M"]
-    mix: Callable[[Float[Array, " M"]], Params]
+    gram: Float[Array, "M M"]  # K [M, M] of the scaled gradients
+    scale: Float[Array, " M"]  # [M], what each is multiplied by: 1, or 1/‖gⁱ‖ where gradients are normalised
+    mix: Callable[[Float[Array, " M"]], Params]  # weights [M] ↦ their sum Σ weightᵢ gⁱ, a pytree like θ
+    # G₁G₂ᵀ of two halves of the batch, scaled; None where the rule does not need it
     cross: Float[Array, "M M"] | None = None
 
     def direction(self, lam: Float[Array, " M"]) -> Params:

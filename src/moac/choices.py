@@ -28,19 +28,13 @@ _CONSTANT = "const:"
 @final
 @dataclass(frozen=True)
 class Weighting:
-    """What the configuration knows of a rule; the function of its name is in `moac.weighting`.
+    """What the configuration knows of a rule; the function of its name is in `moac.weighting`."""
 
-    Attributes:
-        number: the argument that a number behind the name's colon gives, if any.
-        takes: what `Config.weights` are to it: its `weights`, its `initial` λ_0, or λ_0 of the `momentum` around it.
-        preferences: whether a preference vector of each trial tilts it.
-        covered: whether it is the paper's rule or an ablation beside it.
-    """
-
-    number: str | None = None
+    number: str | None = None  # the argument that a number behind the name's colon gives, if any
+    # what `Config.weights` are to it: its `weights`, its `initial` λ_0, or λ_0 of the `momentum` around it
     takes: str | None = "momentum"
-    preferences: bool = False
-    covered: bool = False
+    preferences: bool = False  # whether a preference vector of each trial tilts it
+    covered: bool = False  # whether it is the paper's rule or an ablation beside it
 
 
 WEIGHTINGS: dict[str, Weighting] = {
@@ -119,17 +113,11 @@ def _checked_schedule(schedule: Schedule) -> Schedule:
 @final
 @dataclass(frozen=True)
 class Range:
-    """Numbers that a field may hold.
+    """Numbers that a field may hold."""
 
-    Attributes:
-        said: in words.
-        holds: whether a number is one of them.
-        kind: what they become, cleaned of NumPy's types.
-    """
-
-    said: str
-    holds: Callable[[Any], bool]
-    kind: type[int] | type[float] = float
+    said: str  # in words
+    holds: Callable[[Any], bool]  # whether a number is one of them
+    kind: type[int] | type[float] = float  # what they become, cleaned of NumPy's types
 
     def checked(self, name: str, value: Any) -> Any:
         """The number; what is none, or lies outside, is a ValueError."""

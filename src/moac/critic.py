@@ -59,17 +59,11 @@ class MLPCritic:
 @final
 @dataclass(frozen=True)
 class TD:
-    """TD errors and TD steps in one of the two settings.
+    """TD errors and TD steps in one of the two settings."""
 
-    Attributes:
-        critic: the value function.
-        settings: of the run.
-        gamma: γ [M]; ones in the average setting.
-    """
-
-    critic: Critic
-    settings: Settings
-    gamma: tuple[float, ...]
+    critic: Critic  # the value function
+    settings: Settings  # of the run
+    gamma: tuple[float, ...]  # γ [M]; ones in the average setting
 
     @cached_property
     def steps(self) -> GradientTransformation:

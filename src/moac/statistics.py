@@ -13,19 +13,12 @@ from scipy.stats import t as student
 @final
 @dataclass(frozen=True)
 class Mean:
-    """An estimate over trials and its 95 % interval, whose ends are NaN where too few trials were run to have one.
+    """An estimate over trials and its 95 % interval, whose ends are NaN where too few trials were run to have one."""
 
-    Attributes:
-        value: the estimate.
-        low: the lower end of the interval.
-        high: the upper end of the interval.
-        trials: how many trials it was estimated from.
-    """
-
-    value: float
-    low: float
-    high: float
-    trials: int
+    value: float  # the estimate
+    low: float  # the lower end of the interval
+    high: float  # the upper end of the interval
+    trials: int  # how many trials it was estimated from
 
     def __str__(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"

@@ -37,17 +37,11 @@ class TaskFailedError(ValueError):
 @final
 @dataclass(frozen=True)
 class Limits:
-    """What a task may use.
+    """What a task may use."""
 
-    Attributes:
-        timeout: seconds; None is no limit.
-        memory: bytes of its process; None is no limit.
-        retries: how often a task is tried again whose process or machine was lost. One that raised, or reached a
-            limit, is not.
-    """
-
-    timeout: float | None = None
-    memory: int | None = None
+    timeout: float | None = None  # seconds; None is no limit
+    memory: int | None = None  # bytes of its process; None is no limit
+    # how often a task is tried again whose process or machine was lost. One that raised, or reached a limit, is not
     retries: int = 2
 
     def __post_init__(self) -> None:
@@ -62,19 +56,12 @@ class Limits:
 @final
 @dataclass(frozen=True)
 class Failure:
-    """Why a task has no value.
+    """Why a task has no value."""
 
-    Attributes:
-        kind: it raised, ran past its time or its memory, or its process was lost.
-        message: one line, the same from every executor.
-        trace: where it was raised.
-        error: what was raised; None where it does not come whole out of another process.
-    """
-
-    kind: Kind
-    message: str
-    trace: str = ""
-    error: Exception | None = None
+    kind: Kind  # it raised, ran past its time or its memory, or its process was lost
+    message: str  # one line, the same from every executor
+    trace: str = ""  # where it was raised
+    error: Exception | None = None  # what was raised; None where it does not come whole out of another process
 
     @classmethod
     def raised(cls, error: Exception) -> Failure:

@@ -26,19 +26,12 @@ _SHORT = 1e3
 @final
 @dataclass(frozen=True, eq=False)
 class InducedChain:
-    """What n policies induce on a model.
+    """What n policies induce on a model."""
 
-    Attributes:
-        proceed: chance to go from s to s' without ending the episode.
-        end: chance that the step from s ends the episode.
-        reward: expected reward vector of the step from s.
-        restart: chance to go from s to s' when an ended episode starts anew; rows sum to one.
-    """
-
-    proceed: Float[np.ndarray, "n S S"]
-    end: Float[np.ndarray, "n S"]
-    reward: Float[np.ndarray, "n S M"]
-    restart: Float[np.ndarray, "n S S"]
+    proceed: Float[np.ndarray, "n S S"]  # chance to go from s to s' without ending the episode
+    end: Float[np.ndarray, "n S"]  # chance that the step from s ends the episode
+    reward: Float[np.ndarray, "n S M"]  # expected reward vector of the step from s
+    restart: Float[np.ndarray, "n S S"]  # chance to go from s to s' when an ended episode starts anew; rows sum to one
 
 
 def softmax(logits: Any) -> Float[np.ndarray, "..."]:

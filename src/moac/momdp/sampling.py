@@ -58,15 +58,10 @@ def _most_visited(model: FiniteMOMDP) -> int:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Chain:
-    """Where the chain is.
+    """Where the chain is."""
 
-    Attributes:
-        state: the state index.
-        age: steps since the last start; stands still where nobody asks for it.
-    """
-
-    state: Int[Array, ""]
-    age: Int[Array, ""]
+    state: Int[Array, ""]  # the state index
+    age: Int[Array, ""]  # steps since the last start; stands still where nobody asks for it
 
 
 @final

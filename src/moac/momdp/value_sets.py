@@ -37,20 +37,14 @@ class Problem:
     """What Pareto value iteration works on: a lottery per state and action, and one for the start.
 
     Rewards are divided by each objective's largest |r|, so that one tolerance serves all objectives.
-
-    Attributes:
-        lotteries: [S][A]. Outcomes with one successor are one: a policy remembers states, not the rewards it drew.
-        start: the start distribution over states.
-        merge: two points of a set that agree up to this are one.
-        limit: the largest size of a set.
-        stationary: whether only stationary policies count. Then a larger set is rounded up, else it is refused.
     """
 
+    # [S][A]. Outcomes with one successor are one: a policy remembers states, not the rewards it drew
     lotteries: list[list[Lottery]]
-    start: Lottery
-    merge: float
-    limit: int
-    stationary: bool
+    start: Lottery  # the start distribution over states
+    merge: float  # two points of a set that agree up to this are one
+    limit: int  # the largest size of a set
+    stationary: bool  # whether only stationary policies count. Then a larger set is rounded up, else it is refused
 
 
 def lotteries(

@@ -223,17 +223,11 @@ class RBF:
 @final
 @dataclass(frozen=True)
 class Tile:
-    """One tile of each tiling is 1/√tilings, the others 0; tilings are shifted against each other.
+    """One tile of each tiling is 1/√tilings, the others 0; tilings are shifted against each other."""
 
-    Attributes:
-        num_inputs: d.
-        tilings: how many.
-        tiles: how many along each input.
-    """
-
-    num_inputs: int
-    tilings: int = 8
-    tiles: int = 8
+    num_inputs: int  # d
+    tilings: int = 8  # how many
+    tiles: int = 8  # how many along each input
 
     @property
     def per_tiling(self) -> int:

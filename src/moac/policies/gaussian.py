@@ -38,15 +38,10 @@ _NEAR = 1e-6
 @final
 @dataclass(frozen=True)
 class Squash:
-    """The map from k real numbers into their bounds.
+    """The map from k real numbers into their bounds."""
 
-    Attributes:
-        low: smallest values; may be infinite.
-        high: largest values; may be infinite.
-    """
-
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    low: tuple[float, ...]  # smallest values; may be infinite
+    high: tuple[float, ...]  # largest values; may be infinite
 
     def __call__(self, u: Any) -> Any:
         """u [..., k] ↦ a."""
@@ -112,20 +107,13 @@ class GaussianMLP:
     """a = squash(u), u ~ N(m(x), σ²), with m from a network; σ is shared by all states, or the network gives it too.
 
     θ holds the network's matrices, and where σ is shared a last leaf [1, k] for it.
-
-    Attributes:
-        inputs: what the network sees.
-        hidden: its hidden layers.
-        bounds: of the actions.
-        state_scale: whether σ depends on the state.
-        spread: σ at the start.
     """
 
-    inputs: Inputs
-    hidden: tuple[int, ...]
-    bounds: Squash
-    state_scale: bool = False
-    spread: float = math.exp(-0.5)
+    inputs: Inputs  # what the network sees
+    hidden: tuple[int, ...]  # its hidden layers
+    bounds: Squash  # of the actions
+    state_scale: bool = False  # whether σ depends on the state
+    spread: float = math.exp(-0.5)  # σ at the start
 
     @property
     def size(self) -> int:

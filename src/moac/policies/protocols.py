@@ -20,15 +20,10 @@ from moac.types import Observation, Params, Policy
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Factor:
-    """∂ log π_l/∂W = inputs_l ⊗ signal_l for each sample l; a one-hot input is given as its index.
+    """∂ log π_l/∂W = inputs_l ⊗ signal_l for each sample l; a one-hot input is given as its index."""
 
-    Attributes:
-        inputs: [B, d] floats, or [B] integers.
-        signal: [B, k].
-    """
-
-    inputs: Float[Array, "B d"] | Int[Array, " B"]
-    signal: Float[Array, "B k"]
+    inputs: Float[Array, "B d"] | Int[Array, " B"]  # [B, d] floats, or [B] integers
+    signal: Float[Array, "B k"]  # [B, k]
 
 
 @runtime_checkable

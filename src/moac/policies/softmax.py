@@ -130,17 +130,11 @@ class SoftmaxBasis(Linear):
 @final
 @dataclass(frozen=True)
 class SoftmaxMLP(Softmax):
-    """π(a|x) ∝ exp of a network's outputs. Starts nearly uniform.
+    """π(a|x) ∝ exp of a network's outputs. Starts nearly uniform."""
 
-    Attributes:
-        inputs: what the network sees.
-        hidden: its hidden layers.
-        num_actions: A.
-    """
-
-    inputs: Inputs
-    hidden: tuple[int, ...]
-    num_actions: int
+    inputs: Inputs  # what the network sees
+    hidden: tuple[int, ...]  # its hidden layers
+    num_actions: int  # A
 
     @cached_property
     def network(self) -> Network:

@@ -30,15 +30,10 @@ _LENGTH = "config.num_iterations"
 @final
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run.
+    """The checkpoints of one run."""
 
-    Attributes:
-        folder: where they are.
-        description: of the run, as config.json has it; a checkpoint of another is refused.
-    """
-
-    folder: Path
-    description: Mapping[str, Any]
+    folder: Path  # where they are
+    description: Mapping[str, Any]  # of the run, as config.json has it; a checkpoint of another is refused
 
     def write(self, snapshot: training.Snapshot) -> None:
         """Store all that is needed to go on; the last two are kept."""

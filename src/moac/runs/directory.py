@@ -155,22 +155,14 @@ class RunDirectory:
 @final
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """All that a report needs of a run that has ended.
+    """All that a report needs of a run that has ended."""
 
-    Attributes:
-        description: config.json.
-        origin: provenance.json.
-        config: resolved.
-        objectives: their names.
-        history: what was logged, K trials at L ≥ 1 iterations.
-        stopped: [K] 0, or the iteration at which the trial stopped; None where the policies are not there.
-    """
-
-    description: dict[str, Any]
-    origin: dict[str, Any]
-    config: Config
-    objectives: tuple[str, ...]
-    history: History
+    description: dict[str, Any]  # config.json
+    origin: dict[str, Any]  # provenance.json
+    config: Config  # resolved
+    objectives: tuple[str, ...]  # their names
+    history: History  # what was logged, K trials at L ≥ 1 iterations
+    # [K] 0, or the iteration at which the trial stopped; None where the policies are not there
     stopped: Int[np.ndarray, " K"] | None
 
     @property

@@ -72,21 +72,13 @@ class ActorBound:
 @final
 @dataclass(frozen=True)
 class CriticTerms:
-    """Theorem 1 in coefficients.
+    """Theorem 1 in coefficients."""
 
-    Attributes:
-        largest_beta: min{λ_A/(8C_A²), 4/λ_A}.
-        C_2: [1 + (κ − 1)ρ]/(1 − ρ).
-        C_3: 192(C_A²R_w² + C_b²).
-        C_A: of a sample (derived) or of its mean (printed).
-        lambda_A: modulo constants where the features span them.
-    """
-
-    largest_beta: float
-    C_2: float
-    C_3: float
-    C_A: float
-    lambda_A: float
+    largest_beta: float  # min{λ_A/(8C_A²), 4/λ_A}
+    C_2: float  # [1 + (κ − 1)ρ]/(1 − ρ)
+    C_3: float  # 192(C_A²R_w² + C_b²)
+    C_A: float  # of a sample (derived) or of its mean (printed)
+    lambda_A: float  # modulo constants where the features span them
 
     def per_batch(self, beta: float) -> float:
         """The floor times D."""
@@ -105,23 +97,14 @@ class CriticTerms:
 @final
 @dataclass(frozen=True)
 class ActorTerms:
-    """Theorem 2 in coefficients: ascent(1 [or 2] + Σ2η_t)/T + critic·error + noise/B + approximation.
+    """Theorem 2 in coefficients: ascent(1 [or 2] + Σ2η_t)/T + critic·error + noise/B + approximation."""
 
-    Attributes:
-        alpha: 1/(3L_J).
-        ascent: 18L_J r_max/C₄.
-        ends: what stands before Σ2η_t: 1, or 2 where rewards may be negative (derived).
-        critic: 12, or 60MC_ψ² (derived), for E max_i is at most M max_i E.
-        noise: C₅(1 − ρ + 4κρ)/(1 − ρ), or with 2κ in place of 4κρ (derived).
-        approximation: 12ζ, or 60MC_ψ²ζ.
-    """
-
-    alpha: float
-    ascent: float
-    ends: float
-    critic: float
-    noise: float
-    approximation: float
+    alpha: float  # 1/(3L_J)
+    ascent: float  # 18L_J r_max/C₄
+    ends: float  # what stands before Σ2η_t: 1, or 2 where rewards may be negative (derived)
+    critic: float  # 12, or 60MC_ψ² (derived), for E max_i is at most M max_i E
+    noise: float  # C₅(1 − ρ + 4κρ)/(1 − ρ), or with 2κ in place of 4κρ (derived)
+    approximation: float  # 12ζ, or 60MC_ψ²ζ
 
 
 def critic_terms(c: Constants, derivation: Derivation = "derived") -> CriticTerms:

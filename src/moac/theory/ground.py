@@ -23,20 +23,13 @@ _SMALLEST = ("lambda_A", "lambda_A_modulo_constants", "rarest")
 @final
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """One softmax policy, one feature map. Everything is float64 and computed when first asked for.
+    """One softmax policy, one feature map. Everything is float64 and computed when first asked for."""
 
-    Attributes:
-        model: the MOMDP.
-        setting: `Discounted` or `Average`.
-        logits: of the policy.
-        Phi: the critic's features, one row per state.
-        inputs: X where the policy's logits are Xθ; None where θ is the table of logits itself.
-    """
-
-    model: FiniteMOMDP
-    setting: Setting
-    logits: Float[np.ndarray, "S A"]
-    Phi: Float[np.ndarray, "S d"]
+    model: FiniteMOMDP  # the MOMDP
+    setting: Setting  # `Discounted` or `Average`
+    logits: Float[np.ndarray, "S A"]  # of the policy
+    Phi: Float[np.ndarray, "S d"]  # the critic's features, one row per state
+    # X where the policy's logits are Xθ; None where θ is the table of logits itself
     inputs: Float[np.ndarray, "S k"] | None = None
 
     @property

@@ -82,12 +82,9 @@ class Pace:
     The first chunk has one iteration, since nothing is known yet of what an iteration costs, and since it is compiled
     in that time. A chunk that ended early, because an evaluation was due, tells less of that cost than its fixed part:
     it makes later chunks shorter only where it took too long itself.
-
-    Attributes:
-        longest: iterations of the next chunk, at most.
     """
 
-    longest: int = 1
+    longest: int = 1  # iterations of the next chunk, at most
 
     @contextmanager
     def timed(self, iterations: int) -> Generator[None]:

@@ -81,21 +81,14 @@ class Blocks:
 
 @final
 class _Program(NamedTuple):
-    """The two compiled functions of a row of blocks, one block per device.
+    """The two compiled functions of a row of blocks, one block per device."""
 
-    Attributes:
-        first: (settings, seed, trial indices, their preferences or None) ↦ trials at iteration 0.
-        step: (settings, data, trials, count) ↦ the trials `count` iterations later, and the metrics of the last.
-        data: the source's arrays that the program takes as an argument, on every device.
-        sharding: a row's, over the devices.
-        width: trials per row.
-    """
-
-    first: Callable[..., Trial]
+    first: Callable[..., Trial]  # (settings, seed, trial indices, their preferences or None) ↦ trials at iteration 0
+    # (settings, data, trials, count) ↦ the trials `count` iterations later, and the metrics of the last
     step: Callable[..., tuple[Trial, Metrics]]
-    data: Any
-    sharding: NamedSharding
-    width: int
+    data: Any  # the source's arrays that the program takes as an argument, on every device
+    sharding: NamedSharding  # a row's, over the devices
+    width: int  # trials per row
 
     def rows(self, count: int) -> Int[np.ndarray, "R W"]:
         """Indices of `count` trials, in rows of one block per device."""

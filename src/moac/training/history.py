@@ -17,31 +17,19 @@ _BLOCK = 64
 @final
 @dataclass(frozen=True, eq=False)
 class History:
-    """K trials at L iterations.
+    """K trials at L iterations."""
 
-    Attributes:
-        iteration: [L] updates done when it was logged.
-        returns: J after them [K, L, M].
-        weights: λ_t of the last of them [K, L, M].
-        min_norm_weights: λ̂_t, the min-norm weights of the same gradients [K, L, M].
-        gradient_norm_squared: ‖Σ λᵢgⁱ‖² of the direction taken [K, L].
-        smallest_alignment: the smallest ⟨gⁱ, d⟩ over objectives [K, L]; negative where the step hurts one.
-        gap: exact stationarity gap [K, L].
-        direction_gap: the same for Lemma 1's direction [K, L].
-        regret: exact [K, L].
-        kind: how returns were evaluated: `exact`, `episodes` or `ncis`.
-    """
-
-    iteration: Int[np.ndarray, " L"]
-    returns: Float[np.ndarray, "K L M"]
-    weights: Float[np.ndarray, "K L M"]
-    min_norm_weights: Float[np.ndarray, "K L M"]
-    gradient_norm_squared: Float[np.ndarray, "K L"]
+    iteration: Int[np.ndarray, " L"]  # updates done when it was logged
+    returns: Float[np.ndarray, "K L M"]  # J after them
+    weights: Float[np.ndarray, "K L M"]  # λ_t of the last of them
+    min_norm_weights: Float[np.ndarray, "K L M"]  # λ̂_t, the min-norm weights of the same gradients
+    gradient_norm_squared: Float[np.ndarray, "K L"]  # ‖Σ λᵢgⁱ‖² of the direction taken
+    # the smallest ⟨gⁱ, d⟩ over objectives; negative where the step hurts one
     smallest_alignment: Float[np.ndarray, "K L"]
-    gap: Float[np.ndarray, "K L"]
-    direction_gap: Float[np.ndarray, "K L"]
-    regret: Float[np.ndarray, "K L"]
-    kind: str = "exact"
+    gap: Float[np.ndarray, "K L"]  # exact stationarity gap
+    direction_gap: Float[np.ndarray, "K L"]  # the same for Lemma 1's direction
+    regret: Float[np.ndarray, "K L"]  # exact
+    kind: str = "exact"  # how returns were evaluated: `exact`, `episodes` or `ncis`
 
     @classmethod
     def empty(cls) -> History:

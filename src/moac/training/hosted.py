@@ -111,17 +111,13 @@ def template(run: Run) -> Trial:
 
 @final
 class _Program(NamedTuple):
-    """The compiled functions of one trial.
+    """The compiled functions of one trial."""
 
-    Attributes:
-        first: (settings, seed, trial, its preference or None) ↦ its state at iteration 0, and the key of its chain.
-        sample_key: state ↦ the key that the iteration to come samples with.
-        step: (settings, state, critic batches, actor batch) ↦ the next state, metrics, and in one array for the host
-            the next sample key and whether the state is finite.
-    """
-
+    # (settings, seed, trial, its preference or None) ↦ its state at iteration 0, and the key of its chain
     first: Callable[..., tuple[State, Key]]
-    sample_key: Callable[[State], Key]
+    sample_key: Callable[[State], Key]  # state ↦ the key that the iteration to come samples with
+    # (settings, state, critic batches, actor batch) ↦ the next state, metrics, and in one array for the host the next
+    # sample key and whether the state is finite
     step: Callable[..., tuple[State, Metrics, UInt32[Any, "3"]]]
 
 

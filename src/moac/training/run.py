@@ -25,33 +25,23 @@ from moac.types import Key, Source, Spec, State
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Trial:
-    """One trial, or a block of them.
+    """One trial, or a block of them."""
 
-    Attributes:
-        state: the algorithm's.
-        chain: the source's; of one that is sampled on the host what its chain has learned.
-        stopped: 0 while the trial runs; else the iteration whose update was not finite. The state is the one before.
-    """
-
-    state: State
-    chain: Any
+    state: State  # the algorithm's
+    chain: Any  # the source's; of one that is sampled on the host what its chain has learned
+    # 0 while the trial runs; else the iteration whose update was not finite. The state is the one before
     stopped: Int[Array, ""]
 
 
 @final
 @dataclass(frozen=True)
 class Snapshot:
-    """A run after some iteration.
+    """A run after some iteration."""
 
-    Attributes:
-        iteration: updates done.
-        joined: gives all K trials, leading axis K, on the host; `trials` asks for them once, when they are needed.
-        history: what was logged so far.
-    """
-
-    iteration: int
+    iteration: int  # updates done
+    # gives all K trials, leading axis K, on the host; `trials` asks for them once, when they are needed
     joined: Callable[[], Trial]
-    history: History
+    history: History  # what was logged so far
 
     @classmethod
     def of(cls, iteration: int, trials: Trial, history: History) -> Snapshot:
@@ -77,23 +67,14 @@ class Snapshot:
 @final
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What is to be run: everything but the state.
+    """What is to be run: everything but the state."""
 
-    Attributes:
-        source: the problem.
-        config: complete: what config.json holds.
-        parts: policy, critic and rule.
-        num_trials: K.
-        seed: of all randomness.
-        given: names of the parts (`policy`, `critic`, `rule`) that the caller gave as objects.
-    """
-
-    source: Source
-    config: Config
-    parts: Parts
-    num_trials: int
-    seed: int
-    given: tuple[str, ...] = ()
+    source: Source  # the problem
+    config: Config  # complete: what config.json holds
+    parts: Parts  # policy, critic and rule
+    num_trials: int  # K
+    seed: int  # of all randomness
+    given: tuple[str, ...] = ()  # names of the parts (`policy`, `critic`, `rule`) that the caller gave as objects
 
     @cached_property
     def settings(self) -> Settings:
