@@ -13,12 +13,14 @@ of one minibatch, no GAE, no whitening, raw units, no entropy and constant steps
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
@@ -32,6 +34,7 @@ from moac.weighting import Rule
 _FLOOR = 1e-3
 """No objective's σ counts as less than this share of the largest."""
 _ADAM_EPS = 1e-5
+_LOW = np.uint32(2**16 - 1)
 
 
 def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: Rule) -> tuple[Init, Update]:
@@ -207,7 +210,7 @@ class Steps:
             return self.step(learner, samples)
         old = self.log_prob(learner.theta, samples.observation, samples.action)
         samples = replace(samples, old_log_prob=old)
-        orders = jax.vmap(lambda key: jax.random.permutation(key, B))(jax.random.split(key, settings.epochs))
+        orders = jax.vmap(lambda key: permutation(key, B))(jax.random.split(key, settings.epochs))
 
         def minibatch(learner: Learner, index: Int[Array, " b"]) -> tuple[Learner, None]:
             return self.step(learner, jax.tree.map(lambda x: x[index], samples)), None
@@ -255,3 +258,19 @@ class Steps:
         if self.settings.schedule == "constant":
             return 1
         return 1 - (self.t - 1.0) / self.settings.num_iterations
+
+
+def permutation(key: Key, size: int) -> Int[Array, " B"]:
+    """What `jax.random.permutation(key, size)` gives, from sorts of single arrays: XLA sorts pairs five times slower.
+
+    Of the 32 random bits that things are sorted by, 16 are sorted at a time, with the place in the other 16.
+    """
+    if size > 2**16:
+        return jax.random.permutation(key, size)
+    place = order = jnp.arange(size, dtype=jnp.uint32)
+    for _ in range(math.ceil(3 * math.log(size) / math.log(2**32 - 1))):
+        key, key_bits = jax.random.split(key)
+        bits = jax.random.bits(key_bits, (size,))
+        by_low = lax.sort(bits << 16 | place) & _LOW
+        order = order[by_low[lax.sort(bits[by_low] & ~_LOW | place) & _LOW]]
+    return order.astype(int)

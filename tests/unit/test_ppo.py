@@ -177,3 +177,9 @@ def test_a_long_rollout_is_told_apart_from_its_continuation():
     result = moac.train(envs.make(Line, 4, evaluation_episodes=1), Config(**QUICK))
     assert float(result.snapshot.trials.state.spread.count[0]) == 2 * result.config.actor_batch_size
     assert Discounted(0.9) == result.config.setting
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1024, 2048])  # the last takes two rounds
+def test_permutations_are_those_of_jax(size):
+    key = jax.random.key(size)
+    np.testing.assert_array_equal(ppo.permutation(key, size), jax.random.permutation(key, size))
