@@ -152,8 +152,9 @@ def roll_out(copies: list[Copy], interface: Interface, actor: Actor, scale: Scal
     Observations are states, or vectors as they came; actions are indices, or vectors as the policy gave them; ages are
     None unless chains restart by force.
     """
-    encode = interface.encoder.state if scale is None else interface.encoder.flat
-    here = np.array([copy.read(encode, copy.observation, 0) if copy.here is None else copy.here for copy in copies])
+    encode, dtype = (interface.encoder.state, int) if scale is None else (interface.encoder.flat, np.float64)
+    now = [copy.read(encode, copy.observation, 0) if copy.here is None else copy.here for copy in copies]
+    here = np.array(now, dtype=dtype)
     rewards, columns = [list[bytes]() for _ in copies], list[tuple[Any, ...]]()
     for t in range(draws.uniform.shape[1]):
         normal = None if draws.normal is None else draws.normal[:, t]
@@ -170,7 +171,7 @@ def roll_out(copies: list[Copy], interface: Interface, actor: Actor, scale: Scal
             copy.elapsed, copy.age = copy.elapsed + 1, copy.age + 1
             forced = draws.forced is not None and draws.forced[k, t]
             if terminated or truncated or forced or copy.elapsed >= copy.limit:
-                starts[k] = copy.read(encode, copy.restart(), t)
+                starts[k] = np.array(copy.read(encode, copy.restart(), t))  # the environment may write to it
                 ended[k] = terminated and not truncated
         here = _after_restarts(copies, arrived, starts, t)
         if starts and draws.average:

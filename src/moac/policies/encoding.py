@@ -102,9 +102,9 @@ class Encoder:
         return lambda x: self.flat(x).tobytes()
 
     def flat(self, observation: Any) -> Float[np.ndarray, " d"]:
-        """All numbers of an observation, as float64."""
-        if type(observation) is np.ndarray and observation.shape == self._plain_shape:  # one array: a step may be short
-            return observation.astype(np.float64)
+        """All numbers of an observation; a vector of real numbers is returned as it is, which is quick."""
+        if type(observation) is np.ndarray and observation.shape == self._plain_shape:
+            return observation
         parts = [leaf.flat(observation) for leaf in self.leaves]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -130,9 +130,8 @@ class Encoder:
 
     @cached_property
     def _plain_shape(self) -> tuple[int] | None:
-        """The shape of observations that are one array of numbers as they are; None where there are others."""
-        only = self.leaves[0]
-        return (self.size,) if len(self.leaves) == 1 and not only.path and only.kind != "binary" else None
+        """The shape of observations that are one vector of real numbers; None where they are something else."""
+        return (self.size,) if [(leaf.path, leaf.kind) for leaf in self.leaves] == [((), "float")] else None
 
     @cached_property
     def _strides(self) -> Int[np.ndarray, " d"]:
