@@ -16,7 +16,7 @@ from _timing import machine
 from moac.cli import process
 
 SECTIONS = (
-    "simplex", "startup", "training", "networks", "environments", "kuairand", "offline", "offpolicy", "sweeps",
+    "simplex", "startup", "training", "networks", "environments", "learner", "kuairand", "offline", "offpolicy", "sweeps",
 )  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def main(names: list[str]) -> None:
     if unknown:
         sys.exit(f"unknown section {', '.join(sorted(unknown))}; there are: {', '.join(SECTIONS)}")
     jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))  # as the command line does
-    if names == ["environments"]:
+    if names in (["environments"], ["learner"]):
         process.dispatch_synchronously()  # likewise
     versions = ", ".join(f"{name} {version(name)}" for name in ("moac", "jax", "numpy", "scipy", "duckdb"))
     print(f"{machine()}\n{versions}")
