@@ -24,7 +24,7 @@ ROWS_27K, ACTION_ROWS_27K, VIDEOS_27K = 323_464_444, 2_300_000, 32_038_725
 _BUILD = """
 import json, sys
 from moac import kuairand
-from moac.logs import Options, build
+from moac.logs.building import Options, build
 print(json.dumps(build(kuairand.find(sys.argv[1]), sys.argv[2], Options(memory_limit=sys.argv[3]))))
 """
 

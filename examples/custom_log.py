@@ -1,50 +1,51 @@
-"""A log of your own, with any signals: arrays in, a dataset with split users and assembled states out.
+"""A log of your own from a dataframe: a dataset, a policy, a verdict and recommendations in your own ids.
 
 Run: python examples/custom_log.py
 """
 
 import numpy as np
 
-from moac.logs import About, LoggedDataset, Rows
+import moac
 
-SIGNALS, COST = ("Order", "Minutes", "Complaint"), -1
+SEASONS = np.array(["spring", "summer", "autumn", "winter"], object)
 
 
-def newsletter(readers: int = 300, offers: int = 12, weeks: int = 20, seed: int = 0) -> tuple[Rows, np.ndarray]:
-    """Every week each reader gets an offer, in some seasons mostly the popular ones; who is older orders less."""
+def newsletter(readers: int = 300, offers: int = 12, weeks: int = 20, seed: int = 0) -> dict[str, np.ndarray]:
+    """Every week each reader gets an offer, in some seasons mostly the popular ones. A DataFrame does as well."""
     rng = np.random.default_rng(seed)
-    age, appeal = rng.uniform(18, 80, readers), rng.standard_normal(offers)
-    user, week = (grid.ravel() for grid in np.meshgrid(np.arange(readers), np.arange(weeks), indexing="ij"))
-    season = week % 4
-    chance = np.exp(appeal * (1 + season[:, None] / 2))
+    patience, appeal = rng.standard_normal(readers), rng.standard_normal(offers)
+    reader, week = (grid.ravel() for grid in np.meshgrid(np.arange(readers), np.arange(weeks), indexing="ij"))
+    chance = np.exp(appeal * (1 + (week % 4)[:, None] / 2))
     chance /= chance.sum(axis=1, keepdims=True)
-    action = (rng.random((len(user), 1)) > chance.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    order = rng.random(len(user)) < 0.3 / (1 + np.exp((age[user] - 50) / 10 - appeal[action]))
-    minutes = rng.exponential(2 + 3 * order)
-    complaint = rng.random(len(user)) < 0.02
-    rows = Rows(
-        user=1000 + user,  # any whole numbers
-        action=action,
-        reward=np.column_stack([order, minutes, complaint]),  # as logged: a cost is positive
-        time=week,
-        context=season[:, None],
-        propensity=chance[np.arange(len(user)), action],  # leave it out where it is not known
+    offer = (rng.random((len(reader), 1)) > chance.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    order = rng.random(len(reader)) < 0.3 / (1 + np.exp(-patience[reader] - appeal[offer]))
+    return {
+        "reader": np.array([f"reader {k}" for k in reader], object),
+        "offer": np.array([f"offer {chr(65 + k)}" for k in offer], object),
+        "week": week,
+        "season": SEASONS[week % 4],
+        "order": order.astype(int),
+        "minutes": rng.exponential(2 + 3 * order),
+        "complaint": (rng.random(len(reader)) < 0.02).astype(int),
+        "chance": chance[np.arange(len(reader)), offer],  # leave it out where it is not known
+    }
+
+
+def main() -> moac.logs.LoggedDataset:
+    """Build the dataset, train, evaluate, recommend."""
+    dataset = moac.logs.build(
+        newsletter(), user="reader", item="offer", time="week", signals="order,minutes,-complaint",
+        context="season", propensity="chance", name="newsletter",
+    )  # fmt: skip
+    print(dataset)
+    run = moac.train(dataset, num_iterations=200, num_evaluations=2, behaviour_pull=0.3)
+    evaluation = run.evaluate(split="validation")
+    for line in evaluation.lines("MOAC"):
+        print(f"{line.label:16} {line.relative:+.1%} {line.outcome}")
+    print(evaluation.report.policies["MOAC"].verdict.level)
+    print(
+        run.policy.recommend("reader 5", ["summer"], ["offer A", "offer C"], k=3, responses=[[1, 5.0, 0], [0, 1.0, 0]])
     )
-    return rows, (age[:, None] - 50) / 30
-
-
-def main() -> LoggedDataset:
-    """Build the dataset, and print what is in it."""
-    rows, readers = newsletter()
-    about = About("newsletter", SIGNALS, (1, 1, COST), users=readers, window=5)
-    dataset = LoggedDataset.from_numpy(rows, about)
-    print(f"{dataset.num_rows} rows of {dataset.num_users} readers, {dataset.num_actions} offers")
-    for split in ("train", "validation", "test"):
-        chosen = dataset.rows(split)
-        values = ", ".join(f"{name} {v:.3f}" for name, v in zip(SIGNALS, dataset.reward[chosen].mean(0), strict=True))
-        print(f"  {split}: {len(chosen)} rows; per row {values}")
-    state = dataset.features(dataset.observation(np.arange(4)))
-    print(f"a state has {state.shape[1]} numbers: the reader, the season and the last {about.window} offers")
     return dataset
 
 

@@ -4,85 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import jax
-import numpy as np
-
-from moac import files, locks, settings, training
+from moac import files, locks, settings
 from moac.config import Config
 from moac.driver import load as load
 from moac.driver import resume as resume
 from moac.driver import source_of as source_of
 from moac.driver import train as train
 from moac.driver import with_outputs as with_outputs
-from moac.momdp import library
-from moac.policies.observations import LogSpec
-from moac.runs import directory as run_directory
+from moac.evaluating import Subject
+from moac.evaluating import evaluate as evaluate
 from moac.runs import problems
-from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
-from moac.types import Source
 
 if TYPE_CHECKING:
     from moac.offline.choose import Choice
-    from moac.offline.evaluation import OfflineEvaluation
     from moac.runs.executors import Executor
     from moac.search.archive import Archive
     from moac.search.compare import Comparison
     from moac.search.sweep import Swept
-    from moac.search.values import EpisodeValues
     from moac.theory.certificate import Certificate
-
-
-def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
-    run: str | Path | Result | TrainedPolicy,
-    problem: Any = None,
-    *,
-    episodes: int = 200,
-    trials: Sequence[int] | None = None,
-    data: Any = None,
-    split: str = "validation",
-    cap: float = 10.0,
-    out: str | Path | None = None,
-    trust: bool = False,
-) -> EpisodeValues | OfflineEvaluation:
-    """What policies are worth: in episodes of the real environment, beside exact values where a model is known.
-
-    On a log: beside Behavior-Clone; an access to test users is recorded before any number is computed.
-
-    >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
-    >>> moac.evaluate(result, episodes=2).points.shape
-    (1, 2)
-
-    Args:
-        run: a run's folder, its result, or a policy.
-        problem: the environment of a policy, as in `train`; a run knows its own.
-        episodes: of each trial, each with a seed of its own.
-        trials: which; None is all of them.
-        data: a dataset or its folder; None is where the run had it.
-        split: whose users judge on a log: `validation` or `test`.
-        cap: of the importance weights on a log.
-        out: a folder for what was found; None keeps nothing on disk.
-        trust: whether a module that the run names may be imported, which runs the code in it.
-    """
-    from moac.search import values
-
-    subject = _Subject.of(run, problem, data, trust)
-    chosen = tuple(range(subject.trained.num_trials) if trials is None else trials)
-    if isinstance(subject.source.spec.observations, LogSpec):
-        evaluated = _on_log(subject, chosen, split, cap)
-    else:
-        environment: Any = subject.source
-        model = library.for_environment(environment.spec.name)
-        evaluated = values.by_episodes(environment, subject.trained, chosen, episodes, model)
-    if out is not None:
-        evaluated.save(Path(out))
-    return evaluated
 
 
 def certify(  # noqa: PLR0913 - every one of them is optional but the run
@@ -124,7 +70,7 @@ def certify(  # noqa: PLR0913 - every one of them is optional but the run
     from moac.progress import watched
     from moac.theory import certificate
 
-    subject = _Subject.of(run, problem, data, trust, real=False)
+    subject = Subject.of(run, problem, data, trust, real=False)
     plan = certificate.Plan(subject.episodes(episodes, until), confidence, until, seed, subject.cap)
     trained = subject.trained if trial is None else subject.trained.of_trial(trial)
     if out is not None:
@@ -307,85 +253,3 @@ def compare(
     if out is not None:
         comparison.save(out)
     return comparison
-
-
-@dataclass(frozen=True, eq=False)
-class _Subject:
-    """What is evaluated: policies, trained with a weighting rule, on an environment or a log."""
-
-    trained: TrainedPolicy
-    source: Source
-    weighting: str
-    folder: Path | None = None  # of their run
-    run: Any = None  # what was run, where that is in memory
-    cap: float = Config.importance_cap  # of importance ratios on a log
-
-    @classmethod
-    def of(
-        cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool, real: bool = True
-    ) -> _Subject:
-        """The policies of a run, with its environment or its log; a policy alone needs one of both.
-
-        `real` takes the real environment in place of its exact model.
-        """
-        taken = problems.real if real else (lambda source: source)
-        if isinstance(run, TrainedPolicy):
-            if problem is None and data is None:
-                raise ValueError("`problem` must be given with a policy: its environment, or `data`, its log.")
-            return cls(run, taken(source_of(problem if data is None else data)), "min-norm")
-        if isinstance(run, Result):
-            source = taken(run.run.source if data is None else source_of(data))
-            return cls(run.policy, source, run.config.weighting, None, run.run, run.config.importance_cap)
-        path, directory = Path(run), RunDirectory(Path(run))
-        trained = run_directory.load(path)
-        if "log" not in directory.description["problem"]:
-            if data is not None:
-                raise ValueError(f"`data` is for runs on logs; {run} is on an environment.")
-            source = (problems.environment_of_run if real else problems.problem_of_run)(path, trust)
-            return cls(trained, source, directory.config.weighting, path)
-        from moac.runs import log_files
-
-        if data is None or isinstance(data, str | Path):
-            data = log_files.dataset_of(path, None if data is None else Path(data))
-        config = directory.config
-        return cls(trained, source_of(data), config.weighting, path, cap=config.importance_cap)
-
-    def episodes(self, asked: int, until: float | None) -> int:
-        """How many there are to certify with: those asked for; on a log at most its users, and no second look."""
-        if not isinstance(self.source.spec.observations, LogSpec):
-            return asked
-        from moac.theory import logged
-
-        if until is not None:
-            raise ValueError(f"`until` must be left out on a log, whose users are all there are, got {until}.")
-        return min(asked, len(logged.users(self.source)))
-
-    def untrained(self, trained: TrainedPolicy) -> TrainedPolicy:
-        """The policy that training began with: of a run, the trial's own; of a policy alone, a new one."""
-        run = self.run
-        if run is None and self.folder is not None and not RunDirectory(self.folder).description["own"]:
-            run = run_directory.reopen(self.folder, self.source)[1]
-        if run is None:
-            first = trained.policy.init(jax.random.key(0))
-            return replace(trained, theta=jax.tree.map(lambda leaf: leaf[None], first), trial=0)
-        return replace(trained, theta=training.first(run).trials.state.theta)
-
-
-def _on_log(subject: _Subject, trials: tuple[int, ...], split: str, cap: float) -> OfflineEvaluation:
-    """What policies are worth on a log's users beside Behavior-Clone; the trials are seeds of one method."""
-    from moac.offline import ncis
-    from moac.offline.evaluate import evaluate
-    from moac.report import html
-    from moac.report.pages import evaluation as page
-
-    dataset: Any = subject.source
-    for trial in trials:
-        subject.trained.of_trial(trial)  # which checks
-    theta = jax.tree.map(lambda leaf: leaf[np.array(trials)], subject.trained.theta)
-    method = "MOAC" if subject.weighting == "min-norm" else f"{subject.weighting} weights"
-    methods = {method: (subject.trained.policy, theta)}
-    about = {"trial": trials[0] if len(trials) < subject.trained.num_trials else None}
-    if subject.folder is not None:
-        files.check_folder("RUN", subject.folder)
-    evaluated = evaluate(dataset, methods, split, ncis.Options(cap=cap), run=subject.folder, about=about)
-    return replace(evaluated, page=lambda each: html.render(page.of_evaluation(each)))

@@ -249,8 +249,10 @@ def source_of(problem: Any) -> Source:
 
 
 def with_outputs(outcome: Result) -> Result:
-    """The same result, able to `save` and `plot` itself."""
-    return replace(outcome, writer=_write, drawer=draw)
+    """The same result, able to `save`, `plot` and `evaluate` itself."""
+    from moac.evaluating import evaluate
+
+    return replace(outcome, writer=_write, drawer=draw, evaluator=evaluate)
 
 
 def draw(outcome: Result) -> Figure:

@@ -30,6 +30,8 @@ _ABOUT = "moac"
 """The one entry of a file's metadata: safetensors writes several in random order."""
 _DIGEST = "sha256"
 """Inside it, the hash of all arrays and of all else that is inside it."""
+_TEXTS = ":utf8"
+"""Ends the name of an array of texts."""
 _TYPES = {"BOOL", "F16", "F32", "F64", *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64))}
 """Of arrays, as safetensors names them: those that are ever written."""
 
@@ -180,8 +182,11 @@ def checked(data: Any, levels: int = _DEEPEST) -> Any:
 
 
 def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
-    """Write arrays by name as safetensors, with a hash of it all; equal arrays and `about` make equal bytes."""
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    """Write arrays by name as safetensors, with a hash of it all; equal arrays and `about` make equal bytes.
+
+    Arrays of texts are written as bytes of UTF-8, all as long as the longest.
+    """
+    contiguous = dict(_packed(name, np.ascontiguousarray(array)) for name, array in arrays.items())
     described = {**about, _DIGEST: _digests(contiguous, about)[-1]}
     write_bytes(path, save(contiguous, metadata={_ABOUT: json.dumps(described, sort_keys=True)}))
 
@@ -197,6 +202,7 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
             raise DamagedError(path, "it was not written by moac")
         stored = about.pop(_DIGEST, None)
         digests = _digests(arrays, about)
+        arrays = dict(_unpacked(name, array) for name, array in arrays.items())
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
     except DamagedError:
@@ -208,6 +214,22 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     if stored not in digests:
         raise DamagedError(path, "it was changed after it was written")
     return arrays, about
+
+
+def _packed(name: str, array: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
+    if array.dtype.kind != "U":
+        return name, array
+    encoded = np.char.encode(array, "utf-8").reshape(-1)
+    return f"{name}{_TEXTS}", encoded.view(np.uint8).reshape(len(encoded), encoded.dtype.itemsize)
+
+
+def _unpacked(name: str, array: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
+    if not name.endswith(_TEXTS):
+        return name, array
+    if array.dtype != np.uint8 or array.ndim != 2 or not array.shape[1]:
+        raise ValueError(f"`{name}` is no array of texts")
+    texts = np.ascontiguousarray(array).view(f"S{array.shape[1]}").reshape(-1)
+    return name.removesuffix(_TEXTS), np.char.decode(texts, "utf-8")
 
 
 def _tensor(file: Any, name: str) -> np.ndarray[Any, Any]:

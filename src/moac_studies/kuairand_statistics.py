@@ -17,7 +17,8 @@ from scipy.stats import chi2
 
 from moac import kuairand, statistics
 from moac.kuairand import generate
-from moac.logs import LoggedDataset, Options, build, describe
+from moac.logs import LoggedDataset, Options, describe
+from moac.logs.building import build
 from moac.logs.folder import Description
 from moac.report import log_figures, style
 from moac.report.page import Claim, Table, Verdict
@@ -73,7 +74,9 @@ def real_rows() -> Path | None:
 
 def built(table: framework.Table, seed: int, work: Workspace, files: Path | None) -> Path:
     """A dataset from `files`, or from generated rows; what an earlier call has built of the same is taken."""
-    options = Options(table["actions"], table["split_seed"], memory_limit=table["memory_limit"])
+    options = Options(
+        table["actions"], table["split_seed"], memory_limit=table["memory_limit"], history_responses=False
+    )  # the paper's states
     rows = sorted(files.rglob("*.csv")) if files else []
     sizes = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in rows]
     made = {} if files else {"seed": seed, "rows": table["generated_rows"]}
@@ -127,7 +130,7 @@ def findings(paper: framework.Table, data: Counted) -> Findings:
             "This data",
             "description",
             log_figures.description(data.description),
-            "What `moac data kuairand describe` shows of it.",
+            "What `moac data describe` shows of it.",
             "Four charts: rates of signals by split, rows per user, rows per day, share of each action.",
         ),
     )

@@ -13,7 +13,8 @@ import pytest
 from moac import kuairand, logs
 from moac.kuairand import generate
 from moac.kuairand.schema import LOG, SIGNALS
-from moac.logs.schema import split_users
+from moac.logs import building
+from moac.logs.splits import split_users
 
 _ROOT = Path(__file__).parents[2]
 _REAL = Path(os.environ.get("MOAC_KUAIRAND_DIR", _ROOT.parent / "shared" / "data" / "kuairand"))
@@ -33,7 +34,7 @@ def build(source, out, executor=None, progress=None, **options):
     """A dataset from such a folder; its manifest."""
     chosen = {name: options.pop(name) for name in ("random_log", "video_statistics") if name in options}
     files = kuairand.find(source, **chosen)
-    return logs.build(files, out, logs.Options(**options), executor=executor, progress=progress)
+    return building.build(files, out, logs.Options(**options), executor=executor, progress=progress)
 
 
 def changed(folder, copy, change):

@@ -148,7 +148,7 @@ def bandit():
     action = rng.integers(0, 4, n)
     reward = (rng.random((n, 2)) < VALUE[action]).astype(float)
     rows = Rows(user=rng.integers(0, 500, n), action=action, reward=reward, propensity=np.full(n, 0.25))
-    return evaluate.with_estimator(LoggedDataset.from_numpy(rows, About(window=1)))
+    return evaluate.with_estimator(LoggedDataset.from_numpy(rows, About(window=1, history_responses=False)))
 
 
 def test_both_objectives_of_a_bandit_rise_to_what_is_known_to_be_possible(bandit):

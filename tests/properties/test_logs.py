@@ -1,15 +1,13 @@
 """Properties of splits, histories and samples, whatever the log."""
 
-from dataclasses import replace
-
 import hypothesis.extra.numpy as hnp
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from moac.kuairand.schema import LOG, SCHEMA
-from moac.logs import About, LoggedDataset, Rows, schema
-from moac.logs.buckets import _actions, _within_reach, indexed
+from moac.logs import About, LoggedDataset, Rows, splits
+from moac.logs.buckets import Views, _actions, _within_reach, indexed
 
 logs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.booleans()), min_size=1, max_size=80)
 
@@ -31,7 +29,7 @@ def test_what_is_left_out_of_a_history_is_in_no_state(log, window, actions):
     """The states of the pieces are those of the whole history, for any window and any choice of actions."""
     actions = np.array(sorted(actions, key=lambda a: (a * 7) % 10), dtype=np.int32)
     table = columns(log)
-    found = indexed(table, replace(SCHEMA, window=window), actions)
+    found = indexed(Views.of(table, SCHEMA), window, actions)
     rows = np.flatnonzero(np.isin(table["video_id"], actions))
     assert found["action"].tolist() == [actions.tolist().index(video) for video in table["video_id"][rows]]
     for k, row in enumerate(rows):
@@ -64,15 +62,15 @@ def test_actions_are_found_whatever_their_order(video, actions):
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=50))
 def test_a_user_falls_into_one_split_whoever_else_is_there(seed, ids):
-    together = schema.split_users(np.array(ids), seed, schema.SHARES)
-    alone = [int(schema.split_users(np.array([one]), seed, schema.SHARES)[0]) for one in ids]
+    together = splits.split_users(np.array(ids), seed, splits.SHARES)
+    alone = [int(splits.split_users(np.array([one]), seed, splits.SHARES)[0]) for one in ids]
     assert together.tolist() == alone
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.05, 0.9))
 def test_splits_have_their_shares(seed, train):
     shares = (train, (1 - train) / 2, 1 - train - (1 - train) / 2)
-    counts = np.bincount(schema.split_users(np.arange(20_000), seed, shares), minlength=3) / 20_000
+    counts = np.bincount(splits.split_users(np.arange(20_000), seed, shares), minlength=3) / 20_000
     assert np.abs(counts - shares).max() < 5 * 0.5 / np.sqrt(20_000)
 
 

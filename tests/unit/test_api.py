@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import moac
-from moac import Config, api, driver, momdp
+from moac import Config, api, driver, evaluating, momdp
 from moac.training import result
 from tests.helpers import compiling
 
@@ -149,7 +149,7 @@ def test_names_are_imported_when_they_are_used():
         moac.policy  # noqa: B018
 
 
-@pytest.mark.parametrize("module", [api, driver])
+@pytest.mark.parametrize("module", [api, driver, evaluating])
 def test_the_examples_of_the_docstrings_run(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     failed, run = doctest.testmod(module, extraglobs={"moac": moac, "jax": jax})

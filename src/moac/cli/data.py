@@ -1,4 +1,4 @@
-"""`moac data kuairand`: download, build, describe, generate. None of them needs JAX."""
+"""`moac data`: build a dataset from a log, describe it; KuaiRand's download, build, generate. None needs JAX."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 import tyro
 
@@ -27,6 +27,7 @@ from moac.progress import Progress, say
 
 if TYPE_CHECKING:
     from moac.logs.folder import Description
+    from moac.logs.schema import LogFiles
 
 Variant = Annotated[str, tyro.conf.arg(metavar="VARIANT", help="pure (47 MB), 1k (1.1 GB) or 27k (9.9 GB).")]
 Source = Annotated[Path, tyro.conf.arg(metavar="SRC", help="A folder with KuaiRand's files, by their official names.")]
@@ -67,23 +68,21 @@ class Download(_Writing):
         return {"variant": self.variant, "folder": str(folder)}
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
-class Build(_Writing):
-    """Turn KuaiRand's files into a dataset: split by users, ordered, indexed, with a manifest."""
+class _Building(_Writing):
+    """A command that builds a dataset."""
 
-    source: tyro.conf.Positional[Source]
-    actions: int = 150
-    """K, the videos that train users viewed most."""
+    actions: Annotated[int | None, option("INT", "default: 150, or all where there are fewer")] = None
+    """K, the items that train users viewed most."""
+    split: Annotated[str, tyro.conf.arg(metavar="RULE")] = "users"
+    """How rows are held out: users; time:DATE, all rows before are train rows; unseen:DATE, other users after it."""
     split_seed: int = 0
     """Of the hash that splits users."""
     shares: Annotated[tuple[float, float, float], tyro.conf.arg(metavar="FLOAT FLOAT FLOAT")] = (0.8, 0.1, 0.1)
     """Of users in train, validation and test."""
-    random_log: Annotated[Path | None, option("FILE", "default: the one in SRC, if any")] = None
-    """A log of uniformly random exposure."""
-    video_statistics: bool = False
-    """Add month averages to the features of videos. They know the test period."""
-    memory_limit: Annotated[str, tyro.conf.arg(metavar="SIZE")] = "2GB"
+    history_responses: Literal["on", "off"] = "on"
+    """Whether states hold the responses to viewed items; off is the state of the paper and of the public code."""
+    memory: Annotated[str, tyro.conf.arg(metavar="SIZE", aliases=["--memory-limit"])] = "2GB"
     """The most memory to use, in each process; what does not fit is spilled beside the dataset."""
     threads: Workers = None
     """Threads of DuckDB."""
@@ -96,37 +95,96 @@ class Build(_Writing):
 
     def write(self, out: Path, show: Any) -> dict[str, Any]:
         """Build a dataset that does not exist yet."""
-        from moac import files, kuairand
+        from moac import files
         from moac.logs.building import Options, build
         from moac.runs import executors
 
-        names = ("actions", "split_seed", "shares", "memory_limit", "threads")
         files.check_folder("out", out.parent)
-        chosen: dict[str, Any] = {name: getattr(self, name) for name in names}
-        source = kuairand.find(self.source, self.random_log, self.video_statistics)
+        named: dict[str, Any] = {n: getattr(self, n) for n in ("actions", "split", "split_seed", "shares", "threads")}
+        chosen = Options(**named, memory_limit=self.memory, history_responses=self.history_responses == "on")
+        source = self.files()
         try:
             with executors.opened(self.executor, workers=self.workers, address=self.address) as executor:
-                about = build(source, out, Options(**chosen), executor=executor, progress=show)
+                about = build(source, out, chosen, executor=executor, progress=show)
         except KeyboardInterrupt:
             say(f"what has finished is kept: the same command continues {out}")
             raise
         return self._told(about, out)
 
+    def files(self) -> LogFiles:
+        """What is built."""
+        raise NotImplementedError
+
     def _told(self, about: dict[str, Any], out: Path) -> dict[str, Any]:
         """Say what the manifest says of the build, and return it."""
         for line in (*(f"absent: {n}" for n in about["absent"]), *(f"warning: {w}" for w in about["warnings"])):
             say(line)
-        rows, logs = about["parts"]["rows"], about["logs"]
+        rows, logs, actions = about["parts"]["rows"], about["logs"], about["actions"]
         if not self.json:
             for name, log in logs.items():
-                sys.stdout.write(f"{name} log: {log['rows_read']:,} rows, {log['rows']:,} without exact duplicates\n")
-            sys.stdout.write(f"{rows['rows']:,} rows of {rows['users']:,} users on {self.actions} videos: {out}\n")
-            print_paths(next=f"moac data kuairand describe {out}")
+                told = f"{log['rows_read']:,} rows, {log['duplicates']:,} exact duplicates dropped"
+                sys.stdout.write(f"{name} log: {told}\n")
+            sys.stdout.write(f"{rows['rows']:,} rows of {rows['users']:,} users on {actions} items: {out}\n")
+            print_paths(next=f"moac data describe {out}")
         counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
         return {
             "data": str(out), "name": about["name"], "content": about["content"], "logs": counts, "rows": rows["rows"],
-            "users": rows["users"], "actions": self.actions, "absent": about["absent"], "warnings": about["warnings"],
+            "users": rows["users"], "actions": actions, "absent": about["absent"], "warnings": about["warnings"],
         }  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Build(_Building):
+    """Turn a log of your own into a dataset: CSV or Parquet, a file, a folder or a glob, also with gzip.
+
+    An action is one of the K items that train users were shown most.
+    """
+
+    log: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="LOG", help="CSV or Parquet.")]]
+    user: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "user_id"
+    """Who was shown something: whole numbers or texts."""
+    item: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "item_id"
+    """What was shown, likewise."""
+    time: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "time"
+    """When: dates, or numbers."""
+    signals: Annotated[str, option("COLUMN[,…]", "required")] = ""
+    """What is maximised: columns, or names with SQL such as watch=play/duration; a minus marks a cost: -returned."""
+    context: Annotated[str, option("COLUMN[,…]", "default: none")] = ""
+    """What else is known of a request, such as tab,hour."""
+    propensity: Annotated[str | None, option("COLUMN", "default: not known")] = None
+    """The probability with which the item was chosen."""
+    users: Annotated[str | None, option("FILE", "default: none")] = None
+    """Features of users: ids in a column of the same name, every other column is a feature."""
+    items: Annotated[str | None, option("FILE", "default: none")] = None
+    """Features of items, likewise."""
+    name: Annotated[str | None, option("TEXT", "default: the file's")] = None
+    """Of the data."""
+
+    def files(self) -> LogFiles:
+        """The files, with the meaning of their columns."""
+        from moac.logs import own
+
+        columns = own.columns(self.user, self.item, self.time, self.signals, self.context, self.propensity)
+        return own.find(self.log, columns, users=self.users, items=self.items, name=self.name)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BuildKuaiRand(_Building):
+    """Turn KuaiRand's files into a dataset: its columns and signals are known."""
+
+    source: tyro.conf.Positional[Source]
+    random_log: Annotated[Path | None, option("FILE", "default: the one in SRC, if any")] = None
+    """A log of uniformly random exposure."""
+    video_statistics: bool = False
+    """Add month averages to the features of videos. They know the test period."""
+
+    def files(self) -> LogFiles:
+        """The official files in the folder."""
+        from moac import kuairand
+
+        return kuairand.find(self.source, self.random_log, self.video_statistics)
 
 
 @final
@@ -195,7 +253,7 @@ class Describe(Command):
 
 def _print(description: Description) -> None:
     """Amount and share of each signal, as in the paper, and what a row has of it on average; users and rows."""
-    from moac.logs.schema import SPLITS
+    from moac.logs.splits import SPLITS
 
     amounts = {name: [description.splits[split]["signals"][name]["amount"] for split in SPLITS]
                for name in description.signals}  # fmt: skip
@@ -209,7 +267,8 @@ def _print(description: Description) -> None:
     )
     splits = (*description.splits.items(), ("all", description.manifest["parts"]["rows"]))
     rows = [(name, part["users"], part["rows"], part["rows"] / max(part["users"], 1)) for name, part in splits]
-    print_table("Splits, by hash of users", ("", "users", "rows", "rows per user"), rows)
+    rule = description.manifest["options"].get("split", "users").replace("users", "hash of users")
+    print_table(f"Splits, by {rule}", ("", "users", "rows", "rows per user"), rows)
 
 
 def _notes(description: Description) -> list[str]:
@@ -220,9 +279,8 @@ def _notes(description: Description) -> list[str]:
         f"rows per user: median {spread['median']:.0f}, 90 % up to {spread['p90']:.0f}, largest {spread['max']:.0f}",
     ]
     for name, log in about["logs"].items():
-        first, *_, last = (*log["days"], *log["days"])
-        rows = f"{log['rows_read']:,} rows, {log['rows']:,} without exact duplicates"
-        notes.append(f"{name} log: {rows}; {first} to {last}")
+        days, rows = list(log["days"]), f"{log['rows_read']:,} rows, {log['rows']:,} without exact duplicates"
+        notes.append(f"{name} log: {rows}{f'; {days[0]} to {days[-1]}' if days else ''}")
     random = about["parts"].get("random")
     if random is not None:
         notes.append(f"random exposure on these actions: {random['rows']:,} rows of {random['users']:,} users")

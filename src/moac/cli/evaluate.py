@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
@@ -94,7 +94,7 @@ class Evaluate(Command):
         evaluated: Any = moac.evaluate(
             folder, data=self.data, split=self.split, trials=trials, cap=self.cap, out=folder
         )
-        card, page = folder / f"card-{self.split}.json", folder / f"evaluation-{self.split}.html"
+        card, page = folder / f"card-{evaluated.label}.json", folder / f"evaluation-{evaluated.label}.html"
 
         def show() -> None:
             _print_changes(evaluated)
@@ -175,6 +175,11 @@ def _print_changes(evaluation: OfflineEvaluation) -> None:
         effective = min(one.row_effective_share for one in policy.diagnostics)
         verdict = f"{name}: {policy.verdict.level}; effective share of rows {100 * effective:.0f} %"
         print_lines([verdict, *(f"  - {reason.text}" for reason in policy.verdict.reasons)])
+    if evaluation.carried is not None:
+        print_lines(["the same by the run's own behaviour model; above it is one fitted on this log:"])
+        _print_changes(replace(evaluation.carried, accesses=None))
+    if evaluation.unknown is not None:
+        print_lines([page.unknown(evaluation)])
     if evaluation.accesses is not None:
         missing = evaluation.accesses.missing
         print_lines([str(evaluation.accesses), *([f"not noted beside the data: {missing}"] if missing else [])])

@@ -34,9 +34,10 @@ COMMANDS = {
     "sweep": "sweep:Sweep",
     "report": "report:Report",
     "envs": "envs:Envs",
+    "data build": "data:Build",
+    "data describe": "data:Describe",
     "data kuairand download": "data:Download",
-    "data kuairand build": "data:Build",
-    "data kuairand describe": "data:Describe",
+    "data kuairand build": "data:BuildKuaiRand",
     "data kuairand generate": "data:Generate",
     "offline train": "offline_train:Train",
     "offline compare": "offline:Compare",
@@ -47,7 +48,7 @@ COMMANDS = {
 _HEADINGS = {
     "": "Multi-objective actor-critic.",
     "data": "Logs as datasets.",
-    "data kuairand": "KuaiRand's logs as datasets.",
+    "data kuairand": "KuaiRand's logs as datasets; moac data describe shows them.",
     "offline": "Learning from logs.",
 }
 _MISTAKE = 2

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
@@ -20,7 +21,6 @@ from moac.progress import Progress, say
 
 _COMPAT_STEPS = 500
 """Of each learner, where the published ones took 240,000 to 1,000,000."""
-Codes = Annotated[tuple[int, ...], option("INT [INT ...]", "default: none")]
 
 
 @final
@@ -80,83 +80,123 @@ class Compare(Command):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Score(Command):
-    """Write what a policy recommends to every user of a log, at the state after the user's last row, as CSV."""
+    """Write what a policy recommends to requests, or to every user of its log at the state after the last row."""
 
     path: tyro.conf.Positional[RunPath]
+    requests: Annotated[Path | None, option("FILE", "default: all users of the log")] = None
+    """CSV or Parquet: user_id, the context by name, history (a|b|c), responses (1 0|0 1|0 0), eligible (a|c).
+
+    Without a history the user's own is taken from the log, and so is its last context.
+    """
     data: Annotated[Path | None, option("DATA", "default: where it was")] = None
     """The dataset that the run was trained on."""
     out: Annotated[Path | None, option("FILE", "required")] = None
-    """The CSV file: user_id, rank, video_id, probability."""
+    """The file, .parquet or .csv: user_id, rank, item_id, probability."""
     k: int = 10
-    """Videos for each user."""
+    """Items for each request."""
     exclude_seen: bool = False
-    """Leave out videos that the user has viewed."""
+    """Leave out items that the user has viewed."""
     trial: int = 0
     """Which trial."""
 
     def answer(self) -> Answer:
-        """Write the CSV file, and say how many users are in it."""
+        """Write the file, and say how many users are in it."""
         check_run(self.path)
         out: Path = required("out", self.out, "with a file")
         if out.is_dir():
             raise ValueError(f"`out` must be a file, got {out}.")
         from moac import files
+        from moac.logs import requests
         from moac.offline import recommend
         from moac.runs import log_files
 
         files.check_folder("out", out.parent)
-        began = time.monotonic()
-        dataset = log_files.dataset_of(self.path, self.data)
-        blocks = recommend.all_users(moac.load(self.path, self.trial), dataset, self.k, exclude_seen=self.exclude_seen)
+        began, absent = time.monotonic(), 0
+        dataset = log_files.dataset_of(self.path, self.data) if self.requests is None else None
+        trained = moac.load(self.path, self.trial)
+        if dataset is not None:
+            blocks = recommend.all_users(trained, dataset, self.k, exclude_seen=self.exclude_seen)
+            total = len(recommend.last_rows(dataset))
+            absent = dataset.num_users - total
+        else:
+            catalogue: Any = trained.catalogue
+            known = partial(log_files.dataset_of, self.path, self.data)
+            read = requests.read(
+                required("requests", self.requests, "with a file"), catalogue, known, self.exclude_seen
+            )
+            blocks, total = recommend.answered(trained, read, self.k), 0
         out.parent.mkdir(parents=True, exist_ok=True)
         with Progress() as progress:
-            users, lines = recommend.write_csv(out, _shown(blocks, progress, len(recommend.last_rows(dataset))))
-        absent = dataset.num_users - users
-        record = {
-            "run": str(self.path), "out": str(out), "users": users, "users_without_rows": absent, "lines": lines,
-            "k": self.k, "seconds": time.monotonic() - began,
-        }  # fmt: skip
-        shown = f"{lines:,} recommendations to {users:,} users ({absent:,} more have no rows): {out}\n"
-        return Answer(record, lambda: sys.stdout.write(shown))
+            told = recommend.write(out, _shown(blocks, progress, total))
+        record = {"run": str(self.path), "out": str(out), "users_without_rows": absent, "k": self.k} | told
+        rest = f" ({absent:,} more have no rows)" if self.requests is None else ""
+        shown = f"{told['lines']:,} recommendations to {told['users']:,} users{rest}: {out}\n"
+        unknown = f"unknown to the run: {told['unknown_users']:,} users, {told['unknown_items']:,} items of histories\n"
+        shown += unknown if self.requests is not None else ""
+        return Answer(record | {"seconds": time.monotonic() - began}, lambda: sys.stdout.write(shown))
 
 
 def _shown(blocks: Iterable[Any], progress: Any, total: int) -> Iterator[Any]:
     done = 0
     for block in blocks:
         done += len(block.user_ids)
-        progress.show("scoring", done, total)
+        progress.show("scoring", done, max(done, total))
         yield block
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Recommend(Command):
-    """Show what a policy recommends to one user; the run alone is needed, not its data."""
+    """Show what a policy recommends to one user; where the data is at hand, by the user's history in it."""
 
     path: tyro.conf.Positional[RunPath]
-    user: Annotated[int | None, option("ID", "required")] = None
+    user: Annotated[str | None, option("ID", "required")] = None
     """As the log names users."""
-    context: Codes = ()
-    """Codes of the request; for KuaiRand tab, hour and day of the week."""
-    history: Codes = ()
-    """Videos viewed before, by id, oldest first."""
+    context: Annotated[tuple[str, ...], option("VALUE [VALUE ...]", "default: that of the user's last row")] = ()
+    """Of the request, in order, or each as NAME=VALUE; for KuaiRand tab, hour and day of the week."""
+    history: Annotated[tuple[str, ...] | None, option("ID [ID ...]", "default: the user's own, where known")] = None
+    """Items viewed before, oldest first."""
+    eligible: Annotated[tuple[str, ...] | None, option("ID [ID ...]", "default: all")] = None
+    """Items that may be recommended."""
     k: int = 10
-    """How many videos."""
+    """How many items."""
     exclude_seen: bool = False
-    """Leave out videos of the history."""
+    """Leave out items of the history."""
+    data: Annotated[Path | None, option("DATA", "default: where it was")] = None
+    """The dataset that the run was trained on."""
     trial: int = 0
     """Which trial."""
 
     def answer(self) -> Answer:
         """Print the recommendation to one user."""
         check_run(self.path)
-        user: int = required("user", self.user, "as the log names users")
+        user: str = required("user", self.user, "as the log names users")
+        from moac.offline import recommend
 
-        trained = moac.load(self.path, self.trial)
-        recommended = trained.recommend(user, self.context, self.history, self.k, exclude_seen=self.exclude_seen)
+        named = dict(word.split("=", 1) for word in self.context if "=" in word)
+        context: Any = named if named and len(named) == len(self.context) else self.context
+        how: dict[str, Any] = {"k": self.k, "exclude_seen": self.exclude_seen, "eligible": self.eligible}
+        trained, dataset = moac.load(self.path, self.trial), None if self.history is not None else self._dataset()
+        if dataset is not None:
+            recommended = recommend.known_user(trained, dataset, user, context, **how)
+        else:
+            recommended = trained.recommend(user, context, self.history or (), **how)
         for note in recommended.notes:
             say(f"note: {note}")
-        lines = [f"{rank:4d}  {name}  {p:.4g}\n" for rank, (name, p) in enumerate(recommended, start=1)]
+        names = [str(name) if str(name).isprintable() else repr(name) for name in recommended.ids]
+        width, rows = max(map(len, ["item", *names])), zip(names, recommended.probabilities, strict=True)
+        lines = [f"{rank:4d}  {name:{width}}  {p:.4g}\n" for rank, (name, p) in enumerate(rows, start=1)]
         about = {"run": str(self.path), "user": user, "notes": list(recommended.notes)}
         record = about | {"ids": recommended.ids, "probabilities": recommended.probabilities}
-        return Answer(record, lambda: sys.stdout.write("".join(["rank  id  probability\n", *lines])))
+        return Answer(record, lambda: sys.stdout.write("".join([f"rank  {'item':{width}}  probability\n", *lines])))
+
+    def _dataset(self) -> Any:
+        """The run's data, if it is there; one that is named must be."""
+        from moac.runs import log_files
+
+        try:
+            return log_files.dataset_of(self.path, self.data)
+        except ValueError:
+            if self.data is not None:
+                raise
+            return None

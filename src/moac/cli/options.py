@@ -225,7 +225,7 @@ def check_run(*paths: Path) -> None:
 def check_data(path: Path) -> None:
     """Refuse a dataset that is not there."""
     if not (path / "manifest.json").exists():
-        raise ValueError(f"{path} is no dataset: it has no manifest.json. Build one with moac data kuairand build.")
+        raise ValueError(f"{path} is no dataset: it has no manifest.json. Build one with moac data build.")
 
 
 def check_episodes(episodes: int) -> None:

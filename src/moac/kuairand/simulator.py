@@ -254,15 +254,19 @@ class Log:
         """Of each row's user: all that a policy may know of them."""
         return self.users.kind[self.user]
 
-    def dataset(self, known: bool = True) -> LoggedDataset:
-        """As a source of training: kinds as user features, tabs as context; `known` keeps the propensities."""
+    def dataset(self, known: bool = True, history_responses: bool = False) -> LoggedDataset:
+        """As a source of training: kinds as user features, tabs as context; `known` keeps the propensities.
+
+        The policy that made the log does not know past responses; `history_responses` has them in states all the same.
+        """
         from moac.logs import About, LoggedDataset, Rows
 
         kinds = np.eye(NUM_KINDS, dtype=np.float32)[self.users.kind[np.unique(self.user)]]
         names = tuple(signal.name for signal in SIGNALS)
         context, propensity = self.tab[:, None].astype(np.int64), self.propensity if known else None
         rows = Rows(self.user, self.action, self.reward * SIGNS, self.time_ms, context, propensity)
-        return LoggedDataset.from_numpy(rows, About("generated", names, SIGNS.tolist(), users=kinds))
+        about = About("generated", names, SIGNS.tolist(), users=kinds, history_responses=history_responses)
+        return LoggedDataset.from_numpy(rows, about)
 
 
 def log(

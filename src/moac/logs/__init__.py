@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from moac.logs.arrays import About as About
     from moac.logs.arrays import Rows as Rows
     from moac.logs.building import Options as Options
-    from moac.logs.building import build as build
     from moac.logs.dataset import LoggedDataset as LoggedDataset
     from moac.logs.folder import describe as describe
+    from moac.logs.own import build as build
     from moac.logs.schema import LogFiles as LogFiles
     from moac.logs.schema import Schema as Schema
 
 _HOMES = {
     "arrays": ("About", "Rows"),
-    "building": ("Options", "build"),
+    "building": ("Options",),
+    "own": ("build",),
     "dataset": ("LoggedDataset",),
     "folder": ("describe",),
     "schema": ("LogFiles", "Schema"),

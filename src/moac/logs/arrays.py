@@ -1,20 +1,18 @@
-"""Datasets from a folder and from arrays of one's own, and as the arrays that d3rlpy reads."""
+"""Datasets from arrays of one's own, and as the arrays that d3rlpy reads."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from moac import files
-from moac.files import Arrays, DamagedError
-from moac.logs import features, folder, schema
+from moac.logs import features, schema
 from moac.logs.dataset import LoggedDataset
+from moac.logs.splits import SHARES, Rule
 from moac.logs.states import Tables
 
 _WIDTH = 8
@@ -23,82 +21,13 @@ _BLOCK = 8192
 """Rows whose features are assembled at a time."""
 
 
-def load(path: Path) -> LoggedDataset:
-    """The dataset that `logs.build` wrote into a folder."""
-    about = folder.read_manifest(path)
-    try:
-        return _loaded(path, about)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedError(path / folder.MANIFEST, f"{error} is missing or wrong") from None
-
-
-def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
-    shared: dict[str, Any] = folder.read_part(path, "shared")
-    _check_indices(path, shared, shared)
-    context = {str(name): int(size) for name, size in about["context"].items()}
-    tables = Tables(
-        *(shared[name] for name in ("users", "items", "history", "first")),
-        context_sizes=tuple(context.values()),
-        window=int(about["window"]),
-    )
-    common: dict[str, Any] = {
-        "tables": tables,
-        **{name: shared[name] for name in ("split", "user_ids", "action_ids", "action_items", "item_ids")},
-        "signal_names": tuple(about["signals"]),
-        "signs": tuple(signal["sign"] for signal in about["signals"].values()),
-        "context_names": tuple(context),
-        "feature_names": _feature_names(files.read_json(path / folder.ENCODING), context, tables.window),
-    }
-    uniform = 1 / len(shared["action_ids"])
-    rows = _columns(folder.read_part(path, "rows"), uniform if about["primary"] == "random" else None)
-    _check_indices(path, rows, shared)
-    widths = rows["reward"].shape[1], rows["context"].shape[1], tables.size
-    if widths != (len(common["signs"]), len(context), len(common["feature_names"])) or not set(common["signs"]) <= {
-        1,
-        -1,
-    }:
-        raise ValueError(f"{path} is damaged: its signals or features are not those of its arrays.")
-    name, content, random = about["name"], about["content"][:16], None
-    if "random" in about["parts"]:
-        exposed = _columns(folder.read_part(path, "random"), uniform)
-        _check_indices(path, exposed, shared)
-        random = LoggedDataset(f"{name}-random", **exposed, **common, fingerprint=f"{content}:random")
-    return LoggedDataset(name, **rows, **common, fingerprint=content, folder=str(path.resolve()), random=random)
-
-
-def _check_indices(path: Path, arrays: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
-    """Refuse indices that point outside of what they index: a hash says that a file is as written, not by whom."""
-    users, items, after = len(shared["user_ids"]), len(shared["item_ids"]), len(shared["history"]) + 1
-    limits = {"user": users, "action": len(shared["action_ids"]), "split": len(schema.SPLITS), "history": items}
-    limits |= {"action_items": items, "first": after, "end": after}  # a position may lie just after the history
-    for name, limit in limits.items():
-        array = arrays.get(name)
-        if array is not None and array.size and not 0 <= int(array.min()) <= int(array.max()) < limit:
-            raise DamagedError(path, f"`{name}` must be in [0, {limit})")
-
-
-def _columns(rows: Arrays, uniform: float | None) -> dict[str, Any]:
-    """Columns of one log; where exposure was uniform the propensity, given that the item is an action, is 1/K."""
-    count = len(rows["user"])
-    propensity = None if uniform is None else np.full(count, uniform, dtype=np.float32)
-    return rows | {"terminated": np.zeros(count, dtype=bool), "propensity": propensity}
-
-
-def _feature_names(encoding: Any, context: Mapping[str, int], window: int) -> tuple[str, ...]:
-    """Of all numbers of a state, in the order of `states.features`."""
-    codes = (f"{name}={code}" for name, size in context.items() for code in range(size))
-    items = ("seen", *encoding["item_names"])
-    viewed = (f"item -{k}: {name}" for k in range(1, window + 1) for name in items)
-    return (*encoding["user_names"], *codes, *viewed)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Rows:
     """A log as columns of equal length, for `LoggedDataset.from_numpy`."""
 
-    user: Any  # [N] whole numbers that name users
-    action: Any  # [N] whole numbers that name actions
+    user: Any  # [N] whole numbers or texts that name users
+    action: Any  # [N] whole numbers or texts that name actions
     reward: Any  # [N, M] signals as they were logged, costs positive
     time: Any = None  # [N] order within a user; None is the order given
     # [N, C] codes 0, 1, … of the request; a code that no train user has is unknown. None is no context.
@@ -119,8 +48,10 @@ class About:
     # [K, e] features, for the action ids in ascending order; None is one-hot up to 16 actions, and eight numbers by
     # hash beyond
     actions: Any = None
-    shares: tuple[float, float, float] = schema.SHARES  # of users in train, validation and test
+    shares: tuple[float, float, float] = SHARES  # of users in train, validation and test
     split_seed: int = 0  # of the hash that splits them
+    split: str = "users"  # or time:DATE, or unseen:DATE; see `splits.Rule`
+    history_responses: bool = True  # whether states hold the responses to viewed items
     window: int = schema.WINDOW  # how many viewed items a state holds
 
 
@@ -132,27 +63,36 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
     order = np.lexsort((columns["time"], user))
     user, action = user[order].astype(np.int32), action[order].astype(np.int32)
     columns = {name: column[order] for name, column in columns.items()}
-    split = schema.split_users(user_ids, about.split_seed, about.shares)
-    train = split[user] == 0
+    rule = Rule.of(about.split, about.split_seed, about.shares)
+    split, since = rule.users(user_ids), rule.since(int(columns["time"].max()))
+    by_row = rule.rows(split[user], columns["time"], since)
+    train = by_row == 0
     if not train.any():
         raise ValueError(f"`shares` must leave users to train on, got {tuple(about.shares)} of {len(user_ids)} users.")
     names, signs = _signals(about, columns["reward"].shape[1])
+    reward = (columns["reward"] * np.array(signs) + 0.0).astype(np.float32)
+    scale = _scale(reward[train]) if about.history_responses else ()
     codes = columns["context"][train].max(axis=0, initial=-1) + 1
-    tables: tuple[Any, ...] = (
+    host: tuple[Any, ...] = (
         _features("users", about.users, user_ids),
         _features("actions", about.actions, action_ids),
         action,
         np.searchsorted(user, np.arange(len(user_ids))).astype(np.int32),
+        tuple(map(int, np.maximum(codes, 0))),
+        about.window,
+        features.response_numbers(reward, scale) if scale else None,
     )
     arrays: dict[str, Any] = columns | {
         "user": user,
         "action": action,
-        "reward": (columns["reward"] * np.array(signs) + 0.0).astype(np.float32),
+        "reward": reward,
         "end": np.arange(len(user), dtype=np.int32),
         "truncated": np.append(user[1:] != user[:-1], True) & ~columns["terminated"],
         "propensity": columns.get("propensity"),
+        "answered": features.request_starts(user, columns["time"]) if scale else None,
+        "row_split": None if since is None else by_row,
         "split": split,
-        "tables": Tables(*tables, context_sizes=tuple(map(int, np.maximum(codes, 0))), window=about.window),
+        "tables": Tables(*host),
     }
     return LoggedDataset(
         about.name,
@@ -165,7 +105,15 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
         signs=signs,
         feature_names=(),
         fingerprint=_fingerprint(arrays),
+        response_scale=scale,
+        how_split=about.split,
     )
+
+
+def _scale(reward: Any) -> tuple[float, ...]:
+    """Of responses, by train rows."""
+    squares = (reward.astype(np.float64) ** 2).mean(axis=0)
+    return tuple(map(features.response_scale, np.abs(reward).max(axis=0).tolist(), squares.tolist()))
 
 
 def propensities(values: Any, count: int) -> Any:
@@ -198,7 +146,7 @@ def _check(name: str, column: Any, count: int) -> None:
     shape = "[N, …]" if name in ("reward", "context") else "[N]"
     if column.ndim != shape.count(",") + 1 or len(column) != count or not count:
         raise ValueError(f"`{name}` must have shape {shape} with N = {max(count, 1)} rows, got {column.shape}.")
-    if name in ("user", "action", "context") and column.dtype.kind not in "iu":
+    if name in ("user", "action", "context") and column.dtype.kind not in ("iu" if name == "context" else "iuU"):
         raise ValueError(f"`{name}` must hold whole numbers, got {column.dtype}.")
     right, rule = np.isfinite(column) if column.dtype.kind == "f" else np.True_, "finite"
     if name == "propensity" and right.all():

@@ -16,10 +16,11 @@ from moac import files
 from moac.files import Arrays
 from moac.logs import engine
 from moac.logs.engine import Limits
+from moac.logs.features import request_starts, response_numbers
 from moac.logs.schema import Schema, Signal, column
 
-_SHARED = ("user_ids", "views", "first", "history")
-_ROWS = ("user", "action", "reward", "time", "context", "end")
+_SHARED = ("user_ids", "views", "first", "history", "responses")
+_ROWS = ("user", "action", "reward", "time", "context", "end", "answered", "propensity")
 
 
 @final
@@ -53,57 +54,92 @@ class Bucket:
 
 
 def order(bucket: Bucket) -> None:
-    """Write a bucket's rows by user, time, item, then all other columns; exact duplicates once, as `copies`."""
+    """Write a bucket's rows by user, time, item, then all other columns; exact duplicates once, as `copies`.
+
+    The codes of the context stand beside them, so that whoever indexes the rows again needs no SQL of theirs.
+    """
     schema, raw = bucket.schema, bucket.raw
     names = dict.fromkeys((schema.user, schema.time, schema.item, *schema.log.columns, "random"))
     columns = ", ".join(map(column, names))
-    query = f"SELECT {columns}, count(*) AS copies FROM {engine.parquet(raw)} GROUP BY {columns} ORDER BY {columns}"
+    context = "".join(f", ({code})::SMALLINT AS context{k}" for k, (code, _) in enumerate(schema.context.values()))
+    wanted = f"{columns}, count(*) AS copies{context}"
+    query = f"SELECT {wanted} FROM {engine.parquet(raw)} GROUP BY {columns} ORDER BY {columns}"
     with bucket.connect() as connection:
         engine.copy_whole(connection, query, bucket.rows)
     for path in raw:
         path.unlink()
 
 
-def index(bucket: Bucket, actions: np.ndarray[Any, Any]) -> None:
-    """Write the arrays of a bucket, given the ids of the actions, and the hash of its rows."""
-    context = "".join(f", {code} AS context{k}" for k, (code, _) in enumerate(bucket.schema.context.values()))
+def index(bucket: Bucket, actions: np.ndarray[Any, Any], scale: tuple[float, ...] = ()) -> None:
+    """Write the arrays of a bucket, given the ids of the actions and the scale of responses, and its rows' hash."""
     with bucket.connect() as connection:
-        columns = connection.execute(f"SELECT *{context} FROM {engine.parquet([bucket.rows])}").fetchnumpy()
+        columns = connection.execute(f"SELECT * FROM {engine.parquet([bucket.rows])}").fetchnumpy()
     digest = hashlib.sha256()
     for name in (*bucket.schema.log.columns, "random", "copies"):
         digest.update(np.ascontiguousarray(columns[name]).data)
-    files.write_arrays(bucket.arrays, indexed(columns, bucket.schema, actions), {"rows": digest.hexdigest()})
+    arrays = indexed(Views.of(columns, bucket.schema), bucket.schema.window, actions, scale)
+    files.write_arrays(bucket.arrays, arrays, {"rows": digest.hexdigest()})
 
 
-def indexed(columns: Arrays, schema: Schema, actions: np.ndarray[Any, Any]) -> Arrays:
+@final
+@dataclass(frozen=True, eq=False)
+class Views:
+    """Everything that some users were shown, by user and time."""
+
+    user: np.ndarray[Any, Any]  # [n] ids
+    item: np.ndarray[Any, Any]  # [n] ids
+    time: np.ndarray[Any, Any]  # [n]
+    random: np.ndarray[Any, Any]  # [n] whether exposure was random
+    values: Arrays  # [n] each: the columns of the signals, of the context and the propensity
+    signals: tuple[Signal, ...]
+    context: tuple[str, ...]  # columns with its codes
+    propensity: str | None = None  # the column
+
+    @classmethod
+    def of(cls, columns: Arrays, schema: Schema) -> Views:
+        """From the columns of ordered rows."""
+        user, item, time = (columns[name] for name in (schema.user, schema.item, schema.time))
+        context = tuple(f"context{k}" for k in range(len(schema.context)))
+        return cls(user, item, time, columns["random"], columns, schema.signals, context, schema.propensity)
+
+    def rewards(self, chosen: Any) -> np.ndarray[Any, Any]:
+        """[n, M] of the chosen views."""
+        return rewards({signal.column: self.values[signal.column][chosen] for signal in self.signals}, self.signals)
+
+    def rows(self, chosen: Any) -> Arrays:
+        """What a row has beside its action, of the chosen views."""
+        codes = [self.values[name][chosen] for name in self.context]
+        small = all(code.min(initial=0) >= -128 and code.max(initial=0) < 128 for code in codes)
+        context = np.zeros((np.count_nonzero(chosen), len(codes)), np.int8 if small else np.int32)
+        for k, code in enumerate(codes):
+            context[:, k] = code
+        found = {"reward": self.rewards(chosen), "time": self.time[chosen], "context": context}
+        if self.propensity is not None:
+            found["propensity"] = self.values[self.propensity][chosen].astype(np.float32)
+        return found | {"random": self.random[chosen]}
+
+
+def indexed(views: Views, window: int, actions: np.ndarray[Any, Any], scale: tuple[float, ...] = ()) -> Arrays:
     """Arrays of the rows whose item is an action, and of the views within reach of them.
 
     A view is within reach of a row if it is the row itself or one of the `window` views of the same user before it;
-    other views are in no state, and are left out. Positions count from the start of the bucket.
+    other views are in no state, and are left out. Positions count from the start of the bucket. With the `scale` of
+    responses, so do those up to which they are known: a row does not know what was answered at its own time.
     """
-    ids, item = columns[schema.user], columns[schema.item]
+    ids, item = views.user, views.item
     starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
     sizes = np.diff(np.append(starts, len(ids)))
     user = np.repeat(np.arange(len(starts), dtype=np.int32), sizes)
     action = _actions(item, actions)
     row = action >= 0
-    reach = _within_reach(user, row, schema.window)
+    reach = _within_reach(user, row, window)
     before = np.cumsum(reach) - reach
-    codes = [np.zeros((int(row.sum()), 0)), *(columns[f"context{k}"][row, None] for k in range(len(schema.context)))]
-    small = max((size for _, size in schema.context.values()), default=0) < 128
-    return {
-        "user_ids": ids[starts],
-        "views": sizes.astype(np.int32),
-        "first": before[starts],
-        "history": item[reach],
-        "user": user[row],
-        "action": action[row],
-        "reward": rewards({s.column: columns[s.column][row] for s in schema.signals}, schema.signals),
-        "time": columns[schema.time][row],
-        "context": np.concatenate(codes, axis=1).astype(np.int8 if small else np.int32),
-        "end": before[row],
-        "random": columns["random"][row],
-    }
+    found = {"user_ids": ids[starts], "views": sizes.astype(np.int32), "first": before[starts], "history": item[reach]}
+    found |= {"user": user[row], "action": action[row], "end": before[row]} | views.rows(row)
+    if scale:
+        answered = before[request_starts(user, views.time)]
+        found |= {"responses": response_numbers(views.rewards(reach), scale), "answered": answered[row]}
+    return found
 
 
 def rewards(columns: Arrays, signals: tuple[Signal, ...]) -> np.ndarray[Any, Any]:
@@ -134,27 +170,25 @@ class Joined(NamedTuple):
 
     shared: Arrays  # users, histories, and the ids of all items within reach
     parts: dict[str, Arrays]  # rows trained on, and of random exposure beside them, by name
-    digests: list[str]  # of the rows of each bucket
 
 
-def join(every: list[Bucket], primary_is_random: bool) -> Joined:
-    """Read the arrays of all buckets; without a standard log, the rows trained on are those of random exposure."""
-    pieces, digests, users, views = list[Arrays](), list[str](), 0, 0
-    for bucket in every:
-        arrays, about = files.read_arrays(bucket.arrays)
-        offsets = {"user": users, "first": views, "end": views}
-        pieces.append(arrays | {name: (arrays[name] + offset).astype(np.int32) for name, offset in offsets.items()})
-        digests.append(about["rows"])
-        users, views = users + len(arrays["user_ids"]), views + len(arrays["history"])
-    whole = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in (*_SHARED, *_ROWS, "random")}
-    shared = {name: whole[name] for name in _SHARED} | {"item_ids": np.unique(whole["history"])}
+def join(pieces: list[Arrays], primary_is_random: bool) -> Joined:
+    """The arrays of all buckets; without a standard log, the rows trained on are those of random exposure."""
+    users, views = 0, 0
+    for piece in pieces:
+        offsets = {"user": users, "first": views, "end": views, "answered": views}
+        users, views = users + len(piece["user_ids"]), views + len(piece["history"])
+        piece |= {name: (piece[name] + k).astype(np.int32) for name, k in offsets.items() if name in piece}
+    names = [name for name in (*_SHARED, *_ROWS, "random") if name in pieces[0]]
+    whole = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in names}
+    shared = {name: whole[name] for name in _SHARED if name in whole} | {"item_ids": np.unique(whole["history"])}
     shared["history"] = np.searchsorted(shared["item_ids"], whole["history"]).astype(np.int32)
     second = whole["random"] & (not primary_is_random)
     parts = {"rows": ~second, "random": second}
-    return Joined(shared, {part: _part(whole, chosen) for part, chosen in parts.items() if chosen.any()}, digests)
+    return Joined(shared, {part: _part(whole, chosen) for part, chosen in parts.items() if chosen.any()})
 
 
 def _part(whole: Arrays, chosen: Any) -> Arrays:
     """The chosen rows; a user's last one is truncated."""
-    rows = {name: whole[name][chosen] for name in _ROWS}
+    rows = {name: whole[name][chosen] for name in _ROWS if name in whole}
     return rows | {"truncated": np.append(rows["user"][1:] != rows["user"][:-1], True)}

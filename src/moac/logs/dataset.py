@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac.logs import states
-from moac.logs.schema import SPLITS
-from moac.logs.states import Catalogue, Data, Observation, Tables
+from moac.logs.catalogue import Catalogue
+from moac.logs.splits import SPLITS
+from moac.logs.states import Data, Observation, Tables
 from moac.policies.networks import Network, Weights
 from moac.policies.observations import LogSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
@@ -61,10 +62,10 @@ class LoggedDataset:
     propensity: Float[np.ndarray, " N"] | None
     split: Int[np.ndarray, " U"]  # [U] of each user: 0 train, 1 validation, 2 test
     tables: Tables  # users, items and histories, as host arrays
-    user_ids: Int[np.ndarray, " U"]  # [U] as the log names them
-    action_ids: Int[np.ndarray, " K"]  # [K] as the log names them; of a built dataset the most viewed first
+    user_ids: np.ndarray[Any, Any]  # [U] as the log names them: whole numbers or texts
+    action_ids: np.ndarray[Any, Any]  # [K] as the log names them; of a built dataset the most viewed first
     action_items: Int[np.ndarray, " K"]  # [K] the item of each action, in `tables.items`
-    item_ids: Int[np.ndarray, " I"]  # [I] of all items, as the log names them
+    item_ids: np.ndarray[Any, Any]  # [I] of all items, as the log names them
     signal_names: tuple[str, ...]  # M of them
     signs: tuple[int, ...]  # −1 where the signal is a cost
     feature_names: tuple[str, ...]  # of each number of a feature vector; empty where they have none
@@ -72,18 +73,32 @@ class LoggedDataset:
     # the rows of uniformly random exposure, with the same users, actions and tables; None if there are none
     random: LoggedDataset | None = None
     behaviour: Behaviour | None = None  # the model that `with_behaviour` took the propensities from
-    folder: str | None = None  # where `from_parquet` read it
+    folder: str | None = None  # where `load` read it
     context_names: tuple[str, ...] = ()  # of the columns of the context; empty where they have none
+    context_values: tuple[tuple[str, ...], ...] = ()  # of each column, in the order of its codes; none: only codes
+    # [N] where states hold responses: those to the history are known up to here, as of `end`
+    answered: Int[np.ndarray, " N"] | None = None
+    response_scale: tuple[float, ...] = ()  # of each signal, where states hold responses
+    row_split: Int[np.ndarray, " N"] | None = None  # [N] of each row, where users alone do not say; −1 is none
+    how_split: str = "users"  # the rule
     bound_data: Data | None = None  # see `bound`
     # of what policies are worth on it; `moac.offline.evaluate.with_estimator` hands it down
     estimator: Callable[[LoggedDataset, Policy, Params], Evaluation] | None = None
 
     @staticmethod
-    def from_parquet(path: str | Path) -> LoggedDataset:
-        """A dataset that `logs.build` wrote into the folder `path`."""
-        from moac.logs import arrays
+    def load(path: str | Path) -> LoggedDataset:
+        """A dataset that `logs.build` or `save` wrote into the folder `path`."""
+        from moac.logs import saved
 
-        return arrays.load(Path(path))
+        return saved.load(Path(path))
+
+    from_parquet = load
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the dataset into a folder that is not there yet, which `load` and `moac data describe` read."""
+        from moac.logs import saved
+
+        return saved.save(self, Path(directory))
 
     @staticmethod
     def from_numpy(rows: arrays.Rows, about: arrays.About | None = None) -> LoggedDataset:
@@ -128,12 +143,17 @@ class LoggedDataset:
 
     def rows(self, split: str) -> Int[np.ndarray, " n"]:
         """The rows of a split's users."""
-        return np.flatnonzero(self.split[self.user] == _index(split))
+        return np.flatnonzero(self.row_splits == _index(split))
+
+    @property
+    def row_splits(self) -> Int[np.ndarray, " N"]:
+        """The split of each row: its user's, unless the rule has a date."""
+        return self.split[self.user] if self.row_split is None else self.row_split
 
     def subset(self, split: str | Sequence[str]) -> LoggedDataset:
         """Only the rows of one split's users, or of several; tables and users stay as they are."""
         chosen = [_index(name) for name in ([split] if isinstance(split, str) else split)]
-        kept = np.isin(self.split[self.user], chosen)
+        kept = np.isin(self.row_splits, chosen)
         columns = {name: None if column is None else column[kept] for name, column in self._columns.items()}
         random = None if self.random is None else self.random.subset(split)
         label = f"{self.fingerprint}:{'+'.join(SPLITS[k] for k in chosen)}"
@@ -242,7 +262,10 @@ class LoggedDataset:
         return {name: getattr(self, name) for name in _COLUMNS}
 
 
-_COLUMNS = ("user", "action", "reward", "time", "context", "end", "terminated", "truncated", "propensity")
+_COLUMNS = (
+    *("user", "action", "reward", "time", "context", "end", "terminated", "truncated", "propensity", "answered"),
+    "row_split",
+)
 
 
 def _index(split: str) -> int:

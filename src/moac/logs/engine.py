@@ -107,6 +107,15 @@ def parquet(paths: Iterable[Path]) -> str:
     return f"read_parquet({_listed(paths)}, hive_partitioning = false)"
 
 
+def columns_of(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Columns of a Parquet file as arrays; a file that has them not is a ValueError."""
+    try:
+        with duckdb.connect() as connection:
+            return connection.execute(f"SELECT {', '.join(map(column, names))} FROM {parquet([path])}").fetchnumpy()
+    except duckdb.Error as error:
+        raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
+
+
 def copy_whole(connection: Connection, query: str, out: Path) -> None:
     """Write the answer of a query as a Parquet file that is whole or not there."""
     temporary = out.with_name(f".{out.name}.tmp")
@@ -160,6 +169,13 @@ def inspect(path: Path, table: Table) -> File:
     return file
 
 
+def hashed(path: Path, table: Table) -> File:
+    """A file of any kind, with the hash of its bytes."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return File(path, table, (), path.stat().st_size, digest)
+
+
 def _header(path: Path, line: bytes, table: Table) -> tuple[str, ...]:
     header = tuple(next(csv.reader([line.decode(errors="replace").replace("\0", "")]), []))
     for name in table.columns:
@@ -178,6 +194,8 @@ def csv_table(file: File) -> str:
     bytes, and their columns are read as numbers at once; all others are read as text and checked.
     """
     table = file.table
+    if file.path.suffix == ".parquet":  # which `moac.logs.own` wrote, checked
+        return f"(SELECT {', '.join(map(column, table.columns))} FROM {parquet([file.path])})"
     if table.digits_only:
         bounds = {name: table.range_of(name) for name in table.ranges}
         right = [f"{column(name)} BETWEEN {low} AND {high}" for name, (low, high) in bounds.items()]
@@ -226,7 +244,7 @@ def _complain(connection: Connection, file: File) -> None:
     try:
         wrong = connection.execute(query).fetchone()
     except duckdb.Error as error:
-        raise ValueError(_told(file.path, str(error))) from None
+        raise ValueError(told(file.path, str(error))) from None
     if wrong is not None:
         row, at, text = wrong
         name = names[at - 1]
@@ -237,7 +255,7 @@ def _complain(connection: Connection, file: File) -> None:
         )
 
 
-def _told(path: Path, message: str) -> str:
+def told(path: Path, message: str) -> str:
     """DuckDB's message on a CSV file as one line: its row, and what is wrong with it."""
     at = re.search(r"CSV Error on Line: (\d+)", message)
     why = re.search(r"^(Expected Number|Error when|Invalid unicode|Maximum line).*", message, re.MULTILINE)

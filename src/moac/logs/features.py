@@ -87,6 +87,23 @@ def quantised(columns: Sequence[Any]) -> Int[np.ndarray, "n d"]:
     return np.rint(np.concatenate(columns, axis=1) * STEPS).astype(np.int8)
 
 
+def response_numbers(reward: Any, scale: Any) -> Int[np.ndarray, "n M"]:
+    """Responses as int8: signs × signals over their scale, clipped to [−1, 1], in steps of 1/127."""
+    steps = np.asarray(reward, np.float32) * (STEPS / np.asarray(scale)).astype(np.float32)
+    return np.rint(np.clip(steps, -STEPS, STEPS, out=steps), out=steps).astype(np.int8)
+
+
+def response_scale(largest: float, mean_square: float) -> float:
+    """Of a signal: 1 where no train row has more, else three root mean squares, to two digits."""
+    return 1.0 if largest <= 1 else float(f"{3 * mean_square**0.5:.2g}")
+
+
+def request_starts(user: Any, time: Any) -> Int[np.ndarray, " n"]:
+    """Where the rows of the same user and time begin, for each row: none of these knows a response to another."""
+    changes = np.append(True, (user[1:] != user[:-1]) | (time[1:] != time[:-1]))
+    return np.maximum.accumulate(np.where(changes, np.arange(len(user), dtype=np.int32), np.int32(0)))
+
+
 class Encoded(NamedTuple):
     """Features of users or items."""
 

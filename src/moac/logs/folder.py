@@ -19,7 +19,8 @@ import numpy as np
 
 from moac import files, locks
 from moac.files import Arrays
-from moac.logs.schema import SPLITS, Schema, column
+from moac.logs.schema import Schema, column
+from moac.logs.splits import SPLITS
 
 if TYPE_CHECKING:
     from moac.logs.engine import Connection
@@ -78,7 +79,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a dataset, with one clear line where there is none or it is not ours."""
     path = folder / MANIFEST
     if not path.is_file():
-        raise ValueError(f"{folder} is no dataset: it has no {MANIFEST}. Build one with moac data kuairand build.")
+        raise ValueError(f"{folder} is no dataset: it has no {MANIFEST}. Build one with moac data build.")
     about = files.read_json(path)
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise ValueError(f"{folder} was built by another version of moac: build the dataset again.")
@@ -118,10 +119,9 @@ def count_logs(connection: Connection, schema: Schema, rows: str) -> dict[str, A
     return logs
 
 
-def count_part(names: tuple[str, ...], rows: Arrays, split: Any) -> dict[str, Any]:
+def count_part(names: tuple[str, ...], rows: Arrays, belongs: Any) -> dict[str, Any]:
     """Counts of a log's rows, of all of them and by split; signals as they were logged, a cost positive."""
     user, reward = rows["user"], rows["reward"]
-    belongs = split[user]
 
     def counts(chosen: Any) -> dict[str, Any]:
         picked = np.abs(reward[chosen])
@@ -149,7 +149,7 @@ class Description:
     """A dataset in numbers."""
 
     manifest: dict[str, Any]  # of the dataset; `parts["rows"]` is what is trained on, `logs` are the whole logs
-    rows_per_user: np.ndarray[Any, Any]  # [n] rows trained on, for each user that has any
+    rows_per_user: np.ndarray[Any, Any]  # [n] rows, for each user that has any; by split, where a user is in several
     user_splits: np.ndarray[Any, Any]  # [n] the split of each
     action_views: np.ndarray[Any, Any]  # [K] rows of each action, the most viewed by train users first
 
@@ -186,13 +186,14 @@ class Description:
     def summary(self) -> dict[str, Any]:
         """As one object for `--json`."""
         about = self.manifest
-        counts = np.bincount(self.user_splits, minlength=len(SPLITS))
+        counts = np.bincount(self.user_splits[self.user_splits >= 0], minlength=len(SPLITS))
         return {
             **{name: about[name] for name in ("name", "content", "logs", "absent", "options", "warnings")},
+            "history_responses": bool(about.get("response_scale")),
             "rows": self.num_rows,
             "states": self.num_rows,
             "actions": self.num_actions,
-            "users": len(self.rows_per_user),
+            "users": about["parts"]["rows"]["users"],
             "signals": self.signals,
             "rows_per_user": about["parts"]["rows"]["rows_per_user"],
             "users_per_split": dict(zip(SPLITS, counts.tolist(), strict=True)),
@@ -202,8 +203,9 @@ class Description:
 
 
 def describe(path: str | Path) -> Description:
-    """The description of a built dataset."""
+    """The description of a dataset that was built or saved."""
     about, shared, rows = read_manifest(Path(path)), read_part(Path(path), "shared"), read_part(Path(path), "rows")
-    ids, counts = np.unique(rows["user"], return_counts=True)
+    split = rows.get("row_split", shared["split"][rows["user"]])
+    pairs, counts = np.unique(np.stack([rows["user"], split]), axis=1, return_counts=True)
     views = np.bincount(rows["action"], minlength=len(shared["action_ids"]))
-    return Description(about, counts, shared["split"][ids], views)
+    return Description(about, counts, pairs[1], views)

@@ -1,20 +1,16 @@
-"""What a log's columns mean, as data that `moac.logs.build` is handed, and which of its users are held out."""
+"""What a log's columns mean, as data that `moac.logs.building` is handed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Literal, final
 
-import numpy as np
-from jaxtyping import Int
-
-SPLITS = ("train", "validation", "test")
-"""A user's split is an index into these."""
-SHARES = (0.8, 0.1, 0.1)
 WINDOW = 20
 """A state holds so many items that were viewed before."""
+RECENT = 5
+"""And the responses to so many of them, beside the mean of all."""
 STEPS = 127
 """Tables of features hold int8: numbers in [−1, 1] in steps of 1/127."""
 TYPES = {
@@ -95,6 +91,21 @@ class Schema:
     item_features: tuple[Feature, ...] = ()  # numbers of an item
     day: str | None = None  # SQL expression of a row's day, in days since 1970; None is not counted
     window: int = WINDOW  # how many viewed items a state holds
+    propensity: str | None = None  # the column with the probability of what was shown; None where it is not known
+    named: bool = False  # user and item are numbers of names, which the tables of users and items hold
+
+
+@final
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a log of one's own mean what; an expression is SQL over its columns."""
+
+    user: str
+    item: str
+    time: str
+    signals: tuple[tuple[str, str, int], ...]  # name, expression and sign of each
+    context: tuple[tuple[str, str], ...] = ()  # name and expression of each
+    propensity: str | None = None  # the column with the probability of what was shown
 
 
 @final
@@ -110,6 +121,8 @@ class LogFiles:
     items: tuple[tuple[Path, ...], ...] = ()  # files of each of the schema's item tables
     absent: tuple[str, ...] = ()  # names of files that usually belong to the data and are not there
     warnings: tuple[str, ...] = ()  # what a reader of results should know
+    own: Columns | None = None  # of a log of one's own, which `moac.logs.own` turns into files with a schema
+    context_values: tuple[tuple[str, ...], ...] = ()  # what the codes of each column of the context stand for
 
     @property
     def tables(self) -> tuple[tuple[Path, Table], ...]:
@@ -118,32 +131,3 @@ class LogFiles:
         users = () if self.users is None or schema.users is None else ((self.users, schema.users),)
         items = ((path, table) for paths, table in zip(self.items, schema.items, strict=True) for path in paths)
         return (*users, *items, *((path, schema.log) for path in (*self.standard, *self.random)))
-
-
-def split_users(ids: Any, seed: int, shares: tuple[float, float, float]) -> Int[np.ndarray, " U"]:
-    """0, 1 or 2 for each id, the same wherever the user is: where its hash falls among the shares."""
-    check_split(seed, shares)
-    edges = np.cumsum(shares)[:-1]
-    return np.searchsorted(edges, _uniform(np.asarray(ids), seed), side="right").astype(np.int8)
-
-
-def fold_users(ids: Any, seed: int, count: int) -> Int[np.ndarray, " U"]:
-    """0 … count − 1 for each id, by the same hash of other seeds: a fold says nothing of the split."""
-    return (_uniform(np.asarray(ids), seed + 2**32) * count).astype(np.int8)
-
-
-def check_split(seed: int, shares: tuple[float, float, float]) -> None:
-    """Refuse shares that are none."""
-    if len(shares) != len(SPLITS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9 or shares[0] <= 0:
-        raise ValueError(f"`shares` must be three that sum to 1, the first positive, got {tuple(shares)}.")
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"`split_seed` must be in [0, 2^32), got {seed}.")
-
-
-def _uniform(ids: Any, seed: int) -> Any:
-    """SplitMix64(id, seed) / 2⁶⁴ (Steele et al., 2014)."""
-    with np.errstate(over="ignore"):
-        z = ids.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1B54A32D192ED03) + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return (z ^ (z >> np.uint64(31))) / 2.0**64

@@ -1,4 +1,4 @@
-"""States of a log: of its rows, drawn and assembled on the device, and of requests, from a catalogue of its ids.
+"""States of a log's rows, drawn and assembled on the device.
 
 An observation is a handful of whole numbers; its features, a few hundred floats, are assembled where they are needed.
 The same user's history serves all of its rows, so that nothing is stored twice.
@@ -6,10 +6,9 @@ The same user's history serves all of its rows, so that nothing is stored twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, final
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +16,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from moac.logs.schema import STEPS, WINDOW
+from moac.logs.schema import RECENT, STEPS, WINDOW
 from moac.types import Batch, Key, Sampling
-
-if TYPE_CHECKING:
-    from moac.logs.dataset import LoggedDataset
 
 
 @final
@@ -33,6 +29,8 @@ class Observation:
     user: Int[Array, "..."]  # index into the user table
     context: Int[Array, "... C"]  # of the request, one code per column, such as the hour
     end: Int[Array, "..."]  # the user's history up to here, this position not included, has been seen
+    # responses to it are known up to here: what is shown at the same time has none yet; None where states have none
+    answered: Int[Array, "..."] | None = None
 
 
 @final
@@ -48,27 +46,50 @@ class Tables:
     # how many codes each column of the context has; a code beyond is unknown
     context_sizes: tuple[int, ...] = field(metadata={"static": True})
     window: int = field(default=WINDOW, metadata={"static": True})  # how many viewed items a state holds
+    # [H, M] what the user's responses to each view were, in steps of 1/127 of their scale; None where states have none
+    responses: Int[Array, "H M"] | None = None
 
     @property
     def size(self) -> int:
         """Length of a feature vector."""
-        return _size(self)
+        return size(self, 0 if self.responses is None else self.responses.shape[1])
 
 
-def _size(tables: Tables | Catalogue) -> int:
-    return tables.users.shape[1] + sum(tables.context_sizes) + tables.window * (1 + tables.items.shape[1])
+def size(tables: Any, num_responses: int) -> int:
+    """Numbers of a state: a user's, a context's, those of viewed items, and of the responses to them."""
+    shown = tables.users.shape[1] + sum(tables.context_sizes) + tables.window * (1 + tables.items.shape[1])
+    return shown + num_responses * (1 + min(RECENT, tables.window))
 
 
 @jax.jit
 def features(tables: Tables, observation: Observation) -> Float[Array, "... F"]:
-    """x = (user, one-hot context, (1, item) of the last items, newest first); zeros where the history is shorter."""
+    """x = (user, one-hot context, (1, item) of the last items, newest first); zeros where the history is shorter.
+
+    Where responses are part of states: then the mean response to these items, and the last few responses.
+    """
     place = observation.end[..., None] - 1 - jnp.arange(tables.window, dtype=observation.end.dtype)
     seen = place >= tables.first[observation.user][..., None]
     items = jnp.where(seen, tables.history[jnp.maximum(place, 0)], -1)
-    return _assembled(jnp, tables, observation.user, observation.context, items)
+    x = assembled(jnp, tables, observation.user, observation.context, items)
+    if tables.responses is None or observation.answered is None:
+        return x
+    known = seen & (place < observation.answered[..., None])
+    return jnp.concatenate([x, responded(jnp, tables.responses[jnp.maximum(place, 0)], known)], axis=-1)
 
 
-def _assembled(xp: Any, tables: Any, user: Any, context: Any, items: Any) -> Any:
+def responded(xp: Any, responses: Any, known: Any) -> Any:
+    """The mean of the known responses [..., W, M], int8, and the newest of them; zeros where there are none.
+
+    The sum is of whole numbers, and times a number from a table: the same in NumPy and on any device, bit for bit.
+    """
+    kept = xp.where(known[..., None], responses, xp.int8(0))
+    weight = (1 / (STEPS * np.maximum(np.arange(known.shape[-1] + 1), 1))).astype(np.float32)
+    mean = kept.sum(axis=-2, dtype=np.int32).astype(np.float32) * xp.asarray(weight)[known.sum(axis=-1)][..., None]
+    recent = numbers(kept[..., :RECENT, :])
+    return xp.concatenate([mean, recent.reshape(*recent.shape[:-2], -1)], axis=-1)
+
+
+def assembled(xp: Any, tables: Any, user: Any, context: Any, items: Any) -> Any:
     """The feature vectors of users [...], contexts [..., C] and viewed items [..., W], −1 where there is none."""
     seen = (items >= 0)[..., None]
     window = xp.concatenate([seen.astype(np.float32), numbers(tables.items[xp.maximum(items, 0)]) * seen], axis=-1)
@@ -89,7 +110,7 @@ def numbers(table: Any) -> Any:
 class Data:
     """A dataset's arrays on the device."""
 
-    # user, action, reward, context, end, terminated, propensity: as in `LoggedDataset`
+    # user, action, reward, context, end, terminated, propensity, answered: as in `LoggedDataset`
     user: Int[Array, " N"]
     action: Int[Array, " N"]
     reward: Float[Array, "N M"]
@@ -97,6 +118,7 @@ class Data:
     end: Int[Array, " N"]
     terminated: Bool[Array, " N"]
     propensity: Float[Array, " N"] | None
+    answered: Int[Array, " N"] | None
     last: Bool[Array, " N"]  # [N] whether no row of the same user follows
     train: Int[Array, " n"]  # [n] rows of train users: what is drawn from
     tables: Tables  # what the indices stand for
@@ -106,7 +128,7 @@ class Data:
 def on_device(dataset: Any) -> Data:
     """A dataset's arrays on the device; on a CPU they are the same memory, so that nothing is held twice."""
     train = dataset.rows("train").astype(np.int32)
-    names = ("user", "action", "reward", "context", "end", "terminated", "propensity")
+    names = ("user", "action", "reward", "context", "end", "terminated", "propensity", "answered")
     columns = {name: getattr(dataset, name) for name in names}
     last = dataset.terminated | dataset.truncated
     clone = None if dataset.behaviour is None else dataset.behaviour.clone
@@ -117,7 +139,8 @@ def on_device(dataset: Any) -> Data:
 @jax.jit
 def observation(data: Data, rows: Int[Array, "..."]) -> Observation:
     """What was known when the rows were shown."""
-    return Observation(data.user[rows], data.context[rows], data.end[rows])
+    answered = None if data.answered is None else data.answered[rows]
+    return Observation(data.user[rows], data.context[rows], data.end[rows], answered)
 
 
 @jax.jit
@@ -126,7 +149,8 @@ def next_observation(data: Data, rows: Int[Array, "..."]) -> Observation:
     last = data.last[rows]
     following = jnp.where(last, rows, rows + 1)
     end = data.end[following] + last.astype(data.end.dtype)
-    return Observation(data.user[rows], data.context[following], end)
+    answered = None if data.answered is None else jnp.where(last, end, data.answered[following])
+    return Observation(data.user[rows], data.context[following], end, answered)
 
 
 def transitions(data: Data, rows: Int[Array, "..."], average: bool = False) -> Batch:
@@ -160,111 +184,3 @@ def with_features(data: Data, batch: Batch) -> Batch:
         observation=features(data.tables, batch.observation),
         next_observation=features(data.tables, batch.next_observation),
     )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Catalogue:
-    """What a policy must know of a log to recommend to its users: ids and their features, without its rows."""
-
-    user_ids: Int[np.ndarray, " U"]  # [U] as the log names them
-    users: np.ndarray[Any, Any]  # [U, d] their features; int8 counts in steps of 1/127
-    item_ids: Int[np.ndarray, " I"]  # [I] as the log names them
-    items: np.ndarray[Any, Any]  # [I, e] their features, likewise
-    action_ids: Int[np.ndarray, " K"]  # [K] as the log names them
-    action_items: Int[np.ndarray, " K"]  # [K] the item of each action
-    context_sizes: tuple[int, ...]  # how many codes each column of the context has
-    context_names: tuple[str, ...]  # of these columns; empty where they have none
-    window: int  # how many viewed items a state holds
-    signal_names: tuple[str, ...]  # M of them
-    signs: tuple[int, ...]  # −1 where the signal is a cost
-
-    @classmethod
-    def of(cls, dataset: LoggedDataset) -> Catalogue:
-        """The dataset's own; its arrays are shared."""
-        tables = {name: getattr(dataset.tables, name) for name in ("users", "items", "context_sizes", "window")}
-        shared = {field.name: getattr(dataset, field.name) for field in fields(cls) if field.name not in tables}
-        return cls(**tables, **shared)
-
-    @property
-    def size(self) -> int:
-        """F, the length of a feature vector."""
-        return _size(self)
-
-    def same(self, other: Catalogue) -> bool:
-        """Whether the other has the same users, items, actions and features."""
-        return all(np.array_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
-
-    def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
-        """A feature vector, checked."""
-        vector = np.asarray(numbers)
-        if vector.shape != (self.size,) or vector.dtype.kind not in "fiu" or not np.isfinite(vector).all():
-            raise ValueError(f"`observation` must be {self.size} finite numbers, got {_shown(vector)}.")
-        return vector.astype(np.float32)
-
-    def see(self, user: Any, context: Any, history: Any) -> tuple[Float[np.ndarray, " F"], tuple[str, ...]]:
-        """The feature vector of a request, and in words what of the request is unknown.
-
-        Args:
-            user: id as the log names it; who is unknown has zeros for features.
-            context: codes as the dataset has them, or a mapping from their names; a code beyond those of train users
-                is unknown: zeros.
-            history: ids of viewed items, oldest first; unknown ones are skipped, as if they had not been viewed.
-        """
-        who, codes, viewed = _whole("user", [user]), self._codes(context), _whole("history", history)
-        (place,) = _places(self.user_ids, self._user_order, who)
-        items = _places(self.item_ids, self._item_order, viewed)
-        known = items[items >= 0]
-        recent = np.append(known[::-1], np.full(self.window, -1))[: self.window]
-        x, notes = _assembled(np, self, max(place, 0), codes, recent), list[str]()
-        if place < 0:
-            x[: self.users.shape[1]] = 0
-            notes.append(f"user {who[0]} is unknown: no features")
-        names = self.context_names or map(str, range(len(codes)))
-        parts = zip(names, codes, self.context_sizes, strict=True)
-        notes += [f"context {name}={code} is unknown" for name, code, size in parts if code >= size]
-        if len(known) < len(items):
-            notes.append(f"{len(items) - len(known)} of {len(items)} items of the history are unknown: skipped")
-        return x, tuple(notes)
-
-    def _codes(self, context: Any) -> Int[np.ndarray, " C"]:
-        """One code per column, from codes or from a mapping by name."""
-        wanted = ", ".join(self.context_names) or f"{len(self.context_sizes)} codes"
-        if isinstance(context, Mapping):
-            if not self.context_names or set(context) != set(self.context_names):
-                raise ValueError(f"`context` must hold {wanted}, got {', '.join(map(str, context)) or 'nothing'}.")
-            context = [context[name] for name in self.context_names]
-        codes = _whole("context", () if context is None else context)
-        if len(codes) != len(self.context_sizes) or (codes < 0).any():
-            count = len(self.context_sizes)
-            raise ValueError(f"`context` must hold {count} codes of at least 0 ({wanted}), got {codes.tolist()}.")
-        return codes
-
-    @cached_property
-    def _user_order(self) -> Int[np.ndarray, " U"]:
-        return np.argsort(self.user_ids, kind="stable")
-
-    @cached_property
-    def _item_order(self) -> Int[np.ndarray, " I"]:
-        return np.argsort(self.item_ids, kind="stable")
-
-
-def _places(ids: Any, order: Any, wanted: Any) -> Int[np.ndarray, " n"]:
-    """Where each wanted id is; −1 where it is not."""
-    place = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
-    return np.where(ids[place] == wanted, place, -1)
-
-
-def _whole(name: str, values: Any) -> Int[np.ndarray, " n"]:
-    numbers = np.asarray(values)
-    if numbers.ndim == 1 and not len(numbers):
-        return np.zeros(0, dtype=np.int64)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        right = "a whole number" if name == "user" else "a row of whole numbers"
-        raise ValueError(f"`{name}` must be {right}, as the log has them, got {_shown(values)}.")
-    return numbers
-
-
-def _shown(value: Any) -> str:
-    text = repr(value[0] if isinstance(value, list) and len(value) == 1 else value)
-    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -20,7 +20,7 @@ from jax import Array
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
-from moac.logs import schema, states
+from moac.logs import splits, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.policies.networks import Network, Plain, Weights
@@ -110,9 +110,8 @@ class BehaviourModel:
         """Positions in `rows`, and their log-probabilities [n, K]; member by member, so not in the order given."""
         if identity(dataset) != self.identity:
             raise ValueError(f"{dataset.name} has other users, actions or tables than the log of the model.")
-        fold = schema.fold_users(dataset.user_ids, self.options.seed, self.options.folds)
-        member_of_user = np.where(dataset.split == 0, 1 + fold, 0)
-        member_of_row = member_of_user[dataset.user][rows]
+        fold = splits.fold_users(dataset.user_ids, self.options.seed, self.options.folds)
+        member_of_row = np.where(dataset.row_splits == 0, 1 + fold[dataset.user], 0)[rows]
         for k, member in enumerate(self.members):
             mine = np.flatnonzero(member_of_row == k)
             T = np.float32(member.temperature)
@@ -134,7 +133,7 @@ def fit(dataset: LoggedDataset, options: Options | None = None) -> BehaviourMode
         if not len(dataset.rows(split)):
             raise ValueError(f"{dataset.name} has no rows of {split} users: a behaviour model needs them.")
     network = Network(Plain(dataset.num_features), options.hidden, dataset.num_actions, _LAST_SCALE)
-    fold = schema.fold_users(dataset.user_ids, options.seed, options.folds)[dataset.user[train]]
+    fold = splits.fold_users(dataset.user_ids, options.seed, options.folds)[dataset.user[train]]
     parts = [train, *(train[fold != k] for k in range(options.folds))]
     if any(len(part) in (0, len(train)) for part in parts[1:]):
         raise ValueError(f"`folds` must leave train users on both sides, got {options.folds} with an empty side.")

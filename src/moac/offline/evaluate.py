@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from moac.logs import folder, schema, states
+from moac.logs import folder, splits, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.offline import behaviour, evaluation, ncis
@@ -28,11 +28,10 @@ _NUMBERS = 1 << 24
 """Probabilities that are in memory at once."""
 _MAX_ROWS = 50_000
 """So many train rows are enough for the few hundred coefficients of a reward model; of more, as many are drawn."""
-_PENALTIES = tuple(10.0**k for k in range(6))
-_FOLDS, _SEED = 2, 0
+_PENALTIES, _FOLDS, _SEED = tuple(10.0**k for k in range(6)), 2, 0
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
     dataset: LoggedDataset,
     methods: Mapping[str, Method],
     split: str = "validation",
@@ -40,13 +39,13 @@ def evaluate(
     *,
     run: Path | None = None,
     about: Mapping[str, Any] | None = None,
+    accesses: evaluation.AccessLog | None = None,
 ) -> OfflineEvaluation:
     """What the methods are worth on a split's users, beside Behavior-Clone, and how far to trust it.
 
-    Values by normalised capped importance sampling; SNIPS, and doubly robust where a behaviour model gives all
-    actions' probabilities, as second opinions; a check against random exposure where the dataset has such rows of the
-    split. A signal that never fires in the split is left out. An access to test users is recorded before any number
-    is computed.
+    Values by normalised capped importance sampling; SNIPS, and doubly robust where a behaviour model is known, as
+    second opinions; a check against random exposure where there is any. A signal that never fires in the split is left
+    out. An access to test users is recorded before any number is computed.
 
     Args:
         dataset: with propensities, known or from `with_behaviour`.
@@ -55,11 +54,12 @@ def evaluate(
         options: of the estimate.
         run: folder whose access log notes an access to test users, beside that of the data.
         about: what that entry says beside the options.
+        accesses: of an evaluation of the same on the same users, whose access is recorded.
     """
     _check(dataset, methods, split)
     rows, chosen, digests = dataset.rows(split), options or ncis.Options(), evaluation.fingerprints(methods)
     noted = asdict(chosen) | dict(about or {})
-    accesses = evaluation.record_access(run, dataset, noted, digests) if split == "test" else None
+    accesses = accesses or (evaluation.record_access(run, dataset, noted, digests) if split == "test" else None)
     fires = (dataset.reward[rows] != 0).any(axis=0)
     kept = [name for name, ever in zip(dataset.signal_names, fires, strict=True) if ever]
     model = None if dataset.behaviour is None else fit_rewards(dataset, kept)
@@ -73,7 +73,7 @@ def evaluate(
         size=(dataset.num_rows, dataset.num_users),
         num_actions=dataset.num_actions,
         split=split,
-        how_split={"seed": built.get("split_seed"), "shares": built.get("shares")},
+        how_split={"rule": dataset.how_split, "seed": built.get("split_seed"), "shares": built.get("shares")},
         rows=len(rows),
         users=len(np.unique(dataset.user[rows])),
         policies=digests,
@@ -224,13 +224,13 @@ def _table(policy: Policy, theta: Params, x: Any, num_actions: int) -> Any:
     return jnp.exp(log_probs(policy, theta, x, num_actions))
 
 
+def _num_seeds(theta: Params) -> int:
+    return len(jax.tree.leaves(theta)[0])
+
+
 def _seeds(theta: Params) -> list[Params]:
     """θ of each training seed."""
     return [jax.tree.map(lambda leaf, k=k: jnp.asarray(leaf[k]), theta) for k in range(_num_seeds(theta))]
-
-
-def _num_seeds(theta: Params) -> int:
-    return len(jax.tree.leaves(theta)[0])
 
 
 @final
@@ -264,7 +264,7 @@ def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
     columns, rows = [dataset.signal_names.index(name) for name in signals], dataset.rows("train")
     if len(rows) > _MAX_ROWS:
         rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MAX_ROWS, replace=False))
-    fold = schema.fold_users(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]
+    fold = splits.fold_users(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]
     reward = np.asarray(dataset.reward[rows][:, columns], np.float64)
     mean = reward.mean(axis=0)
     parts = [_moments(dataset, rows[fold == k], reward[fold == k] - mean) for k in range(_FOLDS)]

@@ -111,7 +111,11 @@ class OfflineEvaluation:
     weights: WeightHistogram  # how they are spread
     accesses: AccessLog | None  # to test users; None on others
     date: str
-    page: Callable[[OfflineEvaluation], str] | None = None  # makes the HTML page; `moac.api` hands it down
+    page: Callable[[OfflineEvaluation], str] | None = None  # makes the HTML page; `moac.evaluate` hands it down
+    unknown: dict[str, int] | None = None  # on another log than the run's: users, items and views that it does not know
+    # there, where it has no propensities: the same by the run's own behaviour model, while this is by one fitted there
+    carried: OfflineEvaluation | None = None
+    choice: Any = None  # what `moac.offline.choose` says of it, where signals are protected
 
     def __repr__(self) -> str:
         trust = ", ".join(f"{name} {self.report.policies[name].verdict.level}" for name in self.methods)
@@ -121,6 +125,11 @@ class OfflineEvaluation:
     def methods(self) -> tuple[str, ...]:
         """Names, without Behavior-Clone."""
         return tuple(name for name in self.report.policies if name != self.report.baseline)
+
+    @property
+    def label(self) -> str:
+        """The split; on another log than the run's with the beginning of its fingerprint."""
+        return self.split if self.unknown is None else f"{self.split}-{self.fingerprint[:8]}"
 
     def lines(self, method: str) -> tuple[Line, ...]:
         """One line for each signal."""
@@ -171,16 +180,18 @@ class OfflineEvaluation:
             "test_looks": None if entries is None else len(entries),
             "looks": entries,
             "behaviour": self.calibration,
+            "unknown": self.unknown,
+            "carried": None if self.carried is None else self.carried.card(),
         }
         return files.finite(plain | {name: getattr(self, name) for name in names}, name_infinities=True)
 
     def save(self, folder: str | Path) -> Path:
-        """Write `card-SPLIT.json`, and `evaluation-SPLIT.html` where something makes the page, into the folder."""
+        """Write `card-LABEL.json`, and `evaluation-LABEL.html` where something makes the page, into the folder."""
         path, shown = Path(folder), None if self.page is None else self.page(self)
         path.mkdir(parents=True, exist_ok=True)
-        files.write_json(path / f"card-{self.split}.json", self.card())
+        files.write_json(path / f"card-{self.label}.json", self.card())
         if shown is not None:
-            files.write_bytes(path / f"evaluation-{self.split}.html", shown.encode())
+            files.write_bytes(path / f"evaluation-{self.label}.html", shown.encode())
         return path
 
 

@@ -1,23 +1,20 @@
-"""The k most probable actions for every user of a log, a block of users at a time."""
+"""The k most probable actions for requests, or for every user of a log, a block at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from moac import files
+from moac.logs import requests
+from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
-from moac.logs.states import Catalogue
-from moac.training.trained import TrainedPolicy, check_count, ranked
-
-BLOCK = 512
-"""Users whose recommendations are computed at a time."""
-HEADER = "user_id,rank,video_id,probability\n"
+from moac.logs.requests import BLOCK, Block
+from moac.training.trained import Recommendation, TrainedPolicy, check_count, ranked
 
 
 @final
@@ -25,10 +22,24 @@ HEADER = "user_id,rank,video_id,probability\n"
 class Recommendations:
     """Recommendations to n users, the most probable first."""
 
-    user_ids: Int[np.ndarray, " n"]  # as the log names them
-    ids: Int[np.ndarray, "n k"]  # recommended actions, as the log names them
+    user_ids: list[Any]  # as the log, or the request, names them
+    ids: np.ndarray[Any, Any]  # [n, k] recommended actions, as the log names them
     probabilities: Float[np.ndarray, "n k"]  # of each
     counts: Int[np.ndarray, " n"]  # how many of the k there are; fewer where too many were left out
+    unknown: dict[str, int] = field(default_factory=dict)  # how many users and items of histories are
+
+    def columns(self) -> dict[str, Any]:
+        """One row for each recommendation; rank 1 is the most probable."""
+        k = self.ids.shape[1]
+        there = np.arange(k) < self.counts[:, None]
+        users = np.array(self.user_ids, object if isinstance(self.user_ids[0], str) else None)
+        ids = self.ids if self.ids.dtype.kind in "iu" else self.ids.astype(object)
+        return {
+            "user_id": np.repeat(users, self.counts),
+            "rank": np.broadcast_to(np.arange(1, k + 1, dtype=np.int32), there.shape)[there],
+            "item_id": ids[there],
+            "probability": self.probabilities[there],
+        }
 
 
 def all_users(
@@ -48,56 +59,69 @@ def all_users(
     if not isinstance(trained.catalogue, Catalogue) or not catalogue.same(trained.catalogue):
         raise ValueError(f"the policy was trained on other users, items or actions than those of {dataset.name}.")
     check_count(k, dataset.num_actions)
-    return _blocks(trained, dataset, k, exclude_seen)
-
-
-def _blocks(trained: TrainedPolicy, dataset: LoggedDataset, k: int, exclude_seen: bool) -> Iterator[Recommendations]:
     last = last_rows(dataset)
-    for begin in range(0, len(last), BLOCK):
-        rows = last[begin : begin + BLOCK]
-        user, end = dataset.user[rows], dataset.end[rows] + 1
-        x = np.asarray(dataset.features(dataset.next_observation(np.resize(rows, BLOCK))))[: len(rows)]
-        best = ranked(trained.logits(x), k, _viewed(dataset, user, end) if exclude_seen else None)
-        names = dataset.action_ids[best.places]
-        yield Recommendations(np.asarray(dataset.user_ids[user]), names, best.probabilities, best.counts)
+    blocks = (last[begin : begin + BLOCK] for begin in range(0, len(last), BLOCK))
+    return answered(trained, (requests.of_dataset(dataset, rows, exclude_seen) for rows in blocks), k)
 
 
-def write_csv(path: Path, blocks: Iterable[Recommendations]) -> tuple[int, int]:
-    """Write recommendations as CSV, wholly or not at all; how many users, and how many lines.
+def known_user(  # noqa: PLR0913 - as `TrainedPolicy.recommend`
+    trained: TrainedPolicy,
+    dataset: LoggedDataset,
+    user: Any,
+    context: Any = None,
+    *,
+    k: int = 10,
+    exclude_seen: bool = False,
+    eligible: Any = None,
+) -> Recommendation:
+    """As `TrainedPolicy.recommend`, with the history and responses that the dataset has of the user.
 
-    A line for each recommendation; rank 1 is the most probable. Nothing but the block at hand is in memory.
+    Without a context it is that of the user's last row.
     """
-    users = lines = 0
-    with files.replacing(path) as file:
-        file.write(HEADER.encode())
+    catalogue: Any = trained.catalogue
+    (place,) = catalogue.users_at([user])
+    rows = np.flatnonzero(dataset.user == place)[-1:]
+    if not len(rows):
+        return trained.recommend(user, context, (), k, eligible=eligible)
+    block = requests.of_dataset(dataset, rows, exclude_seen)
+    codes = catalogue.codes(context)[None] if context is not None and len(context) else block.codes
+    left_out = np.zeros((1, dataset.num_actions), bool) if block.left_out is None else block.left_out
+    if eligible is not None:
+        left_out |= ~np.isin(catalogue.action_ids.astype(str), [str(one) for one in eligible])
+    best = next(answered(trained, [replace(block, codes=codes, left_out=left_out)], k))
+    count = best.counts[0]
+    notes = (f"history: the last {(block.items >= 0).sum()} items that {dataset.name} has of user {user}",)
+    return Recommendation(tuple(best.ids[0, :count].tolist()), tuple(best.probabilities[0, :count].tolist()), notes)
+
+
+def answered(trained: TrainedPolicy, blocks: Iterable[Block], k: int) -> Iterator[Recommendations]:
+    """The k most probable actions for each request of some blocks."""
+    catalogue: Any = trained.catalogue
+    check_count(k, len(catalogue.action_ids))
+    for block in blocks:
+        x = catalogue.features(block.user, block.codes, block.items, block.responses)
+        best = ranked(trained.logits(x), k, block.left_out)
+        names = catalogue.action_ids[best.places]
+        yield Recommendations(block.users, names, best.probabilities, best.counts, block.unknown)
+
+
+def write(path: Path, blocks: Iterable[Recommendations]) -> dict[str, int]:
+    """Write recommendations as Parquet or CSV, by the file's name, wholly or not at all; how many of what."""
+    told = {"users": 0, "lines": 0, "unknown_users": 0, "unknown_items": 0}
+
+    def columns() -> Iterator[dict[str, Any]]:
         for block in blocks:
-            file.write("".join(_lines(block)).encode())
-            users, lines = users + len(block.user_ids), lines + int(block.counts.sum())
-    return users, lines
+            told["users"] += len(block.user_ids)
+            told["lines"] += int(block.counts.sum())
+            for what in ("users", "items"):
+                told[f"unknown_{what}"] += block.unknown.get(what, 0)
+            yield block.columns()
 
-
-def _lines(block: Recommendations) -> Iterator[str]:
-    columns = (block.user_ids, block.counts, block.ids, block.probabilities)
-    for user, count, ids, probabilities in zip(*(column.tolist() for column in columns), strict=True):
-        for place in range(count):
-            yield f"{user},{place + 1},{ids[place]},{probabilities[place]:.9g}\n"
+    requests.write(path, columns())
+    return told
 
 
 def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " n"]:
     """The last row of each user that has any."""
     user = np.asarray(dataset.user)
     return np.flatnonzero(np.append(user[1:] != user[:-1], True)[: len(user)])
-
-
-def _viewed(dataset: LoggedDataset, user: Any, end: Any) -> Bool[np.ndarray, "n K"]:
-    """Whether each user has viewed each action before `end`."""
-    tables: Any = dataset.tables
-    action = np.full(len(tables.items), -1)
-    action[dataset.action_items] = np.arange(dataset.num_actions)
-    first = tables.first[user].astype(np.int64)
-    length = end - first
-    row = np.repeat(np.arange(len(user)), length)
-    seen = action[tables.history[np.arange(len(row)) + np.repeat(first - np.cumsum(length) + length, length)]]
-    viewed = np.zeros((len(user), dataset.num_actions), dtype=bool)
-    viewed[row[seen >= 0], seen[seen >= 0]] = True
-    return viewed

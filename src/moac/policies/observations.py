@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from moac.policies.encoding import Encoder
 
@@ -197,7 +197,7 @@ class Catalogue(Protocol):
     """What turns ids of a log into feature vectors: `moac.logs.states` has it."""
 
     @property
-    def action_ids(self) -> Int[np.ndarray, " K"]:
+    def action_ids(self) -> np.ndarray[Any, Any]:
         """As the log names them."""
         ...
 
@@ -205,7 +205,9 @@ class Catalogue(Protocol):
         """A feature vector, checked."""
         ...
 
-    def see(self, user: Any, context: Any, history: Any) -> tuple[Float[np.ndarray, " F"], tuple[str, ...]]:
+    def see(
+        self, user: Any, context: Any, history: Any, responses: Any = None
+    ) -> tuple[Float[np.ndarray, " F"], tuple[str, ...]]:
         """The feature vector of a request, and in words what of the request is unknown."""
         ...
 

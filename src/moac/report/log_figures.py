@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from moac.logs.folder import Description
-from moac.logs.schema import SPLITS
+from moac.logs.splits import SPLITS
 from moac.report import style
 from moac.report.numbers import change, signed_percent
 
@@ -143,7 +143,7 @@ def _in_per_cent(axis: Axis, limits: tuple[float, float]) -> None:
 def description(log: Description) -> Figure:
     """How often each signal occurs, rows per user, rows per day, and how often each action was shown."""
     figure, axes = style.grid(2, 2, (11.0, 7.0))
-    title = f"{log.name}: {log.num_rows:,} rows of {len(log.rows_per_user):,} users on {log.num_actions} videos"
+    title = f"{log.name}: {log.num_rows:,} rows of {len(log.rows_per_user):,} users on {log.num_actions} items"
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     for ax, draw in zip(axes, (_rates, _rows_per_user, _days, _actions), strict=True):
         draw(ax, log)
@@ -192,7 +192,10 @@ def _rows_per_user(ax: Axes, log: Description) -> None:
 
 
 def _days(ax: Axes, log: Description) -> None:
-    """Rows of the whole logs on each day."""
+    """Rows of the whole logs on each day, where times are dates."""
+    if not any(log.days.values()):
+        ax.set_title("Rows on each day: not known")
+        return
     for k, (name, days) in enumerate(log.days.items()):
         x = np.array([np.datetime64(date.fromisoformat(day)) for day in days])
         ax.plot(x, list(days.values()), marker="o", markersize=4, label=f"{name} log", **style.line(k))
@@ -200,7 +203,7 @@ def _days(ax: Axes, log: Description) -> None:
     ax.xaxis.set_major_formatter(DateFormatter("%d %b"))
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.set_ylim(bottom=0)
-    ax.set_title("Rows on each day, all videos")
+    ax.set_title("Rows on each day, all items")
     ax.legend()
 
 

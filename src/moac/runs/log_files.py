@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from moac import files
+from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
-from moac.logs.states import Catalogue
 from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.offline.evaluate import with_estimator
 from moac.policies.networks import Network, Plain
@@ -20,11 +20,11 @@ from moac.runs.problems import LOG_FILES, description
 FORMAT = 1
 BEHAVIOUR, CATALOGUE = LOG_FILES
 _EXPECTED = {
-    "user_ids": (1, "iu", "user_ids"), "users": (2, "if", "user_ids"), "item_ids": (1, "iu", "item_ids"),
-    "items": (2, "if", "item_ids"), "action_ids": (1, "iu", "action_ids"), "action_items": (1, "iu", "action_ids"),
+    "user_ids": (1, "iuU", "user_ids"), "users": (2, "if", "user_ids"), "item_ids": (1, "iuU", "item_ids"),
+    "items": (2, "if", "item_ids"), "action_ids": (1, "iuU", "action_ids"), "action_items": (1, "iu", "action_ids"),
 }  # fmt: skip
 """Arrays of a catalogue: axes, kinds of numbers, and the ids they belong to."""
-_LISTS = ("context_sizes", "context_names", "signal_names", "signs")
+_LISTS = ("context_sizes", "context_names", "signal_names", "signs", "response_scale")
 _OF_MEMBER = ("temperature", "rounds", "log_loss")
 _OF_MODEL = ":behaviour-"
 """What `with_behaviour` marks a fingerprint by."""
@@ -34,7 +34,7 @@ def write(folder: Path, dataset: LoggedDataset) -> None:
     """Write the dataset's catalogue, and its behaviour model with the propensities that it gave."""
     catalogue = Catalogue.of(dataset)
     about = {"format": FORMAT, "fingerprint": dataset.fingerprint, "window": catalogue.window}
-    about |= {name: getattr(catalogue, name) for name in _LISTS}
+    about |= {name: getattr(catalogue, name) for name in (*_LISTS, "context_values")}
     files.write_arrays(folder / CATALOGUE, {name: getattr(catalogue, name) for name in _EXPECTED}, about)
     if isinstance(dataset.behaviour, BehaviourModel):
         _write_model(folder / BEHAVIOUR, dataset.behaviour, dataset.propensity)
@@ -62,7 +62,8 @@ def catalogue_of(folder: Path, fingerprint: str) -> Catalogue:
         raise ValueError(f"{path} belongs to another log than the run: its fingerprint is not {fingerprint}.")
     with files.interpreting(path):
         given: dict[str, Any] = {name: arrays[name] for name in _EXPECTED}
-        given |= {name: tuple(about[name]) for name in _LISTS}
+        given |= {name: tuple(about[name]) for name in _LISTS if name in about or name != "response_scale"}
+        given["context_values"] = tuple(tuple(map(str, values)) for values in about.get("context_values", ()))
         catalogue = Catalogue(**given, window=about["window"])
         _check_catalogue(catalogue)
         return catalogue
@@ -81,6 +82,11 @@ def _check_catalogue(catalogue: Catalogue) -> None:
         raise ValueError("`window` and `context_sizes` must be whole numbers")
     if len(catalogue.context_names) not in (0, len(catalogue.context_sizes)):
         raise ValueError("`context_names` and `context_sizes` differ in length")
+    if catalogue.context_values and tuple(map(len, catalogue.context_values)) != catalogue.context_sizes:
+        raise ValueError("`context_values` and `context_sizes` differ")
+    scale: tuple[Any, ...] = catalogue.response_scale
+    if len(scale) not in (0, len(catalogue.signs)) or not all(isinstance(s, int | float) and s > 0 for s in scale):
+        raise ValueError("`response_scale` must be a positive number for each signal")
 
 
 def behaviour_of(folder: Path) -> BehaviourModel | None:
@@ -132,6 +138,13 @@ def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
         raise files.DamagedError(folder / BEHAVIOUR, "it is missing")
     _check_same(folder, where, restored_dataset.fingerprint, wanted)
     return restored_dataset
+
+
+def own_or_other(folder: Path, data: Path | None) -> LoggedDataset:
+    """The run's own dataset, with its behaviour model, or another as it is."""
+    own = str(description(folder)["problem"]["fingerprint"]).partition(_OF_MODEL)[0]
+    other = None if data is None else LoggedDataset.load(data)
+    return dataset_of(folder, data) if other is None or other.fingerprint == own else other
 
 
 def restored(dataset: LoggedDataset, folder: Path) -> LoggedDataset | None:

@@ -41,6 +41,7 @@ class Result:
         snapshot: the last one, which another run may start from; None where the result was read from files.
         writer: writes a run directory for `save`; None where the result was not made by `moac.api`.
         drawer: draws the figure of `plot`; likewise.
+        evaluator: `moac.evaluate`; likewise.
     """
 
     run: training.Run
@@ -53,6 +54,7 @@ class Result:
     snapshot: training.Snapshot | None = None
     writer: Callable[[Result, Path, bool], Path] | None = None
     drawer: Callable[[Result], Figure] | None = None
+    evaluator: Callable[..., Any] | None = None
 
     @classmethod
     def of(cls, run: training.Run, snapshot: training.Snapshot) -> Result:
@@ -96,6 +98,12 @@ class Result:
         if self.drawer is None:
             raise ValueError("`drawer` must be set to plot a result: moac.api.with_outputs(result) does.")
         return self.drawer(self)
+
+    def evaluate(self, data: Any = None, **options: Any) -> Any:
+        """What the policies are worth, on the log `data` where it is given; the same as `moac.evaluate`."""
+        if self.evaluator is None:
+            raise ValueError("`evaluator` must be set to evaluate a result: moac.api.with_outputs(result) does.")
+        return self.evaluator(self, data=data, **options)
 
     def save(self, directory: str | Path, overwrite: bool = False) -> Path:
         """Write a run directory, which `moac.load` reads; `overwrite` replaces a run, and nothing else, there."""

@@ -101,25 +101,39 @@ class TrainedPolicy:
             raise ValueError(f"`trial` must be in [0, {self.num_trials}), got {trial}.")
         return replace(self, trial=trial)
 
-    def recommend(
-        self, user: Any, context: Any, history: Any, k: int = 10, *, exclude_seen: bool = False
+    def recommend(  # noqa: PLR0913 - the parts of a request are optional but the user
+        self,
+        user: Any,
+        context: Any = None,
+        history: Any = (),
+        k: int = 10,
+        *,
+        responses: Any = None,
+        exclude_seen: bool = False,
+        eligible: Any = None,
     ) -> Recommendation:
         """The k most probable actions for a user of the log; what is unknown of the request is in `.notes`.
 
         Args:
             user: id as the log names it; who is unknown has zeros for features.
-            context: codes as the dataset has them; for KuaiRand also {"tab": …, "hour": …, "day": …}. None is none.
+            context: values, or codes as the dataset has them, in order or by name: {"tab": …, "hour": …}. None is none.
             history: ids of viewed items, oldest first; unknown ones are skipped.
             k: how many.
+            responses: [n, M] to the history, signals as logged, a cost positive; None where they are not known.
             exclude_seen: leave out actions of the history; probabilities are then among the others, and there may be
                 fewer than k.
+            eligible: ids of actions that may be recommended; None is all of them.
         """
         catalogue = self.catalogue
         names = catalogue.action_ids
         check_count(k, len(names))
-        x, notes = catalogue.see(user, context, history)
-        left_out = np.isin(names, np.asarray(history, dtype=np.int64))[None] if exclude_seen else None
-        first = ranked(self.logits(x[None]), k, left_out)
+        x, notes = catalogue.see(user, context, history, responses)
+        left_out = np.zeros(len(names), dtype=bool)
+        if exclude_seen:
+            left_out |= np.isin(names.astype(str), np.asarray(history).astype(str))
+        if eligible is not None:
+            left_out |= ~np.isin(names.astype(str), np.asarray(list(eligible)).astype(str))
+        first = ranked(self.logits(x[None]), k, left_out[None] if left_out.any() else None)
         count = first.counts[0]
         ids, p = names[first.places[0, :count]], first.probabilities[0, :count]
         return Recommendation(tuple(ids.tolist()), tuple(p.tolist()), notes)
@@ -167,11 +181,11 @@ class Recommendation:
         notes: in words, what of the request was unknown.
     """
 
-    ids: tuple[int, ...]
+    ids: tuple[Any, ...]
     probabilities: tuple[float, ...]
     notes: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterator[tuple[int, float]]:
+    def __iter__(self) -> Iterator[tuple[Any, float]]:
         return zip(self.ids, self.probabilities, strict=True)
 
     def __len__(self) -> int:
@@ -204,9 +218,22 @@ def ranked(logits: Float[np.ndarray, "n K"], k: int, left_out: Bool[np.ndarray, 
     kept = kept if left_out is None else np.where(left_out, -np.inf, kept)
     weight = np.exp(kept - np.maximum(kept.max(axis=1, keepdims=True), np.finfo(np.float64).min))
     p = weight / np.maximum(weight.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    places = np.argsort(-kept, axis=1, kind="stable")[:, :k]
+    places = _first(-kept, k)
     left = np.full(len(kept), kept.shape[1]) if left_out is None else np.count_nonzero(~left_out, axis=1)
     return Ranked(places, np.take_along_axis(p, places, axis=1), np.minimum(left, k))
+
+
+def _first(cost: Float[np.ndarray, "n K"], k: int) -> Int[np.ndarray, "n k"]:
+    """The k smallest of each row in order, the earlier of two that are alike; of few it need not sort the others."""
+    if 2 * k > cost.shape[1]:
+        return np.argsort(cost, axis=1, kind="stable")[:, :k]
+    few = np.sort(np.argpartition(cost, k - 1, axis=1)[:, :k], axis=1)
+    least = np.take_along_axis(cost, few, axis=1)
+    places = np.take_along_axis(few, np.argsort(least, axis=1, kind="stable"), axis=1)
+    last = least.max(axis=1, keepdims=True)
+    tied = np.flatnonzero(np.count_nonzero(cost <= last, axis=1) > k)  # any of them may have come in
+    places[tied] = np.argsort(cost[tied], axis=1, kind="stable")[:, :k]
+    return places
 
 
 def check_count(k: Any, num_actions: int) -> None:

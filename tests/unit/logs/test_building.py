@@ -77,8 +77,8 @@ def test_every_row_is_what_a_plain_reading_finds(source, built):
 
 
 @real_rows
-def test_real_rows_are_built_bit_for_bit_as_before(tmp_path):
-    about = build(REAL_PURE, tmp_path / "data")
+def test_real_rows_are_built_bit_for_bit_as_before_where_states_hold_no_responses(tmp_path):
+    about = build(REAL_PURE, tmp_path / "data", actions=150, history_responses=False)
     standard = about["logs"]["standard"]
     assert (standard["rows_read"], standard["rows"], about["parts"]["rows"]["rows"]) == (205_152, 200_264, 57_459)
     assert about["absent"] == ["log_standard_4_08_to_4_21_pure.csv", "log_random_4_22_to_5_08_pure.csv"]
@@ -303,7 +303,7 @@ def test_a_log_of_another_schema_without_features(tmp_path):
     lines = [f"{large},1,5,2.5,a", f'{large},2,9,0,"b,c"', "3,1,2,10,a", "3,2,3,1,a", "3,2,3,1,a"]
     path = tmp_path / "sales.csv"
     path.write_text("buyer,product,at,price,shop\n" + "\n".join(lines) + "\n")
-    about = logs.build(
+    about = building.build(
         logs.LogFiles("sales", schema, (path,)), tmp_path / "data", logs.Options(actions=2, shares=(1.0, 0.0, 0.0))
     )
     assert about["logs"]["standard"]["duplicates"] == 1
@@ -313,11 +313,12 @@ def test_a_log_of_another_schema_without_features(tmp_path):
     assert dataset.action_ids[dataset.action][order].tolist() == [1, 2, 1, 2]
     np.testing.assert_allclose(dataset.reward[order], [[1, -10], [0.1, -1], [0.25, -2.5], [0, 0]])
     assert dataset.context[order].tolist() == [[2], [3], [5], [2]]
-    assert dataset.num_features == 7 + 2 * 1
+    assert dataset.num_features == 7 + 2 * 1 + 2 * (1 + 2)
+    assert dataset.feature_names[-6:] == ("mean Spent", "mean Cost", "Spent -1", "Cost -1", "Spent -2", "Cost -2")
     assert dataset.feature_names[0] == "weekday=0"
     path.write_text("buyer,product,at,price,shop\n7,1,5,-1,a\n")
     with pytest.raises(ValueError, match=r"sales.csv, row 2: `price` must be a number in \[0, 1000000.0\], got '-1'"):
-        logs.build(logs.LogFiles("sales", schema, (path,)), tmp_path / "again")
+        building.build(logs.LogFiles("sales", schema, (path,)), tmp_path / "again")
 
 
 OUTSIDE = [("shared", "history"), ("shared", "action_items"), ("shared", "split"), ("shared", "first")]

@@ -147,7 +147,7 @@ def test_a_code_that_no_train_user_has_is_unknown(dataset):
 
 
 def _splits(seed):
-    from moac.logs.schema import split_users
+    from moac.logs.splits import split_users
 
     return split_users(np.array([0, 1]), seed, (0.5, 0.0, 0.5)).tolist()
 

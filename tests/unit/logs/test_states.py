@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from moac.logs import About, LoggedDataset, Rows, states
-from moac.logs.schema import split_users
+from moac.logs.splits import split_users
 from tests.helpers.kuairand import build, changed, generated
 
 
@@ -39,6 +39,11 @@ def by_hand(dataset, row, end):
             parts.append(np.zeros(1 + tables.items.shape[1]))
         else:
             parts.append([1.0, *np.asarray(tables.items[tables.history[place]], float) / 127])
+    first, known = tables.first[user], min(end, dataset.answered[row])
+    answers = np.asarray(tables.responses[max(first, end - 20) : known], float)[::-1] / 127
+    parts.append(answers.mean(axis=0) if len(answers) else np.zeros(dataset.num_signals))
+    late = np.zeros((end - max(known, max(first, end - 20)), dataset.num_signals))  # shown at the row's own time
+    parts.append(np.concatenate([late, answers, np.zeros((5, dataset.num_signals))])[:5].ravel())
     return np.concatenate(parts)
 
 

@@ -15,7 +15,7 @@ import moac
 from moac import files
 from moac.cli.main import main
 from moac.logs import About, LoggedDataset, Rows
-from moac.logs.states import Catalogue
+from moac.logs.catalogue import Catalogue
 from moac.offline import recommend
 from moac.policies.observations import StateSpec
 from moac.runs import log_files
@@ -57,6 +57,15 @@ def request(dataset, row, after=False):
     return dataset.user_ids[user], dataset.context[row], dataset.item_ids[viewed]
 
 
+def answers(dataset, row, after=False):
+    """The responses to that history, as logged; those at the time of the row are not known to it."""
+    if dataset.tables.responses is None:
+        return None
+    first, end = dataset.tables.first[dataset.user[row]], dataset.end[row] + after
+    found = dataset.tables.responses[first:end] / 127 * np.array(dataset.response_scale) * np.array(dataset.signs)
+    return np.where((np.arange(first, end) < (end if after else dataset.answered[row]))[:, None], found, np.nan)
+
+
 def softmax(logits):
     shifted = np.exp(np.float64(logits) - np.max(logits))
     return shifted / shifted.sum()
@@ -71,7 +80,7 @@ def test_a_request_is_seen_as_the_logged_row_is(made, which):
     catalogue = Catalogue.of(dataset)
     expected = np.asarray(dataset.features(dataset.observation(rows)))
     for x, row in zip(expected, rows, strict=True):
-        seen, notes = catalogue.see(*request(dataset, row))
+        seen, notes = catalogue.see(*request(dataset, row), answers(dataset, row))
         np.testing.assert_array_equal(seen, x)
         assert not notes
 
@@ -80,7 +89,8 @@ def test_what_is_recommended_is_the_softmax_of_the_policy(made, trained):
     row = int(np.argmax(made.dataset.end - made.dataset.tables.first[made.dataset.user]))
     x = np.asarray(made.dataset.features(made.dataset.observation(row)))
     p = softmax(trained.policy.logits(trained.trial_theta, x))
-    found = trained.recommend(*request(made.dataset, row), k=12)
+    known = answers(made.dataset, row)
+    found = trained.recommend(*request(made.dataset, row), k=12, responses=known)
     place = {name: k for k, name in enumerate(made.dataset.action_ids.tolist())}
     np.testing.assert_allclose(found.probabilities, [p[place[name]] for name in found.ids], rtol=1e-5)
     assert sorted(found.ids) == sorted(place)
@@ -89,10 +99,11 @@ def test_what_is_recommended_is_the_softmax_of_the_policy(made, trained):
     assert [trained.log_prob(x, place[name]) for name in found.ids] == pytest.approx(
         np.log(found.probabilities), rel=1e-4
     )
-    first = trained.recommend(*request(made.dataset, row), k=3)
+    first = trained.recommend(*request(made.dataset, row), k=3, responses=known)
     assert list(first) == list(found)[:3]
     assert 0 <= trained.act(x, jax.random.key(0)) < 12
-    assert list(made.result.policy.of_trial(1).recommend(*request(made.dataset, row), k=3)) == list(first)
+    other = made.result.policy.of_trial(1)
+    assert list(other.recommend(*request(made.dataset, row), k=3, responses=known)) == list(first)
 
 
 def test_names_of_the_context_and_what_is_unknown(made, trained):
@@ -102,9 +113,12 @@ def test_names_of_the_context_and_what_is_unknown(made, trained):
     skipped = trained.recommend(user, (tab, hour, day), [10**7, *history, 10**8])
     assert skipped.ids == named.ids
     assert skipped.probabilities == named.probabilities
-    assert skipped.notes == (f"2 of {len(history) + 2} items of the history are unknown: skipped",)
+    said = "responses to the history are unknown: zeros"
+    assert skipped.notes == (f"2 of {len(history) + 2} items of the history are unknown: skipped", said)
     assert "2303" not in repr(named)
-    assert re.fullmatch(r"Recommendation\((\d+: 0\.\d+, ){9}\d+: 0\.\d+; 2 of \d+ items .* skipped\)", repr(skipped))
+    assert re.fullmatch(
+        r"Recommendation\((\d+: 0\.\d+, ){9}\d+: 0\.\d+; 2 of \d+ items .* skipped; responses .*\)", repr(skipped)
+    )
     stranger, notes = Catalogue.of(made.dataset).see(10**9, (99, 0, 0), [])
     assert notes == ("user 1000000000 is unknown: no features", "context tab=99 is unknown")
     d = made.dataset.tables.users.shape[1]
@@ -161,7 +175,7 @@ def test_a_policy_of_ones_own_recommends_too(made):
         ({"context": (1, 2, -1)}, "[1, 2, -1]"),
         ({"context": None}, "[]"),
         ({"context": {"tab": 1, "hours": 2}}, "tab, hours"),
-        ({"context": (1, 2.5, 3)}, "(1, 2.5, 3)"),
+        ({"context": (1, 2.5, 3)}, "[1.0, 2.5, 3.0]"),
         ({"history": ["a"]}, "'a'"),
         ({"history": 7}, "7"),
     ],
@@ -200,11 +214,12 @@ def test_all_users_are_scored_as_one_by_one(made, trained, monkeypatch, exclude_
     ]
     assert len(found) == len(last)
     for (user, ids, p), row in zip(found, last, strict=True):
-        expected = trained.recommend(*request(dataset, row, after=True), k=12, exclude_seen=exclude_seen)
+        asked = {"k": 12, "exclude_seen": exclude_seen, "responses": answers(dataset, row, after=True)}
+        expected = trained.recommend(*request(dataset, row, after=True), **asked)
         assert user == dataset.user_ids[dataset.user[row]]
         assert dict(expected).keys() == set(ids.tolist())
         np.testing.assert_allclose(p, expected.probabilities, rtol=1e-5)
-    x = Catalogue.of(dataset).see(*request(dataset, last[5], after=True))[0]
+    x = Catalogue.of(dataset).see(*request(dataset, last[5], after=True), answers(dataset, last[5], after=True))[0]
     np.testing.assert_array_equal(x, dataset.features(dataset.next_observation(last[5])))
 
 
@@ -217,7 +232,7 @@ def test_a_file_of_scores_that_fails_leaves_the_old_one(made, trained, tmp_path)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        recommend.write_csv(path, failing())
+        recommend.write(path, failing())
     assert path.read_text() == "before\n"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -337,8 +352,9 @@ def test_a_log_that_knows_how_it_chose_keeps_a_catalogue_alone(tmp_path):
     run = saved(result, tmp_path / "run")
     assert log_files.behaviour_of(run) is None
     assert (run / "catalogue.safetensors").exists()
-    found = moac.load(run).recommend(14, (1, 2), [21, 22], k=9)
-    x = Catalogue.of(own).see(14, [1, 2], [21, 22])[0]
+    responses = [[0.5, 0.25], [1.0, 0.0]]
+    found = moac.load(run).recommend(14, (1, 2), [21, 22], k=9, responses=responses)
+    x = Catalogue.of(own).see(14, [1, 2], [21, 22], responses)[0]
     theta = jax.tree.map(lambda leaf: leaf[0], result.policy.theta)
     p = softmax(result.policy.policy.logits(theta, x))
     np.testing.assert_allclose(found.probabilities, np.sort(p)[::-1], rtol=1e-5)
@@ -356,9 +372,9 @@ def test_scores_of_all_users_from_the_command_line(made, trained, tmp_path, caps
     assert summary["users_without_rows"] == made.dataset.num_users - users
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["user_id", "rank", "video_id", "probability"]
+    assert list(rows[0]) == ["user_id", "rank", "item_id", "probability"]
     expected = next(recommend.all_users(trained, made.dataset, 3))
-    assert [int(row["video_id"]) for row in rows[:6]] == expected.ids[:2].ravel().tolist()
+    assert [int(row["item_id"]) for row in rows[:6]] == expected.ids[:2].ravel().tolist()
     assert [int(row["rank"]) for row in rows[:6]] == [1, 2, 3, 1, 2, 3]
     assert [float(row["probability"]) for row in rows[:6]] == pytest.approx(
         expected.probabilities[:2].ravel(), rel=1e-8
@@ -388,7 +404,7 @@ MISTAKES = {
     "score RUN --out FILE --trial 2": "`trial` must be in [0, 2), got 2",
     "score TMP --out FILE": "TMP is not a run directory",
     "recommend RUN": "`--user` must be given",
-    "recommend RUN --user anna": "`--user` must be a whole number, got 'anna'",
+    "recommend RUN --user anna --context 1 2 3 --history 5": "`user` must be a whole number, as the log has them, got",
     "recommend RUN --user 1 --context 1 2": "`context` must",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def of_evaluation(evaluation: OfflineEvaluation) -> Page:
         summary=_summary(evaluation),
         facts=_facts(evaluation),
         notice=_notice(evaluation),
-        results=(*(changes(evaluation, name) for name in evaluation.methods), _reasons(evaluation)),
+        results=(*_changes(evaluation), *_carried(evaluation), _reasons(evaluation)),
         figures=_figures(evaluation),
         tables=tables,
         details=_details(evaluation),
@@ -55,6 +56,7 @@ def _summary(evaluation: OfflineEvaluation) -> str:
     parts += [_outcome(evaluation, name) for name in evaluation.methods]
     if evaluation.left_out:
         parts.append(f"Never seen there, so not estimated: {_listed(evaluation.left_out)}.")
+    parts += [unknown(evaluation)] if evaluation.unknown is not None else []
     return " ".join(parts)
 
 
@@ -153,6 +155,27 @@ def changes(evaluation: OfflineEvaluation, method: str) -> Table:
         f"the signals. Not estimable: fewer than {MIN_POSITIVES} weighted positives."
     )
     return Table(f"{method} beside {base}", caption, header, tuple(rows))
+
+
+def _changes(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
+    return tuple(changes(evaluation, name) for name in evaluation.methods)
+
+
+def _carried(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
+    """On another log: the same changes by the behaviour model that the run brought along."""
+    if evaluation.carried is None:
+        return ()
+    added = "by the run’s own behaviour model"
+    return tuple(replace(table, title=f"{table.title}, {added}") for table in _changes(evaluation.carried))
+
+
+def unknown(evaluation: OfflineEvaluation) -> str:
+    """What the run does not know of another log, in words; empty on its own."""
+    if evaluation.unknown is None:
+        return ""
+    counts = evaluation.unknown
+    told = f"{number(counts['users'])} users and {number(counts['items'])} items of {evaluation.data}"
+    return f"Another log than the run’s: unknown to the run are {told} ({number(counts['views'])} rows)."
 
 
 def _reasons(evaluation: OfflineEvaluation) -> Table:

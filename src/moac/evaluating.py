@@ -1,0 +1,173 @@
+"""`moac.evaluate`: what policies are worth, in episodes of an environment or on a log, their own or another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from moac import files, training
+from moac.config import Config
+from moac.driver import source_of
+from moac.momdp import library
+from moac.policies.observations import LogSpec
+from moac.runs import directory as run_directory
+from moac.runs import problems
+from moac.runs.directory import RunDirectory
+from moac.training.result import Result
+from moac.training.trained import TrainedPolicy
+from moac.types import Source
+
+if TYPE_CHECKING:
+    from moac.offline.evaluation import OfflineEvaluation
+    from moac.search.values import EpisodeValues
+
+
+def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
+    run: str | Path | Result | TrainedPolicy,
+    problem: Any = None,
+    *,
+    episodes: int = 200,
+    trials: Sequence[int] | None = None,
+    data: Any = None,
+    split: str = "validation",
+    cap: float = 10.0,
+    out: str | Path | None = None,
+    trust: bool = False,
+    protect: Sequence[str] | None = None,
+) -> EpisodeValues | OfflineEvaluation:
+    """What policies are worth: in episodes of the real environment, beside exact values where a model is known.
+
+    On a log: beside Behavior-Clone; an access to test users is recorded before any number is computed. On another log
+    than the run's, next week's say: with the run's catalogue, with a behaviour model fitted on that log, and in
+    `.carried` with the run's own; `.unknown` counts what the run does not know.
+
+    >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
+    >>> moac.evaluate(result, episodes=2).points.shape
+    (1, 2)
+
+    Args:
+        run: a run's folder, its result, or a policy.
+        problem: the environment of a policy, as in `train`; a run knows its own.
+        episodes: of each trial, each with a seed of its own.
+        trials: which; None is all of them.
+        data: a dataset or its folder; None is where the run had it.
+        split: whose users judge on a log: `validation` or `test`.
+        cap: of the importance weights on a log.
+        out: a folder for what was found; None keeps nothing on disk.
+        trust: whether a module that the run names may be imported, which runs the code in it.
+        protect: signals that must not change for the worse by more than this, `Like=-1%`: `.choice` then says whether
+            `moac.choose` would take the policy.
+    """
+    from moac.offline import choose as choosing
+    from moac.search import values
+
+    subject = Subject.of(run, problem, data, trust)
+    chosen = tuple(range(subject.trained.num_trials) if trials is None else trials)
+    if isinstance(subject.source.spec.observations, LogSpec):
+        choosing.floors(protect or (), subject.source.spec.objective_names)  # a mistake shows before anything is read
+        evaluated = _on_log(subject, chosen, split, cap)
+        if protect is not None:
+            evaluated = replace(evaluated, choice=choosing.choose(evaluated, protect))
+    else:
+        environment: Any = subject.source
+        model = library.for_environment(environment.spec.name)
+        evaluated = values.by_episodes(environment, subject.trained, chosen, episodes, model)
+    if out is not None:
+        evaluated.save(Path(out))
+    return evaluated
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is evaluated: policies, trained with a weighting rule, on an environment or a log."""
+
+    trained: TrainedPolicy
+    source: Source
+    weighting: str
+    folder: Path | None = None  # of their run
+    run: Any = None  # what was run, where that is in memory
+    cap: float = Config.importance_cap  # of importance ratios on a log
+    model: Any = None  # how the run's log chose, where a run on a log knows it by a model
+
+    @classmethod
+    def of(
+        cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool, real: bool = True
+    ) -> Subject:
+        """The policies of a run, with its environment or its log; a policy alone needs one of both.
+
+        `real` takes the real environment in place of its exact model, and another log than the run's.
+        """
+        taken = problems.real if real else (lambda source: source)
+        if isinstance(run, TrainedPolicy):
+            if problem is None and data is None:
+                raise ValueError("`problem` must be given with a policy: its environment, or `data`, its log.")
+            return cls(run, taken(source_of(problem if data is None else data)), "min-norm")
+        if isinstance(run, Result):
+            own: Any = run.run.source
+            same = data is None or getattr(data, "fingerprint", None) == own.spec.fingerprint
+            rest = (run.config.weighting, None, run.run, run.config.importance_cap, getattr(own, "behaviour", None))
+            return cls(run.policy, taken(own if same else source_of(data)), *rest)
+        path, directory = Path(run), RunDirectory(Path(run))
+        trained = run_directory.load(path)
+        if "log" not in directory.description["problem"]:
+            if data is not None:
+                raise ValueError(f"`data` is for runs on logs; {run} is on an environment.")
+            source = (problems.environment_of_run if real else problems.problem_of_run)(path, trust)
+            return cls(trained, source, directory.config.weighting, path)
+        from moac.runs import log_files
+
+        if data is None or isinstance(data, str | Path):
+            found = log_files.own_or_other if real else log_files.dataset_of
+            data = found(path, None if data is None else Path(data))
+        config, model = directory.config, log_files.behaviour_of(path)
+        return cls(trained, source_of(data), config.weighting, path, cap=config.importance_cap, model=model)
+
+    def episodes(self, asked: int, until: float | None) -> int:
+        """How many there are to certify with: those asked for; on a log at most its users, and no second look."""
+        if not isinstance(self.source.spec.observations, LogSpec):
+            return asked
+        from moac.theory import logged
+
+        if until is not None:
+            raise ValueError(f"`until` must be left out on a log, whose users are all there are, got {until}.")
+        return min(asked, len(logged.users(self.source)))
+
+    def untrained(self, trained: TrainedPolicy) -> TrainedPolicy:
+        """The policy that training began with: of a run, the trial's own; of a policy alone, a new one."""
+        run = self.run
+        if run is None and self.folder is not None and not RunDirectory(self.folder).description["own"]:
+            run = run_directory.reopen(self.folder, self.source)[1]
+        if run is None:
+            first = trained.policy.init(jax.random.key(0))
+            return replace(trained, theta=jax.tree.map(lambda leaf: leaf[None], first), trial=0)
+        return replace(trained, theta=training.first(run).trials.state.theta)
+
+
+def _on_log(subject: Subject, trials: tuple[int, ...], split: str, cap: float) -> OfflineEvaluation:
+    """What policies are worth on a log's users beside Behavior-Clone; the trials are seeds of one method."""
+    from moac.offline import elsewhere, ncis
+    from moac.offline.evaluate import evaluate
+    from moac.report import html
+    from moac.report.pages import evaluation as page
+
+    source: Any = subject.source
+    for trial in trials:
+        subject.trained.of_trial(trial)  # which checks
+    theta = jax.tree.map(lambda leaf: leaf[np.array(trials)], subject.trained.theta)
+    method = "MOAC" if subject.weighting == "min-norm" else f"{subject.weighting} weights"
+    methods = {method: (subject.trained.policy, theta)}
+    about = {"trial": trials[0] if len(trials) < subject.trained.num_trials else None}
+    if subject.folder is not None:
+        files.check_folder("RUN", subject.folder)
+    log = elsewhere.seen(source, subject.trained.catalogue, subject.model)
+    options = ncis.Options(cap=cap)
+    evaluated = evaluate(log.dataset, methods, split, options, run=subject.folder, about=about)
+    if log.carried is not None:
+        carried = evaluate(log.carried, methods, split, options, accesses=evaluated.accesses)
+        evaluated = replace(evaluated, carried=carried)
+    return replace(evaluated, unknown=log.unknown, page=lambda each: html.render(page.of_evaluation(each)))

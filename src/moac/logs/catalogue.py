@@ -1,0 +1,204 @@
+"""From ids to states: what a policy must know of a log to serve its users, without the log's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from moac.logs import states
+from moac.logs.features import response_numbers
+from moac.logs.schema import STEPS
+
+if TYPE_CHECKING:
+    from moac.logs.dataset import LoggedDataset
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """Ids and features of users, items and actions; ids are whole numbers or texts, as the log has them."""
+
+    user_ids: np.ndarray[Any, Any]  # [U] as the log names them
+    users: np.ndarray[Any, Any]  # [U, d] their features; int8 counts in steps of 1/127
+    item_ids: np.ndarray[Any, Any]  # [I] as the log names them
+    items: np.ndarray[Any, Any]  # [I, e] their features, likewise
+    action_ids: np.ndarray[Any, Any]  # [K] as the log names them
+    action_items: Int[np.ndarray, " K"]  # [K] the item of each action
+    context_sizes: tuple[int, ...]  # how many codes each column of the context has
+    context_names: tuple[str, ...]  # of these columns; empty where they have none
+    window: int  # how many viewed items a state holds
+    signal_names: tuple[str, ...]  # M of them
+    signs: tuple[int, ...]  # −1 where the signal is a cost
+    context_values: tuple[tuple[str, ...], ...] = ()  # of each column, in the order of its codes; none: codes are given
+    response_scale: tuple[float, ...] = ()  # of each signal, where states hold responses
+
+    @classmethod
+    def of(cls, dataset: LoggedDataset) -> Catalogue:
+        """The dataset's own; its arrays are shared."""
+        tables = {name: getattr(dataset.tables, name) for name in ("users", "items", "context_sizes", "window")}
+        shared = {field.name: getattr(dataset, field.name) for field in fields(cls) if field.name not in tables}
+        return cls(**tables, **shared)
+
+    @property
+    def size(self) -> int:
+        """F, the length of a feature vector."""
+        return states.size(self, len(self.response_scale))
+
+    def same(self, other: Catalogue) -> bool:
+        """Whether the other has the same users, items, actions and features."""
+        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return all(a == b if isinstance(a, tuple) else np.array_equal(a, b) for a, b in pairs)
+
+    def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
+        """A feature vector, checked."""
+        vector = np.asarray(numbers)
+        if vector.shape != (self.size,) or vector.dtype.kind not in "fiu" or not np.isfinite(vector).all():
+            raise ValueError(f"`observation` must be {self.size} finite numbers, got {_shown(vector)}.")
+        return vector.astype(np.float32)
+
+    def see(
+        self, user: Any, context: Any, history: Any, responses: Any = None
+    ) -> tuple[Float[np.ndarray, " F"], tuple[str, ...]]:
+        """The feature vector of a request, and in words what of the request is unknown.
+
+        Args:
+            user: id as the log names it; who is unknown has zeros for features.
+            context: values, or codes as the dataset has them, or a mapping from their names; what train users do not
+                have is unknown: zeros.
+            history: ids of viewed items, oldest first; unknown ones are skipped, as if they had not been viewed.
+            responses: [n, M] to these items, signals as logged, a cost positive; NaN is unknown, None where all are.
+        """
+        (place,), codes = self.users_at([user]), self.codes(context)
+        places = self.items_at(history)
+        answers = None if responses is None else self._answers(responses, len(places))[places >= 0]
+        x = self.features(np.array([place]), codes[None], *self.windows([places[places >= 0]], [answers]))[0]
+        notes = [f"user {user} is unknown: no features"] if place < 0 else []
+        names, given = self.context_names or map(str, range(len(codes))), _values(context)
+        parts = zip(names, codes, self.context_sizes, given, strict=True)
+        notes += [f"context {name}={value} is unknown" for name, code, size, value in parts if not 0 <= code < size]
+        if (places < 0).any():
+            notes.append(f"{(places < 0).sum()} of {len(places)} items of the history are unknown: skipped")
+        if self.response_scale and len(places) and responses is None:
+            notes.append("responses to the history are unknown: zeros")
+        return x, tuple(notes)
+
+    def features(self, user: Any, codes: Any, items: Any, responses: Any = None) -> Float[np.ndarray, "n F"]:
+        """Feature vectors of n requests.
+
+        Args:
+            user: [n] index of the user; −1 is unknown.
+            codes: [n, C] of the context; a code outside of its column is unknown.
+            items: [n, W] indices of viewed items, newest first; −1 is none.
+            responses: [n, W, M] as `response_numbers` makes them; −128 is unknown. None is all unknown.
+        """
+        x = states.assembled(np, self, np.maximum(user, 0), codes, items)
+        x[user < 0, : self.users.shape[1]] = 0
+        if not self.response_scale:
+            return x
+        shape = (*items.shape, len(self.response_scale))
+        known = np.zeros(items.shape, bool) if responses is None else (items >= 0) & (responses[..., 0] >= -STEPS)
+        values = np.zeros(shape, np.int8) if responses is None else responses
+        return np.concatenate([x, states.responded(np, values, known)], axis=-1)
+
+    def windows(self, places: Any, answers: Any) -> tuple[Any, Any]:
+        """The last W items of each history [n, W], newest first, and the responses to them; see `features`."""
+        items = np.full((len(places), self.window), -1)
+        responses = np.full((*items.shape, len(self.response_scale)), _UNKNOWN, np.int8)
+        for k, (viewed, answered) in enumerate(zip(places, answers, strict=True)):
+            last = viewed[-self.window :][::-1]
+            items[k, : len(last)] = last
+            if answered is not None and self.response_scale:
+                responses[k, : len(last)] = answered[-self.window :][::-1]
+        return items, responses
+
+    def _answers(self, responses: Any, count: int) -> Int[np.ndarray, "n M"]:
+        """Responses as logged to int8, checked; NaN is one that is not known."""
+        given, right = np.asarray(responses, dtype=np.float64), (count, len(self.signal_names))
+        given = given.reshape(right) if not given.size else given
+        if given.shape != right or np.isinf(given).any():
+            raise ValueError(f"`responses` must be finite, of shape {right}: {', '.join(self.signal_names)}.")
+        unknown: Any = np.isnan(given).any(axis=1)
+        numbers = np.where(unknown[:, None], 0.0, given) * np.array(self.signs)
+        found = response_numbers(numbers, self.response_scale or (1.0,) * right[1])
+        found[unknown] = _UNKNOWN
+        return found
+
+    def users_at(self, ids: Any) -> Int[np.ndarray, " n"]:
+        """The index of each user; −1 where it is unknown."""
+        return _places(self.user_ids, self._user_order, _as("user", ids, self.user_ids))
+
+    def items_at(self, ids: Any) -> Int[np.ndarray, " n"]:
+        """The index of each item; −1 where it is unknown."""
+        return _places(self.item_ids, self._item_order, _as("history", ids, self.item_ids))
+
+    def codes(self, context: Any) -> Int[np.ndarray, " C"]:
+        """One code per column, from values, codes, or a mapping by name; −1 is a value that is unknown."""
+        wanted = ", ".join(self.context_names) or f"{len(self.context_sizes)} codes"
+        if isinstance(context, Mapping):
+            if not self.context_names or set(context) != set(self.context_names):
+                raise ValueError(f"`context` must hold {wanted}, got {', '.join(map(str, context)) or 'nothing'}.")
+            context = [context[name] for name in self.context_names]
+        given, count = _values(context), len(self.context_sizes)
+        if len(given) != count:
+            raise ValueError(f"`context` must hold {count} codes of at least 0 ({wanted}), got {given}.")
+        if self.context_values:
+            return np.array([codes.get(str(value), -1) for codes, value in zip(self._codes, given, strict=True)], int)
+        codes = _as("context", given, np.zeros(0, np.int64))
+        if (codes < 0).any():
+            raise ValueError(f"`context` must hold {count} codes of at least 0 ({wanted}), got {codes.tolist()}.")
+        return codes
+
+    @cached_property
+    def _codes(self) -> list[dict[str, int]]:
+        return [{value: code for code, value in enumerate(values)} for values in self.context_values]
+
+    @cached_property
+    def _user_order(self) -> Int[np.ndarray, " U"]:
+        return np.argsort(self.user_ids, kind="stable")
+
+    @cached_property
+    def _item_order(self) -> Int[np.ndarray, " I"]:
+        return np.argsort(self.item_ids, kind="stable")
+
+
+_UNKNOWN = -STEPS - 1
+"""In place of a response that is not known."""
+
+
+def _values(context: Any) -> list[Any]:
+    given = context.values() if isinstance(context, Mapping) else () if context is None else np.atleast_1d(context)
+    return [value.item() if isinstance(value, np.generic) else value for value in given]
+
+
+def _places(ids: Any, order: Any, wanted: Any) -> Int[np.ndarray, " n"]:
+    """Where each wanted id is; −1 where it is not."""
+    place = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
+    return np.where(ids[place] == wanted, place, -1)
+
+
+def _as(name: str, values: Any, known: Any) -> np.ndarray[Any, Any]:
+    """Ids of the kind that the log has: texts, or whole numbers, also where these are given as texts."""
+    given = np.asarray(values)
+    if given.ndim == 1 and not len(given):
+        return known[:0]
+    if given.ndim == 1 and known.dtype.kind == "U" and given.dtype.kind in "iuUO":
+        return given.astype(str)
+    if given.ndim == 1 and given.dtype.kind in "UO":
+        try:
+            given = np.array([int(str(value)) for value in given])
+        except ValueError:
+            given = given.astype(str)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        right = "a whole number" if name == "user" else "a row of whole numbers"
+        raise ValueError(f"`{name}` must be {right}, as the log has them, got {_shown(values)}.")
+    return given
+
+
+def _shown(value: Any) -> str:
+    text = repr(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

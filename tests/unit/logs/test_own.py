@@ -1,0 +1,322 @@
+"""A stranger's log against a plain reading of it, and what is said of one that cannot be read."""
+
+import csv
+import gzip
+import io
+from datetime import UTC, datetime
+
+import duckdb
+import numpy as np
+import pytest
+
+from moac import kuairand, logs
+from moac.cli.main import main
+from moac.logs import LoggedDataset, own, splits
+from tests.helpers import stranger
+
+TABLE = stranger.rows()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    return logs.build(stranger.write(folder / "log.csv", TABLE), **stranger.OPTIONS, out=folder / "data")
+
+
+def changed(folder, change, **options):
+    """The dataset after `change` of the rows."""
+    path = stranger.write(folder / "changed.csv", change([dict(row) for row in TABLE]))
+    return logs.build(path, **(stranger.OPTIONS | options))
+
+
+def when(row):
+    return int(datetime.fromisoformat(row["ts"]).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def states(dataset, rows=None):
+    return np.asarray(dataset.features(dataset.observation(np.arange(dataset.num_rows) if rows is None else rows)))
+
+
+def test_every_row_is_what_a_plain_reading_finds(built):
+    expected = sorted(TABLE, key=lambda row: (row["user_id"], when(row), row["item_id"]))
+    assert built.user_ids[built.user].tolist() == [row["user_id"] for row in expected]
+    assert built.action_ids[built.action].tolist() == [row["item_id"] for row in expected]
+    assert built.time.tolist() == [when(row) for row in expected]
+    signals = [[row["click"], row["minutes"], -row["returned"]] for row in expected]
+    np.testing.assert_allclose(built.reward, signals, rtol=1e-6)
+    values = [
+        [v[code] for v, code in zip(built.context_values, codes, strict=True)] for codes in built.context.tolist()
+    ]
+    assert values == [[row["tab"], str(row["hour"])] for row in expected]
+    assert built.signs == (1, 1, -1)
+    assert sorted(built.item_ids.tolist()) == sorted(stranger.ITEMS)
+    views = [sum(row["item_id"] == item for row in train_rows(built)) for item in built.action_ids]
+    assert views == sorted(views, reverse=True)
+
+
+def train_rows(dataset):
+    train = set(dataset.user_ids[dataset.split == 0].tolist())
+    return [row for row in TABLE if row["user_id"] in train]
+
+
+def test_a_state_is_the_last_items_and_the_responses_to_them(built):
+    """Number by number, of the rows of one user."""
+    x, names = states(built), built.feature_names
+    rows = np.flatnonzero(built.user_ids[built.user] == "user 7")
+    scale = np.array(built.response_scale)
+    assert scale[[0, 2]].tolist() == [1, 1]
+    train = np.array([row["minutes"] for row in train_rows(built)])
+    assert scale[1] == float(f"{3 * np.sqrt((train**2).mean()):.2g}")
+    for k, row in enumerate(rows):
+        found = dict(zip(names, x[row], strict=True))
+        past = built.reward[rows[:k]] / scale
+        past = np.rint(np.clip(past, -1, 1) * 127) / 127
+        for m, signal in enumerate(built.signal_names):
+            assert found[f"mean {signal}"] == pytest.approx(past[:, m].mean() if k else 0, abs=1e-6)
+            for back in range(1, 6):
+                assert found[f"{signal} -{back}"] == pytest.approx(past[-back, m] if back <= k else 0, abs=1e-6)
+        for back in range(1, 21):
+            shown = [name for name in stranger.ITEMS if found[f"item -{back}: item={name}"] == 1]
+            assert shown == ([built.action_ids[built.action[rows[k - back]]]] if back <= k else [])
+
+
+def outcome_of_one_row(rows):
+    """Of the eighth row of a user, another outcome; of an earlier one the same numbers, so that no scale moves."""
+    mine = sorted((row for row in rows if row["user_id"] == "user 9"), key=lambda row: row["ts"])
+    for name in ("click", "minutes", "returned"):
+        mine[7][name], mine[11][name] = mine[11][name], mine[7][name]
+    mine[7]["click"], mine[11]["click"] = 1 - mine[11]["click"], 1 - mine[7]["click"]
+    return rows
+
+
+def test_a_state_knows_nothing_of_its_own_row_s_outcome(built, tmp_path):
+    moved = changed(tmp_path, outcome_of_one_row)
+    mine = np.flatnonzero(built.user_ids[built.user] == "user 9")
+    assert np.any(moved.reward[mine[7]] != built.reward[mine[7]])
+    others = np.setdiff1d(np.arange(built.num_rows), mine[8:])
+    assert states(moved, others).tobytes() == states(built, others).tobytes()
+    assert np.any(states(moved, mine[8:9]) != states(built, mine[8:9]))
+
+
+def test_what_is_shown_at_one_time_does_not_know_the_responses_to_each_other(tmp_path):
+    def one_time(rows):
+        for row in rows:
+            row["ts"] = row["ts"][:10]
+        return rows
+
+    def other_outcomes(rows):
+        for row in one_time(rows):
+            row |= {"click": 1 - row["click"]} if row["ts"].endswith("-05-01") else {}
+        return rows
+
+    first, second = (changed(tmp_path, change) for change in (one_time, other_outcomes))
+    day = datetime(2022, 5, 1, tzinfo=UTC).timestamp() * 1000
+    early = np.flatnonzero(first.time == day)
+    assert len(early)
+    clicks = [k for k, name in enumerate(first.feature_names) if "click" in name]
+    assert not states(first, early)[:, clicks].any()
+    assert states(first, early).tobytes() == states(second, early).tobytes()
+
+
+def test_without_responses_a_state_is_the_items_alone(built, tmp_path):
+    plain = changed(tmp_path, lambda rows: rows, history_responses=False)
+    assert plain.tables.responses is None
+    assert plain.num_features == built.num_features - 3 * 6
+    assert states(plain).tobytes() == np.ascontiguousarray(states(built)[:, : plain.num_features]).tobytes()
+
+
+def as_frame(folder):
+    del folder
+    texts = ("user_id", "item_id", "ts", "tab")
+    return {n: np.array([row[n] for row in TABLE], object if n in texts else None) for n in stranger.COLUMNS}
+
+
+FORMS = {
+    "LF, no BOM": lambda f: stranger.write(f / "a.csv", TABLE, newline="\n", bom=False),
+    "CR": lambda f: stranger.write(f / "a.csv", TABLE, newline="\r"),
+    "other order, no last line end": lambda f: _write(f / "a.csv", stranger.text(TABLE[::-1]).rstrip().encode()),
+    "gzip": lambda f: _write(f / "a.csv.gz", gzip.compress(stranger.text(TABLE).encode())),
+    "a folder": lambda f: [stranger.write(f / f"{k}.csv", TABLE[k::2]) for k in (0, 1)] and f,
+    "a glob": lambda f: [stranger.write(f / f"{k}.csv", TABLE[k::2]) for k in (0, 1)] and f"{f}/*.csv",
+    "Parquet": lambda f: own.as_parquet(as_frame(f), f / "a.parquet"),
+    "arrays": as_frame,
+    "a relation": lambda f: duckdb.read_csv(str(stranger.write(f / "a.csv", TABLE))),
+}
+
+
+def _write(path, content):
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_rows_are_the_same_dataset_in_any_form(built, tmp_path, form):
+    assert logs.build(FORMS[form](tmp_path), **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+def test_a_dataframe_of_pandas_is_a_log(built):
+    pandas = pytest.importorskip("pandas")
+    assert logs.build(pandas.DataFrame(TABLE), **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+def test_duplicates_are_counted_and_said(built, tmp_path, capsys):
+    path = stranger.write(tmp_path / "log.csv", [*TABLE, *TABLE[:5]])
+    options = ["--time", "ts", "--signals", "click,minutes,-returned", "--context", "tab,hour"]
+    assert main(["data", "build", str(path), *options, "--out", str(tmp_path / "data")]) == 0
+    assert "485 rows, 5 exact duplicates dropped" in capsys.readouterr().out
+    assert states(LoggedDataset.load(tmp_path / "data")).tobytes() == states(built).tobytes()
+    assert main(["data", "describe", str(tmp_path / "data")]) == 0
+    assert "2022-05-01 to 2022-05-23" in capsys.readouterr().out
+
+
+def test_signals_may_be_expressions_and_whole_numbers_are_ids(tmp_path):
+    rows = "user,item,t,play,len\n7,10,1,2,4\n7,9,2,3,3\n11,10,1,0,5\n11,9,2,,5\n"
+    (tmp_path / "log.csv").write_text(rows)
+    options = {"user": "user", "item": "item", "time": "t", "signals": "watch=coalesce(play, 0)/len,-cost=len * 2"}
+    dataset = logs.build(tmp_path / "log.csv", **options, shares=(1.0, 0.0, 0.0))
+    assert dataset.user_ids.tolist() == [7, 11]
+    assert dataset.item_ids.tolist() == [9, 10]
+    np.testing.assert_allclose(dataset.reward, [[0.5, -8], [1, -6], [0, -10], [0, -10]])
+
+
+def test_features_of_users_and_items_are_numbers_and_categories(tmp_path):
+    path = stranger.write(tmp_path / "log.csv", TABLE)
+    users = [{"user_id": f"user {k}", "age": 20 + k, "change": k - 20, "town": "ab"[k % 2]} for k in range(40)]
+    items = [{"item_id": name, "price": k * 1.5} for k, name in enumerate(stranger.ITEMS[1:])]
+    stranger.write(tmp_path / "users.csv", users, columns=tuple(users[0]))
+    stranger.write(tmp_path / "items.csv", items, columns=tuple(items[0]))
+    dataset = logs.build(path, **stranger.OPTIONS, users=tmp_path / "users.csv", items=tmp_path / "items.csv")
+    assert dataset.feature_names[:5] == ("age", "change", "-change", "town=a", "town=b")
+    place = {name: k for k, name in enumerate(dataset.user_ids.tolist())}
+    towns = np.asarray(dataset.tables.users)[[place[f"user {k}"] for k in range(40)], 3:5]
+    np.testing.assert_array_equal(towns, np.eye(2)[np.arange(40) % 2] * 127)
+    prices = dataset.tables.items[:, -1].tolist()
+    mug = dataset.item_ids.tolist().index("mug")
+    assert prices[mug] == 0  # not described
+    assert len(set(prices)) == 6
+
+
+MISTAKES = {
+    "a missing column": ({"item": "itemid"}, "must have the column `itemid`, and has not. Did you mean item_id?"),
+    "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, and has not. Did you mean click?"),
+    "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
+    "times that are none": ({"time": "tab"}, "row 2: `tab` must be a time, got"),
+    "propensities": ({"propensity": "minutes"}, "`minutes` must be in (0, 1], got"),
+    "no signal": ({"signals": ""}, "`signals` must name what is maximised"),
+    "a signal twice": ({"signals": "click,-click"}, "`signals` must name each once, got 'click' twice"),
+    "a cost as context": ({"context": "-tab"}, "`context` must be columns, got -tab"),
+    "a rule": ({"split": "days"}, "`split` must be users, time:DATE or unseen:DATE, got 'days'"),
+    "a date": ({"split": "time:soon"}, "`split` must have a date such as 2022-05-04"),
+    "nobody to train on": ({"shares": (1e-9, 0.5, 1 - 0.5 - 1e-9)}, "`shares` must leave users to train on"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_cannot_be_is_one_line_and_leaves_nothing(built, tmp_path, mistake):
+    options, words = MISTAKES[mistake]
+    path = stranger.write(tmp_path / "log.csv", TABLE[:40])
+    with pytest.raises(ValueError, match=r"^[^\n]*$") as error:
+        logs.build(path, **(stranger.OPTIONS | options), out=tmp_path / "data")
+    assert words in str(error.value)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+FILES = {
+    "": "must hold rows, got an empty file",
+    "user_id,item_id,time,click\n": "must hold rows, got none",
+    "user_id,item_id,time,click\na,x,1,0\na,y,2,1\n": "must have rows of at least two users, got one",
+    "user_id,item_id,time,click\na,x,1,0\nb,y,2,yes\n": 'row 3: Error when converting column "click"',
+    "user_id,item_id,time,click\na,x,1,0\nb,,2,1\n": "row 3: `item_id` must be an id, got nothing",
+    "user_id,item_id,time,click\na,x,1,\nb,y,2,1\n": "must be a finite number, got nothing: click=coalesce",
+    "user_id,item_id,time,click\na,x,1,0\nb,y,soon,1\n": "row 2: `time` must be a time, got '1'",
+    "user_id,item_id,time,click\na,x,1,0\nb,y\n": "row 3: Expected Number of Columns: 4 Found: 2",
+}
+
+
+@pytest.mark.parametrize("content", FILES)
+def test_a_file_that_is_none_is_one_line(tmp_path, capsys, content):
+    (tmp_path / "log.csv").write_text(content)
+    build = ["data", "build", str(tmp_path / "log.csv"), "--signals", "click", "--out", str(tmp_path / "data")]
+    assert main(build) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("moac: ") and FILES[content] in line
+    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_ids_of_mixed_types_are_refused(tmp_path):
+    frame = {
+        "user_id": np.array([1.0, 2.5]),
+        "item_id": np.array([1, 2]),
+        "time": np.array([1, 2]),
+        "click": np.array([0, 1]),
+    }
+    with pytest.raises(ValueError, match="`user_id` must hold whole numbers or texts, got DOUBLE"):
+        logs.build(frame, signals="click")
+
+
+@pytest.mark.parametrize("rule", ["time:2022-05-12", "unseen:2022-05-12", f"time:{1652313600000}"])
+def test_rows_are_split_by_a_date(built, tmp_path, rule):
+    dataset = changed(tmp_path, lambda rows: rows, split=rule)
+    early = dataset.time < when({"ts": "2022-05-12"})
+    held = splits.split_users(dataset.user_ids, 0, splits.SHARES)[dataset.user]
+    if rule.startswith("unseen"):
+        expected = np.where(early & (held == 0), 0, np.where(~early & (held > 0), held, -1))
+    else:
+        later = splits.split_users(dataset.user_ids, 0, (0, 0.5, 0.5))[dataset.user]
+        expected = np.where(early, 0, later)
+    np.testing.assert_array_equal(dataset.row_splits, expected)
+    assert (dataset.how_split, built.how_split) == (rule, "users")
+    assert sum(len(dataset.rows(name)) for name in splits.SPLITS) == (expected >= 0).sum()
+    subset = dataset.subset("validation")
+    assert subset.num_rows == len(dataset.rows("validation")) == len(subset.rows("validation"))
+
+
+def test_what_is_fitted_does_not_see_rows_after_the_date(tmp_path):
+    def later(rows):
+        for row in rows:
+            if row["ts"] >= "2022-05-12":
+                row |= {"item_id": "late", "tab": "late", "minutes": 10_000}
+        return rows
+
+    moved, plain = (changed(tmp_path, change, split="time:2022-05-12") for change in (later, lambda rows: rows))
+    assert moved.action_ids.tolist() == plain.action_ids.tolist()
+    assert moved.context_values == plain.context_values
+    assert moved.response_scale == plain.response_scale
+    train = states(plain, plain.rows("train"))
+    np.testing.assert_array_equal(states(moved, moved.rows("train")), train)
+
+
+def test_a_dataset_is_saved_and_loaded(built, tmp_path):
+    again = LoggedDataset.load(built.save(tmp_path / "saved"))
+    assert (again.fingerprint, again.feature_names) == (built.fingerprint, built.feature_names)
+    assert (again.context_values, again.response_scale) == (built.context_values, built.response_scale)
+    assert states(again).tobytes() == states(built).tobytes()
+    assert logs.describe(tmp_path / "saved").signals == logs.describe(built.folder).signals
+    with pytest.raises(ValueError, match="`directory` must not exist yet"):
+        built.save(tmp_path / "saved")
+
+
+def test_arrays_of_one_s_own_are_saved_too(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = logs.Rows(np.repeat(["a", "b", "c"], 4), rng.choice(["x", "y"], 12), rng.random((12, 2)), context=[[0]] * 12)
+    dataset = logs.LoggedDataset.from_numpy(rows, logs.About(shares=(1.0, 0.0, 0.0)))
+    again = LoggedDataset.load(dataset.save(tmp_path / "saved"))
+    assert again.user_ids.tolist() == ["a", "b", "c"]
+    assert again.context_names == ()
+    assert states(again).tobytes() == states(dataset).tobytes()
+    assert logs.describe(tmp_path / "saved").num_rows == 12
+
+
+def test_kuairand_is_a_preset(tmp_path):
+    from moac.kuairand import generate
+
+    source = generate.write(generate.Parameters(400, num_users=40, num_videos=20), tmp_path)
+    dataset = logs.build(kuairand.find(source), out=tmp_path / "data", actions=5)
+    assert dataset.signal_names[0] == "Click"
+    assert dataset.feature_names[-1] == "WatchTime -5"
+
+
+def test_texts_with_line_breaks_come_back(built):
+    file = io.StringIO(stranger.text(TABLE))
+    assert "pen\ncase" in {row["item_id"] for row in csv.DictReader(file)}
+    assert "pen\ncase" in built.item_ids

@@ -1,0 +1,205 @@
+"""Requests from files, against the same ones asked one by one; and a log as another run sees it."""
+
+import csv
+import shutil
+
+import duckdb
+import numpy as np
+import pytest
+
+import moac
+from moac import api, logs
+from moac.cli.main import main
+from moac.logs.catalogue import Catalogue
+from moac.logs.elsewhere import onto
+from moac.offline import choose as choosing
+from tests.helpers import stranger
+from tests.helpers.log_runs import model_of, saved, untrained
+from tests.helpers.run_folders import rewrite
+
+TABLE = stranger.rows()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A stranger's log, its dataset, and a run on it."""
+    place = tmp_path_factory.mktemp("run")
+    path = stranger.write(place / "log.csv", TABLE)
+    dataset = logs.build(path, **stranger.OPTIONS, out=place / "data")
+    filled = dataset.with_behaviour(model_of(dataset))
+    saved(untrained(filled, moac.Config()), place / "run")
+    return place
+
+
+@pytest.fixture(scope="module")
+def dataset(folder):
+    return logs.LoggedDataset.load(folder / "data")
+
+
+def score(folder, requests, out, *options):
+    command = ["offline", "score", folder / "run", "--requests", requests, "--out", out, "--k", "4", *options]
+    assert main([str(word) for word in command]) == 0
+    if out.suffix == ".parquet":
+        return duckdb.sql(f"FROM '{out}'").fetchall()
+    return lines(out)
+
+
+def lines(path):
+    with path.open(newline="") as file:
+        return list(csv.reader(file))[1:]
+
+
+REQUESTS = [
+    ("user 5", "home", 9, ["mug", "007"], [[1, 2.5, 0], [0, 0.1, 1]], None),
+    ("user 6", "search", 11, [], [], ["mug", "=cmd()", "nothing"]),
+    ("nobody", "elsewhere", 10, ["nothing", *stranger.ITEMS * 5], None, None),
+]
+
+
+def test_requests_are_answered_as_one_by_one(folder, tmp_path, capsys):
+    def text(rows):
+        return "|".join(" ".join(map(str, row)) if isinstance(row, list) else row for row in rows or [])
+
+    with (tmp_path / "requests.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["user_id", "tab", "hour", "history", "responses", "eligible"])
+        for user, tab, hour, history, responses, eligible in REQUESTS:
+            answers = text(responses or [[0, 0, 0]] * len(history))
+            writer.writerow([user, tab, hour, text(history), answers, text(eligible) if eligible else None])
+    found = score(folder, tmp_path / "requests.csv", tmp_path / "out.csv", "--exclude-seen")
+    assert "unknown to the run: 1 users, 1 items" in capsys.readouterr().out
+    trained, expected = moac.load(folder / "run"), []
+    for user, tab, hour, history, responses, eligible in REQUESTS:
+        asked = {"responses": responses or [[0, 0, 0]] * len(history), "exclude_seen": True, "eligible": eligible}
+        answer = trained.recommend(user, {"hour": hour, "tab": tab}, history, 4, **asked)
+        expected += [(user, str(rank), name, p) for rank, (name, p) in enumerate(answer, 1)]
+    assert [(row[0], row[1], row[2].removeprefix("'")) for row in found] == [row[:3] for row in expected]
+    assert [float(row[3]) for row in found] == pytest.approx([row[3] for row in expected])
+    assert any(row[2] == "'=cmd()" for row in found)  # no formula
+    assert not any(row[2].startswith("=") for row in found)
+
+
+def test_a_known_user_has_the_history_and_context_of_the_log(folder, dataset, tmp_path, capsys):
+    (tmp_path / "requests.csv").write_text("user_id\nuser 5\nuser 11\n")
+    found = score(folder, tmp_path / "requests.csv", tmp_path / "out.parquet")
+    everyone = score_all(folder, tmp_path / "all.csv")
+    assert [row[2] for row in found] == [item for user in ("user 5", "user 11") for item in everyone[user]]
+    assert main(["offline", "recommend", str(folder / "run"), "--user", "user 5", "--k", "3"]) == 0
+    shown = capsys.readouterr()
+    assert "history: the last 12 items that log has of user user 5" in shown.err
+    header, *rows = shown.out.splitlines()[-4:]
+    assert header.split() == ["rank", "item", "probability"]
+    shown_names = [line[6:].rsplit(maxsplit=1)[0] for line in rows]
+    assert shown_names == [name if name.isprintable() else repr(name) for name in everyone["user 5"][:3]]
+    last = np.flatnonzero(dataset.user_ids[dataset.user] == "user 5")[-1]
+    x = np.asarray(dataset.features(dataset.next_observation(last)))
+    logits = moac.load(folder / "run").logits(x[None])[0]
+    assert dataset.action_ids[np.argsort(-logits)][:4].tolist() == everyone["user 5"]
+
+
+def score_all(folder, out):
+    assert main(["offline", "score", str(folder / "run"), "--out", str(out), "--k", "4"]) == 0
+    answers = {}
+    for user, _, item, _ in lines(out):
+        answers.setdefault(user, []).append(item.removeprefix("'"))
+    return answers
+
+
+WRONG = {
+    "person\nann\n": "must have the column `user_id`, and has not",
+    "user_id,tab,history\nann,home,\n": "must have the column `hour`",
+    "user_id,tab,hour,history,responses\nann,home,9,mug|pen,1 0 0\n": "row 2: `responses` must hold 3 numbers for each",
+}
+
+
+@pytest.mark.parametrize("content", WRONG)
+def test_a_wrong_file_of_requests_is_one_line(folder, tmp_path, capsys, content):
+    (tmp_path / "requests.csv").write_text(content)
+    out = tmp_path / "out.csv"
+    command = ["offline", "score", folder / "run", "--requests", tmp_path / "requests.csv", "--out", out, "--k", 2]
+    assert main([str(word) for word in command]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("moac: ") and WRONG[content] in line
+    assert not out.exists()
+
+
+def states(dataset):
+    return np.asarray(dataset.features(dataset.observation(np.arange(dataset.num_rows))))
+
+
+def test_a_log_seen_by_itself_is_itself(dataset):
+    again, unknown = onto(dataset, Catalogue.of(dataset))
+    assert unknown == {"users": 0, "items": 0, "views": 0}
+    for name in ("action", "reward", "time", "context"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(dataset, name))
+    np.testing.assert_array_equal(again.user_ids[again.user], dataset.user_ids[dataset.user])
+    np.testing.assert_array_equal(again.row_splits, dataset.row_splits)
+    assert states(again).tobytes() == states(dataset).tobytes()
+
+
+def test_rows_on_the_runs_actions_count_whatever_the_other_log_s_are(dataset, tmp_path):
+    """A log of the same rows with two actions of its own, one new item, one new user and another value."""
+
+    def change(row):
+        return row | {"item_id": "new"} if row["item_id"] == "mug" else row
+
+    rows = [change(row) | {"tab": "cart" if row["hour"] == 9 else row["tab"]} for row in TABLE]
+    rows = [row | {"user_id": row["user_id"].replace("user 7", "user seven")} for row in rows]
+    path = stranger.write(tmp_path / "next.csv", rows)
+    other = logs.build(path, **stranger.OPTIONS, out=tmp_path / "next", actions=2)
+    seen, unknown = onto(other, Catalogue.of(dataset))
+    known = [row for row in rows if row["item_id"] != "new"]
+    assert seen.num_rows == len(known)
+    assert unknown == {"users": 1, "items": 1, "views": len(rows) - len(known)}
+    assert set(seen.action_ids[seen.action].tolist()) == set(stranger.ITEMS) - {"mug"}
+    x = states(seen)
+    assert x.shape[1] == dataset.num_features
+    tab = [dataset.feature_names.index(f"tab={k}") for k in (0, 1)]
+    assert (x[:, tab].sum(axis=1) == (seen.context[:, 0] >= 0)).all()
+    mug = [k for k, name in enumerate(dataset.feature_names) if name.endswith("item=mug")]
+    assert not x[:, mug].any()
+    held, held_unknown = onto(logs.build(path, **stranger.OPTIONS, actions=2), Catalogue.of(dataset))
+    assert held.num_rows < seen.num_rows  # in memory there are its own two actions only
+    assert held_unknown["users"] == 1
+
+
+def test_a_run_on_another_log_has_its_own_model_and_one_fitted_there(folder, tmp_path):
+    """The other log has the same rows: by the run's own model it gives the numbers of its own log, bit for bit."""
+    other = shutil.copytree(folder / "data", tmp_path / "next")
+    rewrite(other / "manifest.json", {"content": "f" * 64})
+    own, there = (moac.evaluate(folder / "run", data=data) for data in (folder / "data", other))
+    assert own.unknown is None and own.carried is None
+    assert there.unknown == {"users": 0, "items": 0, "views": 0}
+    for name in ("MOAC", "Behavior-Clone"):
+        mine, carried = (each.report.policies[name].ncis for each in (own, there.carried))
+        np.testing.assert_array_equal(carried.value, mine.value)
+        np.testing.assert_array_equal(carried.interval, mine.interval)
+    assert np.any(there.report.policies["MOAC"].ncis.value != there.carried.report.policies["MOAC"].ncis.value)
+    card = there.card()
+    assert card["carried"]["report"]["policies"].keys() == {"MOAC", "Behavior-Clone"}
+    there.save(tmp_path / "kept")
+    names = [path.name for path in sorted((tmp_path / "kept").iterdir())]
+    assert names == ["card-validation-ffffffff.json", "evaluation-validation-ffffffff.html"]
+
+
+def test_a_result_says_what_a_choice_would(folder, dataset):
+    outcome = api.with_outputs(untrained(dataset.with_behaviour(model_of(dataset)), moac.Config()))
+    evaluation = outcome.evaluate(split="validation", protect=["click=-1%"])
+    expected = choosing.choose(evaluation, ["click=-1%"])
+    assert evaluation.choice.record()["candidates"] == expected.record()["candidates"]
+    assert [str(floor) for floor in evaluation.choice.protected] == ["click=-1%"]
+    assert evaluation.choice.chosen is None  # too few users
+    with pytest.raises(ValueError, match="`protect` must name one of click, minutes, returned, got 'Like'"):
+        outcome.evaluate(protect=["Like=-1%"])
+
+
+def test_other_signals_or_contexts_are_refused(dataset, tmp_path):
+    path = stranger.write(tmp_path / "next.csv", TABLE)
+    for options, words in (
+        ({"signals": "click,minutes"}, "must have the signal `returned`, as a cost"),
+        ({"signals": "click,minutes,returned"}, "must have the signal `returned`, as a cost"),
+        ({"context": "tab"}, "must have the context `hour`"),
+    ):
+        other = logs.build(path, **(stranger.OPTIONS | options))
+        with pytest.raises(ValueError, match=words):
+            onto(other, Catalogue.of(dataset))
