@@ -16,7 +16,8 @@ from _timing import machine
 from moac.cli import process
 
 SECTIONS = (
-    "simplex", "startup", "training", "networks", "environments", "learner", "kuairand", "offline", "offpolicy", "sweeps",
+    "simplex", "startup", "training", "networks", "environments", "learner", "kuairand", "offline", "offpolicy",
+    "sweeps",
 )  # fmt: skip
 
 
