@@ -21,6 +21,7 @@ from moac_studies.framework import Study, Tables, Workspace
 from moac_studies.recorded import NetworkPeer
 
 MAIN, START = "MOAC", "untrained"  # The method that the study is about, and the policies that training begins with
+SUM = "uniform weights, raw"  # Maximises the sum of returns, as the peers do
 DEFAULTS = ", defaults"  # Ends the name of a method without what is chosen for the environment
 _TASKS = ("minecart", "mo-mountaincar", "mo-lunar-lander")  # Environments whose task a claim names
 _IMPROVES = "On {} MOAC improves the hypervolume over the untrained policy"
@@ -125,7 +126,9 @@ def findings(tables: Tables, measured: Mapping[str, Methods], missing: Mapping[s
         claims.append(_improves(name, table, methods))
         claims += [task_claim(name, methods)] if name.startswith(_TASKS) else []
         claims.append(_beats_controls(name, table, methods))
-        claims += [] if peer is None else [beats_peer(name, table, methods, peer)]
+        if peer is not None:
+            claims.append(beats_peer(name, table, methods, peer))
+            claims += [beats_peer(name, table, methods, peer, key, "sum") for key in (MAIN, SUM) if key in methods]
         listed.append(_table(name, table, methods, peer))
         shown.append(_figure(name, table, methods, peer))
     return Findings(tuple(claims), tuple(listed), tuple(shown))
@@ -203,13 +206,16 @@ def _told(difference: Mean) -> str:
     return f"{difference} ({'larger' if above else 'smaller' if below else 'not told apart'})"
 
 
-def beats_peer(name: str, table: framework.Table, methods: Methods, peer: NetworkPeer) -> Claim:
-    """Against an agent with seeds of its own."""
-    ours, theirs = (_volume(table, points) for points in (methods[MAIN]["discounted"], peer.discounted))
+def beats_peer(
+    name: str, table: framework.Table, methods: Methods, peer: NetworkPeer, method: str = MAIN, of: str = "hypervolume"
+) -> Claim:
+    """Against an agent with seeds of its own, by hypervolume or by the sum of returns, which is what it maximises."""
+    points = methods[method]["discounted"], peer.discounted
+    ours, theirs = (_volume(table, x) if of == "hypervolume" else x.sum(axis=1) for x in points)
     difference = compare.apart(ours, theirs)
     return compare.claim(
-        f"On {name} MOAC has a larger hypervolume after {methods[MAIN]['steps'][-1]:,} steps than morl-baselines' "
-        f"{peer.name} after {peer.steps:,}",
+        f"On {name} {method} has a larger {of}{' of returns' if of == 'sum' else ''} after "
+        f"{methods[method]['steps'][-1]:,} steps than morl-baselines' {peer.name} after {peer.steps:,}",
         f"{statistics.mean(ours)} against {statistics.mean(theirs)}, difference {_told(difference)}; {len(ours)} "
         f"trials against {len(theirs)} seeds.",
         [compare.above(difference)],

@@ -118,13 +118,13 @@ def test_methods_are_judged_by_the_volume_of_their_points():
     ours, other = constant(strong, (1, 2), ended=1.0), constant(weak, (1, 2))
     methods = {"untrained": constant(weak), "MOAC": ours, "other": other}
     claims, shown = verdicts(methods)
-    assert claims == ["holds"] * 4
+    assert claims == ["holds"] * 5
     assert shown.tables[0].rows[1][-2].startswith("4.05e+05")  # 50 · 90 · 90
     assert [row[-1] for row in shown.tables[0].rows] == [0, 1, 0, None]
     content = html.render(Page("Title", "Summary.", claims=shown.claims, tables=shown.tables))
     assert "NLMOPPO" in content
     swapped = methods | {"MOAC": other, "other": ours}
-    assert verdicts(swapped)[0] == ["does not hold"] * 4
+    assert verdicts(swapped)[0] == ["does not hold"] * 5
     assert "after 2 steps" in shown.claims[3].claim
     assert "(smaller)" in verdicts(swapped)[1].claims[2].measured
     same = methods | {"second": ours}
@@ -156,6 +156,20 @@ def test_controls_are_compared_trial_by_trial_and_peers_are_not():
     claims, _ = verdicts(methods)
     assert [claims[k] for k in (0, 2)] == ["holds", "holds"]
     assert learning.beats_peer(NAME, TABLES[NAME], methods, peer).verdict == "not decided"
+
+
+def test_the_sum_of_returns_is_judged_apart_from_the_hypervolume():
+    """One method is better in the sum and worse in volume, the other worse in both."""
+    peer = recorded.NetworkPeer("peer", "as it is", 7, constant((-30.0, -30.0, -30.0))["discounted"], 1.0)
+    methods = {"MOAC": constant((-10.0, -70.0, -8.0), (1, 2)), learning.SUM: constant((-30.0, -30.0, -32.0), (1, 2))}
+    judged = {
+        (key, of): learning.beats_peer(NAME, TABLES[NAME], methods, peer, key, of).verdict
+        for key in methods
+        for of in ("hypervolume", "sum")
+    }
+    assert judged["MOAC", "hypervolume"] == "does not hold"
+    assert judged["MOAC", "sum"] == "holds"
+    assert judged[learning.SUM, "sum"] == "does not hold"
 
 
 def test_the_untrained_policy_is_no_control():
