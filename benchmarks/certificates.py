@@ -56,8 +56,8 @@ def cases() -> dict[str, tuple[Any, Any, Any, Discounted]]:
     for M in (2, 3, 7):
         add(f"random, M = {M}", random_model(M), 0.3)
         add(f"random, M = {M}, nearly stationary", random_model(M, opposed=0.1), 0.3)
-        add(f"random, M = {M}, stationary", random_model(M, opposed=0.0), 0.3)
         add(f"random, M = {M}, saturated", random_model(M), 8.0)
+    add("random, M = 3, stationary", random_model(3, opposed=0.0), 0.3)
     unequal = Discounted((0.5, 0.8, 0.9))
     add("random, M = 3, γ = .5, .8, .9", random_model(3), 0.3, unequal)
     add("random, M = 3, γ = .5, .8, .9, saturated", random_model(3), 8.0, unequal)
@@ -148,14 +148,17 @@ def measured(case: tuple[Any, ...], n: int, repetitions: int, natural: bool) -> 
 
 def main(out: Path, repetitions: int, sizes: tuple[int, ...]) -> None:
     """Go through what is missing, the small sizes first."""
-    lines = out.read_text().splitlines() if out.exists() else []
-    done = {(row["case"], row["episodes"]) for row in map(json.loads, lines)}
+
+    def done() -> set[tuple[str, int]]:
+        lines = out.read_text().splitlines() if out.exists() else []
+        return {(row["case"], row["episodes"]) for row in map(json.loads, lines)}
+
     everything = cases()
     for n in sizes:
         for name, case in everything.items():
             for natural in (False, True) if name in ("random, M = 3", "random, M = 3, saturated") else (False,):
                 label = f"{name}, metric F̂ + ζI" if natural else name
-                if (label, n) not in done:
+                if (label, n) not in done():
                     row = {"case": label, **measured(case, n, repetitions, natural)}
                     with out.open("a") as file:
                         file.write(json.dumps(row) + "\n")

@@ -40,41 +40,25 @@ _BATCH = 1000
 @final
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """How far a policy is from Pareto-stationary, as an interval for the gap min over λ of ‖Σ λᵢ∇Jⁱ(θ)‖².
+    """How far a policy is from Pareto-stationary, as an interval for the gap min over λ of ‖Σ λᵢ∇Jⁱ(θ)‖²."""
 
-    Attributes:
-        low: of the gap in θ.
-        high: likewise.
-        weights: λ [M] that attains `high`.
-        norms: [M] estimates of ‖∇Jⁱ‖; 0 where noise hides it.
-        confidence: of each interval.
-        episodes: that it was computed from.
-        objective: what Jⁱ is, in words.
-        objectives: their names.
-        rarest: smallest action probability in the visited states.
-        natural: the interval in the metric F̂ + ζI, which does not depend on how the policy is parametrised but for ζ.
-        zeta: ζ.
-        untrained: the interval in θ of the policy that training began with; None where it was not asked for.
-        ratio: interval of the gap over that of the untrained policy; likewise.
-        looks: episodes, low and high of each look.
-        trial: of the run.
-    """
-
-    low: float
-    high: float
-    weights: Float[np.ndarray, " M"]
-    norms: Float[np.ndarray, " M"]
-    confidence: float
-    episodes: int
-    objective: str
-    objectives: tuple[str, ...]
-    rarest: float
+    low: float  # of the gap in θ
+    high: float  # likewise
+    weights: Float[np.ndarray, " M"]  # λ [M] that attains `high`
+    norms: Float[np.ndarray, " M"]  # [M] estimates of ‖∇Jⁱ‖; 0 where noise hides it
+    confidence: float  # of each interval
+    episodes: int  # that it was computed from
+    objective: str  # what Jⁱ is, in words
+    objectives: tuple[str, ...]  # their names
+    rarest: float  # smallest action probability in the visited states
+    # the interval in the metric F̂ + ζI, which does not depend on how the policy is parametrised but for ζ
     natural: Interval
-    zeta: float
+    zeta: float  # ζ
+    # the interval in θ of the policy that training began with; None where it was not asked for
     untrained: Interval | None = None
-    ratio: tuple[float, float] | None = None
-    looks: tuple[tuple[int, float, float], ...] = ()
-    trial: int = 0
+    ratio: tuple[float, float] | None = None  # interval of the gap over that of the untrained policy; likewise
+    looks: tuple[tuple[int, float, float], ...] = ()  # episodes, low and high of each look
+    trial: int = 0  # of the run
 
     def __repr__(self) -> str:
         return f"Certificate(gap in [{self.low:.3g}, {self.high:.3g}], {self.episodes} episodes)"
@@ -94,7 +78,7 @@ class Certificate:
             return None
         return (
             f"In a visited state some action has probability {self.rarest:.1g}: a saturated softmax is stationary, "
-            "however bad it is. No direction in θ improves, which does not say that no policy does."
+            "however bad it is. That no direction in θ improves does not say that no policy does."
         )
 
     def record(self) -> dict[str, Any]:
@@ -129,22 +113,14 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
 @final
 @dataclass(frozen=True)
 class Plan:
-    """How much is sampled, and what is asked for.
+    """How much is sampled, and what is asked for."""
 
-    Attributes:
-        episodes: of one look, or of the first.
-        confidence: of each interval.
-        until: go on, each time with twice the episodes, until the gap is known to be below or above this; None looks
-            once.
-        seed: of the episodes.
-        cap: of importance ratios on a log.
-    """
-
-    episodes: int = 2000
-    confidence: float = 0.95
+    episodes: int = 2000  # of one look, or of the first
+    confidence: float = 0.95  # of each interval
+    # go on, each time with twice the episodes, until the gap is known to be below or above this; None looks once
     until: float | None = None
-    seed: int = 0
-    cap: float = 10.0
+    seed: int = 0  # of the episodes
+    cap: float = 10.0  # of importance ratios on a log
 
     def __post_init__(self) -> None:
         if not self.episodes >= FEWEST:
@@ -165,27 +141,16 @@ class Plan:
 @final
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A policy whose gap is asked for.
+    """A policy whose gap is asked for."""
 
-    Attributes:
-        scores: of the policy.
-        sample: (first, count) ↦ its episodes of these numbers.
-        name: which policy it is, in words.
-        gamma: γ, one per objective.
-        bound: of rewards.
-        objectives: their names.
-        objective: what Jⁱ is, in words.
-        trial: of the run.
-    """
-
-    scores: Scores
-    sample: Callable[[int, int], Episodes]
-    name: str
-    gamma: tuple[float, ...]
-    bound: float
-    objectives: tuple[str, ...]
-    objective: str
-    trial: int = 0
+    scores: Scores  # of the policy
+    sample: Callable[[int, int], Episodes]  # (first, count) ↦ its episodes of these numbers
+    name: str  # which policy it is, in words
+    gamma: tuple[float, ...]  # γ, one per objective
+    bound: float  # of rewards
+    objectives: tuple[str, ...]  # their names
+    objective: str  # what Jⁱ is, in words
+    trial: int = 0  # of the run
 
     @classmethod
     def of(cls, source: Source, trained: TrainedPolicy, plan: Plan, name: str) -> Subject:

@@ -37,33 +37,20 @@ _COLUMNS = ("observation", "action", "reward", "weight", "successor", "ended")
 @final
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """E episodes of one policy, N steps in all, one episode after the other.
+    """E episodes of one policy, N steps in all, one episode after the other."""
 
-    Attributes:
-        observation: as the policy sees it, leading axis [N].
-        action: [N, …].
-        reward: [N, M].
-        weight: [N, M] (γⁱ/c)ᵗ times the ratios of the episode so far; a mean over episodes then is one of the policy.
-        successor: the next observation, also of the last step.
-        ended: [N] the successor is worth 0.
-        number: [N] of the episode, from 0.
-        count: E.
-        rarest: the smallest action probability in the visited states; 1 where actions are vectors.
-        cut: share of episodes that a time limit ended.
-        summed: whether what comes later in an episode counts for a step; on a log V stands for it.
-    """
-
-    observation: Any
-    action: Any
-    reward: Float[np.ndarray, "N M"]
+    observation: Any  # as the policy sees it, leading axis [N]
+    action: Any  # [N, …]
+    reward: Float[np.ndarray, "N M"]  # [N, M]
+    # [N, M] (γⁱ/c)ᵗ times the ratios of the episode so far; a mean over episodes then is one of the policy
     weight: Float[np.ndarray, "N M"]
-    successor: Any
-    ended: Bool[np.ndarray, " N"]
-    number: Int[np.ndarray, " N"]
-    count: int
-    rarest: float
-    cut: float
-    summed: bool = True
+    successor: Any  # the next observation, also of the last step
+    ended: Bool[np.ndarray, " N"]  # [N] the successor is worth 0
+    number: Int[np.ndarray, " N"]  # [N] of the episode, from 0
+    count: int  # E
+    rarest: float  # the smallest action probability in the visited states; 1 where actions are vectors
+    cut: float  # share of episodes that a time limit ended
+    summed: bool = True  # whether what comes later in an episode counts for a step; on a log V stands for it
 
     @property
     def x(self) -> tuple[Any, Any]:

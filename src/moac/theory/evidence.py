@@ -37,23 +37,14 @@ class Interval:
 @final
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What episodes say of the gap in one metric, whatever the confidence.
+    """What episodes say of the gap in one metric, whatever the confidence."""
 
-    Attributes:
-        weights: λ, chosen from other episodes.
-        kernel: products of the means of groups of episodes of Σ λᵢ xⁱ.
-        slopes: d·xⁱ of each episode, with d chosen from others.
-        sizes: what each episode, also of those others, has to tell of each objective.
-        reach: of one unit of size, in ‖g‖ and in d·g.
-        bound: of rewards.
-    """
-
-    weights: Float[np.ndarray, " M"]
-    kernel: Float[np.ndarray, "G G"]
-    slopes: Float[np.ndarray, "n M"]
-    sizes: Float[np.ndarray, "N M"]
-    reach: tuple[float, float]
-    bound: float
+    weights: Float[np.ndarray, " M"]  # λ, chosen from other episodes
+    kernel: Float[np.ndarray, "G G"]  # products of the means of groups of episodes of Σ λᵢ xⁱ
+    slopes: Float[np.ndarray, "n M"]  # d·xⁱ of each episode, with d chosen from others
+    sizes: Float[np.ndarray, "N M"]  # what each episode, also of those others, has to tell of each objective
+    reach: tuple[float, float]  # of one unit of size, in ‖g‖ and in d·g
+    bound: float  # of rewards
 
     def interval(self, alpha: float) -> Interval:
         """The interval at confidence 1 − α: both ends at α/2."""
@@ -67,19 +58,12 @@ class Evidence:
 @final
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Some episodes in three parts: the first gives baseline and metric, the second λ and d, the last the bounds.
+    """Some episodes in three parts: the first gives baseline and metric, the second λ and d, the last the bounds."""
 
-    Attributes:
-        scores: of the policy.
-        episodes: of the policy.
-        gamma: γ, one per objective.
-        bound: of rewards.
-    """
-
-    scores: Scores
-    episodes: Episodes
-    gamma: tuple[float, ...]
-    bound: float
+    scores: Scores  # of the policy
+    episodes: Episodes  # of the policy
+    gamma: tuple[float, ...]  # γ, one per objective
+    bound: float  # of rewards
 
     @cached_property
     def metric(self) -> Metric:
@@ -127,7 +111,7 @@ class Look:
         along = bounding.per_episode(psi**2).mean()
         edges = np.linspace(0, bounding.count, min(GROUPS, bounding.count) + 1).astype(int)
         Y = self.scores.totals(bounding.x, A @ lam, np.searchsorted(bounding.number, edges)) / np.diff(edges)[:, None]
-        kernel = Y.astype(np.float64) @ solve(Y).astype(np.float64).T
+        kernel = (Y @ solve(Y).T).astype(np.float64)
         sizes, reach = self.episodes.innovations(self._V, self.gamma), (math.sqrt(size), math.sqrt(along))
         slopes = bounding.per_episode(psi[:, None] * A)
         return Evidence(lam, (kernel + kernel.T) / 2, slopes, sizes, reach, self.bound)

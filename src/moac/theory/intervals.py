@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy import optimize, stats
 
 _FEW = 10
 """Events from which on their number is nearly normal."""
@@ -24,8 +24,9 @@ def upper(kernel: Float[np.ndarray, "G G"], level: float, margin: float = 0.0) -
     """A bound that is above ‖g‖² with probability 1 − level, by products ⟨y_a, y_b⟩ of G independent means, E y_a = g.
 
     The mean u over a ≠ b is unbiased for θ = ‖g‖², with variance 4 gᵀΣg/G + 2 tr Σ²/G², Σ = cov(y_a): the bound is the
-    largest θ that a test at this level does not reject, a quadratic equation with the variance at θ. A u below 0 counts
-    as 0, so the bound is positive. tr Σ² is the estimate of Bai and Saranadasa (1996), unbiased also where G < P.
+    largest θ that a test at this level does not reject. u + tr Σ/G = ‖ȳ‖² is a sum of squares of normal numbers; a
+    power of it is nearly normal (Jensen and Solomon, 1972). A u below 0 counts as 0, so the bound is positive. tr Σ² is
+    the estimate of Bai and Saranadasa (1996), unbiased also where G < P.
 
     Args:
         kernel: the products.
@@ -36,15 +37,36 @@ def upper(kernel: Float[np.ndarray, "G G"], level: float, margin: float = 0.0) -
     row, squared, trace = kernel.mean(axis=1), float(kernel.mean()), float(np.trace(kernel))
     centred = kernel - row - row[:, None] + squared
     tr, tr2 = float(np.trace(centred)) / (G - 1), float((centred**2).sum()) / (G - 1) ** 2
-    if not tr > 0:
+    if not tr > 0 or not squared > 0:
         return margin**2
     u = max((float(kernel.sum()) - trace) / (G * (G - 1)), 0.0)
     tau = max((G - 1) ** 2 / ((G - 2) * (G + 1)) * (tr2 - tr**2 / (G - 1)), tr2 / G)
-    rho = float(((row - squared) ** 2).sum()) / (G - 1) / squared if squared > 0 else tr2 / tr
+    rho = float(((row - squared) ** 2).sum()) / (G - 1) / squared  # along ȳ; as far as that is noise, half way up
+    largest = min(float(np.linalg.eigvalsh(centred)[-1]) / (G - 1), math.sqrt(tau))
+    rho += 0.5 * max(largest - rho, 0.0) * min(1.0, math.sqrt(2 * tau) / G / max(u, np.finfo(float).tiny))
     q = float(stats.t.ppf(1 - level, G - 1))
-    half = u + 2 * q**2 * rho / G
-    theta = half + math.sqrt(half**2 - u**2 + 2 * q**2 * tau / G**2)
+
+    def score(theta: float) -> float:
+        return _score(u + tr / G, theta, (tr / G, rho / G, tau / G**2)) + q
+
+    widest = 2 * (u + 2 * q**2 * rho / G + math.sqrt(4 * q**2 * rho * (u + q**2 * rho / G) / G + 2 * q**2 * tau / G**2))
+    while score(widest) > 0:
+        widest *= 2
+    theta: Any = optimize.brentq(score, u, widest)
     return (math.sqrt(theta) + margin) ** 2
+
+
+def _score(squared: float, theta: float, noise: tuple[float, float, float]) -> float:
+    """The normal score of ‖ȳ‖² if ‖g‖² = θ, where cov(ȳ) = S has (tr S, gᵀSg/θ, tr S²) = `noise`.
+
+    With cumulants k₁ = θ + tr S, k₂ = 4 gᵀSg + 2 tr S², k₃ = 24 gᵀS²g + 8 tr S³ and h = 1 − k₁k₃/3k₂², (‖ȳ‖²/k₁)ʰ has
+    mean 1 + h(h − 1)k₂/2k₁² and deviation h√k₂/k₁. k₃ is taken as small as the other numbers allow, which is right
+    where S is alike in all directions that it has.
+    """
+    tr, rho, tau = noise
+    k1, k2, k3 = theta + tr, 4 * theta * rho + 2 * tau, 24 * theta * rho**2 + 8 * tau**2 / tr
+    h, v = max(1 - k1 * k3 / (3 * k2**2), 0.1), k2 / k1**2
+    return ((squared / k1) ** h - 1 - h * (h - 1) * v / 2) / (h * math.sqrt(v))
 
 
 def lower(slopes: Float[np.ndarray, "n M"], level: float, margin: Any = 0.0) -> float:

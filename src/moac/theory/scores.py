@@ -25,8 +25,8 @@ _SHORT = 1 << 11
 """Groups of up to so many steps are summed by one call."""
 _CHUNK = 1 << 14
 """Steps that go through the policy at once."""
-_FISHER_STEPS = 1 << 10
-"""Steps that the metric is estimated from, at most."""
+_FISHER_STEPS, _FISHER_NUMBERS = 1 << 10, 1 << 27
+"""Steps that the metric is estimated from, at most; fewer where their scores would be more numbers than this."""
 _TOLERANCE, _MOST_STEPS = 1e-4, 50
 """Of conjugate gradients."""
 
@@ -74,26 +74,19 @@ class Scores:
 @final
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """H = F̂ + ζI with F̂ = (1/E) Σ_l weight_l ψ_l ψ_lᵀ: lengths in units of how much the policy changes.
+    """H = F̂ + ζI with F̂ = (1/E) Σ_l weight_l ψ_l ψ_lᵀ: lengths in units of how much the policy changes."""
 
-    Attributes:
-        scores: of the policy.
-        x: of the steps of F̂.
-        weight: of each step, over E.
-        trace: tr F̂, by Hutchinson's estimate; ζ is a hundredth of its mean eigenvalue.
-        signs: random ones, of that estimate.
-    """
-
-    scores: Scores
-    x: Steps
-    weight: Float[np.ndarray, " N"]
-    trace: float
-    signs: Float[np.ndarray, "4 P"]
+    scores: Scores  # of the policy
+    x: Steps  # of the steps of F̂
+    weight: Float[np.ndarray, " N"]  # of each step, over E
+    trace: float  # tr F̂, by Hutchinson's estimate; ζ is a hundredth of its mean eigenvalue
+    signs: Float[np.ndarray, "4 P"]  # random ones, of that estimate
 
     @classmethod
     def of(cls, scores: Scores, x: Steps, weight: Float[np.ndarray, " N"]) -> Metric:
         """From at most the first 1,024 steps; along what they do not visit the metric is ζI."""
-        ((x, padded, _),) = _chunks(_rows(x, slice(0, _FISHER_STEPS)), weight[:_FISHER_STEPS, None].astype(np.float32))
+        first = slice(0, max(min(_FISHER_STEPS, _FISHER_NUMBERS // scores.size), 64))
+        ((x, padded, _),) = _chunks(_rows(x, first), weight[first, None].astype(np.float32))
         signs = np.random.default_rng(0).choice([-1.0, 1.0], (4, scores.size)).astype(np.float32)
         slopes = jax.vmap(partial(_slopes, scores.policy, scores.theta, *x))(jnp.asarray(signs))
         return cls(scores, x, padded[:, 0], float((np.asarray(slopes) ** 2 @ padded[:, 0]).mean()), signs)

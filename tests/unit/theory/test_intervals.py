@@ -16,28 +16,36 @@ def kernels(g, count, seed=0):
     return y @ y.swapaxes(1, 2)
 
 
-@pytest.mark.parametrize("length", [0.0, 0.05, 0.3, 1.0, 10.0])
-def test_upper_ends_cover_far_from_stationarity_and_near_it(length):
+@pytest.mark.parametrize("place", [0, -1])  # along the quietest direction, along the noisiest
+@pytest.mark.parametrize("length", [0.05, 0.3, 0.5, 1.0, 10.0])
+def test_upper_ends_cover_far_from_stationarity_and_near_it(length, place):
     g = np.zeros(P)
-    g[-1] = length  # along the noisiest direction
+    g[place] = length
     bounds = np.array([intervals.upper(K, 0.025) for K in kernels(g, 600)])
     missed = int((bounds < length**2).sum())
     assert stats.binom.sf(missed - 1, 600, 0.025) > 0.01
-    if length >= 1:  # and no wider than twice a normal bound that knows the variance
-        sd = np.sqrt(4 * length**2 * SCALES[-1] ** 2 / GROUPS + 2 * (SCALES**4).sum() / GROUPS**2)
+    if length >= 1 and place == -1:  # and no wider than twice a normal bound that knows the variance
+        sd = np.sqrt(4 * length**2 * SCALES[place] ** 2 / GROUPS + 2 * (SCALES**4).sum() / GROUPS**2)
         assert np.median(bounds) < length**2 + 2 * 1.96 * sd
+
+
+@pytest.mark.parametrize(("f", "noncentrality"), [(1, 4.0), (1, 9.0), (4, 6.0), (30, 20.0)])
+def test_scores_are_those_of_a_noncentral_chi_square(f, noncentrality):
+    law = stats.ncx2(f, noncentrality)
+    for level in (0.025, 0.1, 0.5):
+        found = stats.norm.cdf(intervals._score(law.ppf(level), noncentrality, (f, 1.0, f)))
+        assert found == pytest.approx(level, rel=0.25)
 
 
 def test_the_upper_end_is_where_the_test_turns():
     K = kernels(np.full(P, 0.5), 1)[0]
-    theta = intervals.upper(K, 0.025)
-    y, q = np.linalg.cholesky(K + 1e-9 * np.eye(GROUPS)), stats.t.ppf(0.975, GROUPS - 1)
-    mean, S = y.mean(axis=0), np.cov(y.T)
-    u = (K.sum() - np.trace(K)) / (GROUPS * (GROUPS - 1))
-    G = GROUPS
+    y, q, G = np.linalg.cholesky(K + 1e-9 * np.eye(GROUPS)), stats.t.ppf(0.975, GROUPS - 1), GROUPS
+    mean, S = y.mean(axis=0), np.cov(y.T) / G
     tau = (G - 1) ** 2 / ((G - 2) * (G + 1)) * (np.trace(S @ S) - np.trace(S) ** 2 / (G - 1))
-    rho = mean @ S @ mean / (mean @ mean)
-    assert theta - u == pytest.approx(q * np.sqrt(4 * theta * rho / G + 2 * tau / G**2), rel=1e-5)
+    theta, u = intervals.upper(K, 0.025), (K.sum() - np.trace(K)) / (G * (G - 1))
+    rho, largest = mean @ S @ mean / (mean @ mean), min(np.linalg.eigvalsh(S)[-1], np.sqrt(tau))
+    noise = np.trace(S), rho + 0.5 * (largest - rho) * min(1, np.sqrt(2 * tau) / u), tau
+    assert intervals._score(u + noise[0], theta, noise) == pytest.approx(-q, abs=1e-4)
     assert intervals.upper(9 * K, 0.025) == pytest.approx(9 * theta)
     assert intervals.upper(K, 0.025, margin=0.5) == pytest.approx((np.sqrt(theta) + 0.5) ** 2)
 
