@@ -261,11 +261,13 @@ class _Build:
     def _encoded(self, connection: Connection, what: str, ids: Any) -> features.Encoded:
         """Features of users or items, fitted on train users or on what they viewed."""
         declared = self.schema.user_features if what == "users" else self.schema.item_features
-        train = f"SELECT DISTINCT {self.user} AS id FROM {self._rows} WHERE {self.train}"
-        if what == "items":
-            train = f"SELECT id FROM {engine.parquet([self.viewed])}"
+        train = engine.parquet([self.viewed])
+        if what == "users":
+            query = f"SELECT DISTINCT {self.user} AS id FROM {self._rows} WHERE {self.train}"
+            connection.register("train", connection.execute(query).fetchnumpy())  # once, not for every feature
+            train = "train"
         tables = [engine.parquet([path]) for path in sorted(self.work.glob(f"{what}*.parquet"))]
-        return features.encoded(connection, declared, tables, train, ids)
+        return features.encoded(connection, declared, tables, f"SELECT id FROM {train}", ids)
 
     def _described(self) -> dict[str, Any]:
         """What the manifest says of the data before anything is counted."""

@@ -75,8 +75,13 @@ class Catalogue:
         """
         (place,), codes = self.users_at([user]), self.codes(context)
         places = self.items_at(history)
-        answers = None if responses is None else self._answers(responses, len(places))[places >= 0]
-        x = self.features(np.array([place]), codes[None], *self.windows([places[places >= 0]], [answers]))[0]
+        known = np.flatnonzero(places >= 0)[::-1][: self.window]
+        items = np.append(places[known], np.full(self.window - len(known), -1))[None]
+        answers = None
+        if responses is not None and len(known):
+            shape = (1, self.window, len(self.signs))  # beyond the items whatever there is: no item, no response
+            answers = np.resize(self._answers(responses, len(places))[known], shape)
+        x = self.features(np.array([place]), codes[None], items, answers)[0]
         notes = [f"user {user} is unknown: no features"] if place < 0 else []
         names, given = self.context_names or map(str, range(len(codes))), _values(context)
         parts = zip(names, codes, self.context_sizes, given, strict=True)
@@ -104,17 +109,6 @@ class Catalogue:
         known = np.zeros(items.shape, bool) if responses is None else (items >= 0) & (responses[..., 0] >= -STEPS)
         values = np.zeros(shape, np.int8) if responses is None else responses
         return np.concatenate([x, states.responded(np, values, known)], axis=-1)
-
-    def windows(self, places: Any, answers: Any) -> tuple[Any, Any]:
-        """The last W items of each history [n, W], newest first, and the responses to them; see `features`."""
-        items = np.full((len(places), self.window), -1)
-        responses = np.full((*items.shape, len(self.response_scale)), _UNKNOWN, np.int8)
-        for k, (viewed, answered) in enumerate(zip(places, answers, strict=True)):
-            last = viewed[-self.window :][::-1]
-            items[k, : len(last)] = last
-            if answered is not None and self.response_scale:
-                responses[k, : len(last)] = answered[-self.window :][::-1]
-        return items, responses
 
     def _answers(self, responses: Any, count: int) -> Int[np.ndarray, "n M"]:
         """Responses as logged to int8, checked; NaN is one that is not known."""

@@ -6,6 +6,8 @@ wrong ends with one line that names the file, the row and the column; rows of a 
 
 from __future__ import annotations
 
+import codecs
+import csv
 import gzip
 import re
 from dataclasses import dataclass
@@ -31,12 +33,8 @@ _IDENTITY = Feature("item", "name", "category", 8)
 """Of an item beside its features: one-hot where train users viewed few items, else eight numbers by hash."""
 
 
-def _is_column(expression: str) -> bool:
-    """Whether an expression is a column alone, quoted."""
-    return len(expression) > 2 and column(_bare(expression)) == expression
-
-
 def _bare(expression: str) -> str:
+    """The column that an expression is, if it is one alone, quoted."""
     return expression[1:-1].replace('""', '"') if expression[:1] == expression[-1:] == '"' else expression
 
 
@@ -79,29 +77,35 @@ class _Source:
 
 def _source(connection: Connection, path: Path, texts: tuple[str, ...]) -> _Source:
     """A file, its types found by reading all of it; ids are read as they are written."""
-    if path.suffix == ".parquet":
-        rows = engine.parquet([path])
-        return _Source(path, rows, _described(connection, path, rows))
-    marks = f"delim = '{_delimiter(path)}', quote = '\"', escape = '\"', sample_size = -1"
-    how = f"read_csv({quoted(path)}, header = true, {marks}"
-    header = _described(connection, path, f"{how}, all_varchar = true)")
-    types = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in texts if name in header)
-    rows = f"{how}, types = {{{types}}})" if types else f"{how})"
-    return _Source(path, rows, _described(connection, path, rows))
-
-
-def _delimiter(path: Path) -> str:
-    """What stands between the columns of the header: DuckDB guesses by all rows, and of a short one wrongly."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-        header = re.split(rb"[\r\n]", stream.read(_BLOCK), maxsplit=1)[0]
-    return max(",;\t|", key=lambda mark: header.count(mark.encode()))
-
-
-def _described(connection: Connection, path: Path, rows: str) -> dict[str, str]:
     if not path.stat().st_size:
         raise ValueError(f"{path} must hold rows, got an empty file.")
+    if path.suffix == ".parquet":
+        return _Source(path, engine.parquet([path]), _described(connection, path, engine.parquet([path])))
+    mark, header = _header(path)
+    how = f"read_csv({quoted(path)}, header = true, delim = {quoted(mark)}, quote = '\"', escape = '\"'"
+    types = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in texts if name in header)
+    rows = f"{how}, sample_size = -1{f', types = {{{types}}}' if types else ''})"
     try:
-        return {row[0]: str(row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()}
+        return _Source(path, rows, _described(connection, path, rows))
+    except ValueError:  # without guessing, the error names the row
+        columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in header)
+        _described(connection, path, f"(SELECT count(*) FROM {how}, auto_detect = false, columns = {{{columns}}}))", "")
+        raise
+
+
+def _header(path: Path) -> tuple[str, list[str]]:
+    """What stands between the columns of a CSV file, and their names."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        line = re.split(rb"[\r\n]", stream.read(_BLOCK).removeprefix(codecs.BOM_UTF8), maxsplit=1)[0]
+    mark = max(",;\t|", key=lambda mark: line.count(mark.encode()))
+    return mark, next(csv.reader([line.decode(errors="replace")], delimiter=mark), [])
+
+
+def _described(connection: Connection, path: Path, rows: str, verb: str = "DESCRIBE ") -> dict[str, str]:
+    """The columns of SQL rows, and their types."""
+    try:
+        found = connection.execute(f"{verb}SELECT * FROM {rows}").fetchall()
+        return {str(row[0]): str(row[1]) for row in found if verb}
     except duckdb.Error as error:
         raise ValueError(engine.told(path, str(error))) from None
 
@@ -147,7 +151,7 @@ class _Conversion:
             return out
         source = _source(self.connection, path, (self.own.user, self.own.item))
         for expression in self.columns.values():
-            if _is_column(expression):
+            if column(_bare(expression)) == expression:
                 source.check(_bare(expression))
         selected = ", ".join(f"{self._cast(source, name)} AS {name}" for name in self.columns)
         partial = out.with_suffix(".tmp")

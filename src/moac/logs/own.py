@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
 
 from moac.logs.engine import quoted
 from moac.logs.schema import Columns, LogFiles, Schema, Signal, Table, column
@@ -104,6 +105,11 @@ def as_parquet(frame: Any, path: Path) -> Path:
     if hasattr(frame, "write_parquet"):
         frame.write_parquet(str(path))
         return path
+    for name in getattr(frame, "columns", frame):
+        if isinstance(name, str) and getattr(frame[name], "dtype", None) == np.dtype(object):
+            kinds = sorted({type(each).__name__ for each in frame[name] if each is not None and each == each})
+            if len(kinds) > 1:
+                raise ValueError(f"`{name}` must hold values of one type, got {', '.join(kinds)}.")
     try:
         with duckdb.connect() as connection:
             connection.register("frame", frame)

@@ -252,6 +252,9 @@ def test_ids_of_mixed_types_are_refused(tmp_path):
     }
     with pytest.raises(ValueError, match="`user_id` must hold whole numbers or texts, got DOUBLE"):
         logs.build(frame, signals="click")
+    frame["user_id"] = np.array([1, "a"], object)
+    with pytest.raises(ValueError, match="`user_id` must hold values of one type, got int, str"):
+        logs.build(frame, signals="click")
 
 
 @pytest.mark.parametrize("rule", ["time:2022-05-12", "unseen:2022-05-12", f"time:{1652313600000}"])

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import moac
-from moac import api, logs
+from moac import logs
 from moac.cli.main import main
 from moac.logs.catalogue import Catalogue
 from moac.logs.elsewhere import onto
-from moac.offline import choose as choosing
 from tests.helpers import stranger
 from tests.helpers.log_runs import model_of, saved, untrained
 from tests.helpers.run_folders import rewrite
@@ -182,11 +181,13 @@ def test_a_run_on_another_log_has_its_own_model_and_one_fitted_there(folder, tmp
     assert names == ["card-validation-ffffffff.json", "evaluation-validation-ffffffff.html"]
 
 
-def test_a_result_says_what_a_choice_would(folder, dataset):
-    outcome = api.with_outputs(untrained(dataset.with_behaviour(model_of(dataset)), moac.Config()))
+def test_a_result_says_what_a_choice_would(dataset):
+    filled, config = dataset.with_behaviour(model_of(dataset)), moac.Config(num_iterations=2, num_evaluations=1)
+    outcome = moac.train(filled, config, behaviour_pull=0.3)
     evaluation = outcome.evaluate(split="validation", protect=["click=-1%"])
-    expected = choosing.choose(evaluation, ["click=-1%"])
-    assert evaluation.choice.record()["candidates"] == expected.record()["candidates"]
+    (expected,) = moac.choose(filled, config, pulls=(0.3,), protect=["click=-1%"], trials=1).candidates
+    (found,) = evaluation.choice.candidates
+    assert (found.gain, found.against) == (expected.gain, expected.against)
     assert [str(floor) for floor in evaluation.choice.protected] == ["click=-1%"]
     assert evaluation.choice.chosen is None  # too few users
     with pytest.raises(ValueError, match="`protect` must name one of click, minutes, returned, got 'Like'"):

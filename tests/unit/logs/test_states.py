@@ -149,6 +149,24 @@ def test_assembling_is_one_program_for_any_leading_axes(dataset):
     np.testing.assert_array_equal(whole.reshape(24, -1), flat)
 
 
+def test_arrays_of_ones_own_know_nothing_of_the_present_row_s_outcome():
+    """Outcomes of two rows are exchanged: states up to the first, and of other users, keep their bytes."""
+    rng = np.random.default_rng(0)
+    user, reward = np.repeat(np.arange(5), 6), rng.exponential(2.0, (30, 2))
+    action, time = rng.integers(4, size=30), np.tile([1, 2, 2, 3, 4, 4], 5)
+    exchanged = reward.copy()
+    exchanged[[8, 10]] = reward[[10, 8]]
+    one, other = (
+        LoggedDataset.from_numpy(Rows(user, action, each, time), About(shares=(1.0, 0.0, 0.0)))
+        for each in (reward, exchanged)
+    )
+    x, y = (np.asarray(each.features(each.observation(np.arange(30)))) for each in (one, other))
+    kept = np.array([k for k in range(30) if k not in (9, 10, 11)])
+    assert x[kept].tobytes() == y[kept].tobytes()
+    assert np.any(x[9] != y[9])  # the second of two at one time is known to the next request alone
+    np.testing.assert_array_equal(one.answered[6:12], [6, 7, 7, 9, 10, 10])
+
+
 def test_a_log_of_ones_own_has_the_same_rule():
     rows = Rows(user=[1, 1, 1, 2], action=[5, 6, 7, 5], reward=np.ones((4, 1)), context=[[0], [1], [2], [1]])
     shares = (1.0, 0.0, 0.0)
