@@ -95,8 +95,9 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     steps: int | None = None,
     seed: int = 0,
     preferences: Any = None,
-    draw: Literal["random", "grid"] = "random",
+    draw: Literal["random", "grid"] | None = None,
     rules: Sequence[str] | None = None,
+    episodes: int = 100,
     entropies: Sequence[float] | None = None,
     reference: Sequence[float] | None = None,
     out: str | Path | None = None,
@@ -104,7 +105,7 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     check: Callable[[], None] | None = None,
     **config_fields: Any,
 ) -> Archive:
-    """Train policies for many preferences, and keep those that no other dominates.
+    """Train policies for many preferences, on environments as one network, and keep those that no other dominates.
 
     >>> archive = moac.explore("fishwood-v0", preferences=2, rules=["fixed"], num_iterations=10)
     >>> archive.policy(archive.best_for([0.5, 0.5])).num_trials == len(archive)
@@ -113,11 +114,12 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     Args:
         problem: as in `train`; a log without propensities gets a behaviour model.
         config: what all rules share; None has GAE 0.95.
-        steps: environment steps of each trial; None is by the problem.
+        steps: environment steps of each rule, all its trials together; None is by the problem.
         seed: of preferences and trials.
-        preferences: how many (None is 128 on a model, 16 elsewhere), or the vectors themselves, [N, M].
-        draw: how preferences are drawn: at random on the simplex, or all multiples of 1/k.
-        rules: how preferences become weights, by name; None is `fixed`, on a model also `preferred`.
+        preferences: how many (None is 128 on a model, 36 of one network, else 16), or the vectors themselves, [N, M].
+        draw: how they are drawn: at random on the simplex, or all multiples of 1/k; None is by the rule.
+        rules: how preferences become weights; None is `conditioned` on environments, `fixed` (and `preferred`) else.
+        episodes: new ones, by which each policy on an environment is valued.
         entropies: bonuses, one after the other; None is falling to 0 on a model, else 0.
         reference: of the hypervolume; None is below the worst of the front.
         out: a folder that keeps everything, from which the same call goes on, and which `load` reads.
@@ -132,13 +134,10 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
 
     source, folder = source_of(problem), None if out is None else Path(out)
     shared = result.configured(source.spec, config or Config(**EXPLORING), None, config_fields)
-    chosen = None if rules is None else tuple(rules)
-    bonuses = None if entropies is None else tuple(entropies)
-    options = plan.Options(shared, preferences, draw, chosen, bonuses, reference, seed, steps)
+    some: list[Any] = [None if given is None else tuple(given) for given in (rules, entropies)]
+    options = plan.Options(shared, preferences, draw, some[0], some[1], reference, seed, steps, episodes)
     plan.Plan.of(options, source)  # a mistake shows before anything is fitted or trained
-    if folder is not None:
-        search.check_folder(folder)
-    with nullcontext() if folder is None else locks.folder(folder), watched(progress, check) as (show, tell):
+    with search.held(folder), watched(progress, check) as (show, tell):
         source = candidates.with_behaviour(source, folder, shared.hidden)
         archive = search.run(plan.Plan.of(options, source), source, folder, show, tell)
         archive = replace(archive, writer=exploration.save)

@@ -103,11 +103,16 @@ class Config:
         observation_scale: how vectors come into [0, 1]: by the `bounds` of their space, or by their running
             moments, saved with the policy: `running` up to 3 deviations, `standard` up to 10, which networks see as
             deviations.
-        weighting: the rule that gives λ̂ (docs/rules.md); `capped:0.5`, `cagrad:0.4`, `fairgrad:2` and `chebyshev:0.1`
-            with a number of their own. All but the first five are outside the theory.
+        weighting: the rule that gives λ̂ (docs/rules.md): `min-norm`, or `fixed` where networks are conditioned;
+            `capped:0.5`, `cagrad:0.4`, `fairgrad:2` and `chebyshev:0.1` with a number of their own. All but the first
+            five are outside the theory.
         weights: λ for `fixed`; λ_0 of the momentum, or of a rule that takes steps, otherwise. None is uniform.
         preferences: p of each trial, in turn, for `preferred`, `chebyshev` and `sdmgrad`; for `fixed` its λ. None is
             one p for all, uniform.
+        conditioned: one network for every preference: p is part of the observation, each episode draws its own, and
+            weighs the advantages of its samples. It needs an environment that is stepped, networks and `ppo`.
+        preference_draw: how an episode draws p: `dirichlet:1` evenly on the simplex, `dirichlet:0.5` nearer to its
+            ends, `corners` with a quarter of the episodes at the ends and a tenth in the middle.
         momentum: η_t, a schedule by name: `1/t`, `1/sqrt(t)`, `1/t^2`, `0`, `1`, `const:<value>`; for rules
             whose λ̂ is on the simplex and takes no steps of its own.
         normalise: `none` is the paper; `l2` divides each objective's gradient by its norm, outside the theory.
@@ -150,9 +155,11 @@ class Config:
         *("tile", "tile:<n>", "fourier:<order>", "rbf:<n>", "raw", "plain"),
     )
     observation_scale: str | None = _one_of("bounds", "running", "standard")
-    weighting: str = _one_of(*choices.WEIGHTING_CHOICES, default="min-norm")
+    weighting: str | None = _one_of(*choices.WEIGHTING_CHOICES)
     weights: tuple[float, ...] | None = None
     preferences: tuple[tuple[float, ...], ...] | None = None
+    conditioned: bool = False
+    preference_draw: str = _one_of("dirichlet:<alpha>", "corners", default="dirichlet:1")
     momentum: str = "1/t"
     normalise: str | None = _one_of("none", "l2")
     start: str | None = _one_of("random", "behaviour")
@@ -165,6 +172,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_type("setting", self.setting, (Average, Discounted, type(None)), "Average() or Discounted(discount)")
+        _check_type("conditioned", self.conditioned, (bool,), "True or False")
         _check_type("momentum", self.momentum, (str,), f"one of {', '.join(choices.schedule_names())}")
         for each in fields(self):
             value = getattr(self, each.name)
@@ -236,7 +244,7 @@ def is_choice(name: str, value: Any) -> bool:
     known = CHOICES[name]
     kind, colon, size = str(value).partition(":")
     sized = any(choice.startswith(f"{kind}:<") for choice in known)
-    if colon and sized and size.replace(".", "", name == "weighting").isdecimal():  # rules take numbers, features sizes
+    if colon and sized and size.replace(".", "", name != "features").isdecimal():  # features take whole numbers
         return float(size) > 0 and value == f"{kind}:{size}"
     return value in known and "<" not in str(value)
 
@@ -254,10 +262,27 @@ def _check_together(config: Config) -> None:
     for name, right in _OF_PAPER.items():
         if config.learner == "paper" and getattr(config, name) not in (None, right):
             raise ValueError(f"`{name}` must be {right} with learner='paper', got {shown(getattr(config, name))}.")
+    if config.conditioned:
+        _check_conditioned(config)
     if config.learner == "ppo":
         _check_ppo(config)
     elif config.num_critic_steps is not None:
         choices.COUNT.checked("num_critic_steps", config.num_critic_steps)
+
+
+def _check_conditioned(config: Config) -> None:
+    """What one network for every preference does not go together with."""
+    if config.weighting not in (None, "fixed"):
+        why = "each sample is weighed by its own p, and a λ of each copy would rest on too few samples"
+        raise ValueError(f"`weighting` must be fixed with conditioned=True: {why}, got {config.weighting!r}.")
+    for name in ("weights", "preferences"):
+        if getattr(config, name) is not None:
+            raise ValueError(f"`{name}` must be None with conditioned=True: each episode draws its own p.")
+    known = {"learner": ("ppo",), "policy": ("mlp", "gaussian"), "critic": ("mlp",)}
+    for name, right in known.items():
+        value = getattr(config, name)
+        if value not in (None, *right):
+            raise ValueError(f"`{name}` must be {' or '.join(right)} with conditioned=True, got {value!r}.")
 
 
 def _check_ppo(config: Config) -> None:
@@ -274,18 +299,18 @@ def _check_ppo(config: Config) -> None:
 def _weights(config: Config) -> tuple[float, ...] | None:
     weighting, weights = config.weighting, config.weights
     if weights is None:
-        if weighting == "fixed" and config.preferences is None:
+        if weighting == "fixed" and config.preferences is None and not config.conditioned:
             raise ValueError("`weights` must be given with weighting='fixed', one per objective, got None.")
         return None
-    if weighting in choices.WEIGHTINGS and choices.WEIGHTINGS[weighting].takes is None:
+    if weighting is not None and weighting in choices.WEIGHTINGS and choices.WEIGHTINGS[weighting].takes is None:
         raise ValueError(f"`weights` must be None with weighting={weighting!r}, got {shown(weights)}.")
     return choices.on_simplex("weights", weights)
 
 
-def _preferences(weighting: str, preferences: Any) -> tuple[tuple[float, ...], ...] | None:
+def _preferences(weighting: str | None, preferences: Any) -> tuple[tuple[float, ...], ...] | None:
     if preferences is None:
         return None
-    if not choices.takes_preferences(weighting):
+    if weighting is None or not choices.takes_preferences(weighting):
         raise ValueError(f"`preferences` must be None unless `weighting` is {' or '.join(choices.WITH_PREFERENCES)}.")
     vectors = tuple(choices.on_simplex("preferences", each) for each in choices.several(preferences))
     if not vectors or len({len(each) for each in vectors}) != 1:

@@ -33,6 +33,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     *,
     episodes: int = 200,
     trials: Sequence[int] | None = None,
+    preference: Sequence[float] | None = None,
     data: Any = None,
     split: str = "validation",
     cap: float = 10.0,
@@ -55,6 +56,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
         problem: the environment of a policy, as in `train`; a run knows its own.
         episodes: of each trial, each with a seed of its own.
         trials: which; None is all of them.
+        preference: what networks that are conditioned act for; None draws one for each episode.
         data: a dataset or its folder; None is where the run had it.
         split: whose users judge on a log: `validation` or `test`.
         cap: of the importance weights on a log.
@@ -67,6 +69,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     from moac.search import values
 
     subject = Subject.of(run, problem, data, trust)
+    subject = subject if preference is None else replace(subject, trained=subject.trained.at(preference))
     chosen = tuple(range(subject.trained.num_trials) if trials is None else trials)
     if isinstance(subject.source.spec.observations, LogSpec):
         choosing.floors(protect or (), subject.source.spec.objective_names)  # a mistake shows before anything is read
@@ -88,7 +91,7 @@ class Subject:
 
     trained: TrainedPolicy
     source: Source
-    weighting: str
+    weighting: str | None
     folder: Path | None = None  # of their run
     run: Any = None  # what was run, where that is in memory
     cap: float = Config.importance_cap  # of importance ratios on a log

@@ -13,7 +13,7 @@ from moac.critic import LinearCritic, MLPCritic
 from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Features
 from moac.policies.gaussian import Squash
-from moac.policies.networks import Digits, Inputs, Network, Plain, States, Vectors
+from moac.policies.networks import Digits, Inputs, Network, Plain, States, Vectors, WithPreference
 from moac.policies.observations import LogSpec
 from moac.settings import Settings
 from moac.types import Critic, Key, Policy, Spec
@@ -65,21 +65,25 @@ def _critic(settings: Settings, spec: Spec, phi: Features) -> Critic:
 
 
 def _inputs(settings: Settings, spec: Spec) -> Inputs:
+    """What networks see of an observation, and of the preference behind it."""
+    encoder = spec.observations.encoder
     if settings.learner == "ppo" and (radix := _whole_numbers(spec)):
-        return Digits(sum(radix), radix)
-    if spec.num_states is not None:
+        inputs = Digits(sum(radix), radix)
+    elif spec.num_states is not None:
         return States(spec.num_states)
-    log = isinstance(spec.observations, LogSpec)
-    reach = 10.0 if settings.observation_scale == "standard" else 1.0
-    return Plain(spec.observation_size) if log else Vectors(spec.observation_size, reach)
+    elif isinstance(spec.observations, LogSpec) or encoder is None:
+        return Plain(spec.observation_size)
+    else:
+        inputs = Vectors(encoder.bare.size, 10.0 if settings.observation_scale == "standard" else 1.0)
+    return WithPreference.after(inputs, spec.num_objectives) if settings.conditioned else inputs
 
 
 def _whole_numbers(spec: Spec) -> tuple[int, ...]:
     """How many values each number of an observation has, where all are whole and there are few; else nothing."""
     encoder = spec.observations.encoder
-    if encoder is None or not encoder.whole:
+    if encoder is None or not encoder.bare.whole:
         return ()
-    radix = (encoder.high - encoder.low + 1).astype(int).tolist()
+    radix = (encoder.bare.high - encoder.bare.low + 1).astype(int).tolist()
     return tuple(radix) if sum(radix) <= _MAX_ONE_HOT else ()
 
 

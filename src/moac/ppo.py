@@ -1,7 +1,7 @@
 """The learner for practice: Algorithm 2 with every rollout used several times, by PPO's clipped steps.
 
     λ from the gradients of all objectives on the whole rollout, once
-    Ã = Σ λⁱ Aⁱ, whitened
+    Ã = Σ λⁱ Aⁱ, whitened; where the networks are conditioned on preferences, λ of a sample is its own p
     for each epoch, each minibatch:
         θ ← θ + α ∇ mean [min(ρ Ã, clip(ρ, 1 ± ε) Ã) + h H(π)],   ρ = π/π_old
         w ← w − β ∇ mean ‖V − R‖²/2
@@ -64,11 +64,12 @@ def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: 
 
         values = partial(level_and_rewards, td, state, rollout, spread.sigma)  # for rules that look at values
         rule_state, lam, g = algorithm.rule_step(rule, state.rule, g, t, values)  # λ_t = (1 − η_t) λ_{t−1} + η_t λ̂_t
+        lam = rollout.observation[:, -M:] if settings.conditioned else lam[None]  # p of each sample, or one λ for all
         samples = Samples(rollout.observation, rollout.action, weighted(settings, A, lam * g.scale), R)
         learner = Steps(settings, policy, critic, t).taken(Learner.of(state), samples, key_order)
         state = algorithm.with_random_iterate(state, t, key_random)  # T̂ uniform on {1 … t}
         state = replace(state, **vars(learner), t=t, rule=rule_state, spread=spread, key=key)
-        return state, Metrics(g.gram, lam)
+        return state, Metrics(g.gram, jnp.mean(lam, axis=0))
 
     return init, update
 
@@ -142,9 +143,9 @@ def in_units(settings: Settings, A: Float[Array, "B M"], sigma: Float[Array, " M
     return A if settings.units == "return" else A / (jnp.std(A, axis=0) + 1e-4)
 
 
-def weighted(settings: Settings, A: Float[Array, "B M"], lam: Float[Array, " M"]) -> Float[Array, " B"]:
-    """Ã = Σ λⁱ Aⁱ, divided by its spread."""
-    mixed = A @ lam
+def weighted(settings: Settings, A: Float[Array, "B M"], lam: Float[Array, "#B M"]) -> Float[Array, " B"]:
+    """Ã = Σ λⁱ Aⁱ, with one λ for all samples or one for each, divided by its spread."""
+    mixed = jnp.sum(A * lam, axis=-1)
     return mixed / (jnp.std(mixed) + 1e-8) if settings.whitening == "rollout" else mixed
 
 

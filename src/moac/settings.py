@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from numbers import Integral
 from typing import Any, final
 
@@ -10,7 +11,7 @@ import jax
 
 from moac.choices import WEIGHTINGS
 from moac.config import Average, Config, Discounted, Setting
-from moac.policies.observations import LogSpec
+from moac.policies.observations import LogSpec, of_encoder
 from moac.types import Sampling, Source, Spec
 
 _VECTOR_STEP = 20.0
@@ -78,6 +79,8 @@ class Settings:
     observation_scale: str
     weighting: str
     weights: tuple[float, ...] | None
+    conditioned: bool
+    preference_draw: str
     momentum: str
     normalise: str
     start: str
@@ -140,7 +143,7 @@ def _defaults(spec: Spec, given: Config) -> Config:
     states, chains = spec.num_states, spec.num_chains
     if isinstance(spec.observations, LogSpec):
         return _of_log(spec.observations, given)
-    if (given.learner or _learner(spec, given)) == "ppo":
+    if given.conditioned or learner_of(spec, given) == "ppo":
         return _of_ppo(spec, given)
     policy = given.policy or _policy_name(spec)
     optimiser = given.optimiser or ("adam" if policy in NETWORKS else "constant")
@@ -164,6 +167,7 @@ def _defaults(spec: Spec, given: Config) -> Config:
         observation_scale="bounds" if spec.observations.bounded else "running",
         hidden=(64, 64),
         normalise="none",
+        weighting="min-norm",
         start="random",
         behaviour_pull=0.0,
     )
@@ -175,11 +179,12 @@ def _of_ppo(spec: Spec, given: Config) -> Config:
     policy = given.policy or (vectors if _policy_name(spec) == "linear" else _policy_name(spec))
     network = policy in NETWORKS
     rollout = given.actor_batch_size or (64 * spec.num_chains if spec.num_chains > 1 else 1024)
-    fixed = given.weighting in ("fixed", "uniform", "first-batch")
-    encoder = spec.observations.encoder
+    fixed = given.conditioned or given.weighting in ("fixed", "uniform", "first-batch")
+    encoder = None if spec.observations.encoder is None else spec.observations.encoder.bare
     whole = encoder is None or encoder.whole
+    states = spec.num_states if encoder is None else encoder.num_states
     return Config(
-        setting=Discounted(0.9 if spec.num_states is not None else 0.99),
+        setting=Discounted(0.9 if states is not None else 0.99),
         learner="ppo",
         num_iterations=200,
         num_critic_steps=0,
@@ -203,6 +208,8 @@ def _of_ppo(spec: Spec, given: Config) -> Config:
         features=_features(spec),
         observation_scale="bounds" if whole else "standard" if network else "running",
         hidden=(64, 64),
+        weighting="fixed" if given.conditioned else "min-norm",
+        conditioned=given.conditioned,
         normalise="none",
         start="random",
         behaviour_pull=0.0,
@@ -228,6 +235,7 @@ def _of_log(log: LogSpec, given: Config) -> Config:
         features="plain",
         observation_scale="bounds",
         hidden=log.behaviour_hidden or (64,),
+        weighting="min-norm",
         normalise="l2",
         start="random" if log.behaviour_hidden is None else "behaviour",
         behaviour_pull=0.1,
@@ -267,7 +275,7 @@ def beyond_theory(config: Config) -> tuple[str, ...]:
         "GAE": bool(config.gae),
         "normalised gradients": config.normalise == "l2",
         "a pull to the behaviour policy": bool(config.behaviour_pull),
-        f"{config.weighting} weights": not WEIGHTINGS[config.weighting.partition(":")[0]].covered,
+        f"{config.weighting} weights": not WEIGHTINGS[(config.weighting or "min-norm").partition(":")[0]].covered,
     }
     return tuple(name for name, present in named.items() if present)
 
@@ -277,10 +285,10 @@ def length_dependent(config: Config) -> tuple[str, ...]:
     return ("schedule",) if config.schedule == "linear" else ()
 
 
-def _learner(spec: Spec, given: Config) -> str:
-    """The learner where none is named: on environments `ppo`, unless what only the paper's has is asked for."""
+def learner_of(spec: Spec, given: Config) -> str:
+    """The learner; where none is named `ppo` on environments, unless what only the paper's has is asked for."""
     papers = given.num_critic_steps or given.critic_batch_size or isinstance(given.setting, Average)
-    return "paper" if spec.options is None or papers else "ppo"
+    return given.learner or ("paper" if spec.options is None or papers else "ppo")
 
 
 def _policy_name(spec: Spec) -> str:
@@ -298,6 +306,7 @@ def _features(spec: Spec) -> str:
 
 def complete(config: Config, spec: Spec) -> Config:
     """`config` with what is None filled from the defaults, checked against the problem: what config.json holds."""
+    spec = conditioned(spec) if config.conditioned else spec
     base = _defaults(spec, config)
     missing = {f.name: getattr(base, f.name) for f in fields(config) if getattr(config, f.name) is None}
     full = replace(config, **missing)
@@ -314,13 +323,25 @@ def complete(config: Config, spec: Spec) -> Config:
     return full
 
 
-def for_steps(config: Config, spec: Spec, steps: int) -> Config:
-    """`config` with as many iterations as fit into `steps` environment steps of a trial."""
+@lru_cache(maxsize=16)
+def conditioned(spec: Spec) -> Spec:
+    """A problem whose observations are each followed by a preference; the same object for the same problem."""
+    encoder = spec.observations.encoder
+    if encoder is None:
+        right = "an environment that is stepped; on a model, `preferences` trains a table for each"
+        raise ValueError(f"`conditioned` needs {right}, got {spec.name}.")
+    if spec.conditioned:
+        return spec
+    return replace(spec, observations=of_encoder(encoder.with_preference(spec.num_objectives)))
+
+
+def for_steps(config: Config, spec: Spec, steps: int, trials: int = 1) -> Config:
+    """`config` with as many iterations as fit into `steps` environment steps of so many trials together."""
     if config.num_iterations is not None:
         raise ValueError(
             f"`steps` and `num_iterations` must not both be given, got {steps} and {config.num_iterations}."
         )
-    each = resolve(config, spec).samples_per_iteration
+    each = resolve(config, spec).samples_per_iteration * trials
     if isinstance(steps, bool) or not isinstance(steps, Integral) or int(steps) < each:
         raise ValueError(f"`steps` must be a whole number of at least {each}, one iteration, got {steps!r}.")
     return replace(config, num_iterations=int(steps) // each)

@@ -134,6 +134,12 @@ class Spec:
         return len(self.objective_names)
 
     @property
+    def conditioned(self) -> bool:
+        """Whether a preference follows each observation."""
+        encoder = self.observations.encoder
+        return encoder is not None and encoder.preference_size > 0
+
+    @property
     def num_states(self) -> int | None:
         """S, where policies see states; None where they see vectors."""
         return self.observations.num_states

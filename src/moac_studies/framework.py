@@ -59,8 +59,7 @@ class Workspace:
         """The arrays that `measure` returns, from the file of an earlier call where label and parameters agree."""
         from moac import files
 
-        identity = json.dumps([label, parameters], sort_keys=True)
-        path = self.folder / f"{label}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.safetensors"
+        path = self._path(label, parameters)
         if path.exists():
             return files.read_arrays(path)[0]
         began = time.monotonic()
@@ -69,6 +68,14 @@ class Workspace:
         files.write_arrays(path, arrays, dict(parameters))
         self.say(f"{label}: {time.monotonic() - began:.1f} s")
         return arrays
+
+    def has(self, label: str, parameters: Table) -> bool:
+        """Whether an earlier call has measured that."""
+        return self._path(label, parameters).exists()
+
+    def _path(self, label: str, parameters: Table) -> Path:
+        identity = json.dumps([label, parameters], sort_keys=True)
+        return self.folder / f"{label}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.safetensors"
 
 
 def run(study: Study, out: Path, show: Any = None, say: Say = print) -> None:

@@ -23,7 +23,7 @@ from moac.search.measures import REACH, Yardstick
 from moac.search.plan import Options, Plan
 from moac.training import result
 from moac.types import Source
-from moac_studies import compare, drawings, framework, recorded
+from moac_studies import compare, drawings, framework, one_network, recorded
 from moac_studies.framework import Study, Tables, Workspace
 
 OURS, MINUTE = "moac explore", 60.0
@@ -76,7 +76,20 @@ def run(study: Study, work: Workspace) -> Findings:
     longer = {name: {**problems[name], "iterations": measuring["whole_iterations"]} for name in measuring["whole"]}
     first = seeds[: measuring["whole_seeds"]]
     whole = {name: _explored(table, first, work) for name, table in longer.items()}
-    return findings(problems, explored, whole, float(measuring["seconds"]))
+    found = findings(problems, explored, whole, float(measuring["seconds"]))
+    return _with_networks(found, study, work)
+
+
+def _with_networks(found: Findings, study: Study, work: Workspace) -> Findings:
+    """Beside tables and exact models: one network for every preference, with seeds of its own."""
+    measuring, shared = study.parameters["measuring"], study.parameters["shared"]
+    tables = {name: {**shared, **study.parameters["networks"][name]} for name in measuring["networks"]}
+    first = measuring["network_seed"]
+    measured = one_network.measure(tables, range(first, first + measuring["network_seeds"]), work)
+    if not measured:
+        return found
+    claims = (*one_network.claims(measured), *found.claims)
+    return replace(found, claims=claims, tables=(one_network.table(measured), *found.tables))
 
 
 def _explored(table: framework.Table, seeds: Sequence[int], work: Workspace) -> Explored:
@@ -104,7 +117,7 @@ def _measured(problem: Source, table: framework.Table, seed: int) -> Arrays:
 
 def _kept(stages: Mapping[str, Sequence[result.Result]], plan: Plan) -> Float[np.ndarray, "N M"]:
     """Values of the policies that would be archived if the exploration ended with these stages."""
-    valued = values.evaluate(values.candidates(stages), plan.preferences, lambda what, done, total: None)
+    valued = values.evaluate(values.candidates(stages), plan, lambda what, done, total: None)
     return valued.points[archive.select(valued)]
 
 

@@ -134,7 +134,11 @@ class Reference:
         self.gram = G @ G.T
         if self.config.weighting == "min-norm":
             self.lam = (1 - 1 / self.t) * self.lam + 1 / self.t * min_norm(G)
-        mixed = A @ self.lam
+        if self.config.conditioned:  # p stands behind each observation
+            self.lam = np.mean([x.s[-self.M :] for x in steps], axis=0)
+            mixed = np.array([x.s[-self.M :] @ a for x, a in zip(steps, A, strict=True)])
+        else:
+            mixed = A @ self.lam
         mixed = mixed / (mixed.std() + 1e-8)
         old = [self.policy.log_prob(x.s, x.a) for x in steps]
         for order in orders:

@@ -13,7 +13,7 @@ from moac.critic import LinearCritic, MLPCritic
 from moac.momdp import library
 from moac.policies import GaussianMLP, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.gaussian import Squash
-from moac.policies.networks import Network, States, Vectors
+from moac.policies.networks import Network, States, Vectors, WithPreference
 from moac.types import Batch
 from tests.helpers import reference, reference_ppo
 
@@ -36,38 +36,49 @@ CONFIG = Config(
     entropy=0.2,
     gradient_clip=0.4,
 )
+WITH_P = WithPreference.after(Vectors(2, 10.0), M)
+BOX = Squash((-1.0, -1.0), (1.0, 1.0))
 KINDS = {
     "table": (SoftmaxTable(S, A), LinearCritic(features.OneHot(S), M)),
     "linear": (SoftmaxLinear(PHI, A), LinearCritic(PHI, M)),
     "mlp": (SoftmaxMLP(States(S), (5,), A), MLPCritic(Network(States(S), (5,), M))),
-    "gaussian": (
-        GaussianMLP(Vectors(2, 10.0), (5,), Squash((-1.0, -1.0), (1.0, 1.0))),
-        MLPCritic(Network(Vectors(2, 10.0), (5,), M)),
-    ),
+    "gaussian": (GaussianMLP(Vectors(2, 10.0), (5,), BOX), MLPCritic(Network(Vectors(2, 10.0), (5,), M))),
+    "conditioned": (SoftmaxMLP(WITH_P, (5,), A), MLPCritic(Network(WITH_P, (5,), M))),
+    "conditioned gaussian": (GaussianMLP(WITH_P, (5,), BOX), MLPCritic(Network(WITH_P, (5,), M))),
 }
 SEE = {
     "table": lambda s: np.eye(S)[s],
     "linear": lambda s: PHI.rows[s],
     "mlp": lambda s: np.eye(S)[s],
     "gaussian": lambda x: 10 * (2 * x - 1),
+    "conditioned": lambda x: np.append(10 * (2 * x[:2] - 1), x[2:]),
+    "conditioned gaussian": lambda x: np.append(10 * (2 * x[:2] - 1), x[2:]),
 }
 OPTIONS = {
     "table": {"units": "raw"},
     "linear": {"units": "return", "weighting": "uniform"},
     "mlp": {"units": "advantage"},
     "gaussian": {"units": "advantage"},
+    "conditioned": {"units": "return", "weighting": "uniform"},
+    "conditioned gaussian": {"units": "raw", "weighting": "uniform"},
 }
 
 
 def rollout(kind, seed):
     """E copies side by side: one episode that terminates, one that is cut off, one that goes on."""
     random = np.random.default_rng(seed)
-    continuous, ends = kind == "gaussian", np.zeros((T, E), bool)
-    places = random.random((T + 1, E, 2)) if continuous else random.integers(S, size=(T + 1, E))
+    continuous, ends = "gaussian" in kind, np.zeros((T, E), bool)
+    vectors, conditioned = continuous or "conditioned" in kind, "conditioned" in kind
+    places = random.random((T + 1, E, 2)) if vectors else random.integers(S, size=(T + 1, E))
     here, there = places[:-1].copy(), places[1:].copy()
     for t, e in ((2, 0), (3, 1)):  # the successor is not where the next step begins
-        there[t, e] = 1 - here[t + 1, e] if continuous else (here[t + 1, e] + 1) % S
+        there[t, e] = 1 - here[t + 1, e] if vectors else (here[t + 1, e] + 1) % S
     ends[2, 0] = True
+    if conditioned:  # a new p for each episode
+        first, second = random.dirichlet(np.ones(M), (2, E))
+        later = np.arange(T)[:, None] > np.array([2, 3])
+        p = np.where(later[..., None], second, first)
+        here, there = (np.concatenate([x, p], axis=2) for x in (here, there))
     shape = (T, E, 2) if continuous else (T, E)
     action = random.uniform(-0.9, 0.9, shape) if continuous else random.integers(A, size=shape)
     reward = random.normal(size=(T, E, M)) * [1.0, 20.0, 0.0]
@@ -94,11 +105,11 @@ def orders(key, epochs):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_iterations_are_their_definition(kind, x64):
-    config = resolved(**OPTIONS[kind])
+    config = replace(resolved(**OPTIONS[kind]), conditioned="conditioned" in kind)
     policy, critic = KINDS[kind]
     init, update = ppo.build(config, SPEC, policy, critic, weighting.by_name(config.weighting, None, "1/t"))
     state, update = first_state(init), jax.jit(update, compiler_options=QUICK_TO_COMPILE)
-    Kind = reference_ppo.Gaussian if kind == "gaussian" else reference_ppo.Softmax
+    Kind = reference_ppo.Gaussian if "gaussian" in kind else reference_ppo.Softmax
     expected = reference_ppo.Reference(
         config,
         Kind(jax.tree.leaves(state.theta), SEE[kind]),

@@ -10,7 +10,7 @@ import tyro
 
 import moac
 from moac.cli.console import print_lines, print_paths, print_table
-from moac.cli.options import Answer, Command, RunPaths, Trust, check_episodes, check_run, option
+from moac.cli.options import Answer, Command, Preference, RunPaths, Trust, check_episodes, check_run, option
 from moac.config import Config
 from moac.progress import say
 
@@ -31,6 +31,8 @@ class Evaluate(Command):
     """Episodes per trial, each with a seed of its own."""
     trial: Annotated[int | None, option("INT", "default: all; up to 16 of them")] = None
     """Which trial of each run."""
+    preference: Preference = None
+    """What networks that are conditioned act for: one number per objective, together 1."""
     reference: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: below all points")] = None
     """Reference point of the hypervolume, one number per objective."""
     data: Annotated[Path | None, option("DATA", "default: where it was")] = None
@@ -74,13 +76,14 @@ class Evaluate(Command):
         trials = tuple(range(min(count, _MOST_TRIALS))) if self.trial is None else (self.trial,)
         if len(trials) < count and self.trial is None:
             say(f"{path}: the first {len(trials)} of {count} trials; --trial picks another.")
-        values: Any = moac.evaluate(path, episodes=self.episodes, trials=trials, trust=self.trust)
+        options: dict[str, Any] = {"episodes": self.episodes, "trials": trials, "trust": self.trust}
+        values: Any = moac.evaluate(path, preference=self.preference, **options)
         about = {"run": str(path), "env": problem["env"], "setting": setting, "objectives": problem["objectives"]}
         sizes = {"trials": list(trials), "episodes": self.episodes, "average": setting["name"] == "average"}
         known = [
             {name: each[name] for name in ("trial", *certificate.SHORT)} for each in certificate.read(path).values()
         ]
-        sizes["certificates"] = known
+        sizes |= {"certificates": known, "preference": self.preference}
         return about | sizes | values.record()
 
     def _on_users(self) -> Answer:

@@ -1,4 +1,4 @@
-"""`moac explore`: policies for many preferences, their Pareto archive, and what they are worth."""
+"""`moac explore` and `moac choose`: policies for many preferences, their Pareto archive, and the one that fits."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from moac.cli.options import (
     Answer,
     Command,
     Problem,
+    RunPath,
     ShowConfig,
     check_environment,
+    check_episodes,
+    check_run,
     config_of,
     config_options,
     group,
@@ -28,7 +31,7 @@ from moac.cli.options import (
 from moac.cli.train import config_shown
 from moac.config import CHOICES, Config, check_trials, is_choice
 from moac.progress import say
-from moac.search import EXPLORING
+from moac.search import CONDITIONED, EXPLORING
 
 if TYPE_CHECKING:
     from moac.search.archive import Archive
@@ -36,14 +39,15 @@ if TYPE_CHECKING:
     class ExploreConfig:
         """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 else:
-    ExploreConfig = config_options(("weighting", "weights", "entropy"), **EXPLORING)
+    ExploreConfig = config_options(("weighting", "weights", "entropy", "conditioned"), **EXPLORING)
 
 _LISTED, _NARROW = 25, 4
 """So many policies are printed, and vectors of so many numbers; the report has all."""
+_RULES = (CONDITIONED, *CHOICES["weighting"])
 Place = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id that `moac envs` lists, or a dataset's folder.")]
 Rules = Annotated[
     tuple[str, ...] | None,
-    option(f"{{{','.join(CHOICES['weighting'])}}} [...]", "default: fixed and preferred on a model, else fixed"),
+    option(f"{{{','.join(_RULES)}}} [...]", "default: conditioned, on a model fixed and preferred, on a log fixed"),
 ]
 
 
@@ -56,16 +60,19 @@ class Explore(Command):
     problem: Annotated[Problem, group("problem")]
     config: Annotated[ExploreConfig, group("")]
     show_config: ShowConfig = False
-    preferences: Annotated[int | None, option("INT", "default: 128 on a model, 16 elsewhere")] = None
-    """Preference vectors: a trial of each rule for each."""
-    draw: Literal["random", "grid"] = "random"
+    preferences: Annotated[int | None, option("INT", "default: 128 on a model, 36 of one network, else 16")] = None
+    """Preference vectors: a trial of each rule for each, or what one network is asked for."""
+    draw: Annotated[Literal["random", "grid"] | None, option("{random,grid}", "default: grid of one network")] = None
     """At random on the simplex, with its corners and its centre, or all multiples of 1/k."""
+    episodes: int = 100
+    """New episodes of the real environment, by which each policy is valued."""
     given: Annotated[str | None, option("FILE|VECTORS", "default: drawn")] = None
     """Preferences of one's own: a file with a vector on each line, or "0.2,0.8;0.5,0.5"."""
     rules: Rules = None
-    """How preferences become weights: `fixed` is linear scalarisation; rules without preferences vary the start."""
+    """How preferences become weights: `conditioned` is one network for all, `fixed` linear scalarisation by a policy
+    for each; rules without preferences vary the start."""
     entropy: Annotated[
-        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: falling to 0 on a model, else 0")
+        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: falling to 0, or 0; see docs/exploring.md")
     ] = None
     """Entropy bonuses, one after the other, each from where the one before it ended; they share the iterations."""
     reference: Annotated[
@@ -73,7 +80,7 @@ class Explore(Command):
     ] = None
     """Reference point of the hypervolume, one number per objective."""
     steps: Annotated[int | None, option("INT", "default: by the iterations")] = None
-    """Environment steps of a trial, in place of iterations."""
+    """Environment steps of a rule, all its trials together, in place of iterations."""
     seed: int = 0
     """Of preferences and trials."""
     out: Annotated[Path | None, option("DIR", "default: runs/ENV-explore")] = None
@@ -97,6 +104,7 @@ class Explore(Command):
         with process.continued(f"the same command continues {out}"), process.Interrupts() as interrupts:
             archive = moac.explore(
                 source, config, steps=self.steps, seed=self.seed, draw=self.draw, rules=self.rules, out=out,
+                episodes=self.episodes,
                 preferences=self.preferences if self.given is None else self.given, entropies=self.entropy,
                 reference=self.reference, progress=True, check=interrupts.check,
             )  # fmt: skip
@@ -108,15 +116,15 @@ class Explore(Command):
         if not Path(self.env).is_dir():
             check_environment(self.env, ", or a dataset's folder")
         check_trials(1 if self.preferences is None else self.preferences, self.seed)
-        known = CHOICES["weighting"]
         for rule in self.rules or ():
-            if not is_choice("weighting", rule):
-                near = did_you_mean(rule, known)
-                raise ValueError(f"`rules` must be some of {', '.join(known)}, got {rule!r}.{near}")
+            if rule != CONDITIONED and not is_choice("weighting", rule):
+                near = did_you_mean(rule, _RULES)
+                raise ValueError(f"`rules` must be some of {', '.join(_RULES)}, got {rule!r}.{near}")
         if self.given is not None and self.preferences is not None:
             raise ValueError("`preferences` must be left out with --given: those given are all there are.")
         for entropy in self.entropy or ():
             Config(entropy=entropy)
+        check_episodes(self.episodes)
         return config_of(self.config, self.problem.setting, self.problem.discount)
 
     def _folder(self) -> Path:
@@ -139,8 +147,48 @@ def _print(archive: Archive, out: Path) -> None:
         ]
         shown = [f"({', '.join(f'{value + 0.0:.3g}' for value in each[k])})" for each in vectors.values()]
         rows.append([k, *values, *shown, archive.rules[k]])
+    first = "policy" if CONDITIONED in archive.rules else "trial"
     count = f"{len(archive)} that none dominates, of {len(explored.candidates)}; values: {archive.kind}"
-    print_table(f"{explored.plan.env}: {count}", ["trial", *explored.objectives, *vectors, "rule"], rows)
+    print_table(f"{explored.plan.env}: {count}", [first, *explored.objectives, *vectors, "rule"], rows)
     print_tables(page.results)
     print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])
-    print_paths(report=out / "report.html", explore=out / "explore.json", next=f"moac.load({str(out)!r}, trial=0)")
+    load = exploration.loading(out, archive.record(0), 0)
+    print_paths(report=out / "report.html", explore=out / "explore.json", next=load)
+    print_lines([f"choose: moac choose {out} --protect NAME=LEAST --prefer NAME"])
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Choose(Command):
+    """Choose a policy of an exploration: floors under some objectives are kept, others are as large as possible."""
+
+    path: tyro.conf.Positional[RunPath]
+    protect: Annotated[tuple[str, ...], option("NAME=LEAST [...]", "default: none")] = ()
+    """Floors such as fuel=-1.5, or fuel=-1% for a change from the best; intervals keep them at their lower ends."""
+    prefer: Annotated[tuple[str, ...], option("NAME [NAME ...]", "default: all")] = ()
+    """Objectives whose sum is to be largest, each in units of its range."""
+
+    def answer(self) -> Answer:
+        """Choose, and say how the policy is loaded."""
+        check_run(self.path)
+        from moac.report.pages import exploration
+
+        archive = moac.load(self.path).archive
+        if archive is None:
+            raise ValueError(f"{self.path} is no exploration: moac explore makes one.")
+        choice = archive.choose(self.protect, self.prefer)
+        chosen, point = choice.index, archive.record(choice.index)
+        load, play = exploration.loading(self.path, point, chosen), exploration.playing(self.path, point, chosen)
+
+        def show() -> None:
+            if not choice.fits:
+                print_lines(["No policy keeps every floor with its whole interval; this one comes nearest."])
+            columns = (archive.objectives, archive.points[chosen], archive.low[chosen], archive.high[chosen])
+            rows = [
+                [name, f"{value:.4g}", f"[{low:.4g}, {high:.4g}]", choice.floors.get(name)]
+                for name, value, low, high in zip(*columns, strict=True)
+            ]
+            print_table(f"policy {chosen} of {len(archive)}", ["objective", "value", "95 % interval", "floor"], rows)
+            print_paths(load=load, play=play)
+
+        return Answer(choice.record() | {"run": str(self.path), "load": load, "play": play}, show)

@@ -24,6 +24,7 @@ COMMANDS = {
     "train": "train:Train",
     "resume": "train:Resume",
     "explore": "explore:Explore",
+    "choose": "explore:Choose",
     "front": "front:Front",
     "evaluate": "evaluate:Evaluate",
     "certify": "certify:Certify",

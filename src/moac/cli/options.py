@@ -67,6 +67,7 @@ RunPaths = Annotated[
 Trust = Annotated[
     bool, tyro.conf.arg(help="Import the module that the run names, if its environment is not MO-Gymnasium's own.")
 ]
+Preference = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: drawn for each episode")]
 DataPath = Annotated[Path, tyro.conf.arg(metavar="DATA", help="A dataset that build made.")]
 RequiredFolder = Annotated[Path | None, option("DIR", "required")]
 Discounts = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: see --show-config")]
@@ -80,17 +81,9 @@ ALIASES = {"num_iterations": ["--iterations"]}
 _GROUPS: dict[str, Sequence[str]] = {
     "run": ("num_iterations", "num_evaluations"),
     "algorithm": (
-        *("learner", "weighting", "weights", "momentum", "num_critic_steps", "critic_batch_size", "actor_batch_size"),
-        *(
-            "actor_step_size",
-            "critic_step_size",
-            "epochs",
-            "minibatch_size",
-            "units",
-            "gae",
-            "entropy",
-            "behaviour_pull",
-        ),
+        *("learner", "weighting", "weights", "conditioned", "momentum", "num_critic_steps", "critic_batch_size"),
+        *("actor_batch_size", "actor_step_size", "critic_step_size", "epochs", "minibatch_size", "units", "gae"),
+        *("entropy", "behaviour_pull"),
     ),
     "networks": ("policy", "critic", "hidden", "features", "optimiser", "critic_optimiser"),
 }
@@ -103,6 +96,7 @@ _HEADED = {
 }
 LOG_ONLY = ("start", "importance_cap", "behaviour_pull")
 NEVER_ON_A_LOG = ("visitation", "action_scale", "features", "observation_scale", "gae", "mu", "average_step_size")
+NEVER_ON_A_LOG += ("conditioned", "preference_draw")
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 _EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
 _HINTS = get_type_hints(Config)

@@ -12,7 +12,7 @@ import tyro
 
 import moac
 from moac.cli.console import print_lines, print_paths, print_tables
-from moac.cli.options import Answer, Command, RunPath, RunPaths, Trust, check_episodes, check_run, option
+from moac.cli.options import Answer, Command, Preference, RunPath, RunPaths, Trust, check_episodes, check_run, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,6 +73,8 @@ class Watch(Command):
     """How many, one after the other."""
     trial: int = 0
     """Which trial."""
+    preference: Preference = None
+    """What networks that are conditioned act for: one number per objective, together 1."""
     seed: int = 0
     """Of the first episode."""
     out: Annotated[Path | None, option("FILE", "default: in RUN/figures")] = None
@@ -89,6 +91,7 @@ class Watch(Command):
         out = self.out or files.below(self.path, "figures") / f"episodes-trial{self.trial}.gif"
         files.check_folder("out", out.parent)
         trained = moac.load(self.path, self.trial)
+        trained = trained if self.preference is None else trained.at(self.preference)
         _without_screen()
         environment: Any = problems.environment_of_run(self.path, self.trust)
         from moac.envs import evaluation

@@ -12,6 +12,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from moac import settings
 from moac.config import Setting
 from moac.envs import evaluation
 from moac.envs.rollout import Interface, draw, kept_globally
@@ -55,6 +56,7 @@ class Environment(Hosted):
         self._spec, self.interface, options = spec, interface, spec.options or {}
         self.evaluation_episodes, self.step_timeout = options["evaluation_episodes"], options.get("step_timeout")
         self._num_workers, self._numbers = options["workers"], itertools.count()
+        self._conditioned: dict[str, Environment] = {}
 
     @property
     def spec(self) -> Spec:
@@ -65,6 +67,14 @@ class Environment(Hosted):
     def compiled(self) -> bool:
         """Samples are drawn on the host."""
         return False
+
+    def conditioned(self, draw: str) -> Environment:
+        """The same, whose episodes each have a preference behind their observations; the same object for one draw."""
+        if draw not in self._conditioned:
+            spec = settings.conditioned(self.spec)
+            interface = replace(self.interface, encoder=spec.observations.encoder, draw=draw)
+            self._conditioned[draw] = Environment(interface, spec)
+        return self._conditioned[draw]
 
     def start(self, key: Key, memory: Any = None) -> Chain:
         """`num_envs` copies at the first step of an episode, each with a seed of its own from the key."""

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
 from moac.config import Average, Setting
-from moac.envs import acting
+from moac.envs import acting, preferences
 from moac.envs.rollout import Copy, Interface, described, packed, rewards_of, seeded_globally
 from moac.training.trained import TrainedPolicy
 from moac.types import Evaluation, Params, Policy
@@ -60,6 +60,7 @@ def episodes(
     interface: Interface, trained: TrainedPolicy, seeds: list[int], gamma: tuple[float, ...], longest: int
 ) -> Episodes:
     """The same in this process."""
+    interface = _drawing(interface, trained)
     with seeded_globally(seeds[0]):
         copies = [Copy(interface, number, seed) for number, seed in enumerate(seeds)]
         tables, truncated = _played(interface, trained, copies, seeds, longest)
@@ -72,6 +73,11 @@ def episodes(
         np.array([len(table) for table in tables]),
         truncated,
     )
+
+
+def _drawing(interface: Interface, trained: TrainedPolicy) -> Interface:
+    """The interface for a policy: episodes draw preferences evenly where it takes them, and none where it has one."""
+    return replace(interface, draw=preferences.UNIFORM if trained.conditioned_on else None)
 
 
 def _played(
@@ -164,7 +170,8 @@ class Recording:
 
 def record(environment: Environment, trained: TrainedPolicy, count: int, seed: int, most_frames: int) -> Recording:
     """Whole episodes with seeds that follow each other, until there are so many, or enough pictures."""
-    copy, recording = _rendering(environment), Recording([], [])
+    interface = _drawing(environment.interface, trained)
+    copy, recording = _rendering(interface, environment.spec.name), Recording([], [])
     try:
         for number in range(seed, seed + count):
             left = most_frames - sum(map(len, recording.frames))
@@ -174,7 +181,7 @@ def record(environment: Environment, trained: TrainedPolicy, count: int, seed: i
                 copy.restart(seed=number)
                 frames = [_picture(copy)]
                 watch = partial(_add_picture, frames)
-                (table,), _ = _played(environment.interface, trained, [copy], [number], left, watch)
+                (table,), _ = _played(interface, trained, [copy], [number], left, watch)
             recording.frames.append(frames)
             recording.returns.append(table.sum(axis=0, dtype=np.float64).tolist())
     finally:
@@ -182,16 +189,16 @@ def record(environment: Environment, trained: TrainedPolicy, count: int, seed: i
     return recording
 
 
-def _rendering(environment: Environment) -> Copy:
+def _rendering(interface: Interface, name: str) -> Copy:
     """A copy that renders pictures; a ValueError says why there is none."""
     try:
-        make = partial(environment.interface.make, render_mode="rgb_array")
-        copy = Copy(replace(environment.interface, make=make), 0, 0)
+        make = partial(interface.make, render_mode="rgb_array")
+        copy = Copy(replace(interface, make=make), 0, 0)
         if "rgb_array" not in (copy.env.metadata.get("render_modes") or ()):
             raise NotImplementedError("it renders no pictures (rgb_array)")
         _picture(copy)
     except Exception as error:  # drivers fail in ways of their own
-        raise ValueError(f"{environment.spec.name} cannot be watched: {described(error)}.") from None
+        raise ValueError(f"{name} cannot be watched: {described(error)}.") from None
     return copy
 
 

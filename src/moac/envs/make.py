@@ -35,7 +35,7 @@ OBJECTIVES = {
     "four-room": ("first kind", "second kind", "third kind"),
     "fruit-tree": ("protein", "carbs", "fats", "vitamins", "minerals", "water"),
     "breakable-bottles": ("time", "bottles", "potential"),
-    "minecart": ("first ore", "second ore", "fuel"),
+    "minecart": ("ore1", "ore2", "fuel"),
     "mo-mountaincar": ("time", "reverse", "forward"),
     "mo-mountaincarcontinuous": ("time", "fuel"),
     "water-reservoir": ("flooding", "irrigation"),

@@ -16,6 +16,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Bool, Float
 
+from moac.envs import preferences
 from moac.envs.acting import Actor
 from moac.policies.encoding import ActionBox, Encoder
 from moac.policies.observations import Scale
@@ -39,6 +40,7 @@ class Interface:
         num_actions: A; 0 where actions are vectors.
         num_objectives: M.
         box: how continuous actions are taken; None for A actions.
+        draw: how a copy draws a preference as an episode starts (`Config.preference_draw`); None is not at all.
     """
 
     make: Callable[..., tuple[Any, float]]
@@ -46,6 +48,7 @@ class Interface:
     num_actions: int
     num_objectives: int
     box: ActionBox | None = None
+    draw: str | None = None
 
     @property
     def tabular(self) -> bool:
@@ -67,15 +70,17 @@ class Copy:
         elapsed: steps of this episode.
         age: steps since the last start of the chain.
         observation: the last one, as the environment gave it.
+        preference: p of this episode, which belongs to its observations; None where none is drawn.
         here: what the last rollout made of the last observation; None before the first rollout.
     """
 
-    __slots__ = ("age", "elapsed", "env", "here", "limit", "number", "observation", "steps")
+    __slots__ = ("_draw", "age", "elapsed", "env", "here", "limit", "number", "observation", "preference", "steps")
 
     def __init__(self, interface: Interface, number: int, seed: int) -> None:
         self.number = number
         self.here: Any = None
         self.steps = self.elapsed = self.age = 0
+        self._draw = preferences.drawing(interface.draw, interface.num_objectives, seed)
         self.env, self.limit = interface.make()
         self.restart(seed=seed)
 
@@ -85,7 +90,7 @@ class Copy:
             self.observation, _ = self.env.reset(**options)
         except Exception as error:
             raise self.failure(f"reset raised {described(error)}") from error
-        self.elapsed = self.age = 0
+        self.elapsed, self.age, self.preference = 0, 0, self._draw()
         return self.observation
 
     def failure(self, what: str, done: int = 0) -> SourceError:
@@ -96,10 +101,10 @@ class Copy:
         """The error of a step that raised."""
         return self.failure(f"step raised {described(error)}", done)
 
-    def read(self, encode: Callable[[Any], Any], observation: Any, done: int) -> Any:
-        """An encoded observation; one that does not fit is an error of this copy."""
+    def read(self, encode: Callable[..., Any], observation: Any, done: int) -> Any:
+        """An encoded observation, with p where there is one; what does not fit is an error of this copy."""
         try:
-            return encode(observation)
+            return encode(observation) if self.preference is None else encode(observation, self.preference)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise self.failure(str(error).rstrip("."), done) from None
 

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 MAX_STATES = 100_000
 """Where the bounds of a space allow more states than this, observations are vectors."""
-KINDS = ("integer", "binary", "float")
+KINDS = ("integer", "binary", "float", "preference")
 
 
 @final
@@ -26,7 +26,8 @@ class Leaf:
 
     Attributes:
         path: keys and positions that lead to it inside dictionaries and tuples.
-        kind: `integer`, `binary` (whatever is not 0 counts as 1) or `float`.
+        kind: `integer`, `binary` (whatever is not 0 counts as 1), `float`, or `preference`: p, which stands beside the
+            observation and not in it.
         low: smallest value of each number, in C order.
         high: largest value of each number.
     """
@@ -84,7 +85,21 @@ class Encoder:
     @property
     def whole(self) -> bool:
         """Whether every number is whole, with finite bounds."""
-        return self.bounded and all(leaf.kind != "float" for leaf in self.leaves)
+        return self.bounded and all(leaf.kind in ("integer", "binary") for leaf in self.leaves)
+
+    @cached_property
+    def bare(self) -> Encoder:
+        """Without the preference."""
+        return Encoder(tuple(leaf for leaf in self.leaves if leaf.kind != "preference"))
+
+    @cached_property
+    def preference_size(self) -> int:
+        """M, where a preference follows the observation; else 0."""
+        return self.size - self.bare.size
+
+    def with_preference(self, size: int) -> Encoder:
+        """With a preference of so many numbers at the end; once."""
+        return Encoder((*self.bare.leaves, Leaf((), "preference", (0.0,) * size, (1.0,) * size)))
 
     @cached_property
     def num_states(self) -> int | None:
@@ -101,11 +116,11 @@ class Encoder:
             return lambda x: x if isinstance(x, int | np.integer) else np.asarray(x).tobytes()
         return lambda x: self.flat(x).tobytes()
 
-    def flat(self, observation: Any) -> Float[np.ndarray, " d"]:
-        """All numbers of an observation; a vector of real numbers is returned as it is, which is quick."""
+    def flat(self, observation: Any, preference: Any = None) -> Float[np.ndarray, " d"]:
+        """All numbers of an observation, those of a preference last; a vector of real numbers is read at once."""
         if type(observation) is np.ndarray and observation.shape == self._plain_shape:
-            return observation
-        parts = [leaf.flat(observation) for leaf in self.leaves]
+            return np.concatenate((observation, preference)) if self.preference_size else observation
+        parts = [leaf.flat(preference if leaf.kind == "preference" else observation) for leaf in self.leaves]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def state(self, observation: Any) -> int:
@@ -131,7 +146,8 @@ class Encoder:
     @cached_property
     def _plain_shape(self) -> tuple[int] | None:
         """The shape of observations that are one vector of real numbers; None where they are something else."""
-        return (self.size,) if [(leaf.path, leaf.kind) for leaf in self.leaves] == [((), "float")] else None
+        plain = [(leaf.path, leaf.kind) for leaf in self.bare.leaves] == [((), "float")]
+        return (self.bare.size,) if plain else None
 
     @cached_property
     def _strides(self) -> Int[np.ndarray, " d"]:

@@ -84,6 +84,25 @@ class Digits(Inputs):
 
 
 @final
+@dataclass(frozen=True)
+class WithPreference(Inputs):
+    """What comes before the last numbers as `inner` sees it, then these numbers, p ∈ Δ_M, as they are."""
+
+    inner: Inputs
+
+    @classmethod
+    def after(cls, inner: Inputs, num_objectives: int) -> WithPreference:
+        """M further inputs."""
+        return cls(inner.size + num_objectives, inner)
+
+    def see(self, observation: Observation) -> Any:
+        """(inner(x), p)."""
+        M = self.size - self.inner.size
+        seen = self.inner.see(observation[..., :-M])
+        return observation.__array_namespace__().concatenate([seen, observation[..., -M:]], axis=-1)
+
+
+@final
 class Plain(Inputs):
     """x ∈ R^d as it is."""
 

@@ -100,9 +100,9 @@ class StateSpec:
     bounded: ClassVar[bool] = True
     scales: ClassVar[None] = None
 
-    def see(self, observation: Any, trial: int = 0) -> int:
+    def see(self, observation: Any, trial: int = 0, preference: Any = None) -> int:
         """The index; what is no state is a ValueError."""
-        del trial
+        del trial, preference
         if self.encoder is not None:
             return self.encoder.state(observation)
         seen = np.asarray(observation)
@@ -124,7 +124,7 @@ class StateSpec:
 @final
 @dataclass(frozen=True, eq=False)
 class VectorSpec:
-    """Policies see all numbers of an observation, scaled to [0, 1].
+    """Policies see all numbers of an observation, scaled to [0, 1]; then p, where they are conditioned on it.
 
     Attributes:
         encoder: from an environment's observation to a vector.
@@ -145,15 +145,24 @@ class VectorSpec:
         """Whether every number has finite bounds."""
         return self.encoder.bounded
 
-    def see(self, observation: Any, trial: int = 0) -> Float[np.ndarray, " d"]:
+    def see(self, observation: Any, trial: int = 0, preference: Any = None) -> Float[np.ndarray, " d"]:
         """The scaled vector, as a trial scales it."""
         if self.scales is None:
             raise ValueError("`scales` must be known where observations are vectors, got None.")
-        return Scale(self.scales["shift"][trial], self.scales["gain"][trial])(self.encoder.flat(observation))
+        return Scale(self.scales["shift"][trial], self.scales["gain"][trial])(
+            self.encoder.flat(observation, preference)
+        )
 
     def scale(self, moments: Moments | None) -> Scale:
-        """How vectors come into [0, 1]: by their moments, or where these are not kept, by the bounds of the space."""
-        return Scale.between(self.encoder.low, self.encoder.high) if moments is None else moments.scale()
+        """How vectors come into [0, 1]: by their moments, or where these are not kept, by the bounds of the space.
+
+        A preference stays as it is.
+        """
+        by_bounds, size = Scale.between(self.encoder.low, self.encoder.high), self.encoder.bare.size
+        if moments is None:
+            return by_bounds
+        ends = zip(vars(moments.scale()).values(), vars(by_bounds).values(), strict=True)
+        return Scale(*(np.append(moving[:size], fixed[size:]) for moving, fixed in ends))
 
     def learned(self, memory: Mapping[str, Any] | None, trials: int) -> VectorSpec:
         """With the scales of K trials: by the moments that their chains have kept, or by the bounds of the space."""
@@ -180,9 +189,9 @@ class LogSpec:
     bounded: ClassVar[bool] = True
     scales: ClassVar[None] = None
 
-    def see(self, observation: Any, trial: int = 0) -> Float[np.ndarray, " F"]:
+    def see(self, observation: Any, trial: int = 0, preference: Any = None) -> Float[np.ndarray, " F"]:
         """The feature vector, checked."""
-        del trial
+        del trial, preference
         return self.known_catalogue.vector(observation)
 
     @property

@@ -102,11 +102,12 @@ class Card:
 @final
 @dataclass(frozen=True)
 class Panel:
-    """A map with one mark for each card: a point, or a line through several."""
+    """A map with marks that lead to cards: points, or lines through several."""
 
     across: tuple[str, str, str]  # what the horizontal axis is, with its least and most
     up: tuple[str, str, str]  # the vertical one, likewise
-    marks: tuple[tuple[tuple[float, float], ...], ...]  # for each card, in order, where it is
+    marks: tuple[tuple[tuple[float, float], ...], ...]  # where they are
+    cards: tuple[int, ...] | None = None  # the card of each mark; None is one mark for each card, in order
 
 
 @final

@@ -21,6 +21,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac import files, momdp
+from moac.search import choosing
+from moac.search.choosing import Choice
 from moac.training.trained import TrainedPolicy
 
 FILE = "archive.safetensors"
@@ -48,7 +50,9 @@ class Archive:
         rules: how each was trained, by name; on a model also `RULE, stage 1` …, and each with `, greedy`.
         trials: [A] its number among the trials of its rule.
         kind: how values are known: `exact`, `episodes` or `ncis`.
-        policies: the policies, one trial each; None while only their values are at hand.
+        objectives: their names.
+        policies: the policies, one trial each, or one network for all preferences; None while only their values are at
+            hand.
         exploration: how they were found (`moac.search.explore.Exploration`); None where the archive was read.
         writer: writes the folder for `save`; None where the archive was not made by `moac.api`.
     """
@@ -61,6 +65,7 @@ class Archive:
     rules: tuple[str, ...]
     trials: Int[np.ndarray, " A"]
     kind: str
+    objectives: tuple[str, ...] = ()
     policies: TrainedPolicy | None = None
     exploration: Any = None
     writer: Callable[[Archive, Path], Path] | None = None
@@ -75,6 +80,8 @@ class Archive:
         """The policy of a point, ready to act."""
         if self.policies is None:
             raise ValueError("the archive holds values alone: moac.load(folder).archive has the policies too.")
+        if self.policies.conditioned_on:
+            return self.policies.at(self.preferences[index])
         return self.policies.of_trial(index)
 
     def best_for(self, preference: Any) -> int:
@@ -83,6 +90,16 @@ class Archive:
         if p.shape != self.points.shape[1:]:
             raise ValueError(f"`preference` must hold one number per objective ({self.points.shape[1]}), got {p.size}.")
         return int(np.argmax(self.points @ p))
+
+    def choose(self, protect: Sequence[str] = (), prefer: Sequence[str] = ()) -> Choice:
+        """The point with the most of what is preferred, among those that keep floors under objectives.
+
+        Args:
+            protect: floors such as `fuel=-1.5`, or `fuel=-1%`, relative to the archive's best; the lower end of a
+                point's interval keeps them.
+            prefer: objectives whose sum is to be largest, each in units of its range; none are all of them.
+        """
+        return choosing.choose(self, protect, prefer)
 
     def hypervolume(self, reference: Any) -> float:
         """The volume that the points dominate above a reference [M]."""
@@ -107,7 +124,8 @@ class Archive:
         """Some of the points, without their policies."""
         chosen = np.asarray(index, dtype=np.int64)
         arrays: dict[str, Any] = {name: array[chosen] for name, array in self.arrays().items()}
-        return Archive(**arrays, rules=tuple(self.rules[k] for k in chosen), kind=self.kind)
+        rules = tuple(self.rules[k] for k in chosen)
+        return Archive(**arrays, rules=rules, kind=self.kind, objectives=self.objectives)
 
     def record(self, k: int) -> dict[str, Any]:
         """A policy as plain data."""
@@ -122,14 +140,15 @@ class Archive:
 
     def write(self, folder: Path) -> None:
         """Values and origins; the policies are those of the folder's run."""
-        about = {"format": _FORMAT, "kind": self.kind, "rules": list(self.rules)}
+        about = {"format": _FORMAT, "kind": self.kind, "rules": list(self.rules), "objectives": list(self.objectives)}
         files.write_arrays(folder / FILE, self.arrays(), about)
 
 
 def joined(archives: Sequence[Archive]) -> Archive:
     """All points of several archives, one after the other."""
     arrays: dict[str, Any] = {name: np.concatenate([getattr(each, name) for each in archives]) for name in _ARRAYS}
-    return Archive(**arrays, rules=tuple(rule for each in archives for rule in each.rules), kind=archives[0].kind)
+    rules, first = tuple(rule for each in archives for rule in each.rules), archives[0]
+    return Archive(**arrays, rules=rules, kind=first.kind, objectives=first.objectives)
 
 
 def read(folder: Path, policies: TrainedPolicy) -> Archive | None:
@@ -142,8 +161,10 @@ def read(folder: Path, policies: TrainedPolicy) -> Archive | None:
         raise files.DamagedError(path, f"its format is {about.get('format')!r} in place of {_FORMAT}")
     with files.interpreting(path):
         arrays: dict[str, Any] = {name: stored[name] for name in _ARRAYS}
-        archive = Archive(**arrays, rules=tuple(about["rules"]), kind=str(about["kind"]), policies=policies)
-    expected = (policies.num_trials, archive.points.shape[-1])
+        arrays |= {"rules": tuple(about["rules"]), "objectives": tuple(about.get("objectives", ()))}
+        archive = Archive(**arrays, kind=str(about["kind"]), policies=policies)
+    count = len(archive.rules) if policies.conditioned_on else policies.num_trials
+    expected = (count, archive.points.shape[-1])
     for name, array in archive.arrays().items():
         if array.shape != (expected if name != "trials" else expected[:1]) or len(archive.rules) != expected[0]:
             raise files.DamagedError(path, f"`{name}` has shape {array.shape}, the run has {expected[0]} policies")

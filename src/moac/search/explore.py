@@ -7,10 +7,16 @@ checkpoints and results, and the same call on it goes on where it stopped.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from types import SimpleNamespace
+from typing import Any, cast, final
+
+import numpy as np
+from jaxtyping import Float
 
 from moac import files, locks, training
 from moac.momdp import FiniteMOMDP, library
@@ -21,7 +27,7 @@ from moac.runs.runner import Task
 from moac.search import archive, measures, values
 from moac.search.archive import Archive
 from moac.search.measures import Yardstick
-from moac.search.plan import Options, Plan
+from moac.search.plan import Plan
 from moac.settings import Settings
 from moac.training.result import Result
 from moac.types import Source
@@ -29,6 +35,9 @@ from moac.types import Source
 RECORD = "explore.json"
 FORMAT = 1
 _RULES, _MAKING = "rules", ".archive"
+_GROWTH = "growth.json"
+_LOOKED_AT, _LOOKS = 12, 3
+"""Preferences at most, and episodes of each, at which the front is looked at while it grows."""
 _LAST = "policy.safetensors"
 """With it the run has finished: it goes first and comes last."""
 
@@ -61,13 +70,24 @@ class Exploration:
             "seed": self.plan.seed,
             "rules": list(self.plan.rules),
             "entropies": list(self.plan.entropies),
-            "preferences": self.plan.preferences,
+            "episodes": self.plan.episodes,
             "returns_kind": self.archive.kind,
+            "points": self.archive.points,
+            "intervals": np.stack([self.archive.low, self.archive.high], axis=2),
+            "preferences": self.archive.preferences,
             "reference": self.yardstick.reference,
             "reference_is": self.yardstick.about,
+            **{name: self.measured["numbers"][name] for name in ("env_steps", "hypervolume", "expected_utility")},
+            "asked": {"preferences": self.plan.preferences} | self._asked(),
             "archive": [self.archive.record(k) for k in range(len(self.archive))],
             **self.measured,
         }
+
+    def _asked(self) -> dict[str, Any]:
+        """What one network is worth at each preference that it was asked for."""
+        if not self.outcome.config.conditioned:
+            return {}
+        return {name: getattr(self.candidates, name) for name in ("points", "low", "high")}
 
     def write(self, out: Path) -> None:
         """Make `out` the run directory of the archived policies; each file appears whole or not at all."""
@@ -83,20 +103,13 @@ class Exploration:
         shutil.rmtree(making)
 
 
-def explore(problem: Source, options: Options | None = None, out: Path | None = None) -> Archive:
-    """Train policies for many preferences, and keep those that no other dominates.
-
-    Args:
-        problem: a model, an environment, or a log with its propensities.
-        options: what is to be explored.
-        out: a folder that keeps every run, and from which the same call goes on; None keeps nothing on disk.
-    """
-    plan = Plan.of(options or Options(), problem)
-    if out is None:
-        return run(plan, problem)
-    check_folder(out)
-    with locks.folder(out):
-        return run(plan, problem, out)
+@contextmanager
+def held(out: Path | None) -> Generator[None]:
+    """A folder that an exploration keeps everything in, or none: nobody else uses it meanwhile."""
+    if out is not None:
+        check_folder(out)
+    with nullcontext() if out is None else locks.folder(out):
+        yield
 
 
 def run(
@@ -107,16 +120,17 @@ def run(
     tell: values.Progress = lambda what, done, total: None,
 ) -> Archive:
     """Train, evaluate, select and measure; what has finished in the folder `out`, which the caller holds, is kept."""
-    stages = train(plan, problem, out, show)
+    growing = Growing.of(plan, out)
+    stages = train(plan, problem, out, show if growing is None else growing.watching(show))
     candidates = values.candidates(stages)
-    valued = values.evaluate(candidates, plan.preferences, tell)
+    valued = values.evaluate(candidates, plan, tell)
     kept = valued.picked(archive.select(valued))
     model = problem if isinstance(problem, FiniteMOMDP) else library.for_environment(plan.env)
     yardstick = Yardstick.exact(model, Settings.of(plan.config).setting, plan.reference)
     yardstick = yardstick or Yardstick.of(kept.points, plan.reference)
     outcome = values.merged(candidates, kept)
     kept = replace(kept, policies=outcome.policy)
-    measured = measures.measured(stages, valued, kept, yardstick)
+    measured = measures.measured(stages, valued, kept, yardstick, None if growing is None else growing.growth)
     return replace(kept, exploration=Exploration(plan, valued, kept, yardstick, measured, outcome))
 
 
@@ -145,6 +159,52 @@ def _start(ended: Result, folder: Path | None) -> training.Snapshot:
     if last is None:
         raise ValueError(f"{folder} has no checkpoint to go on from: delete it, and the same command trains it again.")
     return last.as_start()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Growing:
+    """Looks at the front of one network while it is trained, at a few preferences and in a few episodes.
+
+    Attributes:
+        preferences: [n, M].
+        growth: what it is worth at them, by environment steps.
+        path: a file that keeps that for the same call to go on; None keeps it in memory alone.
+    """
+
+    preferences: Float[np.ndarray, "n M"]
+    growth: dict[int, Any]
+    path: Path | None
+
+    @classmethod
+    def of(cls, plan: Plan, out: Path | None) -> Growing | None:
+        """For one network; None where each preference has its own policy."""
+        if not plan.config.conditioned:
+            return None
+        path = None if out is None else out / _GROWTH
+        kept: Any = files.read_json(path) if path is not None and path.exists() else {}
+        every = -(-len(plan.preferences) // _LOOKED_AT)
+        growth = {int(steps): np.array(points) for steps, points in kept.items()}
+        return cls(plan.preferences[::every], growth, path)
+
+    def watching(self, show: runner.Show) -> runner.Show:
+        """The same display, beside which evaluated snapshots are looked at."""
+
+        @contextmanager
+        def shown(task: Task, run: training.Run, done: int) -> Generator[Any]:
+            with show(task, run, done) as display:
+                yield SimpleNamespace(show=lambda snapshot: (display.show(snapshot), self._look(run, snapshot)))
+
+        return shown
+
+    def _look(self, run: training.Run, snapshot: training.Snapshot) -> None:
+        if snapshot.iteration not in snapshot.history.iteration[-1:]:
+            return
+        policy, source = Result.of(run, snapshot).policy, cast(Any, run.source)
+        points, _, _ = values.by_new_episodes(source, [policy.at(p) for p in self.preferences], _LOOKS)
+        self.growth[snapshot.iteration * run.env_steps_per_iteration] = points
+        if self.path is not None:
+            files.write_json(self.path, files.finite({str(steps): each for steps, each in self.growth.items()}))
 
 
 def check_folder(out: Path) -> None:

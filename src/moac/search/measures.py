@@ -23,6 +23,8 @@ BELOW = 0.1
 """The reference lies this share of the range below the worst, so that the ends of a front count too."""
 _FEW = 4
 """With more objectives the support takes minutes."""
+Growth = Mapping[int, Points]
+"""Values of one network at a few preferences, by the environment steps at which they were looked at."""
 _DIGITS = 3
 """Points that agree to so many digits, in units of the range, count as one."""
 
@@ -91,15 +93,23 @@ class Yardstick:
 
 
 def measured(
-    stages: Mapping[str, Sequence[Result]], candidates: Archive, archive: Archive, yardstick: Yardstick
+    stages: Mapping[str, Sequence[Result]],
+    candidates: Archive,
+    archive: Archive,
+    yardstick: Yardstick,
+    growth: Growth | None = None,
 ) -> dict[str, Any]:
-    """The archive's `numbers`, those of each rule, and `curves` over environment steps by rule and together."""
+    """The archive's `numbers`, those of each rule, and `curves` over environment steps by rule and together.
+
+    Of one network for all preferences `growth` has what it was worth while it was trained.
+    """
     by_rule: dict[str, Any] = {}
     for rule, runs in stages.items():
         of_rule = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
+        ends = [of_rule.points] if growth is not None else [run.returns for run in runs]
         traps = [
-            {"entropy": run.config.entropy, "share": float(trapped(finite(run.returns), yardstick).mean())}
-            for run in runs
+            {"entropy": run.config.entropy, "share": float(trapped(finite(points), yardstick).mean())}
+            for run, points in zip(runs[-len(ends) :], ends, strict=True)
         ]
         by_rule[rule] = _indicators(of_rule.points, of_rule, archive, yardstick) | {
             "trials": runs[-1].run.num_trials,
@@ -109,7 +119,11 @@ def measured(
             "trapped_after": traps,
             "stopped_trials": int((runs[-1].stopped > 0).sum()),
         }
-    curves = {rule: _over_steps([runs], yardstick) for rule, runs in stages.items()}
+    curves = {rule: _over_steps([runs], yardstick) for rule, runs in stages.items()} if growth is None else {}
+    if growth is not None:
+        steps = sorted(growth)
+        volumes, distances = ([f(growth[t]) for t in steps] for f in (yardstick.volume, yardstick.distance))
+        curves = {rule: {"steps": steps, "hypervolume": volumes, "igd_plus": distances} for rule in stages}
     if len(curves) > 1:
         curves["all rules"] = _over_steps(list(stages.values()), yardstick)
     numbers = _indicators(archive.points, candidates, archive, yardstick) | {"points": len(archive)}
@@ -122,6 +136,8 @@ def _indicators(points: Points, candidates: Archive, archive: Archive, yardstick
     known = finite(points)
     numbers: dict[str, Any] = {
         "hypervolume": yardstick.volume(known),
+        "expected_utility": expected_utility(known, candidates.preferences),
+        "sparsity": sparsity(known),
         "igd_plus": yardstick.distance(known),
         "preferences_served": served(candidates, archive, yardstick),
     }
@@ -131,6 +147,18 @@ def _indicators(points: Points, candidates: Archive, archive: Archive, yardstick
         numbers |= {"hull_points": len(yardstick.hull), "hull_found": int((short <= REACH).sum())}
         numbers |= {"hull_missed": yardstick.hull[short > REACH], "most_below_hull": float(np.max(below))}
     return numbers
+
+
+def expected_utility(points: Points, preferences: Points) -> float:
+    """EUM: the mean over preferences p of max pᵀJ over the points (Zintgraf et al., 2015); NaN without either."""
+    p = np.unique(finite(preferences), axis=0)
+    return float((p @ points.T).max(axis=1).mean()) if len(p) and len(points) else float("nan")
+
+
+def sparsity(points: Points) -> float:
+    """Σ over objectives of squared gaps between neighbours on the front, over their number (Xu et al., 2020)."""
+    front = points[momdp.non_dominated(points)]
+    return float((np.diff(np.sort(front, axis=0), axis=0) ** 2).sum() / max(len(front) - 1, 1))
 
 
 def _over_steps(rules: Sequence[Sequence[Result]], yardstick: Yardstick) -> dict[str, Any]:

@@ -14,17 +14,19 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import settings as resolving
-from moac.choices import takes_preferences
+from moac.choices import COUNT, takes_preferences
 from moac.config import Config
 from moac.policies.observations import LogSpec
 from moac.runs.runner import Task
-from moac.search import EXPLORING
-from moac.settings import Settings
+from moac.search import CONDITIONED, EXPLORING
+from moac.settings import NETWORKS, Settings
 from moac.types import Source, Spec
 from moac.weighting import SMALLEST
 
-MANY, FEW = 128, 16
-"""Preferences on a model, and elsewhere, where time is dear."""
+MANY, FEW, ASKED = 128, 16, 36
+"""Preferences on a model; of policies trained elsewhere, where time is dear; those that one network is asked for."""
+GROWTH = 8
+"""So often the front of one network is looked at while it is trained, at most."""
 ITERATIONS = 6_000
 """On a model."""
 FALLING = (0.1, 0.03, 0.01, 0.003, 1e-5)
@@ -45,13 +47,16 @@ class Options:
     config: Config = field(default_factory=lambda: Config(**EXPLORING))
     # how many, a text or file with vectors, or vectors [N, M]; None is `MANY` or `FEW`
     preferences: int | str | Vectors | None = None
-    draw: Literal["random", "grid"] = "random"  # how preferences are drawn that are not given
-    # by name; None is `fixed`, on a model also `preferred`, which finds the places between corners
+    # how preferences are drawn that are not given; None is a grid for one network, else at random
+    draw: Literal["random", "grid"] | None = None
+    # by name; None is `conditioned` on an environment, else `fixed`, on a model also `preferred`, which finds the
+    # places between corners
     rules: tuple[str, ...] | None = None
     entropies: tuple[float, ...] | None = None  # bonuses, one after the other; None is `FALLING` on a model, else 0
     reference: Sequence[float] | None = None  # of the hypervolume; None is below the worst of the front
     seed: int = 0  # of preferences and trials
-    steps: int | None = None  # environment steps of a trial, all stages together; None is the configuration's length
+    steps: int | None = None  # environment steps of a rule, all trials and stages; None is the configuration's length
+    episodes: int = 100  # new ones that value each policy of an environment
 
 
 @final
@@ -67,6 +72,7 @@ class Plan:
     entropies: tuple[float, ...]
     preferences: Vectors  # p [N, M] of the trials of each rule
     reference: Sequence[float] | None = None  # of the hypervolume; None is below the worst of the front
+    episodes: int = 100  # new ones that value each policy of an environment
 
     @classmethod
     def of(cls, options: Options, problem: Source, env: str | None = None) -> Plan:
@@ -74,18 +80,20 @@ class Plan:
         spec = problem.spec
         logged = isinstance(spec.observations, LogSpec)
         simple = problem.compiled and not logged
-        rules, entropies, reference = options.rules, options.entropies, options.reference
+        rules, reference = options.rules, options.reference
         if rules is None:
-            rules = ("fixed", "preferred") if simple else ("fixed",)
+            usual = (CONDITIONED,) if not problem.compiled and _suits(options.config, spec) else ("fixed",)
+            rules = ("fixed", "preferred") if simple else usual
         check_rules(rules)
-        if entropies is None:
-            entropies = tuple(share * spec.reward_bound for share in FALLING) if simple else (0.0,)
+        COUNT.checked("episodes", options.episodes)
         if reference is not None and len(reference) != spec.num_objectives:
             expected = f"one number per objective ({spec.num_objectives})"
             raise ValueError(f"`reference` must hold {expected}, got {len(reference)}.")
-        p = _preferences(options, spec.num_objectives, MANY if simple else FEW)
+        p = _preferences(options, spec.num_objectives, rules, MANY if simple else FEW)
         name = spec.name if logged or env is None else env
-        plan = cls(name, options.seed, _config(options, spec, simple), rules, entropies, p, reference)
+        config = _config(options, spec, simple, 0 if rules == (CONDITIONED,) else len(p))
+        entropies = _entropies(options.entropies, config, spec.reward_bound if simple else 0.0)
+        plan = cls(name, options.seed, config, rules, entropies, p, reference, options.episodes)
         for rule in rules:
             plan.stages(rule)  # which checks
         return plan
@@ -95,26 +103,45 @@ class Plan:
         count, total = len(self.entropies), Settings.of(self.config).num_iterations
         if total < count:
             raise ValueError(f"`iterations` must be at least one per entropy ({count}), got {total}.")
+        conditioned = rule == CONDITIONED
         p = as_tuples(self.preferences) if takes_preferences(rule) else None
-        evaluations = max(1, self.config.num_evaluations // count)
+        looks = min(GROWTH, self.config.num_evaluations) if conditioned else self.config.num_evaluations
+        evaluations, weighting = max(1, looks // count), "fixed" if conditioned else rule
         tasks: list[Task] = []
         for k, entropy in enumerate(self.entropies):
             share = total // count if k < count - 1 else total - (count - 1) * (total // count)
-            vary: dict[str, Any] = {"weighting": rule, "preferences": p, "entropy": entropy, "num_iterations": share}
+            vary: dict[str, Any] = {"weighting": weighting, "preferences": p, "entropy": entropy}
             label = f"{rule} entropy {' '.join(f'{each:g}' for each in self.entropies[: k + 1])}"
-            config = replace(self.config, **vary, num_evaluations=evaluations)
-            tasks.append(Task(label, config, len(self.preferences)))
+            config = replace(self.config, **vary, num_iterations=share, num_evaluations=evaluations)
+            tasks.append(Task(label, config, 1 if conditioned else len(self.preferences)))
         return tasks
 
 
-def _config(options: Options, spec: Spec, simple: bool) -> Config:
-    """What all rules share, resolved; `steps` sets its length."""
-    config = options.config
-    config = replace(config, learner=config.learner or "paper")  # its stages of entropy and its starts are tuned to it
+def _entropies(given: tuple[float, ...] | None, config: Config, falls_from: float) -> tuple[float, ...]:
+    """The bonuses of the stages; `falls_from` is the largest reward of a model, else 0."""
+    if config.conditioned and len(given or (0.0,)) != 1:
+        raise ValueError(f"`entropy` must be one number for one network, where it falls by itself, got {given}.")
+    if given is not None:
+        return given
+    alone = (config.entropy or 0.0) if config.conditioned else 0.0
+    return tuple(share * falls_from for share in FALLING) if falls_from else (alone,)
+
+
+def _suits(config: Config, spec: Spec) -> bool:
+    """Whether nothing that was said asks for another learner or model than one network for every preference has."""
+    networks = config.policy in (None, *NETWORKS) and config.critic in (None, "mlp")
+    return resolving.learner_of(spec, config) == "ppo" and networks
+
+
+def _config(options: Options, spec: Spec, simple: bool, trials: int) -> Config:
+    """What all rules share, resolved, where each has so many trials, or 0: one network for all preferences."""
+    config = replace(options.config, conditioned=not trials)
+    if trials:  # stages of entropy and their starts are tuned to the paper's learner
+        config = replace(config, learner=config.learner or "paper")
     if isinstance(spec.observations, LogSpec):
         config = replace(config, gae=0.0)  # rows are drawn one by one
     if options.steps is not None:
-        config = resolving.for_steps(config, spec, options.steps)
+        config = resolving.for_steps(config, spec, options.steps, max(trials, 1))
     elif simple and config.num_iterations is None:
         config = replace(config, num_iterations=ITERATIONS)
     return resolving.complete(config, spec)
@@ -124,17 +151,21 @@ def check_rules(rules: Sequence[str]) -> None:
     """Refuse a rule that is named twice; an unknown one, or one that asks for more, is refused by the configuration."""
     if not rules:
         raise ValueError("`rules` must name at least one rule, got none.")
+    if CONDITIONED in rules and len(rules) > 1:
+        raise ValueError(f"`rules` must name {CONDITIONED} alone: it trains one network for all preferences.")
     twice = [rule for k, rule in enumerate(rules) if rule in rules[:k]]
     if twice:
         raise ValueError(f"`rules` must name each rule once, got {twice[0]} twice.")
 
 
-def _preferences(options: Options, num_objectives: int, usual: int) -> Vectors:
-    wanted = usual if options.preferences is None else options.preferences
+def _preferences(options: Options, num_objectives: int, rules: Sequence[str], usual: int) -> Vectors:
+    conditioned = CONDITIONED in rules
+    usual = max(ASKED, num_objectives) if conditioned else usual
+    wanted, smallest = usual if options.preferences is None else options.preferences, 0.0 if conditioned else SMALLEST
     if not isinstance(wanted, int):
-        return given(wanted, num_objectives)
-    if options.draw == "grid":
-        return grid(wanted, num_objectives)
+        return given(wanted, num_objectives, smallest)
+    if (options.draw or ("grid" if conditioned else "random")) == "grid":
+        return grid(wanted, num_objectives, smallest)
     return random(wanted, num_objectives, options.seed)
 
 
@@ -146,7 +177,7 @@ def random(count: int, num_objectives: int, seed: int) -> Vectors:
     return _clipped(np.concatenate([np.eye(M), np.full((1, M), 1 / M), drawn])[:count])
 
 
-def grid(count: int, num_objectives: int) -> Vectors:
+def grid(count: int, num_objectives: int, smallest: float = SMALLEST) -> Vectors:
     """All p with multiples of 1/k, for the largest k that gives at most `count`: C(k + M − 1, M − 1) points."""
     M, k = num_objectives, 1
     while M > 1 and math.comb(k + M, M - 1) <= count:
@@ -156,10 +187,10 @@ def grid(count: int, num_objectives: int) -> Vectors:
         raise ValueError(f"`preferences` must be at least {M} on a grid, one per objective, got {count}.")
     # k stars between M − 1 bars: the numbers of stars between neighbouring bars are the parts of a sum of k
     bars = np.array(list(combinations(range(k + M - 1), M - 1))).reshape(points, M - 1)
-    return _clipped((np.diff(bars, prepend=-1, append=k + M - 1)[::-1] - 1) / k)
+    return _clipped((np.diff(bars, prepend=-1, append=k + M - 1)[::-1] - 1) / k, smallest)
 
 
-def given(vectors: str | Vectors, num_objectives: int) -> Vectors:
+def given(vectors: str | Vectors, num_objectives: int, smallest: float = SMALLEST) -> Vectors:
     """From an array, from `0.2,0.8;0.5,0.5`, or from a file with one vector on each line."""
     rows: Any = vectors
     if isinstance(vectors, str):
@@ -173,7 +204,7 @@ def given(vectors: str | Vectors, num_objectives: int) -> Vectors:
     if not len(p) or p.shape != (len(p), num_objectives) or not on_simplex.all():
         right = f"vectors of {num_objectives} numbers of at least 0 that sum to 1, such as 0.5,0.5, or a file of them"
         raise ValueError(f"`given` must be {right}, got {vectors!r}.")
-    return _clipped(p)
+    return _clipped(p, smallest)
 
 
 def as_tuples(vectors: Vectors) -> tuple[tuple[float, ...], ...]:
@@ -181,7 +212,7 @@ def as_tuples(vectors: Vectors) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(float, p)) for p in vectors)
 
 
-def _clipped(p: Vectors) -> Vectors:
+def _clipped(p: Vectors, smallest: float = SMALLEST) -> Vectors:
     """No number below `weighting.SMALLEST`, which is what the rules count, and sums of 1."""
-    p = np.maximum(p, SMALLEST)
+    p = np.maximum(p, smallest)
     return p / p.sum(axis=1, keepdims=True)

@@ -23,14 +23,12 @@ from moac.momdp.sampling import action_probabilities
 from moac.policies import Sharpening, log_probs
 from moac.policies.observations import LogSpec, scaled
 from moac.search.archive import Archive, joined
-from moac.search.plan import as_tuples
+from moac.search.plan import Plan, as_tuples
 from moac.statistics import Mean
 from moac.training import Run
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
 
-EPISODES = 100
-"""Of each policy of an exploration, beside those of the evaluations while training."""
 _STREAM = 1_000_000
 """Sets these seeds apart from those of the evaluations while training."""
 Table = Float[np.ndarray, "K M"]
@@ -92,28 +90,36 @@ def _greedy(outcome: Result, model: FiniteMOMDP, policy: Sharpening) -> Result:
     return replace(outcome, history=history, policy=replace(outcome.policy, theta=theta))
 
 
-def evaluate(candidates: list[Candidate], preferences: Float[np.ndarray, "K M"], progress: Progress) -> Archive:
+def evaluate(candidates: list[Candidate], plan: Plan, progress: Progress) -> Archive:
     """All policies of all candidates with their values, one after the other."""
-    return joined([_valued(candidate, preferences, progress) for candidate in candidates])
+    return joined([_valued(candidate, plan, progress) for candidate in candidates])
 
 
-def _valued(candidate: Candidate, preferences: Float[np.ndarray, "K M"], progress: Progress) -> Archive:
-    outcome, source = candidate.outcome, candidate.outcome.run.source
+def _valued(candidate: Candidate, plan: Plan, progress: Progress) -> Archive:
+    outcome, source, preferences = candidate.outcome, candidate.outcome.run.source, plan.preferences
+    conditioned, lam = outcome.config.conditioned, outcome.history.weights[:, -1]
     if isinstance(source, Environment):
-        report = partial(progress, f"{candidate.name}: episodes")
-        points, low, high = _of_each_trial(source, outcome, report)
+        trained, report = outcome.policy, partial(progress, f"{candidate.name}: episodes")
+        each = [trained.at(p) for p in preferences] if conditioned else list(map(trained.of_trial, range(len(lam))))
+        points, low, high = by_new_episodes(source, each, plan.episodes, report)
     elif isinstance(source.spec.observations, LogSpec):
         points, low, high = _by_users(source, outcome.policy)
     else:
         points = low = high = outcome.returns
-    p = preferences if takes_preferences(outcome.config.weighting) else np.full(points.shape, np.nan)
-    count, lam = len(points), outcome.history.weights[:, -1]
-    return Archive(points, low, high, p, lam, (candidate.name,) * count, np.arange(count), outcome.history.kind)
+    p = preferences if takes_preferences(outcome.run.settings.weighting) else np.full(points.shape, np.nan)
+    count, names = len(points), source.spec.objective_names
+    rest = ((candidate.name,) * count, np.arange(count), outcome.history.kind, names)
+    return Archive(points, low, high, p, p if conditioned else lam, *rest)
 
 
 def merged(candidates: list[Candidate], archive: Archive) -> Result:
-    """The archived policies as the trials of one run, described as one of the first rule; of each what it ends with."""
+    """The archived policies as the trials of one run, described as one of the first rule; of each what it ends with.
+
+    One network for all preferences is its own run.
+    """
     outcomes, first = {each.name: each.outcome for each in candidates}, candidates[0].outcome
+    if first.config.conditioned:
+        return first
     where = [(outcomes[name], int(k)) for name, k in zip(archive.rules, archive.trials, strict=True)]
 
     def gathered(pick: Callable[[Result], Any]) -> Any:
@@ -209,12 +215,17 @@ def logits_on(model: FiniteMOMDP, policy: TrainedPolicy) -> Float[np.ndarray, "S
     return np.asarray(log_probs(policy.policy, policy.trial_theta, inputs, model.num_actions), dtype=np.float64)
 
 
-def _of_each_trial(environment: Environment, outcome: Result, progress: Callable[[int, int], None]) -> Bounds:
+def by_new_episodes(
+    environment: Environment,
+    policies: Sequence[TrainedPolicy],
+    episodes: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Bounds:
     """Means over new episodes, with Student's intervals; of rewards per step by the delta method."""
     rows: list[Any] = []
-    for k in range(outcome.run.num_trials):
-        progress(k, outcome.run.num_trials)
-        values = by_episodes(environment, outcome.policy, (k,), EPISODES, None)
+    for k, policy in enumerate(policies):
+        progress(k, len(policies))
+        values = by_episodes(environment, policy, (policy.trial,), episodes, None)
         rows.append([(mean.value, mean.low, mean.high) for mean in values.discounted or values.per_step or ()])
     value, low, high = np.moveaxis(np.array(rows), 2, 0)
     return value, low, high

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import jax
 import numpy as np
@@ -119,6 +119,7 @@ def prepare(
     check_trials(trials, seed)
     full = settings.complete(Config() if config is None else config, problem.spec)
     objects = {name: part for name, part in (given or {}).items() if part is not None}
+    problem = cast(Any, problem).conditioned(full.preference_draw) if full.conditioned else problem
     built = parts.build(settings.Settings.of(full), problem.spec, seed)._replace(**objects)
     if full.preferences is not None and not built.rule.needs.preference:
         raise ValueError("`preferences` must be None with a rule that takes none (`Needs.preference`).")

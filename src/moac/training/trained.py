@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from moac import choices
+from moac.choices import shown
 from moac.config import Setting
 from moac.policies.encoding import ActionBox
 from moac.policies.observations import Catalogue, LogSpec, Observations, VectorSpec
@@ -29,6 +31,7 @@ class TrainedPolicy:
         theta: parameters, leading axis K.
         observations: from what the environment shows, or the user of a log gives, to what the policy sees.
         trial: which of them `act` uses.
+        preference: p that they act for, where they are conditioned on one; None leaves it to each call.
         setting: in which they were trained.
         box: how the environment takes continuous actions; None where actions are indices.
         archive: what an exploration knows of them, where they are one's Pareto archive (`moac.search.archive`).
@@ -41,6 +44,7 @@ class TrainedPolicy:
     setting: Setting | None = None
     box: ActionBox | None = None
     archive: Any = None
+    preference: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, policy: Policy, theta: Params, spec: Spec, memory: Any, setting: Setting | None) -> TrainedPolicy:
@@ -51,7 +55,8 @@ class TrainedPolicy:
         return cls(policy, theta, observations, 0, setting, spec.action_box)
 
     def __repr__(self) -> str:
-        return f"TrainedPolicy({type(self.policy).__name__}, trial {self.trial} of {self.num_trials})"
+        bound = "" if self.preference is None else f", preference {shown(self.preference)}"
+        return f"TrainedPolicy({type(self.policy).__name__}, trial {self.trial} of {self.num_trials}{bound})"
 
     @property
     def gamma(self) -> Any:
@@ -73,27 +78,55 @@ class TrainedPolicy:
             raise ValueError("the policy was not trained on a log, so it has nothing to recommend: use `act`.")
         return self.observations.known_catalogue
 
-    def act(self, observation: Any, key: Key) -> Any:
-        """An action for what the real environment shows, drawn from the policy: an index, or an array of its box."""
-        drawn = self._sample(self.trial_theta, self.see(observation), key)
+    @property
+    def conditioned_on(self) -> int:
+        """M, where each call of `act` must be told a preference of so many numbers; else 0."""
+        encoder = self.observations.encoder
+        return 0 if encoder is None or self.preference is not None else encoder.preference_size
+
+    def at(self, preference: Any) -> TrainedPolicy:
+        """The policy for one preference, of networks that are conditioned on it."""
+        if not self.conditioned_on:
+            why = "it acts for one already" if self.preference is not None else "`conditioned=True` trains one that is"
+            raise ValueError(f"the policy is not conditioned on a preference: {why}.")
+        p = choices.on_simplex("preference", np.asarray(preference).tolist())
+        if len(p) != self.conditioned_on:
+            raise ValueError(f"`preference` must hold one number per objective ({self.conditioned_on}), got {len(p)}.")
+        return replace(self, preference=p)
+
+    def act(self, observation: Any, key: Key, preference: Any = None) -> Any:
+        """An action for what the real environment shows, drawn from the policy: an index, or an array of its box.
+
+        Networks that are conditioned take the preference, non-negative numbers that sum to 1.
+        """
+        seen = self.see(observation, None if preference is None else self.at(preference).preference)
+        drawn = self._sample(self.trial_theta, seen, key)
         return int(drawn) if self.box is None else self.box(np.asarray(drawn))
 
     def eval(self, obs: Any, w: Any = None) -> Any:
-        """An action, drawn with keys of its own, one after the other: what morl-baselines asks of an agent."""
-        del w  # one policy serves all preferences
-        self._drawn[0] += 1
-        return self.act(obs, jax.random.key(self._drawn[0]))
+        """An action, drawn with keys of its own, one after the other: what morl-baselines asks of an agent.
 
-    def log_prob(self, observation: Any, action: Any) -> float:
+        The weights `w` are the preference of conditioned networks; any other policy is the same for all of them.
+        """
+        self._drawn[0] += 1
+        return self.act(obs, jax.random.key(self._drawn[0]), w if self.conditioned_on else None)
+
+    def log_prob(self, observation: Any, action: Any, preference: Any = None) -> float:
         """log π(a|s); of continuous actions a density."""
-        seen = jnp.asarray(self.see(observation))
+        seen = jnp.asarray(self.see(observation, None if preference is None else self.at(preference).preference))
         return float(
             self.policy.log_prob(self.trial_theta, seen, action if self.box is None else self.box.flat(action))
         )
 
-    def see(self, observation: Any) -> Any:
-        """What the policy sees of an observation: the index of a state, a vector in [0, 1]^d, or a log's features."""
-        return self.observations.see(observation, self.trial)
+    def see(self, observation: Any, preference: Any = None) -> Any:
+        """What the policy sees of an observation: the index of a state, a vector in [0, 1]^d, or a log's features.
+
+        A preference stands behind the vector, where networks are conditioned on it: the policy's own, or this one.
+        """
+        p = preference if self.preference is None else self.preference
+        if p is None and self.conditioned_on:
+            raise ValueError("`preference` must be given, or chosen once by `.at(preference)`: the policy has many.")
+        return self.observations.see(observation, self.trial, p)
 
     def of_trial(self, trial: int) -> TrainedPolicy:
         """The same policies, acting as another trial's."""

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import moac
+from moac import envs
 from moac.momdp import library
 from moac.search import EXPLORING, explore
 from moac.search.plan import FALLING, Options, Plan
 from moac.search.values import Candidate
+from tests.helpers.environments import Line
 
 MODEL = library.fishwood()
 
@@ -32,12 +34,12 @@ def test_stages_share_the_iterations_and_say_what_went_before():
     assert np.allclose(fixed[0].config.preferences, [[0.2, 0.8], [0.5, 0.5]]) and free[0].config.preferences is None
 
 
-def test_steps_are_environment_steps_of_a_trial_over_all_stages():
+def test_steps_are_environment_steps_of_all_trials_over_all_stages():
     sizes = {"num_critic_steps": 2, "critic_batch_size": 8, "actor_batch_size": 4}  # 20 steps an iteration
-    options = Options(moac.Config(setting=moac.Discounted(0.9), **sizes), 3, entropies=(0.1, 0.0), steps=119)
+    options = Options(moac.Config(setting=moac.Discounted(0.9), **sizes), 3, entropies=(0.1, 0.0), steps=319)
     assert [task.config.num_iterations for task in Plan.of(options, MODEL).stages("fixed")] == [2, 3]  # as in `train`
-    for steps in (0, 19):
-        with pytest.raises(ValueError, match="`steps` must be a whole number of at least 20"):
+    for steps in (0, 59):
+        with pytest.raises(ValueError, match="`steps` must be a whole number of at least 60"):
             Plan.of(replace(options, steps=steps), MODEL)
     with pytest.raises(ValueError, match="`steps` and `num_iterations` must not both"):
         Plan.of(replace(options, config=replace(options.config, num_iterations=6)), MODEL)
@@ -52,11 +54,28 @@ def test_steps_are_environment_steps_of_a_trial_over_all_stages():
         ({"config": moac.Config(num_iterations=2), "entropies": (0.1, 0.01, 0.0)}, r"per entropy \(3\), got 2"),
         ({"preferences": 1, "draw": "grid"}, "`preferences` must be at least 2 on a grid"),
         ({"preferences": "0.2,0.9"}, "`given`"),
+        ({"episodes": 0}, "`episodes` must be"),
+        ({"rules": ("conditioned", "fixed")}, "`rules` must name conditioned alone"),
+        ({"rules": ("conditioned",)}, "`conditioned` needs an environment that is stepped"),
     ],
 )
 def test_what_cannot_be_explored_is_refused_before_anything_is_trained(wrong, message):
     with pytest.raises(ValueError, match=message):
         Plan.of(replace(Options(preferences=3), **wrong), MODEL)
+
+
+def test_an_environment_is_explored_by_one_network_unless_another_learner_is_asked_for():
+    environment = envs.make(Line, num_envs=2)
+    plan = Plan.of(Options(steps=10_000), environment)
+    (task,) = plan.stages("conditioned")
+    assert plan.rules == ("conditioned",) and (task.trials, task.config.conditioned) == (1, True)
+    assert task.config.num_iterations * task.config.actor_batch_size == 9_984  # all of the steps are its own
+    assert plan.preferences.shape == (36, 2) and plan.preferences[:, 0].tolist() == (np.arange(36)[::-1] / 35).tolist()
+    assert plan.entropies == (task.config.entropy,) == (0.1,) and task.config.num_evaluations == 8
+    for config in ({"learner": "paper"}, {"num_critic_steps": 2}, {"setting": moac.Average()}, {"policy": "table"}):
+        assert Plan.of(Options(moac.Config(**config)), environment).rules == ("fixed",)
+    with pytest.raises(ValueError, match="`entropy` must be one number"):
+        Plan.of(Options(entropies=(0.1, 0.0)), environment)
 
 
 def test_candidates_are_named_by_rule_stage_and_form():

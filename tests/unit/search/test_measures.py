@@ -39,3 +39,11 @@ def test_preferences_are_served_by_the_own_policy_or_by_the_archive():
     served = measures.served(found, found, YARDSTICK)
     assert served["own"] == served["archive"] == 2 / 3  # nobody has (0.7, 0.7); one of two own policies is enough
     assert np.isnan(measures.served(archive(FRONT), archive(FRONT), YARDSTICK)["own"])
+
+
+def test_expected_utility_and_sparsity_are_their_definitions():
+    points = np.array([[1.0, 5.0], [3.0, 2.0], [0.0, 0.0]])  # the last is dominated
+    p = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [np.nan, np.nan]])
+    assert measures.expected_utility(points, p) == pytest.approx((3 + 3 + 5) / 3)
+    assert measures.sparsity(points) == pytest.approx((3 - 1) ** 2 + (5 - 2) ** 2)
+    assert measures.sparsity(points[:1]) == 0 and np.isnan(measures.expected_utility(points, p[3:]))

@@ -14,7 +14,7 @@ from moac.report import figures, pages, style
 from moac.report.figures import Points
 from moac.report.numbers import number, with_interval
 from moac.report.page import Card, Choice, Figure, Page, Panel, Table
-from moac.search import measures
+from moac.search import CONDITIONED, measures
 from moac.search.archive import Archive
 from moac.search.explore import FORMAT, RECORD, Exploration, check_folder
 from moac.theory import certificate
@@ -24,6 +24,7 @@ _KINDS = {
     "episodes": "means over episodes of the real environment, with 95 % intervals",
     "ncis": "NCIS on validation users, with 95 % intervals over users",
 }
+Values = Float[np.ndarray, "N M"]
 _FEW = 3
 """Up to so many objectives are drawn pair by pair; more along parallel axes."""
 _INK = "#333333"
@@ -116,6 +117,7 @@ def of_folder(folder: Path) -> Page:
 
 def _page(folder: Path, data: dict[str, Any]) -> Page:
     numbers, served, hull = data["numbers"], data["numbers"]["preferences_served"], _hull(data["numbers"])
+    asked = len(data["asked"]["preferences"])
     rules, kind = ", ".join(data["rules"]), data["returns_kind"]
     found = f" They reach {hull} points of the exact hull." if hull else ""
     facts: dict[str, Any] = {"policies archived": numbers["points"], "environment steps": numbers["env_steps"]}
@@ -124,13 +126,14 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
         "preferences served by their own policy": _share(served["own"]),
         "by the archive's best": _share(served["archive"]),
         "hypervolume": numbers["hypervolume"],
+        "expected utility": numbers["expected_utility"],
+        "sparsity": numbers["sparsity"],
         "reference point": _vector(data["reference"]),
         "the reference is": data["reference_is"],
-        "IGD+": numbers["igd_plus"],
-    }
+    } | ({"IGD+": numbers["igd_plus"]} if hull else {})
     return Page(
         title=f"Exploration of {data['env']}",
-        summary=f"{len(data['preferences'])} preferences, rules {rules}: {numbers['points']} policies that no other "
+        summary=f"{asked} preferences, rules {rules}: {numbers['points']} policies that no other "
         f"one dominates.{found} Returns are {_KINDS.get(kind, kind)}.",
         facts=tuple(facts.items()),
         results=(_rules(data["by_rule"]),),
@@ -171,7 +174,32 @@ def _choice(folder: Path, data: dict[str, Any]) -> Choice:
     archive = [point | {"gap": gaps.get(k)} for k, point in enumerate(data["archive"])]
     cards = tuple(_card(folder, k, point, objectives) for k, point in enumerate(archive))
     points = np.array([point["returns"] for point in data["archive"]], dtype=np.float64)
-    return Choice(about, _maps(points, objectives), cards)
+    asked = data["asked"]
+    if "points" not in asked or len(objectives) > _FEW:
+        return Choice(about, _maps(points, objectives), cards)
+    about += " On the last map a mark is a preference that the network was asked for: it leads to the archive's best."
+    p, worth = (np.array(asked[name], dtype=np.float64) for name in ("preferences", "points"))
+    return Choice(about, (*_maps(points, objectives), _preference_map(p, worth, points, objectives)), cards)
+
+
+def _preference_map(p: Values, worth: Values, points: Values, names: tuple[str, ...]) -> Panel:
+    """Where preferences are, each with the archived point that serves it best.
+
+    Of three objectives the simplex as a triangle; of two what the network is worth, pᵀJ, over the first number of p.
+    """
+    best = tuple(int(k) for k in (p @ points.T).argmax(axis=1))
+    if len(names) == 2:
+        value = (p * worth).sum(axis=1)
+        low, high = value.min(), value.max()
+        places = zip(p[:, 0], _scaled(value, low, high), strict=True)
+        axes = (
+            (f"preference for {names[0]}", "0", "1"),
+            ("value pᵀJ", number(float(low), 3), number(float(high), 3)),
+        )
+    else:
+        places = [(x + z / 2, z) for _, x, z in p]
+        axes = ((f"preference: {names[0]} left, {names[1]} right", "", ""), (f"{names[2]} at the top", "", ""))
+    return Panel(*axes, tuple((_at(0.05 + 0.9 * x, 0.05 + 0.9 * y),) for x, y in places), best)
 
 
 def _maps(points: Float[np.ndarray, "A M"], objectives: tuple[str, ...]) -> tuple[Panel, ...]:
@@ -199,7 +227,27 @@ def _card(folder: Path, k: int, point: dict[str, Any], objectives: tuple[str, ..
     facts += [("preference p", _vector(point["preference"])), ("weights λ", _vector(point["weights"]))]
     facts += [("stationarity gap", point["gap"])] if point["gap"] else []
     facts += [("rule and trial", f"{point['rule']}, {point['trial']}"), ("policy file", "policy.safetensors")]
-    return Card(f"Point {k}", tuple(facts), f"policy = moac.load({str(folder)!r}, trial={k})")
+    facts += [("to play it", playing(folder, point, k))] if point["interval"] else []
+    return Card(f"Point {k}", tuple(facts), f"policy = {loading(folder, point, k)}")
+
+
+def loading(folder: Path, point: dict[str, Any], k: int) -> str:
+    """The line of Python that loads the policy of point k: a trial, or one network at a preference."""
+    if point["rule"] != CONDITIONED:
+        return f"moac.load({str(folder)!r}, trial={k})"
+    return f"moac.load({str(folder)!r}).at([{', '.join(_exactly(point['preference']))}])"
+
+
+def playing(folder: Path, point: dict[str, Any], k: int) -> str:
+    """The command that shows episodes of point k."""
+    if point["rule"] != CONDITIONED:
+        return f"moac watch {folder} --trial {k}"
+    return f"moac watch {folder} --preference {' '.join(_exactly(point['preference']))}"
+
+
+def _exactly(p: Any) -> list[str]:
+    """Numbers of a preference, so that they still sum to 1."""
+    return [f"{value:.8g}" for value in p]
 
 
 def _figures(folder: Path, data: dict[str, Any]) -> tuple[Figure, ...]:

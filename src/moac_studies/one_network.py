@@ -1,0 +1,157 @@
+"""The networks' part of the study `fronts`: one network for every preference, on environments, beside what is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+
+from moac import envs, statistics
+from moac.config import Config, Discounted
+from moac.files import Arrays
+from moac.momdp import hypervolume, library
+from moac.report.numbers import Value, number
+from moac.report.page import Claim, Table
+from moac.runs import executors
+from moac.search import EXPLORING, archive, explore, values
+from moac.search.measures import Yardstick
+from moac.search.plan import Options, Plan
+from moac_studies import framework
+from moac_studies.framework import Workspace
+
+TITLE, COPIES = "One network for every preference", 16
+_NEAR = 0.05
+"""A hull point is reached within this share of the front's range."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One environment, all seeds: `points`, `low` and `high` [N, M] at each preference, and the index of `archived`.
+
+    `cpu` has the seconds of training and of valuing, `steps` those of the environment.
+    """
+
+    runs: tuple[Arrays, ...]
+    table: framework.Table
+
+    def volumes(self, reference: Sequence[float] | None = None) -> Float[np.ndarray, " S"]:
+        """The hypervolume of each seed, of all its points as they were valued: nothing is filtered."""
+        above = self.table["reference"] if reference is None else reference
+        return np.array([hypervolume(run["points"], np.array(above)) for run in self.runs])
+
+
+def measure(tables: framework.Tables, seeds: Sequence[int], work: Workspace) -> dict[str, Measured]:
+    """All environments and seeds side by side, one process for each core; what has finished is kept."""
+    pairs = [(name, seed) for seed in seeds for name in tables if seed in _of(tables[name], seeds)]
+    jobs = {f"{name}-{seed}": {**tables[name], "seed": seed} for name, seed in pairs}
+    missing = [label for label, table in jobs.items() if not work.has(label, table)]
+    if missing:
+        with executors.opened("process") as executor:
+            for outcome in executor.map(trial, [jobs[label] for label in missing]):
+                label, arrays = missing[outcome.index], outcome.value
+                if arrays is None:
+                    work.say(f"{label} failed: {outcome.failure and outcome.failure.message}")
+                else:
+                    work.keep(label, jobs[label], lambda arrays=arrays: arrays)
+    done = {label: work.keep(label, table, dict) for label, table in jobs.items() if work.has(label, table)}
+    measured = dict[str, Measured]()
+    for name, table in tables.items():
+        runs = tuple(done[f"{name}-{seed}"] for seed in _of(table, seeds) if f"{name}-{seed}" in done)
+        measured |= {name: Measured(runs, table)} if runs else {}
+    return measured
+
+
+def _of(table: framework.Table, seeds: Sequence[int]) -> Sequence[int]:
+    """The seeds of an environment: all, or the first few."""
+    return seeds[: table.get("seeds", len(seeds))]
+
+
+def trial(table: framework.Table) -> Arrays:
+    """Train one network, ask it for a grid of preferences, and value each by new episodes."""
+    environment = envs.make(table["env"], COPIES, evaluation_episodes=1)
+    config = Config.from_json({**EXPLORING, **table["config"], "num_evaluations": 1})
+    counts = {"steps": table["steps"], "preferences": table["preferences"], "episodes": table["episodes"]}
+    plan = Plan.of(Options(config, seed=table["seed"], **counts), environment, table["env"])
+    began = time.process_time()
+    stages = explore.train(plan, environment)
+    trained = time.process_time()
+    valued = values.evaluate(values.candidates(stages), plan, lambda what, done, total: None)
+    cpu = np.array([trained - began, time.process_time() - trained])
+    (ended,) = next(iter(stages.values()))
+    found = {name: getattr(valued, name) for name in ("points", "low", "high", "preferences")}
+    return found | {"archived": archive.select(valued), "cpu": cpu, "steps": np.array([ended.env_steps])}
+
+
+def claims(measured: Mapping[str, Measured]) -> list[Claim]:
+    """One for each bar of the study's file; environments without one are reported alone."""
+    return [_claim(name, *bar) for name, own in measured.items() for bar in _bars(own)]
+
+
+def _bars(own: Measured) -> list[tuple[str, Any, float, bool]]:
+    """What is asked, its value in each seed, the bar, and whether every seed must reach it or the mean."""
+    table, volumes, bars = own.table, own.volumes(), list[tuple[str, Any, float, bool]]()
+    if "least" in table:
+        bars.append(("hypervolume in the mean", volumes, table["least"], False))
+    if "smallest" in table:
+        bars.append(("hypervolume of every seed", volumes, table["smallest"], True))
+    if "first" in table:
+        best = np.array([run["points"][:, 0].max() for run in own.runs])
+        bars.append(("best first objective of every seed", best, table["first"], True))
+    if "apart" in table:
+        several = np.array([len(run["archived"]) >= table["apart"] for run in own.runs], dtype=float)
+        bars.append(
+            (f"share of seeds with {table['apart']} archived points that intervals tell apart", several, 0.5, False)
+        )
+    if "hull" in table:
+        bars.append(("number of hull points within 5 % in the mean", _hull_found(own), table["hull"], False))
+    return bars
+
+
+def _hull_found(own: Measured) -> Float[np.ndarray, " S"]:
+    """Points of the exact hull within 5 % of the range."""
+    setting = Config.from_json(own.table["config"]).setting
+    known = Yardstick.exact(library.for_environment(own.table["env"]), setting or Discounted())
+    if known is None:
+        return np.full(len(own.runs), np.nan)
+    return np.array([float((known.shortfalls(run["points"]) <= _NEAR).sum()) for run in own.runs])
+
+
+def _claim(name: str, what: str, found: Any, least: float, every: bool) -> Claim:
+    mean, low, high = statistics.mean(found), float(found.min()), float(found.max())
+    holds = low >= least if every else mean.value >= least
+    said = f"On {name} one network has a {what} of at least {number(least)}"
+    told = f"{mean}; {len(found)} seeds between {low:,.4g} and {high:,.4g}."
+    return Claim(said, told, "holds" if holds else "does not hold", TITLE)
+
+
+def table(measured: Mapping[str, Measured]) -> Table:
+    """One row for each environment."""
+    rows: list[tuple[Value, ...]] = []
+    for name, own in measured.items():
+        volumes, known = own.volumes(), own.table
+        also = "; ".join(f"{statistics.mean(own.volumes(each))} above {_shown(each)}" for each in known.get("also", ()))
+        cpu = np.mean([run["cpu"] for run in own.runs], axis=0)
+        seconds = f"{cpu[0]:.0f} + {cpu[1]:.0f}"
+        bar = f"{known['least']:,g}" if "least" in known else None
+        steps = int(np.mean([run["steps"][0] for run in own.runs]))
+        told = f"{statistics.mean(volumes)}, {volumes.min():,.4g} to {volumes.max():,.4g}" + (
+            f"; {also}" if also else ""
+        )
+        rows.append((name, _shown(known["reference"]), steps, len(volumes), told, bar, known.get("peer"), seconds))
+    header = ("environment", "above", "steps", "seeds", "hypervolume", "bar", "best peer", "CPU s")
+    caption = (
+        "Hypervolume of the front that one network has on a grid of preferences, each valued by new episodes that "
+        "chose nothing: mean over seeds with its 95 % interval, smallest and largest seed. A volume of noisy means is "
+        "biased upwards, for all alike; nothing is filtered after valuing. CPU seconds of training, compiling "
+        "included, and of valuing, on one core. Peers marked published have settings of their own."
+    )
+    return Table(TITLE, caption, header, tuple(rows))
+
+
+def _shown(reference: Sequence[float]) -> str:
+    return f"({', '.join(f'{value:g}' for value in reference)})".replace("-", "−")

@@ -1,0 +1,84 @@
+"""`moac explore` of an environment: one network, asked for a grid of preferences; then `moac choose`."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import moac
+from moac import files
+from moac.cli import main as cli
+from moac.report import html
+from moac.report.pages import exploration as page
+from moac.runs import problems
+
+TINY = [
+    *("explore", "minecart-deterministic-v0", "--steps", "96", "--num-envs", "4", "--evaluation-episodes", "1"),
+    *("--preferences", "6", "--episodes", "3", "--actor-batch-size", "32", "--minibatch-size", "32", "--epochs", "1"),
+    *("--hidden", "4", "--discount", "0.5", "--num-evaluations", "2", "--json"),
+]
+
+
+@pytest.fixture(scope="module")
+def explored(tmp_path_factory):
+    """A folder with a very short exploration of minecart, made by the command."""
+    out = tmp_path_factory.mktemp("network") / "minecart"
+    assert cli.main([*TINY, "--out", str(out)]) == 0
+    return out, files.read_json(out / "explore.json")
+
+
+def test_the_record_has_points_intervals_and_preferences(explored):
+    _, told = explored
+    count = len(told["archive"])
+    assert told["env_steps"] == 96 and told["rules"] == ["conditioned"] and told["returns_kind"] == "episodes"
+    shapes = {name: np.shape(told[name]) for name in ("points", "intervals", "preferences")}
+    assert shapes == {"points": (count, 3), "intervals": (count, 3, 2), "preferences": (count, 3)}
+    assert told["hypervolume"] == pytest.approx(moac.momdp.hypervolume(np.array(told["points"]), told["reference"]))
+    asked = told["asked"]
+    utility = (np.array(asked["preferences"]) @ np.array(told["points"]).T).max(axis=1).mean()
+    assert told["expected_utility"] == pytest.approx(utility) and np.shape(asked["points"]) == (6, 3)
+    assert told["curves"]["conditioned"]["steps"] == [32, 96]
+
+
+def test_the_archive_comes_back_and_acts(explored):
+    out, told = explored
+    policy, key, shown = moac.load(out), jax.random.key(0), np.zeros(7, np.float32)
+    archive = policy.archive
+    assert archive.objectives == ("ore1", "ore2", "fuel") and (archive.points == np.array(told["points"])).all()
+    for k in range(len(archive)):
+        at = policy.at(archive.preferences[k])
+        assert archive.policy(k).act(shown, key) == at.act(shown, key)
+    environment = problems.environment_of_run(out)
+    again = moac.evaluate(archive.policy(0), environment, episodes=3).points[0]
+    assert again == pytest.approx(archive.points[0])  # the same new episodes
+
+
+def test_the_same_command_trains_nothing_again(explored, capsys):
+    out, told = explored
+    assert cli.main([*TINY, "--out", str(out)]) == 0
+    again = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {name: again[name] for name in told if name != "format"} == {n: told[n] for n in told if n != "format"}
+
+
+def test_a_policy_is_chosen_and_the_line_loads_it(explored, capsys):
+    out, told = explored
+    floor = min(interval[2][0] for interval in told["intervals"]) - 1
+    assert cli.main(["choose", str(out), "--protect", f"fuel={floor}", "--prefer", "ore1", "--json"]) == 0
+    chosen = json.loads(capsys.readouterr().out.splitlines()[-1])
+    best = int(np.argmax([point[0] for point in told["points"]]))
+    assert chosen["fits"] and chosen["point"] == best
+    assert chosen["preference"] == told["preferences"][best]
+    assert eval(chosen["load"]).preference == pytest.approx(chosen["preference"])
+    assert "--preference" in chosen["play"]
+    assert cli.main(["choose", str(out), "--protect", "fuel=100"]) == 0
+    assert "No policy keeps every floor" in capsys.readouterr().out
+    assert cli.main(["choose", str(out), "--prefer", "gold"]) == 2
+    assert "`prefer` must name one of ore1, ore2, fuel" in capsys.readouterr().err
+
+
+def test_the_page_leads_from_a_preference_to_a_policy(explored):
+    out, told = explored
+    text = html.render(page.of_folder(out))
+    assert ".at([" in text and "moac watch" in text and "fuel at the top" in text and "<script" not in text
+    assert text.count('href="#point-') == 3 * len(told["archive"]) + 6  # three pairs of objectives, and the simplex
