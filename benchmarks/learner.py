@@ -17,7 +17,7 @@ import moac
 from moac import envs, training
 from moac.training import result
 
-COPIES, ROUNDS, PEER_STEPS = 16, 24, 4096
+COPIES, ROUNDS, PEER_STEPS = 16, 24, 8192
 TARGETS = {
     "mo-mountaincarcontinuous-v0": 1.15 * 5.0,
     "minecart-v0": 1.15 * 1.5,
