@@ -21,23 +21,14 @@ _LISTED = 8
 @final
 @dataclass(frozen=True)
 class Assumption:
-    """One assumption, checked.
+    """One assumption, checked."""
 
-    Attributes:
-        name: what is assumed.
-        status: `holds`, `fails` or `not applicable`.
-        measure: what the number is.
-        number: the number that decides; None where there is none.
-        reason: where it fails, why, in words.
-        remedy: where it fails, what to change.
-    """
-
-    name: str
-    status: Status
-    measure: str
-    number: float | None
-    reason: str = ""
-    remedy: str = ""
+    name: str  # what is assumed
+    status: Status  # `holds`, `fails` or `not applicable`
+    measure: str  # what the number is
+    number: float | None  # the number that decides; None where there is none
+    reason: str = ""  # where it fails, why, in words
+    remedy: str = ""  # where it fails, what to change
 
 
 def check(g: Ground) -> tuple[Assumption, ...]:

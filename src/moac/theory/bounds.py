@@ -28,17 +28,11 @@ _SUMMED = 1000
 @final
 @dataclass(frozen=True)
 class CriticBound:
-    """Theorem 1: E‖w_N − w*‖² ≤ transient + floor.
+    """Theorem 1: E‖w_N − w*‖² ≤ transient + floor."""
 
-    Attributes:
-        transient: C₁(1 − βλ_A/8)^N.
-        floor: C₂C₃(2/λ_A + 2β)/(λ_A D).
-        applies: whether D is large enough for the theorem to say anything.
-    """
-
-    transient: float
-    floor: float
-    applies: bool
+    transient: float  # C₁(1 − βλ_A/8)^N
+    floor: float  # C₂C₃(2/λ_A + 2β)/(λ_A D)
+    applies: bool  # whether D is large enough for the theorem to say anything
 
     @property
     def total(self) -> float:
@@ -49,19 +43,12 @@ class CriticBound:
 @final
 @dataclass(frozen=True)
 class ActorBound:
-    """Theorem 2: E[min over λ of ‖∇J λ‖²] at a random iterate ≤ the sum of four terms.
+    """Theorem 2: E[min over λ of ‖∇J λ‖²] at a random iterate ≤ the sum of four terms."""
 
-    Attributes:
-        ascent: of T and the momentum.
-        critic: of the critic's error.
-        noise: of B.
-        approximation: of ζ; no sample size makes it smaller.
-    """
-
-    ascent: float
-    critic: float
-    noise: float
-    approximation: float
+    ascent: float  # of T and the momentum
+    critic: float  # of the critic's error
+    noise: float  # of B
+    approximation: float  # of ζ; no sample size makes it smaller
 
     @property
     def total(self) -> float:

@@ -125,55 +125,30 @@ def _rows(name: str, values: Any, num_states: int) -> Float[np.ndarray, "S k"]:
 @final
 @dataclass(frozen=True)
 class Constants:
-    """What the theorems are stated in. At one policy, or the worst of several.
+    """What the theorems are stated in. At one policy, or the worst of several."""
 
-    Attributes:
-        average: whether this is the average setting.
-        num_objectives: M.
-        gamma: the largest γⁱ; 1 in the average setting.
-        non_negative: whether no reward is negative, as the paper assumes.
-        r_max: the largest |r|, over all outcomes: it holds for every policy.
-        lambda_A: the largest λ with λ_max(Aⁱ + Aⁱᵀ) ≤ −λ for every objective.
-        lambda_A_modulo_constants: the same on the space where Φw is no constant; `lambda_A` where Φ spans none.
-        C_A: the largest ‖(γφ(s') − φ(s))φ(s)ᵀ‖_F of a sample, which the proof needs.
-        C_A_mean: ‖Aⁱ‖_F, which the paper's text asks for.
-        C_b: the largest ‖(r [− J])φ(s)‖ of a sample.
-        C_b_mean: ‖bⁱ‖.
-        w_star: the largest ‖w^{i,*}‖.
-        R_w: the bound on it, 2r_max/λ_A (average: 4r_max/λ_A), with λ_A modulo constants.
-        C_psi: the largest ‖ψ(s, a)‖ at the policy.
-        C_psi_bound: √2 times the longest input of the policy: it holds for every policy.
-        zeta: max_i E_d|Vⁱ − φᵀw^{i,*}|², modulo constants in the average setting.
-        rarest: the smallest d(s).
-        mixing: ρ and κ, certified.
-        spectral: ρ and κ, spectral.
-        L_J: the largest ‖∇²Jⁱ‖ at the policy: a lower bound on the L_J of the theorems.
-        L_J_bound: an upper bound on it, for all policies where `L_J_everywhere`, else at this one.
-        L_J_everywhere: whether `L_J_bound` holds for every policy.
-    """
-
-    average: bool
-    num_objectives: int
-    gamma: float
-    non_negative: bool
-    r_max: float
-    lambda_A: float
-    lambda_A_modulo_constants: float
-    C_A: float
-    C_A_mean: float
-    C_b: float
-    C_b_mean: float
-    w_star: float
-    R_w: float
-    C_psi: float
-    C_psi_bound: float
-    zeta: float
-    rarest: float
-    mixing: Mixing
-    spectral: Mixing
-    L_J: float
-    L_J_bound: float
-    L_J_everywhere: bool
+    average: bool  # whether this is the average setting
+    num_objectives: int  # M
+    gamma: float  # the largest γⁱ; 1 in the average setting
+    non_negative: bool  # whether no reward is negative, as the paper assumes
+    r_max: float  # the largest |r|, over all outcomes: it holds for every policy
+    lambda_A: float  # the largest λ with λ_max(Aⁱ + Aⁱᵀ) ≤ −λ for every objective
+    lambda_A_modulo_constants: float  # the same on the space where Φw is no constant; `lambda_A` where Φ spans none
+    C_A: float  # the largest ‖(γφ(s') − φ(s))φ(s)ᵀ‖_F of a sample, which the proof needs
+    C_A_mean: float  # ‖Aⁱ‖_F, which the paper's text asks for
+    C_b: float  # the largest ‖(r [− J])φ(s)‖ of a sample
+    C_b_mean: float  # ‖bⁱ‖
+    w_star: float  # the largest ‖w^{i,*}‖
+    R_w: float  # the bound on it, 2r_max/λ_A (average: 4r_max/λ_A), with λ_A modulo constants
+    C_psi: float  # the largest ‖ψ(s, a)‖ at the policy
+    C_psi_bound: float  # √2 times the longest input of the policy: it holds for every policy
+    zeta: float  # max_i E_d|Vⁱ − φᵀw^{i,*}|², modulo constants in the average setting
+    rarest: float  # the smallest d(s)
+    mixing: Mixing  # ρ and κ, certified
+    spectral: Mixing  # ρ and κ, spectral
+    L_J: float  # the largest ‖∇²Jⁱ‖ at the policy: a lower bound on the L_J of the theorems
+    L_J_bound: float  # an upper bound on it, for all policies where `L_J_everywhere`, else at this one
+    L_J_everywhere: bool  # whether `L_J_bound` holds for every policy
 
 
 def constants(model: FiniteMOMDP, logits: Any, setting: Setting, features: Any = None, inputs: Any = None) -> Constants:

@@ -25,20 +25,14 @@ _MEASURED, _FEW_STATES = 512, 128
 @final
 @dataclass(frozen=True)
 class Mixing:
-    """max_s ‖Pᵗ(s, ·) − d‖_TV ≤ κρᵗ for all t ≥ 0.
+    """max_s ‖Pᵗ(s, ·) − d‖_TV ≤ κρᵗ for all t ≥ 0."""
 
-    Attributes:
-        rho: ρ in [0, 1); 1 where the chain does not mix.
-        kappa: κ ≥ 1.
-        kind: `certified` is proved by Dobrushin's coefficient; `spectral` has the smallest ρ there is, the second
-            largest eigenvalue's modulus, with the κ that the first distances need.
-        power: the m whose coefficient τ(Pᵐ) proves it; 0 for `spectral`.
-    """
-
-    rho: float
-    kappa: float
+    rho: float  # ρ in [0, 1); 1 where the chain does not mix
+    kappa: float  # κ ≥ 1
+    # `certified` is proved by Dobrushin's coefficient; `spectral` has the smallest ρ there is, the second largest
+    # eigenvalue's modulus, with the κ that the first distances need
     kind: Literal["certified", "spectral"]
-    power: int = 0
+    power: int = 0  # the m whose coefficient τ(Pᵐ) proves it; 0 for `spectral`
 
     @property
     def factor(self) -> float:

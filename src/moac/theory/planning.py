@@ -30,32 +30,20 @@ MAX_POLICIES = 32
 @final
 @dataclass(frozen=True)
 class Plan:
-    """Sizes that make the bound of Theorem 2 at most ε above the approximation error.
-
-    Attributes:
-        alpha: α = 1/(3L_J).
-        beta: β, the largest that Theorem 1 allows.
-        N: TD steps per iteration.
-        D: transitions per TD step.
-        B: transitions per policy gradient.
-        T: iterations; infinite where no number is enough.
-        samples: (B + ND)T.
-        shares: what the ascent, the critic and the noise contribute to the bound.
-        approximation: what ζ adds, whatever the sizes.
-    """
+    """Sizes that make the bound of Theorem 2 at most ε above the approximation error."""
 
     derivation: Derivation
     epsilon: float
     momentum: str
-    alpha: float
-    beta: float
-    N: float
-    D: float
-    B: float
-    T: float
-    samples: float
-    shares: tuple[float, float, float]
-    approximation: float
+    alpha: float  # α = 1/(3L_J)
+    beta: float  # β, the largest that Theorem 1 allows
+    N: float  # TD steps per iteration
+    D: float  # transitions per TD step
+    B: float  # transitions per policy gradient
+    T: float  # iterations; infinite where no number is enough
+    samples: float  # (B + ND)T
+    shares: tuple[float, float, float]  # what the ascent, the critic and the noise contribute to the bound
+    approximation: float  # what ζ adds, whatever the sizes
 
     @property
     def bound(self) -> float:
@@ -163,43 +151,28 @@ class Checked:
 @final
 @dataclass(frozen=True)
 class Practice:
-    """What a run did with its `config`.
-
-    Attributes:
-        mean_gap: mean over trials and logged iterates of the exact gap, which Theorem 2 bounds.
-        iterations: after which the mean gap over trials was first at most ε; None where it never was.
-        samples: of one trial until then.
-        total: samples of one trial in the whole run.
-    """
+    """What a run did with its `config`."""
 
     config: Config
-    mean_gap: float
-    iterations: int | None
-    samples: int | None
-    total: int
+    mean_gap: float  # mean over trials and logged iterates of the exact gap, which Theorem 2 bounds
+    iterations: int | None  # after which the mean gap over trials was first at most ε; None where it never was
+    samples: int | None  # of one trial until then
+    total: int  # samples of one trial in the whole run
 
 
 @final
 @dataclass(frozen=True)
 class Guarantees:
-    """Assumptions, constants and plans.
+    """Assumptions, constants and plans."""
 
-    Attributes:
-        policies: how many were looked at; the first is the start.
-        start: the constants at the start; None, like `worst`, where the chain has no one stationary law.
-        plans: by name, in the order to show them; empty where the theorems do not apply.
-        smallest_batch: the D from which on Theorem 1 holds, by derivation.
-        notes: what a reader must know.
-    """
-
-    policies: int
+    policies: int  # how many were looked at; the first is the start
     assumptions: tuple[Checked, ...]
-    start: Constants | None
+    start: Constants | None  # the constants at the start; None, like `worst`, where the chain has no one stationary law
     worst: Constants | None
-    plans: dict[str, Plan]
-    smallest_batch: dict[str, float]
+    plans: dict[str, Plan]  # by name, in the order to show them; empty where the theorems do not apply
+    smallest_batch: dict[str, float]  # the D from which on Theorem 1 holds, by derivation
     practice: Practice | None
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what a reader must know
 
 
 def guarantees(
