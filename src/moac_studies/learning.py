@@ -98,8 +98,9 @@ def start(table: framework.Table, seed: int, work: Workspace) -> Arrays:
     def measure() -> Arrays:
         environment = envs.make(table["env"], table["num_envs"])
         run = result.prepare(environment, config_of(table, {}), table["trials"], seed)
-        some = np.zeros(table["trials"])
-        policies = TrainedPolicy.of(run.parts.policy, some, environment.spec, None, run.config.setting)
+        trials, sizes = np.zeros(table["trials"]), settings.sampling(run.settings, environment.spec)
+        unseen = {name: np.array([value for _ in trials]) for name, value in environment.memory(sizes).items()}
+        policies = TrainedPolicy.of(run.parts.policy, trials, environment.spec, unseen, run.config.setting)
         return environments.played(environment, environments.untrained(policies, seed), table["episodes"])
 
     return work.keep(f"{table['env']}-untrained", _identity(table, seed), measure)
