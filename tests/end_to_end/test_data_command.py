@@ -311,6 +311,9 @@ def test_a_killed_build_can_be_started_again(environment, large, tmp_path):
     ("line", "words"),
     [
         ("data", "must be one of build, describe, kuairand, got nothing. See moac data --help."),
+        ("data build --signals click --out x", "`LOG` must be given: moac data build LOG."),
+        ("data build x --out y", "`signals` must name what is maximised"),
+        ("data build nowhere.csv --signals click --out y", "nothing is at nowhere.csv"),
         ("data kuairan", "got 'kuairan'. Did you mean kuairand?"),
         ("data kuairand", "the command must be one of download, build, generate, got nothing."),
         ("data kuairand biuld x", "got 'biuld'. Did you mean build?"),

@@ -141,7 +141,8 @@ class Build(_Building):
     An action is one of the K items that train users were shown most.
     """
 
-    log: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="LOG", help="CSV or Parquet.")]]
+    log: tyro.conf.Positional[Annotated[tuple[str, ...], option("LOG [LOG ...]", "required")]] = ()
+    """CSV or Parquet."""
     user: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "user_id"
     """Who was shown something: whole numbers or texts."""
     item: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "item_id"
@@ -165,6 +166,8 @@ class Build(_Building):
         """The files, with the meaning of their columns."""
         from moac.logs import own
 
+        if not self.log:
+            raise ValueError("`LOG` must be given: moac data build LOG. See moac data build --help.")
         columns = own.columns(self.user, self.item, self.time, self.signals, self.context, self.propensity)
         return own.find(self.log, columns, users=self.users, items=self.items, name=self.name)
 

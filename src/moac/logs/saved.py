@@ -122,6 +122,7 @@ def save(dataset: LoggedDataset, out: Path) -> Path:
     for part, each in parts.items():
         columns = {name: getattr(each, name) for name in (*_ROWS, *_OPTIONAL)}
         arrays[part] = {name: column for name, column in columns.items() if column is not None}
+    options = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
     names = dataset.context_names or tuple(f"context {k}" for k in range(len(tables.context_sizes)))
     about = {
         "format": folder.FORMAT,
@@ -134,7 +135,7 @@ def save(dataset: LoggedDataset, out: Path) -> Path:
         "context_values": dataset.context_values,
         "window": tables.window,
         "response_scale": dataset.response_scale,
-        "options": {"split": dataset.how_split},
+        "options": options | {"split": dataset.how_split},
         "users": dataset.num_users,
         "logs": {},
         "absent": [],

@@ -99,23 +99,28 @@ def test_a_state_knows_nothing_of_its_own_row_s_outcome(built, tmp_path):
 
 
 def test_what_is_shown_at_one_time_does_not_know_the_responses_to_each_other(tmp_path):
-    def one_time(rows):
+    """A user's first six rows are one request: another outcome of some moves the states of the second request alone."""
+
+    def requests(rows):
         for row in rows:
-            row["ts"] = row["ts"][:10]
+            row["ts"] = "2022-05-01" if row["ts"] < "2022-05-12" else "2022-05-20"
         return rows
 
     def other_outcomes(rows):
-        for row in one_time(rows):
-            row |= {"click": 1 - row["click"]} if row["ts"].endswith("-05-01") else {}
+        for row in requests(rows):
+            row["click"] = 1 - row["click"] if row["ts"] == "2022-05-01" else row["click"]
         return rows
 
-    first, second = (changed(tmp_path, change) for change in (one_time, other_outcomes))
-    day = datetime(2022, 5, 1, tzinfo=UTC).timestamp() * 1000
-    early = np.flatnonzero(first.time == day)
-    assert len(early)
+    first, second = (changed(tmp_path, change) for change in (requests, other_outcomes))
+    early = np.flatnonzero(first.time == when({"ts": "2022-05-01"}))
+    late = np.setdiff1d(np.arange(first.num_rows), early)
+    assert len(early) == len(late) == 240
     clicks = [k for k, name in enumerate(first.feature_names) if "click" in name]
     assert not states(first, early)[:, clicks].any()
-    assert states(first, early).tobytes() == states(second, early).tobytes()
+    past = first.reward[early].reshape(40, 6, 3)[..., 0].mean(axis=1)
+    np.testing.assert_allclose(states(first, late)[:, clicks[0]], np.repeat(past, 6), atol=1e-6)
+    assert states(first, early)[:, clicks].tobytes() == states(second, early)[:, clicks].tobytes()
+    assert np.any(states(first, late)[:, clicks] != states(second, late)[:, clicks])
 
 
 def test_without_responses_a_state_is_the_items_alone(built, tmp_path):

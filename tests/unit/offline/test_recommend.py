@@ -141,6 +141,9 @@ def test_actions_that_are_alike_keep_their_order():
     assert found.places.tolist() == [[1, 2, 0, 3]]
     np.testing.assert_allclose(found.probabilities[0, :3], np.exp([1, 1, 0]) / (2 * np.e + 1), rtol=1e-12)
     assert not np.isnan(found.probabilities).any()
+    logits = np.random.default_rng(0).integers(0, 4, (300, 12)).astype(np.float32)  # ties at every border
+    for k in range(1, 13):
+        np.testing.assert_array_equal(ranked(logits, k).places, np.argsort(-logits, axis=1, kind="stable")[:, :k])
 
 
 class Biased:
