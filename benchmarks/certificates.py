@@ -2,7 +2,8 @@
 
     python benchmarks/certificates.py OUT.jsonl [REPETITIONS [EPISODES …]]
 
-A line of OUT.jsonl is one case at one number of episodes; what is there is not computed again.
+A line of OUT.jsonl is one case at one number of episodes; what is there is not computed again. With `--draw OUT.svg`
+the figure of that page.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from moac import Discounted, momdp, simplex
 from moac.momdp.sampling import _theta_gradients, action_probabilities
 from moac.policies import SoftmaxMLP, SoftmaxTable
 from moac.policies.networks import States
+from moac.report import style
 from moac.theory.episodes import sampler
 from moac.theory.evidence import Look
 from moac.theory.scores import Scores
@@ -164,6 +166,35 @@ def main(out: Path, repetitions: int, sizes: tuple[int, ...]) -> None:
                         file.write(json.dumps(row) + "\n")
 
 
+@style.styled
+def draw() -> Any:
+    """One certificate over the number of its episodes, far from a stationary point and at one."""
+    found = cases()
+    panels = {"Far from stationary": found["random, M = 3"], "Stationary: fishwood, whose gap is 0": found["fishwood"]}
+    figure, axes = style.grid(1, 2, (9.6, 3.4))
+    for ax, (title, case) in zip(axes, panels.items(), strict=True):
+        model, policy, theta, setting = case
+        gamma, gap = setting.discounts(model.num_objectives), float(simplex.min_norm(exact(*case)).squared_norm)
+        one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], theta)
+        trained = TrainedPolicy(policy, one, model.spec.observations, 0, setting)
+        sizes, scores = [125 << k for k in range(9)], Scores(policy, trained.trial_theta)
+        sample = sampler(model, trained, gamma, 0)
+        looks = [Look(scores, sample(0, n), gamma, 1.0).theta.interval(ALPHA) for n in sizes]
+        ends = np.array([(each.low, each.high) for each in looks])
+        floor = ends[ends > 0].min() / 3
+        ax.fill_between(sizes, np.maximum(ends[:, 0], floor), ends[:, 1], alpha=0.25, color=style.COLOURS[0])
+        ax.plot(sizes, ends[:, 1], color=style.COLOURS[0], marker="o", markersize=3, label="95 % interval")
+        if gap > floor:
+            ax.axhline(gap, color="#333333", linestyle="--", label="exact gap")
+        ax.set(xscale="log", yscale="log", xlabel="episodes", title=title)
+    axes[0].set_ylabel("stationarity gap")
+    axes[0].legend(loc="upper right")
+    return figure
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--draw":
+        Path(sys.argv[2]).write_bytes(style.rendered(draw(), "svg"))
+        sys.exit()
     numbers = tuple(map(int, sys.argv[2:]))
     main(Path(sys.argv[1]), *(numbers[:1] or (500,)), numbers[1:] or SIZES)

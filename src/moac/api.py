@@ -75,10 +75,10 @@ def certify(  # noqa: PLR0913 - every one of them is optional but the run
     trained = subject.trained if trial is None else subject.trained.of_trial(trial)
     if out is not None:
         files.check_folder("out", Path(out))
-    policy = certificate.Subject.of(subject.source, trained, plan, "the policy")
-    before = certificate.Subject.of(subject.source, subject.untrained(trained), plan, "the untrained policy")
+    kinds = {"the policy": trained} | ({"the untrained policy": subject.untrained(trained)} if untrained else {})
+    policies = [certificate.Subject.of(subject.source, each, plan, name) for name, each in kinds.items()]
     with watched(progress, None) as (_, show):
-        found = certificate.certify(policy, plan, before if untrained else None, show)
+        found = certificate.certify(policies[0], plan, policies[1] if untrained else None, show)
     if out is not None:
         found.save(out)
         if (Path(out) / "report.html").exists():

@@ -134,11 +134,15 @@ class Subject:
         """How many there are to certify with: those asked for; on a log at most its users, and no second look."""
         if not isinstance(self.source.spec.observations, LogSpec):
             return asked
-        from moac.theory import logged
+        from moac.theory import certificate, logged
 
+        known = len(logged.users(self.source))
+        if known < certificate.FEWEST:
+            need = f"at least {certificate.FEWEST} {logged.SPLIT} users to certify with"
+            raise ValueError(f"the log must have {need}, got {known}.")
         if until is not None:
             raise ValueError(f"`until` must be left out on a log, whose users are all there are, got {until}.")
-        return min(asked, len(logged.users(self.source)))
+        return min(asked, known)
 
     def untrained(self, trained: TrainedPolicy) -> TrainedPolicy:
         """The policy that training began with: of a run, the trial's own; of a policy alone, a new one."""

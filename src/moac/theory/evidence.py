@@ -49,10 +49,12 @@ class Evidence:
     def interval(self, alpha: float) -> Interval:
         """The interval at confidence 1 − α: both ends at α/2."""
         share, M = len(self.sizes) / len(self.slopes), len(self.weights)
-        rare = intervals.unseen(self.sizes, alpha / 2, self.bound) * share * self.reach[0]
-        high = intervals.upper(self.kernel, alpha / 2, float(rare @ self.weights))
-        rare = intervals.unseen(self.sizes, alpha / 2 / M, self.bound) * share * self.reach[1]
-        return Interval(min(intervals.lower(self.slopes, alpha / 2, rare), high), high, self.weights)
+        mixed = np.abs(self.slopes @ self.weights)[:, None]
+        rare = [intervals.unseen(self.sizes, level, self.bound) * share for level in (alpha / 2, alpha / 2 / M)]
+        margin = max(float(rare[0] @ self.weights) * self.reach[0], float(intervals.unseen(mixed, alpha / 2)[0]))
+        margins = np.maximum(rare[1] * self.reach[1], intervals.unseen(np.abs(self.slopes), alpha / 2 / M))
+        high = intervals.upper(self.kernel, alpha / 2, margin)
+        return Interval(min(intervals.lower(self.slopes, alpha / 2, margins), high), high, self.weights)
 
 
 @final

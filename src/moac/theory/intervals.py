@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import optimize, stats
 
-_FEW = 10
+_FEW = 20
 """Events from which on their number is nearly normal."""
 
 
@@ -43,7 +43,7 @@ def upper(kernel: Float[np.ndarray, "G G"], level: float, margin: float = 0.0) -
     tau = max((G - 1) ** 2 / ((G - 2) * (G + 1)) * (tr2 - tr**2 / (G - 1)), tr2 / G)
     rho = float(((row - squared) ** 2).sum()) / (G - 1) / squared  # along ȳ; as far as that is noise, half way up
     largest = min(float(np.linalg.eigvalsh(centred)[-1]) / (G - 1), math.sqrt(tau))
-    rho += 0.5 * max(largest - rho, 0.0) * min(1.0, math.sqrt(2 * tau) / G / max(u, np.finfo(float).tiny))
+    rho += 0.5 * max(largest - rho, 0.0) * min(1.0, math.sqrt(2 * tau) / (G * u) if G * u > 0 else 1.0)
     q = float(stats.t.ppf(1 - level, G - 1))
 
     def score(theta: float) -> float:
@@ -80,12 +80,12 @@ def lower(slopes: Float[np.ndarray, "n M"], level: float, margin: Any = 0.0) -> 
     return max(float(bounds.min()), 0.0) ** 2
 
 
-def unseen(sizes: Float[np.ndarray, "n M"], level: float, largest: float) -> Float[np.ndarray, " M"]:
+def unseen(sizes: Float[np.ndarray, "n M"], level: float, largest: float = 0.0) -> Float[np.ndarray, " M"]:
     """How much rare samples that were not drawn may add to means of n samples of these sizes, beyond a normal bound.
 
     If k of n samples carry the sum of squares, k = (Σ a²)²/Σ a⁴, each of size R = (Σ a⁴/Σ a²)^½, then the upper limit
-    of a Poisson mean after k events exceeds the normal one, k + z√k, by some events: 3.7 for k = 0, 2.2 for k = 10, at
-    97.5 %; beyond, they are taken to fade as 10/k. They matter as R/n, beside a standard error of R√k/n. Where all
+    of a Poisson mean after k events exceeds the normal one, k + z√k, by some events: 3.7 for k = 0, 2.1 for k = 20, at
+    97.5 %; beyond, they are taken to fade as 20/k. They matter as R/n, beside a standard error of R√k/n. Where all
     sizes are 0, R is `largest`.
     """
     scale = np.maximum(sizes.max(axis=0), np.finfo(np.float64).tiny)

@@ -76,4 +76,4 @@ def test_rare_events_that_were_not_seen_count_as_in_a_poisson_limit():
             R * (stats.chi2.ppf(0.975, 2 * k + 2) / 2 - k - 1.959964 * np.sqrt(k)), rel=1e-5
         )
     assert margin[0] == pytest.approx(2 * 3.6889, rel=1e-4)
-    assert margin[3] < 0.15  # where all are alike, normal bounds are right
+    assert margin[3] < 0.25  # where all are alike, normal bounds are right
