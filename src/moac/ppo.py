@@ -271,7 +271,7 @@ def permutation(key: Key, size: int) -> Int[Array, " B"]:
     place = order = jnp.arange(size, dtype=jnp.uint32)
     for _ in range(math.ceil(3 * math.log(size) / math.log(2**32 - 1))):
         key, key_bits = jax.random.split(key)
-        bits = jax.random.bits(key_bits, (size,))
+        bits = jax.random.bits(key_bits, (size,), jnp.uint32)
         by_low = lax.sort(bits << 16 | place) & _LOW
         order = order[by_low[lax.sort(bits[by_low] & ~_LOW | place) & _LOW]]
     return order.astype(int)

@@ -32,6 +32,8 @@ BASELINE = "Behavior-Clone"
 FORMAT = 1
 ACCESS_LOG = "looks.jsonl"
 """One line of JSON for each evaluation on test users, in the run's folder and beside the data; never rewritten."""
+_ROUNDING = 1e-6
+"""A change below this share of a value is none: probabilities are computed in single precision."""
 
 
 @final
@@ -142,6 +144,7 @@ class OfflineEvaluation:
             raise ValueError(f"`method` must be one of {', '.join(self.methods)}, got {method!r}.")
         cost, change = signal in self.costs, policy.change
         sign = -1.0 if cost else 1.0
+        moved = abs(change.difference[k]) > _ROUNDING * abs(base.ncis.value[k])
         return Line(
             signal,
             cost,
@@ -153,7 +156,7 @@ class OfflineEvaluation:
             float(sign * change.difference[k]),
             _range(sign, change.difference_interval[k]),
             float(change.holm[k]),
-            _outcome(policy.estimable[k] and base.estimable[k], change.significant[k], change.difference[k]),
+            _outcome(policy.estimable[k] and base.estimable[k], moved and change.significant[k], change.difference[k]),
         )
 
     def card(self) -> dict[str, Any]:
