@@ -146,7 +146,10 @@ def _explained(text: str, program: str, command: type, arguments: list[str]) -> 
     if found := re.search(r"Missing value for argument '(\S+)'. Expected (\d+) values", text):
         return f"`{found[1]}` must be followed by {'a value' if found[2] == '1' else f'{found[2]} values'}."
     if found := re.search(r"invalid choice (.+?) for argument '(\S+)'. Expected one of \((.+?)\)", text):
-        return f"`{found[2]}` must be one of {found[3].replace(chr(39), '').removeprefix('None, ')}, got {found[1]}."
+        choices = found[3].replace("'", "").split(", ")
+        if "None" in choices:  # of an option that may be left out, in no order
+            choices = sorted(set(choices) - {"None"})
+        return f"`{found[2]}` must be one of {', '.join(choices)}, got {found[1]}."
     if found := re.search(r"Error parsing (\S+?):? ", text):
         name, values = _typed(found[1].split("/"), arguments)
         kind = str(_options(command).get(name.replace("_", "-"), ""))
