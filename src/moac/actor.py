@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +26,6 @@ _STRIP = 128
 """Rows of the B×B kernel are formed this many at a time, each strip from its diagonal to the right."""
 
 
-@final
 @dataclass(frozen=True)
 class Gradients:
     """The gradients of all objectives; they are formed only where that is cheaper than their products."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, final
+from typing import Any
 
 Schedule = Callable[[Any], Any]
 """t = 1, 2, … ↦ η_t in [0, 1]; plain arithmetic, so that it serves traced code as well."""
@@ -25,7 +25,6 @@ _SCHEDULES: dict[str, Schedule] = {
 _CONSTANT = "const:"
 
 
-@final
 @dataclass(frozen=True)
 class Weighting:
     """What the configuration knows of a rule; the function of its name is in `moac.weighting`."""
@@ -110,7 +109,6 @@ def _checked_schedule(schedule: Schedule) -> Schedule:
     return schedule
 
 
-@final
 @dataclass(frozen=True)
 class Range:
     """Numbers that a field may hold."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, final
+from typing import Any
 
 from moac import choices
 from moac.choices import shown
 
 
-@final
 @dataclass(frozen=True)
 class Average:
     """Average-reward setting: Jⁱ is the reward per step, lim (1/T) E Σ rⁱ."""
@@ -20,7 +19,6 @@ class Average:
         return (1.0,) * num_objectives
 
 
-@final
 @dataclass(frozen=True)
 class Discounted:
     """Discounted setting: Jⁱ = E Σ_{t≥0} (γⁱ)ᵗ rⁱ_t from the start distribution.
@@ -62,7 +60,6 @@ def _within(numbers: choices.Range, default: float | None = None) -> Any:
     return field(default=default, metadata={"range": numbers})
 
 
-@final
 @dataclass(frozen=True)
 class Config:
     """All that shapes a run. What is None is filled by `moac.defaults(problem)`.

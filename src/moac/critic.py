@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,6 @@ from moac.types import Batch, Critic, Key, Observation, Params
 Mu = Float[Array, " M"]
 
 
-@final
 @dataclass(frozen=True)
 class LinearCritic:
     """Vⁱ(s) ≈ φ(s)ᵀwⁱ, one feature map for all objectives; w [d, M] starts at zero."""
@@ -40,7 +39,6 @@ class LinearCritic:
         return self.features.apply(w, observation)
 
 
-@final
 @dataclass(frozen=True)
 class MLPCritic:
     """Vⁱ(s) ≈ output i of a network with M heads: outside the theory, which needs φ(s)ᵀwⁱ."""
@@ -56,7 +54,6 @@ class MLPCritic:
         return self.network(w, observation)
 
 
-@final
 @dataclass(frozen=True)
 class TD:
     """TD errors and TD steps in one of the two settings."""

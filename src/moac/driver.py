@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 from moac import files, training
 from moac.config import CHOICES, Config, is_choice
@@ -170,7 +170,6 @@ def load(
     return replace(trained, archive=archive.read(Path(directory), trained))
 
 
-@final
 @dataclass(frozen=True)
 class _Watching:
     """How a run is followed while it trains: the arguments of `train` of these names."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +74,6 @@ def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: 
     return init, update
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Spread:
@@ -156,7 +155,6 @@ def level_and_rewards(
     return sigma * td.level(state.w, state.mu, rollout), rollout.reward
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Samples:
@@ -177,7 +175,6 @@ class Samples:
     old_log_prob: Float[Array, " B"] | None = None
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Learner:
@@ -194,7 +191,6 @@ class Learner:
         return cls(state.theta, state.w, state.actor_optimiser, state.critic_optimiser)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Steps:
     """The steps of iteration t."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moac import training
@@ -21,7 +21,6 @@ def say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-@final
 class Progress:
     """How far work has come, stage by stage: a bar in a terminal, a line every few seconds elsewhere."""
 
@@ -71,7 +70,6 @@ class Progress:
             say(f"{self._stage} {done}/{total}  {numbers}" if numbers else self._stage if begins else share)
 
 
-@final
 class TrainingProgress:
     """Shows snapshots of a run as they come, and heeds a request to stop between two of them.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from numbers import Integral
-from typing import Any, final
+from typing import Any
 
 import jax
 
@@ -41,7 +41,6 @@ _TRACED = {"traced": True}
 """Of numbers that a compiled program takes as arguments, so that one program serves all their values."""
 
 
-@final
 @dataclass(frozen=True)
 class Settings:
     """What an iteration is made of: the fields of `Config`, where None now means that something is off.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
 
-@final
 @dataclass(frozen=True)
 class Mean:
     """An estimate over trials and its 95 % interval, whose ends are NaN where too few trials were run to have one."""

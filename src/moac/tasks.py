@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast, final
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,7 +34,6 @@ class TaskFailedError(ValueError):
     """A task that failed for a reason that cannot be raised here as it was."""
 
 
-@final
 @dataclass(frozen=True)
 class Limits:
     """What a task may use."""
@@ -53,7 +52,6 @@ class Limits:
             raise ValueError(f"`retries` must be at least 0, got {self.retries}.")
 
 
-@final
 @dataclass(frozen=True)
 class Failure:
     """Why a task has no value."""
@@ -90,7 +88,6 @@ def _received(kind: Kind, message: str, trace: str, carried: bytes) -> Failure:
         return Failure(kind, message, trace)
 
 
-@final
 @dataclass(frozen=True)
 class Outcome(Generic[R]):
     """What came of the item of that index: the value of the function, or why there is none."""
@@ -115,7 +112,6 @@ class Executor(Protocol):
         ...
 
 
-@final
 class Serial:
     """One task after the other, in this process: easy to debug, and what the other executors are compared with."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
@@ -21,7 +21,6 @@ Observation = Any
 Key = Any
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Batch:
@@ -51,7 +50,6 @@ class Batch:
     weight: Float[Array, "..."] | None = None
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
@@ -84,7 +82,6 @@ class State:
     spread: Any = ()
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Metrics:
@@ -99,7 +96,6 @@ class Metrics:
     weights: Float[Array, " M"]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Spec:
     """What a source tells of itself.
@@ -155,7 +151,6 @@ class Spec:
         return 0 if self.action_box is None else self.action_box.size
 
 
-@final
 @dataclass(frozen=True)
 class Sampling:
     """How much a source samples in one iteration, and how its chain goes on.
@@ -182,7 +177,6 @@ class Sampling:
         return self.num_critic_steps * self.critic_batch_size + self.actor_batch_size
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """What policies are worth, leading axis [K]; what a source does not know is NaN.

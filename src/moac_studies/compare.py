@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ _RESAMPLES = 1000
 _NEGATED: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
 
 
-@final
 @dataclass(frozen=True)
 class Part:
     """What was decided on one part of a claim."""

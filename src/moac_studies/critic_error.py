@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,6 @@ _MOST = 40
 UNKNOWN = Mean(np.nan, np.nan, np.nan, 0)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A fixed softmax policy on a model, with one-hot features."""
@@ -82,7 +81,6 @@ def well_mixed(table: Table) -> Problem:
     return Problem("well-mixed", model, np.zeros((S, 1)), float(table["discount"]))
 
 
-@final
 @dataclass(frozen=True)
 class Plan:
     """How to run the critic."""
@@ -223,7 +221,6 @@ def mean_dynamics(problem: Problem, variant: str, plan: Plan) -> tuple[Float[np.
     return np.array(squares), -2 * np.log(slowest)
 
 
-@final
 @dataclass(frozen=True)
 class Fit:
     """A geometric rate: log(E‖w_N − w*‖² − floor) ≈ constant − rate·N."""
@@ -240,7 +237,6 @@ class Fit:
         return self.rate.mapped(lambda rate: rate / self.expected)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Decay:
     """The error from w_0 = 0 on."""
@@ -277,7 +273,6 @@ class Decay:
         return Fit(orders, straight, rate, expected, float(self.limit[i]))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Floors:
     """The error late in runs that began at w*."""
@@ -305,7 +300,6 @@ class Floors:
         return self.trials(variant, size).mean(axis=0)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Measured:
     """All of one problem."""

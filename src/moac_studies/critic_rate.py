@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -32,7 +32,6 @@ _ERROR = r"$E\|w_N - w^*\|^2$"
 _COLOUR = {variant: k for k, variant in enumerate(VARIANTS)}
 
 
-@final
 @dataclass(frozen=True)
 class Guarantee:
     """What Theorem 1 says of a problem at the largest β it allows."""
@@ -53,7 +52,6 @@ class Guarantee:
         return self.measured.mapped(lambda floor: math.log10(self.per_batch / floor))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Tested:
     """The theorem run under its own conditions."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -34,7 +34,6 @@ def ends(
     return scatter(groups, objectives)
 
 
-@final
 @dataclass(frozen=True)
 class Dot:
     """A value with its interval; hollow where it is not significant."""
@@ -62,7 +61,6 @@ def dots(columns: Mapping[str, Sequence[Dot | None]], rows: Mapping[str, int], l
     return figure
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Curve:
     """Measured values over trials: their mean with its 95 % band, or bar where there is one point."""
@@ -75,7 +73,6 @@ class Curve:
     slope: float | None = None
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Line:
     """What is known without trials, such as a bound; drawn thin and dark unless it has a colour."""
@@ -86,7 +83,6 @@ class Line:
     colour: int | None = None
 
 
-@final
 @dataclass(frozen=True)
 class Panel:
     """One pair of axes."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a command's help lists the studies: it must not wait for NumPy and Matplotlib
     from moac.files import Arrays
@@ -31,7 +31,6 @@ Tables = Mapping[str, Table]
 Say = Callable[[str], None]  # Called with one line for each measurement
 
 
-@final
 @dataclass(frozen=True)
 class Study:
     """A study as data."""
@@ -46,7 +45,6 @@ class Study:
     quick: bool  # whether this is the reduced run
 
 
-@final
 @dataclass(frozen=True)
 class Workspace:
     """A folder of finished measurements, so that an interrupted study goes on where it stopped."""

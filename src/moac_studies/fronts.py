@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,7 +31,6 @@ _STOCHASTIC, _NOISY = "resource-gathering-v0", 0.05
 """Where a peer's points are means of episodes, and what counts as found there."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Explored:
     """One problem, all seeds."""
@@ -47,7 +46,6 @@ class Explored:
         return float(self.runs[0]["compiling"][1])
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Curve:
     """One seed of one method: after each of L moments the CPU seconds, steps, volume and hull points found."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any, final
+from typing import Any
 
 import jax
 import numpy as np
@@ -33,7 +33,6 @@ _OTHERS = {"pdpg": pdpg, "tscac": tscac}
 LEARNERS = ("moac", *_OTHERS)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Trained:
     """One setting of one method."""
@@ -104,7 +103,6 @@ def _label(name: str, setting: Table, common: Table) -> str:
     return "-".join("".join(c if c.isalnum() else "-" for c in word.lower()) for word in words)
 
 
-@final
 @dataclass(frozen=True)
 class OnUsers:
     """One policy, or the seeds of one setting, on a split's users, as plain data."""
@@ -155,7 +153,6 @@ def best(settings: Sequence[OnUsers]) -> OnUsers:
     return min(settings, key=lambda each: (len(each.against), -each.gain))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Searched:
     """All settings of all methods, on validation users."""
@@ -212,7 +209,6 @@ def tested_once(dataset: LoggedDataset, chosen: Mapping[str, Trained], work: Wor
     return results
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class AtShare:
     """A method at an effective share of rows, between the two settings on either side of it."""

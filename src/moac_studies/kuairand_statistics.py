@@ -8,7 +8,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -33,7 +33,6 @@ _FREQUENT = 0.98
 _LONG = {"at least 10 s": 1.0, "at least 18 s": 1.8}
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Counted:
     """A dataset in the numbers of the paper's table."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -28,7 +28,6 @@ _NEAR = 0.05
 """A hull point is reached within this share of the front's range."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Measured:
     """One environment, all seeds: `points`, `low` and `high` [N, M] at each preference, and the index of `archived`.

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -70,7 +70,6 @@ def _caption(peers: dict[str, Any]) -> str:
     )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class NetworkPeer:
     """The agent with networks that is nearest to ours on an environment."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,6 @@ COLOURS = {label: index for index, label in enumerate((*SCHEDULES, FIRST_BATCH))
 """One colour for each schedule, in all figures."""
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -99,7 +98,6 @@ def padded(problem: Problem, shape: tuple[int, int, int], num_outcomes: int | No
     return replace(problem, **fields)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class LinearLogits:
     """The policy of a problem, for the algorithm."""

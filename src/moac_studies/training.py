@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -182,7 +182,6 @@ def _figures(m: Measured, trials: int, points: Any) -> tuple[Shown, ...]:
     )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Measured:
     """What the claims of a figure are judged by."""

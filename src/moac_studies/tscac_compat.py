@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,6 @@ FAULTS = tuple((resources.files("moac_studies") / "recorded" / "tscac-faults.txt
 """What is wrong with the published protocol, the most harmful first; repeated unless `departures` say otherwise."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Table:
     """Values that the published protocol would report."""
@@ -191,7 +190,6 @@ def _departures(dataset: LoggedDataset, steps: int) -> tuple[str, ...]:
     return tuple(departures)
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Buffer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from moac.theory.certificate import Certificate
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Certify(Command):
     """Say how far a trained policy is from Pareto-stationary, with an interval, from its episodes alone."""

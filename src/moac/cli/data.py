@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -52,7 +52,6 @@ class _Writing(Command):
         raise NotImplementedError
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Download(_Writing):
     """Fetch KuaiRand from Zenodo, check and unpack it; a second call continues where the first stopped."""
@@ -133,7 +132,6 @@ class _Building(_Writing):
         }  # fmt: skip
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Build(_Building):
     """Turn a log of your own into a dataset: CSV or Parquet, a file, a folder or a glob, also with gzip.
@@ -172,7 +170,6 @@ class Build(_Building):
         return own.find(self.log, columns, users=self.users, items=self.items, name=self.name)
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class BuildKuaiRand(_Building):
     """Turn KuaiRand's files into a dataset: its columns and signals are known."""
@@ -190,7 +187,6 @@ class BuildKuaiRand(_Building):
         return kuairand.find(self.source, self.random_log, self.video_statistics)
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Generate(_Writing):
     """Write rows in KuaiRand's layout from a seeded model of users whose true policy values are known."""
@@ -214,7 +210,6 @@ class Generate(_Writing):
         return {"variant": self.variant, "rows": self.rows, "seed": self.seed, "folder": str(folder)}
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Describe(Command):
     """Show what a dataset holds: signals, splits, rows per user, days; with a figure."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 from moac.cli.console import print_lines, print_table
 from moac.cli.options import Answer, Command
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Envs(Command):
     """List the environments that are installed, with their objectives, and which have an exact model."""

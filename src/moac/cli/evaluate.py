@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -21,7 +21,6 @@ _MOST_TRIALS = 16
 """Trials of a run that are evaluated unless one is picked."""
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Command):
     """Say what trained policies are worth: episodes of the real environment, or, of a run on a log, an estimate."""

@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -51,7 +51,6 @@ Rules = Annotated[
 ]
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Explore(Command):
     """Train policies for many preferences at once, and keep those that none dominates: a Pareto archive."""
@@ -157,7 +156,6 @@ def _print(archive: Archive, out: Path) -> None:
     print_lines([f"choose: moac choose {out} --protect NAME=LEAST --prefer NAME"])
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Choose(Command):
     """Choose a policy of an exploration: floors under some objectives are kept, others are as large as possible."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, final
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from moac import momdp
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Front(Command):
     """Compute the exact Pareto front of an environment's model."""

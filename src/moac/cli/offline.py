@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, final
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -23,7 +23,6 @@ _COMPAT_STEPS = 500
 """Of each learner, where the published ones took 240,000 to 1,000,000."""
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
     """Train Behavior-Clone, PDPG, TSCAC and MOAC with its ablations on a dataset; a table with intervals and trust."""
@@ -77,7 +76,6 @@ class Compare(Command):
         return Answer(table.as_dict(), lambda: sys.stdout.write(f"{table}\n"))
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Score(Command):
     """Write what a policy recommends to requests, or to every user of its log at the state after the last row."""
@@ -144,7 +142,6 @@ def _shown(blocks: Iterable[Any], progress: Any, total: int) -> Iterator[Any]:
         yield block
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Recommend(Command):
     """Show what a policy recommends to one user; where the data is at hand, by the user's history in it."""

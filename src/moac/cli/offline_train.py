@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -41,7 +41,6 @@ else:
 _NOTHING_CHOSEN = 1
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
     """Train policies on a dataset, from close to its behaviour to far from it, and choose one on validation users."""

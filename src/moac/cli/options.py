@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import tyro
 
@@ -18,7 +18,6 @@ from moac.cli.console import print_json
 from moac.config import CHOICES, Average, Config, Discounted
 
 
-@final
 @dataclass(frozen=True)
 class Answer:
     """What a command says: a JSON object, or what `show` prints; and its exit code."""
@@ -164,7 +163,6 @@ def setting_of(name: str, discount: tuple[float, ...] | None) -> Average | Disco
     return Average() if name == "average" else None if discount is None else Discounted(discount)
 
 
-@final
 @dataclass(frozen=True)
 class Problem:
     """What is to be learned, and how its environment is stepped where no exact model is known."""

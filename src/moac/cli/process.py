@@ -11,7 +11,7 @@ import threading
 from collections.abc import Generator
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, final
+from typing import Any
 
 from moac.tasks import cores, one_thread
 
@@ -66,7 +66,6 @@ _PATIENCE = 1.0
 """Seconds that a second signal waits for the work to end in order."""
 
 
-@final
 class Terminated(KeyboardInterrupt):
     """SIGTERM, which is treated like Ctrl-C."""
 
@@ -98,7 +97,6 @@ def terminable() -> Generator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-@final
 class Interrupts:
     """While entered, the first Ctrl-C or SIGTERM is noted, to be raised by `check` where it does no harm.
 

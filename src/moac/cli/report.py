@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -23,7 +23,6 @@ _HOLD = 8
 """Frames for which the last picture of an episode stands."""
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Report(Command):
     """Write the report of a run or an experiment again, from its folder alone."""
@@ -39,7 +38,6 @@ class Report(Command):
         return Answer({"report": str(report)}, lambda: print_paths(report=report))
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
     """Show finished runs side by side: curves over environment steps, and differences to the first with intervals."""
@@ -63,7 +61,6 @@ class Compare(Command):
         return Answer(comparison.record() | {"report": report}, show)
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Watch(Command):
     """Record episodes of a trained policy as an animated GIF."""

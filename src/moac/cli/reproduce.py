@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import Annotated, Any
 
 import tyro
 
@@ -29,7 +29,6 @@ def _installed_names() -> str:
     return "".join(f"{name}, " for point in entry_points(group="moac.studies") for name in point.load().names())
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Command):
     """Run an experiment of the paper and write its report; a second call continues what was interrupted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -22,7 +22,6 @@ _FAILED, _LISTED = 1, 20
 SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file that says what varies: docs/sweeps.md.")]
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Command):
     """Train over a grid or at random settings, methods, environments and seeds; a second call continues."""

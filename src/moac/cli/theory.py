@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -40,7 +40,6 @@ _CONSTANTS = {
 }
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Theory(Command):
     """Check the theorems' assumptions, compute their constants, and plan the samples that guarantee ε."""

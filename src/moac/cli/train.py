@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -61,7 +61,6 @@ class Saving:
         return {"checkpoint_every": self.checkpoint_every, "sinks": self.sink, "progress": True}
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Running(Saving):
     """How long it trains, and what is kept."""
@@ -80,7 +79,6 @@ class Running(Saving):
     """Certify the first trial at the end: moac certify."""
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
     """Train MOAC on an environment and save the run."""
@@ -121,7 +119,6 @@ class Train(Command):
         return told(out, outcome, meter)
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Resume(Command):
     """Continue a run: as if it had not stopped on a model or a log, in new episodes on an environment."""
@@ -149,7 +146,6 @@ class Resume(Command):
         return told(self.path, outcome, meter)
 
 
-@final
 class Meter:
     """Is shown the snapshots of a run: counts its iterations and seconds, and heeds a request to stop.
 

@@ -7,7 +7,7 @@ import weakref
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +23,6 @@ from moac.types import Batch, Evaluation, Hosted, Key, Params, Policy, Sampling,
 Simulators = list[Simulator] | list[SimulatorProcess]
 
 
-@final
 @dataclass(eq=False)
 class Chain:
     """The copies of one trial.
@@ -42,7 +41,6 @@ class Chain:
         return {} if self.moments is None else dict(vars(self.moments))
 
 
-@final
 class Environment(Hosted):
     """Copies of an environment, stepped side by side. Made by `moac.envs.make`.
 

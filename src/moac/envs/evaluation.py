@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -29,7 +29,6 @@ _STREAM = 0x6D6F6163
 """Sets the seeds of evaluation apart from those of training."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Episodes:
     """E episodes, one after the other as their seeds are.
@@ -149,7 +148,6 @@ def seeds_of(stream: int, count: int) -> list[int]:
     return [int(seed) % 2**31 for seed in drawn]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Recording:
     """Some episodes.

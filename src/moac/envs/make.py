@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, final
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -109,7 +109,6 @@ def _recipe(env: Any) -> str | Callable[..., Any]:
     return env
 
 
-@final
 @dataclass(frozen=True)
 class Anew:
     """Makes environments from the `spec` of one, with its wrappers and its time limit."""
@@ -125,7 +124,6 @@ class Anew:
         return gymnasium.make(self.spec, disable_env_checker=True, **options)
 
 
-@final
 @dataclass(frozen=True)
 class Maker:
     """How a copy is made.

@@ -11,7 +11,7 @@ import contextlib
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -29,7 +29,6 @@ _kept: list[bool] = []
 """Not empty while somebody outside puts the global generators back: their state is large, and slow to copy."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Interface:
     """How an environment is made, observed and acted on; the same for all its copies.
@@ -60,7 +59,6 @@ class Interface:
         return actions.tolist() if self.box is None else self.box(actions)
 
 
-@final
 class Copy:
     """One environment and where it is.
 
@@ -109,7 +107,6 @@ class Copy:
             raise self.failure(str(error).rstrip("."), done) from None
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Draws:
     """The random numbers of n copies' next T steps, and how their chains go on.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -21,7 +21,6 @@ from moac.types import Batch
 _FLOAT32 = np.dtype(np.float32)
 
 
-@final
 class StateIndex:
     """The states met so far: each has a row, in the order in which they were met.
 
@@ -57,7 +56,6 @@ class StateIndex:
         return row
 
 
-@final
 @dataclass(eq=False)
 class _Steps:
     """The steps of all copies, one copy after the other.
@@ -77,7 +75,6 @@ class _Steps:
     starts: dict[int, int] = field(default_factory=dict[int, int])
 
 
-@final
 class TabularRollout:
     """Steps copies under one table of logits [S, A]; rows of states that are new are added as they are met."""
 

@@ -16,7 +16,7 @@ import weakref
 from dataclasses import replace
 from functools import partial
 from multiprocessing.process import BaseProcess
-from typing import Any, final
+from typing import Any
 
 from moac.envs import acting, evaluation
 from moac.envs.rollout import Copy, Draws, Interface, kept_globally, roll_out, seeded_globally
@@ -29,7 +29,6 @@ _POLLS = 10
 """How often a worker is looked at within the time limit of a step."""
 
 
-@final
 class Simulator:
     """The copies that live in one process, by chain; asked as `SimulatorProcess` is."""
 
@@ -75,7 +74,6 @@ class Simulator:
         """Nothing: there is no process to end."""
 
 
-@final
 class SimulatorProcess:
     """A `Simulator` in another process; `ask` does not wait, `answer` does.
 
@@ -137,7 +135,6 @@ class SimulatorProcess:
         return SourceError(f"worker process {self._number} ended with exit code {self._process.exitcode}.")
 
 
-@final
 class _Counting:
     """An environment with a count of what has begun and ended: it is odd during a step or a reset."""
 

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import final
 
 from moac.files import no_follow
 from moac.kuairand.schema import FOLDERS
@@ -28,7 +27,6 @@ Progress = Callable[[int, int], None]
 """Told the bytes that are there, and all."""
 
 
-@final
 @dataclass(frozen=True)
 class Archive:
     """One file of the record."""

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +59,6 @@ _WITH_GAPS = (4, *range(12, 18))
 """Features that some users do not have; their columns are written as decimals."""
 
 
-@final
 @dataclass(frozen=True)
 class Parameters:
     """What to generate."""

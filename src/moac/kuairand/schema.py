@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
 
 from moac.logs.schema import Feature, LogFiles, Schema, Signal, Table
 
@@ -54,7 +53,6 @@ _RANGES = {
 """Columns that states and rewards are made of, and what they can hold; times are of the years 2000 to 2100."""
 
 
-@final
 @dataclass(frozen=True)
 class Kind:
     """A kind of file."""

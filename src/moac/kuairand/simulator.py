@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -43,7 +43,6 @@ _BY_HOUR = np.array([8, 5, 3, 2, 2, 2, 3, 5, 7, 8, 9, 10, 12, 12, 11, 11, 11, 12
 """How busy each hour of a day is."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Users:
     """People drawn from the population."""
@@ -53,7 +52,6 @@ class Users:
     share: Float[np.ndarray, " U"]  # [U] of all rows, in expectation
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class UserModel:
     """Kinds of users, classes of videos, a logging policy and responses, all in closed form.
@@ -235,7 +233,6 @@ def _times(begin_ms: int, phase: Any) -> Int[np.ndarray, " n"]:
     return begin_ms + ((days + np.interp(within, busy, np.arange(25) / 24)) * DAY_MS).astype(np.int64)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Log:
     """Rows with known propensities, ordered by user and time; the files of the same seed hold the same rows."""

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ _BLOCK = 8192
 """Rows whose features are assembled at a time."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Rows:
     """A log as columns of equal length, for `LoggedDataset.from_numpy`."""
@@ -36,7 +35,6 @@ class Rows:
     terminated: Any = None  # [N] nothing follows; None is never
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class About:
     """What is known of a log beyond its rows."""

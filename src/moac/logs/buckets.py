@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ _SHARED = ("user_ids", "views", "first", "history", "responses")
 _ROWS = ("user", "action", "reward", "time", "context", "end", "answered", "propensity")
 
 
-@final
 @dataclass(frozen=True)
 class Bucket:
     """A bucket of a build, as plain data: the folder in which a dataset is built, and a number."""
@@ -81,7 +80,6 @@ def index(bucket: Bucket, actions: np.ndarray[Any, Any], scale: tuple[float, ...
     files.write_arrays(bucket.arrays, arrays, {"rows": digest.hexdigest()})
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Views:
     """Everything that some users were shown, by user and time."""

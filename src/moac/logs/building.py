@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +34,6 @@ _ACTIONS = 150
 _VERSIONS = ("moac", "duckdb", "numpy")
 
 
-@final
 @dataclass(frozen=True)
 class Options:
     """How a dataset is built."""
@@ -113,7 +112,6 @@ def num_buckets(logs: Iterable[File]) -> int:
     return min(1 << (wanted - 1).bit_length(), _MOST_BUCKETS)
 
 
-@final
 class _Build:
     """One build, step by step; every step leaves out what an earlier attempt has written."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Catalogue:
     """Ids and features of users, items and actions; ids are whole numbers or texts, as the log has them."""

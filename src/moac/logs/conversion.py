@@ -12,7 +12,7 @@ import gzip
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -55,7 +55,6 @@ def converted(files: LogFiles, place: Path, limits: Limits, rule: Rule, say: Pro
         return _Conversion(connection, files, place, rule).run(say)
 
 
-@final
 @dataclass(frozen=True)
 class _Source:
     """A file as a table of SQL."""
@@ -110,7 +109,6 @@ def _described(connection: Connection, path: Path, rows: str, verb: str = "DESCR
         raise ValueError(engine.told(path, str(error))) from None
 
 
-@final
 class _Conversion:
     """From files with names to files with numbers, each step out of core."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,6 @@ class Behaviour(Protocol):
         ...
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class LoggedDataset:
     """Rows of a log: who was shown what, and how they liked it. A user's rows stand together, in the order of time."""

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import duckdb
 
@@ -37,7 +37,6 @@ _WHOLE, _NUMBER = "-?[0-9]{1,38}", r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]
 _SHOWN = 40
 
 
-@final
 @dataclass(frozen=True)
 class Limits:
     """What a process may use."""
@@ -123,7 +122,6 @@ def copy_whole(connection: Connection, query: str, out: Path) -> None:
     temporary.replace(out)
 
 
-@final
 @dataclass(frozen=True)
 class File:
     """A CSV file that has been looked at."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -25,7 +25,6 @@ _SPREAD = 3.0
 _BLOCK = 1 << 20
 
 
-@final
 @dataclass(frozen=True)
 class Encoder:
     """A fitted feature."""

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -143,7 +143,6 @@ def per_user(counts: Any) -> dict[str, float]:
     return {**{name: float(v) for name, v in zip(_QUANTILES, values, strict=True)}, "mean": float(counts.mean())}
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Description:
     """A dataset in numbers."""

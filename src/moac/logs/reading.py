@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import final
 
 from moac.logs import engine
 from moac.logs.engine import Connection, File
@@ -22,7 +21,6 @@ _BUFFERED = 1 << 19
 bucket, 256 buckets would not fit into memory."""
 
 
-@final
 @dataclass(frozen=True)
 class Reader:
     """Reads each file once; what an earlier attempt has written is left out."""

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -29,7 +29,6 @@ _RUNS = r"^[=+\-@\t\r]"
 """A cell that begins so is a formula to a spreadsheet."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Block:
     """Requests of n users, as `Catalogue.features` takes them."""
@@ -108,7 +107,6 @@ def read(
             raise ValueError(told(path, str(error))) from None
 
 
-@final
 class _Reader:
     """Turns columns of requests into places and codes."""
 

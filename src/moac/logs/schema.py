@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, final
+from typing import Literal
 
 WINDOW = 20
 """A state holds so many items that were viewed before."""
@@ -25,7 +25,6 @@ def column(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@final
 @dataclass(frozen=True)
 class Table:
     """The columns of a kind of CSV file."""
@@ -47,7 +46,6 @@ class Table:
         return self.digits_only or column in self.required
 
 
-@final
 @dataclass(frozen=True)
 class Signal:
     """An objective: its reward is sign × column / unit."""
@@ -58,7 +56,6 @@ class Signal:
     unit: float = 1  # what counts as one
 
 
-@final
 @dataclass(frozen=True)
 class Feature:
     """A column of numbers in [−1, 1] that states hold of a user or an item."""
@@ -72,7 +69,6 @@ class Feature:
     one_hot: bool = True  # False is a vector by hash whatever the number of values
 
 
-@final
 @dataclass(frozen=True)
 class Schema:
     """What the columns of a log mean."""
@@ -95,7 +91,6 @@ class Schema:
     named: bool = False  # user and item are numbers of names, which the tables of users and items hold
 
 
-@final
 @dataclass(frozen=True)
 class Columns:
     """Which columns of a log of one's own mean what; an expression is SQL over its columns."""
@@ -108,7 +103,6 @@ class Columns:
     propensity: str | None = None  # the column with the probability of what was shown
 
 
-@final
 @dataclass(frozen=True)
 class LogFiles:
     """The files that a dataset is built from."""

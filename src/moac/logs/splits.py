@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -18,7 +18,6 @@ _UNITS = ((1e8, 0), (1e11, 1), (1e14, 10**3), (1e17, 10**6), (np.inf, 10**9))
 """Times below the first number count so many units a second; below 1e8 they are no dates."""
 
 
-@final
 @dataclass(frozen=True)
 class Rule:
     """Which rows a policy is trained on, chosen by and tested on.

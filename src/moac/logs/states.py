@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,6 @@ from moac.logs.schema import RECENT, STEPS, WINDOW
 from moac.types import Batch, Key, Sampling
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Observation:
@@ -33,7 +32,6 @@ class Observation:
     answered: Int[Array, "..."] | None = None
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Tables:
@@ -104,7 +102,6 @@ def numbers(table: Any) -> Any:
     return table.astype(np.float32) * np.float32(1 / STEPS) if table.dtype == np.int8 else table.astype(np.float32)
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Data:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,7 +23,6 @@ _SHORT = 1e3
 """Episodes up to this mean length give the stationary law to about twelve digits by an ordinary solve."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class InducedChain:
     """What n policies induce on a model."""

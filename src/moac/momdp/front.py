@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any
 
 import moocore
 import numpy as np
@@ -37,7 +37,6 @@ _FEW_OBJECTIVES, _FEW_POINTS, _DIRECTIONS = 4, 200, 2**16
 """Beyond both, an exact hypervolume takes too long: it is approximated along so many directions."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class ParetoFront:
     """The non-dominated values of a class of deterministic policies.
@@ -138,7 +137,6 @@ def on_hull(points: Points) -> Bool[np.ndarray, " F"]:
     return np.array([not dominated(p) for p in q])
 
 
-@final
 @dataclass(eq=False)
 class Incumbents:
     """Policies found so far whose values no other found policy dominates."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,7 +15,6 @@ from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source,
 _ROW_SUM_TOLERANCE = 1e-9
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class FiniteMOMDP(Source):
     """A finite MOMDP (S, A, P, r) with r ∈ R^M, stored sparsely as O outcomes per state and action.

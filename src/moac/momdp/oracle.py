@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -29,7 +29,6 @@ class _Shortest(NamedTuple):
     squared_norm: Float[np.ndarray, "..."]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Exact:
     """Exact values of policies, computed when first asked for; arrays have the leading axes of the `logits` given."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,6 @@ def _most_visited(model: FiniteMOMDP) -> int:
     return int(np.argmax(law))
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Chain:
@@ -64,7 +63,6 @@ class Chain:
     age: Int[Array, ""]  # steps since the last start; stands still where nobody asks for it
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Tables:
     """A model flattened for look-ups by i = (s·A + a)·O + o."""
@@ -137,7 +135,6 @@ def _running_sum(joint: Float[Array, "S AO"]) -> Float[Array, "S AO"]:
     return jnp.stack(list(accumulate(joint.T, jnp.add)), axis=1)
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Visited:

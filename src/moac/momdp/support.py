@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -36,7 +36,6 @@ _TOGETHER = 64
 """Weights whose best responses in time are found together."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Support:
     """h(λ) by its pieces and its corners.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import moocore
 import numpy as np
@@ -31,7 +31,6 @@ class Lottery(NamedTuple):
     weight: Float[np.ndarray, "k M"]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Problem:
     """What Pareto value iteration works on: a lottery per state and action, and one for the start.
@@ -233,7 +232,6 @@ class Realisation(NamedTuple):
     conflict: int | None
 
 
-@final
 class Tracer:
     """Follows points through the sets of one node, which stay as they are meanwhile."""
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,6 @@ _LAST_SCALE = 0.01  # the network starts close to popularity, which is in its la
 _TEMPERATURES, _BINS = (0.1, 10.0), 15
 
 
-@final
 @dataclass(frozen=True)
 class Options:
     """How a behaviour model is fitted."""
@@ -58,7 +57,6 @@ class Options:
             raise ValueError(f"`hidden` must hold widths of at least 1, got {self.hidden}.")
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Member:
     """One softmax of the model."""
@@ -69,7 +67,6 @@ class Member:
     log_loss: tuple[float, float]  # of validation users, with T = 1 and with T
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class BehaviourModel:
     """b(a|s) = softmax(f(x(s)) / T)_a over all K actions."""
@@ -210,7 +207,6 @@ def in_blocks(function: Callable[[Any], Any], rows: Any) -> Iterator[tuple[slice
         yield slice(begin, begin + len(block)), np.asarray(result)[: len(block)]
 
 
-@final
 @dataclass(frozen=True)
 class Calibration:
     """A behaviour model on one split's rows; log-losses are means of −log b(a|s), in nats."""

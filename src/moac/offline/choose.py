@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ NAME = "choice.json"
 _FLOOR = re.compile(r"(?P<signal>.+?)=(?P<change>[+-]?\d+(\.\d+)?)%")
 
 
-@final
 @dataclass(frozen=True)
 class Floor:
     """A signal may not get worse than this."""
@@ -33,7 +32,6 @@ class Floor:
         return f"{self.signal}={100 * self.change:+g}%"
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """A policy and why it is, or is not, to be chosen."""
@@ -43,7 +41,6 @@ class Candidate:
     gain: float  # mean over estimable signals of the least change for the better that the intervals allow
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class Choice:
     """The admissible candidate with the largest gain."""

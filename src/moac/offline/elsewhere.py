@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
@@ -12,7 +12,6 @@ from moac.offline import behaviour
 from moac.offline.behaviour import BehaviourModel
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Seen:
     """A log as the policies of a run see it."""

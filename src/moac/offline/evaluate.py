@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -144,7 +144,6 @@ def _log_probs(policy: Policy, theta: Params, data: Data, rows: Any) -> Any:
     return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, _features(data, rows), data.action[rows])
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class _Policies:
     """Methods and Behavior-Clone on rows of a log, block by block: no table of all actions is whole in memory."""
@@ -233,7 +232,6 @@ def _seeds(theta: Params) -> list[Params]:
     return [jax.tree.map(lambda leaf, k=k: jnp.asarray(leaf[k]), theta) for k in range(_num_seeds(theta))]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class RewardModel:
     """q_i(s, a) = m_i + x(s)ᵀ β_i + γ_{a,i}: what a row is expected to earn, for the doubly robust second opinion."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal
 from uuid import uuid4
 
 import jax
@@ -36,7 +36,6 @@ _ROUNDING = 1e-6
 """A change below this share of a value is none: probabilities are computed in single precision."""
 
 
-@final
 @dataclass(frozen=True)
 class Line:
     """One signal of one method beside Behavior-Clone, in the signal's own units, also where it is a cost."""
@@ -59,7 +58,6 @@ class Line:
         return f"{self.signal} (cost)" if self.cost else self.signal
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class WeightHistogram:
     """How the weights π/π_b of each policy are spread over the rows, without a cap."""
@@ -74,7 +72,6 @@ class WeightHistogram:
         return WeightHistogram(edges, {name: np.histogram(w, edges)[0] / w.size for name, w in weights.items()})
 
 
-@final
 @dataclass(frozen=True)
 class AccessLog:
     """All accesses to test users that are known."""
@@ -89,7 +86,6 @@ class AccessLog:
         return f"test users were looked at {times}{others}"
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class OfflineEvaluation:
     """Methods beside Behavior-Clone, on one split's users."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,7 +17,6 @@ from moac.logs.requests import BLOCK, Block
 from moac.training.trained import Recommendation, TrainedPolicy, check_count, ranked
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Recommendations:
     """Recommendations to n users, the most probable first."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,7 +19,6 @@ MAX_STATES = 100_000
 KINDS = ("integer", "binary", "float", "preference")
 
 
-@final
 @dataclass(frozen=True)
 class Leaf:
     """One array of an observation.
@@ -55,7 +54,6 @@ class Leaf:
         return (flat != 0).astype(np.float64) if self.kind == "binary" else flat
 
 
-@final
 @dataclass(frozen=True)
 class Encoder:
     """The arrays of an observation, one after the other."""
@@ -155,7 +153,6 @@ class Encoder:
         return np.append(np.cumprod(radix[::-1])[-2::-1], 1)
 
 
-@final
 @dataclass(frozen=True)
 class ActionBox:
     """The bounds, shape and precision of continuous actions, as the environment takes them.

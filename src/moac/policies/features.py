@@ -9,7 +9,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +76,6 @@ class Features(Protocol):
         ...
 
 
-@final
 @dataclass(frozen=True)
 class OneHot:
     """φ(s) = e_s, or without the coordinate of a reference state, whose features are then zero."""
@@ -103,7 +102,6 @@ class OneHot:
         return np.eye(self.num_states)[:, keep]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Table:
     """φ(s) = Φ[s], scaled as a whole so that no row is longer than one."""
@@ -140,7 +138,6 @@ def random_table(key: Key, num_states: int, size: int) -> Table:
     return Table(Phi / np.linalg.norm(Phi, axis=1, keepdims=True))
 
 
-@final
 @dataclass(frozen=True)
 class Raw:
     """φ(x) = (1, 2x − 1) / √(d + 1); (1, x) / √(d + 1) where x ∈ [−1, 1]^d already, so that it is `centred`."""
@@ -159,7 +156,6 @@ class Raw:
         return (w[0] + x @ w[1:]) / math.sqrt(self.size)
 
 
-@final
 @dataclass(frozen=True)
 class Fourier:
     """φ_c(x) = cos(π c·x) / √size, c ∈ {0 … order}^d with at most two entries not 0 (Konidaris et al., 2011)."""
@@ -192,7 +188,6 @@ class Fourier:
         return phi @ (w / math.sqrt(self.size))
 
 
-@final
 @dataclass(frozen=True)
 class RBF:
     """φ_j(x) = g_j / Σ g, g_j = exp(−‖x − c_j‖² / 2σ²): shares that sum to 1; centres are a Halton sequence."""
@@ -220,7 +215,6 @@ class RBF:
         return (g / g.sum(axis=-1, keepdims=True)) @ w
 
 
-@final
 @dataclass(frozen=True)
 class Tile:
     """One tile of each tiling is 1/√tilings, the others 0; tilings are shifted against each other."""

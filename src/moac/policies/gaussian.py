@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,6 @@ _NEAR = 1e-6
 """Actions count as at least this share of the range, or this much, away from a bound."""
 
 
-@final
 @dataclass(frozen=True)
 class Squash:
     """The map from k real numbers into their bounds."""
@@ -101,7 +100,6 @@ class _Law(NamedTuple):
     log_sigma: Any
 
 
-@final
 @dataclass(frozen=True)
 class GaussianMLP:
     """a = squash(u), u ~ N(m(x), σ²), with m from a network; σ is shared by all states, or the network gives it too.

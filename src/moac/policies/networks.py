@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,6 @@ class Inputs(ABC):
         """Vectors [..., d], or indices [...] of rows, in the namespace of the observation's arrays."""
 
 
-@final
 class States(Inputs):
     """The index of a state: the first layer looks up a row, which is a product with a one-hot vector."""
 
@@ -46,7 +45,6 @@ class States(Inputs):
         return observation
 
 
-@final
 @dataclass(frozen=True)
 class Vectors(Inputs):
     """x ∈ [0, 1]^d as reach·(2x − 1): where x is scaled by `reach` deviations, the network sees deviations."""
@@ -58,7 +56,6 @@ class Vectors(Inputs):
         return self.reach * (2 * observation - 1)
 
 
-@final
 @dataclass(frozen=True)
 class Digits(Inputs):
     """Whole numbers, each as a one-hot vector of its own, one after the other.
@@ -83,7 +80,6 @@ class Digits(Inputs):
         return (digits[..., number] == value).astype(np.float32)
 
 
-@final
 @dataclass(frozen=True)
 class WithPreference(Inputs):
     """What comes before the last numbers as `inner` sees it, then these numbers, p ∈ Δ_M, as they are."""
@@ -102,7 +98,6 @@ class WithPreference(Inputs):
         return observation.__array_namespace__().concatenate([seen, observation[..., -M:]], axis=-1)
 
 
-@final
 class Plain(Inputs):
     """x ∈ R^d as it is."""
 
@@ -123,7 +118,6 @@ class Passed(NamedTuple):
     inputs: tuple[Any, ...]
 
 
-@final
 @dataclass(frozen=True)
 class Network:
     """x ↦ W_Lᵀ tanh(… tanh(W_1ᵀ x)), with biases.

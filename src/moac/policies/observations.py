@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, final
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -20,7 +20,6 @@ Scales = Mapping[str, Float[np.ndarray, "K d"]]
 """`shift` and `gain` of K trials."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Scale:
     """x ↦ clip((x − shift)·gain, 0, 1): where the d numbers of an observation lie between two ends."""
@@ -41,7 +40,6 @@ class Scale:
         return cls(low, np.divide(1.0, width, out=np.zeros_like(width), where=width > 0))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Count, mean and sum of squared deviations of observations (Chan, Golub and LeVeque, 1983).
@@ -80,7 +78,6 @@ class Moments:
         return Scale.between(self.mean - self.reach * sigma, self.mean + self.reach * sigma)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class StateSpec:
     """Policies see the index of one of S states.
@@ -121,7 +118,6 @@ class StateSpec:
         return {np.asarray(row).tobytes(): s for s, row in enumerate(() if self.shown is None else self.shown)}
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class VectorSpec:
     """Policies see all numbers of an observation, scaled to [0, 1]; then p, where they are conditioned on it.
@@ -170,7 +166,6 @@ class VectorSpec:
         return replace(self, scales={name: np.stack([getattr(x, name) for x in rows]) for name in ("shift", "gain")})
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class LogSpec:
     """Policies see feature vectors of logged requests as they are; another policy has chosen the logged actions.

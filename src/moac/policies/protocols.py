@@ -6,7 +6,7 @@ A policy offers a protocol by having its method; ours have all that apply.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 from moac.types import Observation, Params, Policy
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Factor:

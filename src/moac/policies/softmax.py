@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,6 @@ class Softmax(ABC):
         return jax.tree.map(lambda leaf: _SHARP * leaf, theta)
 
 
-@final
 @dataclass(frozen=True)
 class SoftmaxTable(Softmax):
     """π(a|s) ∝ exp θ[s, a]. Starts uniform."""
@@ -107,14 +106,12 @@ class Linear(Softmax):
         return (Factor(phi, _softmax_signal(self.logits(theta, observation), action)),)
 
 
-@final
 class SoftmaxLinear(Linear):
     """With features of states."""
 
     features: OneHot | Table
 
 
-@final
 class SoftmaxBasis(Linear):
     """With features of vectors, which NumPy can compute too."""
 
@@ -127,7 +124,6 @@ class SoftmaxBasis(Linear):
         return tuple(transpose(score * column[:, None])[0] for column in signal.T)
 
 
-@final
 @dataclass(frozen=True)
 class SoftmaxMLP(Softmax):
     """π(a|x) ∝ exp of a network's outputs. Starts nearly uniform."""

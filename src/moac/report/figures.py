@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -69,7 +69,6 @@ def gaps(history: History) -> dict[str, Float[np.ndarray, "K L"]]:
     return {true: history.gap, followed: history.direction_gap}
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Points:
     """Points that are drawn alike."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, final, get_args
+from typing import Literal, get_args
 
 from moac.files import read_bytes
 from moac.report.numbers import Value
@@ -33,7 +33,6 @@ Named = tuple[tuple[str, Value], ...]
 """Names and their values, in the order in which they are shown."""
 
 
-@final
 @dataclass(frozen=True)
 class Claim:
     """One row of the claims table."""
@@ -48,7 +47,6 @@ class Claim:
             raise ValueError(f"`verdict` must be one of {', '.join(VERDICTS)}, got {self.verdict!r}.")
 
 
-@final
 @dataclass(frozen=True)
 class Figure:
     """A drawing, embedded as an image: nothing in it can run."""
@@ -71,7 +69,6 @@ class Figure:
             raise ValueError(f"{path} is missing or damaged: it is not a whole SVG document.") from None
 
 
-@final
 @dataclass(frozen=True)
 class Table:
     """A table; its first column names the rows."""
@@ -89,7 +86,6 @@ class Table:
                 )
 
 
-@final
 @dataclass(frozen=True)
 class Card:
     """A policy to choose."""
@@ -99,7 +95,6 @@ class Card:
     code: str  # a line of Python that loads it
 
 
-@final
 @dataclass(frozen=True)
 class Panel:
     """A map with marks that lead to cards: points, or lines through several."""
@@ -110,7 +105,6 @@ class Panel:
     cards: tuple[int, ...] | None = None  # the card of each mark; None is one mark for each card, in order
 
 
-@final
 @dataclass(frozen=True)
 class Choice:
     """Policies to choose from: maps whose marks are links, and a card for each. No script is needed."""
@@ -120,7 +114,6 @@ class Choice:
     cards: tuple[Card, ...]  # the policies, in the order of the marks
 
 
-@final
 @dataclass(frozen=True)
 class Page:
     """A report, from top to bottom; what is empty is left out."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,7 +27,6 @@ _KEPT = 2
 _LENGTH = "config.num_iterations"
 
 
-@final
 @dataclass(frozen=True)
 class Checkpoints:
     """The checkpoints of one run."""

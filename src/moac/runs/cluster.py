@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 from moac.runs.executors import Worker, failed, outcome
 from moac.tasks import Failure, Limits, Outcome, one_thread
@@ -28,7 +28,6 @@ _beside: list[Worker] = []
 """Of this process, where it is one of Ray's: the worker it watches."""
 
 
-@final
 class Ray:
     """A Ray cluster.
 

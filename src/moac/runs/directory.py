@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -29,7 +29,6 @@ from moac.types import Policy, Source
 _MOST_NAMED = 10
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class RunDirectory:
     """The folder of a run; config.json is read once."""
@@ -152,7 +151,6 @@ class RunDirectory:
             )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
     """All that a report needs of a run that has ended."""

@@ -23,7 +23,7 @@ from contextlib import contextmanager, redirect_stdout
 from multiprocessing import connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from queue import SimpleQueue
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 from moac import tasks
 from moac.tasks import Executor, Failure, Limits, Outcome, Serial, TaskFailedError, ended, results
@@ -79,7 +79,6 @@ def _made(name: str, workers: int | None, address: str | None, limits: Limits) -
     return Ray(address or "auto", workers, limits)
 
 
-@final
 class Process:
     """So many workers, each with one task at a time; a thread of this process watches each.
 
@@ -136,7 +135,6 @@ class Process:
             worker.stopping = False
 
 
-@final
 class Worker:
     """One process, started when it is needed and again when it was ended.
 
@@ -242,7 +240,6 @@ class Worker:
         return f"its process was ended by {name}{why}."
 
 
-@final
 class _Spawning(SpawnContext):
     """Keeps the last process that it started: a pool does not show which it has."""
 

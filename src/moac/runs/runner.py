@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
 from moac import files, settings, training
 from moac.config import Config
@@ -92,7 +92,6 @@ def longer_run(run: training.Run, iterations: int) -> training.Run:
     return replace(run, config=config)
 
 
-@final
 @dataclass(frozen=True)
 class Task:
     """One training run among several: its name, what differs from the defaults, and the number of trials."""

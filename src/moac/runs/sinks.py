@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
 from moac import files, training
 from moac.training.history import History
@@ -39,7 +39,6 @@ class Sink(Protocol):
         ...
 
 
-@final
 @dataclass(frozen=True)
 class Place:
     """The run that a sink is opened for.
@@ -68,7 +67,6 @@ def lines(logged: Iterable[Row]) -> bytes:
     return "".join(f"{json.dumps(row)}\n" for row in logged).encode()
 
 
-@final
 class Jsonl:
     """A file of JSON, a line for each row, after what is given; None leaves what is there."""
 
@@ -88,7 +86,6 @@ class Jsonl:
         self._file.close()
 
 
-@final
 class TensorBoard:
     """Event files in `tensorboard/`, by environment steps; what a kill left beyond the checkpoint is struck out."""
 
@@ -109,7 +106,6 @@ class TensorBoard:
         self._writer.close()
 
 
-@final
 class WandB:
     """A run of Weights & Biases; `WANDB_MODE=offline` keeps it in the run's folder. A resumed run goes on there."""
 
@@ -168,7 +164,6 @@ def _warn(text: str) -> None:
     sys.stderr.write(f"warning: {text}\n")
 
 
-@final
 @dataclass(eq=False)
 class Feed:
     """Hands what a run logs to its sinks, each iteration once."""

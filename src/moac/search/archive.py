@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -36,7 +36,6 @@ SLIGHT = 1e-3
 Points = Float[np.ndarray, "N M"]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Archive:
     """A policies, with what is known of each.

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from moac import files, locks
 from moac.config import Config
@@ -24,7 +24,6 @@ _FOLDER = "menu"
 """Holds the runs of all candidates; a folder that was begun by an older version goes on, so that the name stays."""
 
 
-@final
 @dataclass(frozen=True)
 class Plan:
     """The candidates that are trained on a log."""

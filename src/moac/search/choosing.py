@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _FLOOR = re.compile(r"(?P<name>.+?)=(?P<value>[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)(?P<relative>%?)")
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class Choice:
     """The point of an archive that fits, or the one that comes nearest to its floors.

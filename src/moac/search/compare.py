@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,7 +19,6 @@ from moac.statistics import Mean, mean
 from moac.training.result import Result
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Compared:
     """One of the runs: K trials, evaluated L times."""
@@ -56,7 +55,6 @@ class Compared:
         return (self.problem[1], self.seed, len(self.returns)) == (other.problem[1], other.seed, len(other.returns))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """Several runs; the first is what the others are compared with.

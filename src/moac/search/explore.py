@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast, final
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -42,7 +42,6 @@ _LAST = "policy.safetensors"
 """With it the run has finished: it goes first and comes last."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Exploration:
     """How an archive was found."""
@@ -161,7 +160,6 @@ def _start(ended: Result, folder: Path | None) -> training.Snapshot:
     return last.as_start()
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Growing:
     """Looks at the front of one network while it is trained, at a few preferences and in a few episodes.

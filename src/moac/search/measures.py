@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -29,7 +29,6 @@ _DIGITS = 3
 """Points that agree to so many digits, in units of the range, count as one."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Yardstick:
     """What points are measured by: the exact front where a model knows it, else the archive itself."""

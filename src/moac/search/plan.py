@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -38,7 +38,6 @@ _OFF = 1e-6
 Vectors = Float[np.ndarray, "N M"]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Options:
     """What is to be explored; what is None depends on the problem."""
@@ -59,7 +58,6 @@ class Options:
     episodes: int = 100  # new ones that value each policy of an environment
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What is trained: `Options` resolved for a problem."""

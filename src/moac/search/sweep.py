@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -36,7 +36,6 @@ Report = Callable[["Job", Failure | None], None]
 """Called as a task ends."""
 
 
-@final
 @dataclass(frozen=True)
 class Job:
     """A task, as a worker is told it: plain data and paths."""
@@ -54,7 +53,6 @@ class Job:
         return self.out is not None and directory.RunDirectory(self.out / "tasks" / self.key).finished
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class End:
     """Where a finished task ended, as means over its trials with 95 % intervals."""
@@ -82,7 +80,6 @@ class End:
         return np.array([one.value for one in self.returns])
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Row:
     """A cell and what came of it: where it ended, or why it did not; whether another task dominates it."""
@@ -94,7 +91,6 @@ class Row:
     dominated: bool | None = None
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Swept:
     """A sweep that has been run.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard, final, get_type_hints
+from typing import Any, TypeGuard, get_type_hints
 
 from moac.choices import shown
 from moac.config import Config, check_trials
@@ -32,7 +32,6 @@ Axis = Callable[[float], Any]
 """The value at a share in [0, 1) of a range or a list."""
 
 
-@final
 @dataclass(frozen=True)
 class Cell:
     """One run of a sweep."""
@@ -48,7 +47,6 @@ class Cell:
         return ", ".join(f"{name} = {readable(value)}" for name, value in self.values.items())
 
 
-@final
 @dataclass(frozen=True)
 class Sweep:
     """A sweep, as data."""

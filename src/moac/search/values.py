@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,6 @@ Progress = Callable[[str, int, int], None]
 """Told what is evaluated, how many are done, and of how many."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """The policies of a rule after one of its stages, which may be archived."""
@@ -147,7 +146,6 @@ def merged(candidates: list[Candidate], archive: Archive) -> Result:
     )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class EpisodeValues:
     """K trials of a run, E episodes each."""

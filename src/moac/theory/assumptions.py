@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -18,7 +18,6 @@ _LISTED = 8
 """States that a message names, at most."""
 
 
-@final
 @dataclass(frozen=True)
 class Assumption:
     """One assumption, checked."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Literal, final
+from typing import Literal
 
 from moac.choices import schedule_of
 from moac.theory.ground import Constants
@@ -25,7 +25,6 @@ _EULER = 0.5772156649015329
 _SUMMED = 1000
 
 
-@final
 @dataclass(frozen=True)
 class CriticBound:
     """Theorem 1: E‖w_N − w*‖² ≤ transient + floor."""
@@ -40,7 +39,6 @@ class CriticBound:
         return self.transient + self.floor
 
 
-@final
 @dataclass(frozen=True)
 class ActorBound:
     """Theorem 2: E[min over λ of ‖∇J λ‖²] at a random iterate ≤ the sum of four terms."""
@@ -56,7 +54,6 @@ class ActorBound:
         return self.ascent + self.critic + self.noise + self.approximation
 
 
-@final
 @dataclass(frozen=True)
 class CriticTerms:
     """Theorem 1 in coefficients."""
@@ -81,7 +78,6 @@ class CriticTerms:
             raise ValueError(f"`beta` must be in (0, {self.largest_beta:.6g}] for Theorem 1, got {beta!r}.")
 
 
-@final
 @dataclass(frozen=True)
 class ActorTerms:
     """Theorem 2 in coefficients: ascent(1 [or 2] + Σ2η_t)/T + critic·error + noise/B + approximation."""

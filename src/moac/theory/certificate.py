@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -37,7 +37,6 @@ _BATCH = 1000
 """Episodes that are sampled between two signs of progress."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """How far a policy is from Pareto-stationary, as an interval for the gap min over λ of ‖Σ λᵢ∇Jⁱ(θ)‖²."""
@@ -110,7 +109,6 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
         return found
 
 
-@final
 @dataclass(frozen=True)
 class Plan:
     """How much is sampled, and what is asked for."""
@@ -138,7 +136,6 @@ class Plan:
         return ((self.episodes << (k - 1), alpha / (k * (k + 1))) for k in range(1, _MOST_LOOKS + 1))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Subject:
     """A policy whose gap is asked for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 import jax
 import numpy as np
@@ -34,7 +34,6 @@ _RIDGE = 1.0
 _COLUMNS = ("observation", "action", "reward", "weight", "successor", "ended")
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Episodes:
     """E episodes of one policy, N steps in all, one episode after the other."""
@@ -95,7 +94,6 @@ class Episodes:
         return self.weight * (self.reward + np.array(gamma) * after - V(self.observation))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Baseline:
     """V(s) by least squares: a value for each state, or 1, x and x² of vectors, with a small ridge towards the mean."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -24,7 +24,6 @@ GROUPS = 40
 """Means of so many groups of episodes are compared with each other; memory grows with groups × P."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Interval:
     """An interval for the gap, and the λ that attains its upper end."""
@@ -34,7 +33,6 @@ class Interval:
     weights: Float[np.ndarray, " M"]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """What episodes say of the gap in one metric, whatever the confidence."""
@@ -57,7 +55,6 @@ class Evidence:
         return Interval(min(intervals.lower(self.slopes, alpha / 2, margins), high), high, self.weights)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Look:
     """Some episodes in three parts: the first gives baseline and metric, the second λ and d, the last the bounds."""

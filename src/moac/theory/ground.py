@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -20,7 +20,6 @@ _SMALLEST = ("lambda_A", "lambda_A_modulo_constants", "rarest")
 """Constants for which small is bad."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Ground:
     """One softmax policy, one feature map. Everything is float64 and computed when first asked for."""
@@ -122,7 +121,6 @@ def _rows(name: str, values: Any, num_states: int) -> Float[np.ndarray, "S k"]:
     return rows
 
 
-@final
 @dataclass(frozen=True)
 class Constants:
     """What the theorems are stated in. At one policy, or the worst of several."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -22,7 +22,6 @@ _MEASURED, _FEW_STATES = 512, 128
 """Distances that are measured one after the other: so many up to so many states, an eighth of them beyond."""
 
 
-@final
 @dataclass(frozen=True)
 class Mixing:
     """max_s ‖Pᵗ(s, ·) − d‖_TV ≤ κρᵗ for all t ≥ 0."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,7 +27,6 @@ MAX_POLICIES = 32
 """Policies of a run that are looked at, beside its start."""
 
 
-@final
 @dataclass(frozen=True)
 class Plan:
     """Sizes that make the bound of Theorem 2 at most ε above the approximation error."""
@@ -139,7 +138,6 @@ def _check(epsilon: Any) -> None:
         raise ValueError(f"`epsilon` must be positive and finite, got {epsilon!r}.")
 
 
-@final
 @dataclass(frozen=True)
 class Checked:
     """An assumption over several policies: the first verdict that is not `holds`, and at how many it is so."""
@@ -148,7 +146,6 @@ class Checked:
     failing: int
 
 
-@final
 @dataclass(frozen=True)
 class Practice:
     """What a run did with its `config`."""
@@ -160,7 +157,6 @@ class Practice:
     total: int  # samples of one trial in the whole run
 
 
-@final
 @dataclass(frozen=True)
 class Guarantees:
     """Assumptions, constants and plans."""

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,6 @@ _TOLERANCE, _MOST_STEPS = 1e-4, 50
 """Of conjugate gradients."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Scores:
     """The scores of one policy; θ and directions are flat vectors [P], in the order of `ravel_pytree`."""
@@ -71,7 +70,6 @@ class Scores:
         )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Metric:
     """H = F̂ + ζI with F̂ = (1/E) Σ_l weight_l ψ_l ψ_lᵀ: lengths in units of how much the policy changes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -21,7 +21,6 @@ _DENSE = 200
 _TOLERANCE = 1e-7
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Hessian:
     """∇²Jⁱ of one objective as a linear map, exact: no differences, no automatic differentiation.

@@ -10,7 +10,6 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import final
 
 from moac.training import compiled, hosted
 from moac.training.compiled import WIDTH
@@ -74,7 +73,6 @@ def template(run: Run) -> Trial:
     return (compiled if run.source.compiled else hosted).template(run)
 
 
-@final
 @dataclass(eq=False)
 class Pace:
     """How many iterations the next chunk may have.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,6 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-@final
 class Blocks:
     """All trials of a run, in rows of one block per device."""
 
@@ -79,7 +78,6 @@ class Blocks:
         return [jax.device_put(jax.tree.map(lambda x, i=i: x[i], trials), self._program.sharding) for i in picked]
 
 
-@final
 class _Program(NamedTuple):
     """The two compiled functions of a row of blocks, one block per device."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,7 +14,6 @@ from moac.types import Evaluation, Metrics
 _BLOCK = 64
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class History:
     """K trials at L iterations."""

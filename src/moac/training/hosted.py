@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast, final
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,6 @@ from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shap
 from moac.types import Batch, Evaluation, Hosted, Key, Metrics, Spec, State
 
 
-@final
 @dataclass(eq=False)
 class _Live:
     """A trial that runs: state, chain, key to sample with, last metrics, when it stopped."""
@@ -37,7 +36,6 @@ class _Live:
     stopped: int = 0
 
 
-@final
 class Chains:
     """All trials of a run, one after the other."""
 
@@ -109,7 +107,6 @@ def template(run: Run) -> Trial:
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 
 
-@final
 class _Program(NamedTuple):
     """The compiled functions of one trial."""
 

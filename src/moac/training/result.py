@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -25,7 +25,6 @@ GivenParts = Mapping[str, Any]
 """Objects by the name of the part (`policy`, `critic`, `rule`) that they replace; None leaves the configuration's."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Result:
     """What training ends with; every array has leading axis K, the trials.

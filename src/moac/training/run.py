@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,6 @@ from moac.training.history import History
 from moac.types import Key, Source, Spec, State
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Trial:
@@ -33,7 +32,6 @@ class Trial:
     stopped: Int[Array, ""]
 
 
-@final
 @dataclass(frozen=True)
 class Snapshot:
     """A run after some iteration."""
@@ -64,7 +62,6 @@ class Snapshot:
         return Snapshot.of(0, replace(self.trials, state=state), History.empty())
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Run:
     """What is to be run: everything but the state."""

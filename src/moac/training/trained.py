@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,6 @@ from moac.policies.protocols import OnHost, log_probs
 from moac.types import Key, Params, Policy, Spec
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class TrainedPolicy:
     """The policies of K trials.
@@ -203,7 +202,6 @@ class TrainedPolicy:
         return jax.jit(self.policy.sample)
 
 
-@final
 @dataclass(frozen=True, repr=False)
 class Recommendation:
     """Actions, the most probable first; as a sequence, pairs of id and probability.
@@ -229,7 +227,6 @@ class Recommendation:
         return f"Recommendation({pairs}{''.join(f'; {note}' for note in self.notes)})"
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Ranked:
     """The first k actions of n states.

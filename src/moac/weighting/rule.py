@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from jaxtyping import Float
 from moac import simplex
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Seen:
@@ -35,7 +34,6 @@ class Seen:
     rewards: Float[Array, "B M"] | None = None
 
 
-@final
 @dataclass(frozen=True)
 class Needs:
     """What a rule asks for beyond the Gram matrix.
@@ -57,7 +55,6 @@ class Needs:
             positive("tracking", self.tracking, 1)
 
 
-@final
 @dataclass(frozen=True)
 class Rule:
     """A weighting rule: two pure functions, as in optax.

@@ -11,7 +11,7 @@ from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -80,7 +80,6 @@ class Options(ABC):  # noqa: B024 - a method's own options are final
                 raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Problem:
@@ -158,7 +157,6 @@ class CriticState(NamedTuple):
     moments: Any  # Adam's
 
 
-@final
 @dataclass(frozen=True)
 class ActionValues:
     """A critic of all actions at once: Qⁱ(s, a) = vⁱ(s) + uⁱ(s, a), M·(1 + K) outputs of one network like the policy's.
@@ -218,7 +216,6 @@ def descended(optimiser: optax.GradientTransformation, loss: Any, parameters: An
     return optax.apply_updates(parameters, change), moments
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Learned:
     """Policies of K trials; every array has leading axis K."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,6 @@ from moac.policies.networks import Weights
 from moac.types import Batch, Key
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Options(baselines.Options):
     """How PDPG learns; `baselines.Options` says what the others mean."""
@@ -60,7 +59,6 @@ class State(NamedTuple):
     moments: Any
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class PDPG:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,6 @@ from moac.policies.networks import Weights
 from moac.types import Key
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Options(baselines.Options):
     """How TSCAC learns; `baselines.Options` says what the others mean. `behaviour_pull` is of stage one."""
@@ -87,7 +86,6 @@ class State(NamedTuple):
     auxiliary_moments: Any
 
 
-@final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TSCAC:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -27,7 +27,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class PolicyReport:
     """One policy, or one method's training seeds."""
@@ -43,7 +42,6 @@ class PolicyReport:
     verdict: Verdict  # whether to trust all this
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Report:
     """All policies on one log."""

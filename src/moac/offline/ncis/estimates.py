@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -16,7 +16,6 @@ _BLOCK = 4_000_000
 """Numbers of the matrix of draws that are in memory at once: 32 MB."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """A value for each signal, and its interval over users; NaN where a draw of users does not support the policy."""
@@ -25,7 +24,6 @@ class Estimate:
     interval: Float[np.ndarray, "M 2"]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Change:
     """The change from the baseline's value to a policy's, users drawn alike for both."""
@@ -41,7 +39,6 @@ class Change:
     relative_draws: Float[np.ndarray, "B M"] = field(repr=False)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Drawn:
     """One method's estimates, and what they are for each draw of users."""
@@ -192,7 +189,6 @@ def _relative(value: Any, base: Any) -> Any:
         return np.where(base == 0, np.nan, value / base - 1)
 
 
-@final
 @dataclass(frozen=True)
 class Flip:
     """Two policies whose order on a signal depends on the cap."""
@@ -211,7 +207,6 @@ class Flip:
         )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Sweep:
     """Estimates under several caps; the last cap is infinity, which is SNIPS."""

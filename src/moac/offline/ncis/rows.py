@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,7 +19,6 @@ _SUM_TOLERANCE = 1e-3
 """By how much the probabilities of all actions may miss 1 in sum."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Logged:
     """Rows with known or estimated propensities, in any order; made by `Logged.of` or `Logged.from_dataset`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,7 +18,6 @@ _BLOCK = 4_000_000
 """Numbers of the reward model that are in memory at once."""
 
 
-@final
 @dataclass(frozen=True)
 class Options:
     """How an estimate is made; all of it is declared before a number is seen."""
@@ -49,7 +48,6 @@ class Options:
         return tuple(sorted({float(cap) for cap in (self.cap, *self.caps, math.inf)}))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Sums:
     """Sums over each user's rows, for one policy with weights w = min(c, π/π_b) under several caps c.
@@ -140,7 +138,6 @@ def of_rows(
     )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Shard:
     """Sums of several policies over the same rows. `a + b` is as if both shards had been one log."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -19,7 +19,6 @@ MIN_POSITIVES = 50
 """Fewer of them, and a signal counts as not estimable."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
     """What the weights of one policy leave of a log, under the cap in use."""
@@ -90,7 +89,6 @@ def estimable(seeds: Sequence[Diagnostics]) -> Bool[np.ndarray, " M"]:
     return np.min([one.positives for one in seeds], axis=0) >= MIN_POSITIVES
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Agreement:
     """One policy's estimate on the log beside that on random exposure, whose propensities nobody had to estimate."""
@@ -138,7 +136,6 @@ def _compared(drawn: Drawn, at: int, random: Drawn, random_sums: Sums, level: fl
     )
 
 
-@final
 @dataclass(frozen=True)
 class Limit:
     """A number of `Diagnostics`, where it asks for care, and where it forbids trust: at or beyond either."""
@@ -162,7 +159,6 @@ MEAN_WEIGHT = Limit("mean_weight", "distance of the mean uncapped weight from 1"
 """It counts only where its interval leaves 1 out as well."""
 
 
-@final
 @dataclass(frozen=True)
 class Reason:
     """Why an estimate is not simply trusted."""
@@ -174,7 +170,6 @@ class Reason:
     limit: float | None = None  # that it passed
 
 
-@final
 @dataclass(frozen=True)
 class Verdict:
     """`trusted`, `with care` or `not trusted`, by the worst of the reasons; trusted has none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
@@ -16,7 +16,6 @@ from moac.runs import problems
 FORMAT = 2
 
 
-@final
 @dataclass(frozen=True)
 class About:
     """What a report says of an experiment, whatever it measures."""
@@ -32,7 +31,6 @@ class About:
     seconds: float | None = None  # that it took; None where equal experiments must give equal pages
 
 
-@final
 @dataclass(frozen=True)
 class Shown:
     """A drawing and what to say of it."""
@@ -44,7 +42,6 @@ class Shown:
     alt: str
 
 
-@final
 @dataclass(frozen=True)
 class Findings:
     """What an experiment's report shows, in reading order."""
