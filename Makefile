@@ -9,7 +9,7 @@ TRIALS ?= 500
 # The suite fills the cores with processes; threads of BLAS beside them would spend more time waiting than computing.
 test test-slow: export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test test-slow check bench setup clean
+.PHONY: demo test test-slow check bench docs dist setup clean
 
 demo: $(STAMP)
 	rm -rf $(OUT)
@@ -31,6 +31,15 @@ check: $(STAMP)
 bench: $(STAMP) $(BENCH)
 	$(BIN)/python benchmarks/run.py
 
+# The documentation as a site: site/index.html opens from the disk; its search wants a server (python -m http.server -d site).
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Wheel and source distribution; `make test-slow` installs the wheel into an empty environment and uses it.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
@@ -47,4 +56,4 @@ $(BENCH): benchmarks/peers.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-bench runs
+	rm -rf $(VENV) .venv-bench runs dist site
