@@ -134,8 +134,9 @@ def fuzz_csvs(count, tmp_path, dataset):
     with engine.connect(engine.limits("600MB", 1), tmp_path / "spill") as connection:
 
         def read(path):
-            file = engine.inspect(path, kinds[path.name].table)
-            engine.copy_csv(connection, f"SELECT * FROM {engine.csv_table(file)}", [file], tmp_path / "rows.parquet")
+            engine.hashed(path, kinds[path.name].table)
+            source = engine.source(connection, path, kinds[path.name].table)
+            engine.copy_checked(connection, f"SELECT * FROM {source.table}", [source], tmp_path / "rows.parquet")
 
         fuzz_files(source, paths, read, count, 4)
 

@@ -162,12 +162,12 @@ class Build(_Building):
 
     def files(self) -> LogFiles:
         """The files, with the meaning of their columns."""
-        from moac.logs import own
+        from moac.logs import schema
 
         if not self.log:
             raise ValueError("`LOG` must be given: moac data build LOG. See moac data build --help.")
-        columns = own.columns(self.user, self.item, self.time, self.signals, self.context, self.propensity)
-        return own.find(self.log, columns, users=self.users, items=self.items, name=self.name)
+        meaning = schema.declared(self.user, self.item, self.time, self.signals, self.context, self.propensity)
+        return schema.find(self.log, meaning, users=self.users, items=self.items, name=self.name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ class Kind:
 
 def _table(name: str, columns: dict[str, str]) -> Table:
     ranges = {column: _RANGES[column] for column in columns if column in _RANGES}
-    return Table(name, columns, ranges, ("user_id", "video_id"), digits_only=columns is LOG)
+    return Table(name, columns, ranges, tuple(columns) if columns is LOG else ("user_id", "video_id"))
 
 
 LOG_TABLE = _table("log", LOG)

@@ -1,4 +1,4 @@
-"""One bucket of users: its rows ordered without duplicates, then the arrays of those rows whose item is an action.
+"""Buckets of users: logs scattered into them; their rows ordered without duplicates; arrays of rows on an action.
 
 Buckets share nothing. Each step writes one file, whole or not at all, and can be run again, anywhere.
 """
@@ -6,7 +6,10 @@ Buckets share nothing. Each step writes one file, whole or not at all, and can b
 from __future__ import annotations
 
 import hashlib
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +18,17 @@ import numpy as np
 from moac import files
 from moac.files import Arrays
 from moac.logs import engine
-from moac.logs.engine import Limits
+from moac.logs.engine import Connection, File, Limits
 from moac.logs.features import request_starts, response_numbers
 from moac.logs.schema import Schema, Signal, column
 
+Progress = Callable[[str, int, int], None]
+"""Called with what is done, how much of it, and how much there is."""
+_HASH = 2_654_435_761
+"""Knuth's multiplicative hash: neighbouring users fall into different buckets."""
+_BUFFERED = 1 << 19
+"""Rows that all buckets together buffer in a thread while a log is scattered; of DuckDB's own, half a million of each
+bucket, 256 buckets would not fit into memory."""
 _SHARED = ("user_ids", "views", "first", "history", "responses")
 _ROWS = ("user", "action", "reward", "time", "context", "end", "answered", "propensity")
 
@@ -50,6 +60,40 @@ class Bucket:
     def connect(self) -> Any:
         """A database for this bucket alone."""
         return engine.connect(self.limits, self.folder / "work" / f"spill-{self.number:03d}")
+
+
+def scatter(
+    connection: Connection, logs: list[tuple[File, bool]], user: str, num_buckets: int, work: Path, say: Progress
+) -> None:
+    """Write the rows of logs into one folder for each bucket of users; what an earlier attempt has read is left out.
+
+    Args:
+        connection: with which they are read.
+        logs: each with whether its exposure was random.
+        user: the column of users.
+        num_buckets: a power of two.
+        work: the folder to write into.
+        say: told how far it is.
+    """
+    done, total = 0, sum(file.size for file, _ in logs)
+    connection.execute(f"SET partitioned_write_flush_threshold = {max(_BUFFERED // num_buckets, 4096)}")
+    connection.execute(f"SET partitioned_write_max_open_files = {num_buckets + 1}")
+    bucket = f"((({column(user)}::HUGEINT * {_HASH}) & 4294967295) >> {33 - num_buckets.bit_length()})::INTEGER"
+    for number, (file, random) in enumerate(logs):
+        out, temporary = work / "raw" / str(number), work / ".raw.tmp"
+        if not out.exists():
+            shutil.rmtree(temporary, ignore_errors=True)
+            source = engine.source(connection, file.path, file.table)
+            query = f"SELECT *, {random} AS random, {bucket} AS bucket FROM {source.table}"
+
+            def show(share: float, done: int = done, size: int = file.size) -> None:
+                say("reading logs", done + int(share * size), total)
+
+            copy = partial(engine.copy_checked, connection, query, [source], temporary, ", PARTITION_BY (bucket)")
+            engine.watch(connection, copy, show)
+            temporary.replace(out)
+        done += file.size
+        say("reading logs", done, total)
 
 
 def order(bucket: Bucket) -> None:

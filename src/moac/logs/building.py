@@ -21,10 +21,9 @@ import numpy as np
 
 from moac import tasks
 from moac.files import read_arrays, read_json, write_arrays, write_json
-from moac.logs import buckets, conversion, engine, features, folder
-from moac.logs.buckets import Bucket
+from moac.logs import buckets, engine, features, folder, own
+from moac.logs.buckets import Bucket, Progress
 from moac.logs.engine import Connection, File, Limits
-from moac.logs.reading import Progress, Reader
 from moac.logs.schema import LogFiles, column
 from moac.logs.splits import SHARES, Rule
 from moac.tasks import Executor
@@ -67,7 +66,7 @@ def build(
     where it stopped when the same one is started again.
 
     Args:
-        files: of the log, such as `moac.kuairand.find` or `moac.logs.own.find` finds.
+        files: of the log, such as `moac.kuairand.find` or `moac.logs.schema.find` finds.
         out: the dataset's folder; it must not exist yet.
         options: how it is built.
         executor: where buckets are worked on, each on one core and under the same cap; None is one after the other.
@@ -82,12 +81,13 @@ def build(
     inspected: list[File] = []
     for path, table in files.tables:
         say("checking files", len(inspected), len(files.tables))
-        inspected.append(engine.inspect(path, table) if files.own is None else engine.hashed(path, table))
+        inspected.append(engine.hashed(path, table))
     origin = _origin(inspected, files, options)
     with folder.becoming(Path(out), _sha256(origin)[:16]) as place:
         if not (place / folder.MANIFEST).exists():  # written last: where it is, all else is
-            if files.own is not None:
-                files, inspected = conversion.converted(files, place, limits, rule, say)
+            if files.schema.named:
+                files, log = own.numbered(files, place, limits, rule, say)
+                inspected = [log]
             _Build(files, inspected, options, limits, place).run(origin, executor or tasks.Serial(), say)
         shutil.rmtree(place / "work", ignore_errors=True)
         say("writing arrays", 1, 1)
@@ -101,7 +101,7 @@ def _origin(inspected: list[File], files: LogFiles, options: Options) -> dict[st
         "format": folder.FORMAT,
         "sources": about,
         "options": {name: value for name, value in asdict(options).items() if name not in ("memory_limit", "threads")},
-        "schema": _sha256([asdict(files.schema), None if files.own is None else asdict(files.own)]),
+        "schema": _sha256(asdict(files.schema)),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _VERSIONS}},
     }
 
@@ -117,8 +117,7 @@ class _Build:
 
     def __init__(self, files: LogFiles, inspected: list[File], options: Options, limits: Limits, place: Path) -> None:
         self.files, self.schema, self.options, self.limits, self.place = files, files.schema, options, limits, place
-        self.by_path = {file.path: file for file in inspected}
-        self.logs = [self.by_path[path] for path in (*files.standard, *files.random)]
+        self.logs = inspected[len(inspected) - len(files.standard) - len(files.random) :]
         self.work, self.num_buckets = place / "work", num_buckets(self.logs)
         self.primary_is_random = not files.standard
         self.viewed = self.work / "viewed.parquet"
@@ -130,9 +129,9 @@ class _Build:
         for name in ("rows", "work/raw", "work/arrays", "arrays"):
             (self.place / name).mkdir(parents=True, exist_ok=True)
         with self._connect() as connection:
-            reader = Reader(self.files, self.by_path, self.work, self.num_buckets)
-            reader.copy_tables(connection)
-            reader.scatter(connection, say)
+            self._copy_tables(connection)
+            random = [(file, file.path in self.files.random) for file in self.logs]
+            buckets.scatter(connection, random, self.schema.user, self.num_buckets, self.work, say)
         self._map(executor, buckets.order, lambda bucket: bucket.rows.exists(), partial(say, "sorting users"))
         with self._connect() as connection:
             self._register_splits(connection)
@@ -145,6 +144,21 @@ class _Build:
             connection.register("splits", self.splits)
             about = self._write(connection, actions, scale)
         write_json(self.place / folder.MANIFEST, origin | self._described() | {"logs": logs} | about)
+
+    def _copy_tables(self, connection: Connection) -> None:
+        """Feature files to one Parquet file for each table, with the ids in a column `id`; each id is there once."""
+        users = () if self.schema.users is None else (("users", self.schema.user, self.schema.users),)
+        items = ((f"items{k}", self.schema.item, table) for k, table in enumerate(self.schema.items))
+        files = sum(self.files.feature_files.values(), ())
+        for (name, key, table), paths in zip((*users, *items), files, strict=True):
+            out, partial_out = self.work / f"{name}.parquet", self.work / f"{name}.tmp"
+            if not out.exists():
+                sources = [engine.source(connection, path, table) for path in paths]
+                renamed = f"SELECT * EXCLUDE ({column(key)}), {column(key)} AS id FROM"
+                query = " UNION ALL ".join(f"{renamed} {source.table}" for source in sources)
+                engine.copy_checked(connection, query, sources, partial_out)
+                engine.check_once(connection, engine.parquet([partial_out]), "id", f"{paths[0]}: `{key}`")
+                partial_out.replace(out)
 
     def _connect(self) -> Any:
         return engine.connect(self.limits, self.work / "spill")
@@ -172,13 +186,14 @@ class _Build:
 
     def _register_splits(self, connection: Connection) -> None:
         """The table `splits` of all users that have rows; a user without features is refused."""
+        if not self._buckets:
+            raise ValueError(f"{self.logs[0].path} must hold rows, got none.")
         if self.files.users is not None:
             known = f"SELECT id FROM {engine.parquet([self.work / 'users.parquet'])}"
             query = f"SELECT min({self.user}) FROM {self._rows} WHERE {self.user} NOT IN ({known})"
             (stranger,) = connection.execute(query).fetchone() or (None,)
             if stranger is not None:
-                place = engine.place_of(connection, self.logs, self.schema.user, stranger)
-                raise ValueError(f"{place}: user {stranger} must be in {self.files.users.name}, and is not.")
+                raise ValueError(f"{self.files.users} must have user {stranger} of the log, and has not.")
         users = f"SELECT DISTINCT {self.user} AS id FROM {self._rows} ORDER BY id"
         ids = connection.execute(users).fetchnumpy()["id"]
         ((newest,),) = connection.execute(f"SELECT max({self.time}) FROM {self._rows}").fetchall()
@@ -191,7 +206,7 @@ class _Build:
 
     def _names(self, connection: Connection, what: str, ids: Any) -> Any:
         """Ids as the log has them, of users or items."""
-        return conversion.names(connection, self.work / f"{what}.parquet", ids) if self.schema.named else ids
+        return own.names(connection, self.work / f"{what}.parquet", ids) if self.schema.named else ids
 
     def _actions(self, connection: Connection) -> Any:
         """The K items that train users viewed most, the most viewed first; ties by id."""

@@ -17,6 +17,7 @@ from moac.logs import buckets, engine, folder
 from moac.logs.buckets import Views
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
+from moac.logs.own import as_ids
 from moac.logs.schema import Signal
 from moac.logs.splits import Rule
 from moac.logs.states import Tables
@@ -86,7 +87,7 @@ def _built(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
         wanted = [columns["user"], columns["item"], columns["time"], "random", *(signals[n]["column"] for n in signals)]
         wanted += [f"context{k}" for k in range(len(about["context"]))]
         wanted += [columns["propensity"]] if columns["propensity"] else []
-        names = _names(place) if columns["named"] else None
+        names = as_ids(engine.columns_of(place / "items.parquet", ["name", "whole"])) if columns["named"] else None
     for path in sorted(place.glob("rows/*.parquet")):
         found = engine.columns_of(path, list(dict.fromkeys(wanted)))
         ids, user = np.unique(found[columns["user"]], return_inverse=True)
@@ -149,12 +150,6 @@ def _codes(known: tuple[str, ...], there: tuple[str, ...]) -> Any:
     """The run's code of each of the other's values; the last one is for what is unknown, −1."""
     place = {value: code for code, value in enumerate(known)}
     return np.array([*(place.get(value, -1) for value in there), -1])
-
-
-def _names(place: Path) -> Any:
-    found = engine.columns_of(place / "items.parquet", ["name", "whole"])
-    names = np.asarray(found["name"], dtype=str)
-    return names.astype(np.int64) if np.asarray(found["whole"]).all() else names
 
 
 def _columns(rows: Arrays) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""DuckDB under a memory cap, and CSV files that it reads with nothing left to guess. The only door to it.
+"""DuckDB under a memory cap, and the files that it reads, each value checked. The only door to it.
 
-A file that is wrong ends with one line that names the file, the row and the column; rows count from the header, row 1.
+A value that is wrong ends with one line that names the file, the row and the column; the header of a CSV file is row 1.
 """
 
 from __future__ import annotations
@@ -8,19 +8,21 @@ from __future__ import annotations
 import codecs
 import csv
 import errno
+import gzip
 import hashlib
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
 from moac import tasks
+from moac.choices import did_you_mean
 from moac.logs.schema import Table, column
 
 Connection = duckdb.DuckDBPyConnection
@@ -30,11 +32,9 @@ SMALLEST = _RESERVED + 100_000_000
 _LOOK_EVERY = 0.2
 _FULL = ("no space left", "could not write", "max_temp_directory_size", "disk quota")
 _BLOCK = 1 << 20
-"""Bytes read at a time. A line without an end in a block is refused: DuckDB drops far longer ones without a word."""
-_DIGITS = b"0123456789-,\r\n"
-"""All bytes of the rows of a table that is `digits_only`."""
-_WHOLE, _NUMBER = "-?[0-9]{1,38}", r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
-_SHOWN = 40
+"""Bytes among which the header of a CSV file is looked for."""
+_SHOWN, _LISTED = 40, 400
+_BROKEN = "a value breaks its rule"
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,10 @@ def _listed(texts: Iterable[Any]) -> str:
     return "[" + ", ".join(quoted(text) for text in texts) + "]"
 
 
+def _struct(types: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{quoted(name)}: {quoted(kind)}" for name, kind in types.items()) + "}"
+
+
 def parquet(paths: Iterable[Path]) -> str:
     """Parquet files as one table of SQL."""
     return f"read_parquet({_listed(paths)}, hive_partitioning = false)"
@@ -122,157 +126,169 @@ def copy_whole(connection: Connection, query: str, out: Path) -> None:
     temporary.replace(out)
 
 
+def check_once(connection: Connection, table: str, key: str, what: str) -> None:
+    """Refuse a table of SQL that has one key twice; `what` names it."""
+    query = f"SELECT {key} FROM {table} GROUP BY {key} HAVING count(*) > 1 ORDER BY {key} LIMIT 1"
+    twice = connection.execute(query).fetchone()
+    if twice is not None:
+        raise ValueError(f"{what} {twice[0]} must be there once, got it again.")
+
+
 @dataclass(frozen=True)
 class File:
-    """A CSV file that has been looked at."""
+    """A file of a log, by its content."""
 
     path: Path  # where it is
     table: Table  # of its columns
-    header: tuple[str, ...]  # column names as they stand in it
     size: int  # in bytes
     sha256: str  # of its content
 
-    def rows(self, types: dict[str, str]) -> str:
-        """Its rows as a table of SQL; a column without a type is text."""
-        listed = ", ".join(f"{quoted(name)}: {quoted(types.get(name, 'VARCHAR'))}" for name in self.header)
-        marks = "quote = '', escape = ''" if self.table.digits_only else "quote = '\"', escape = '\"'"
-        return (
-            f"read_csv({quoted(self.path)}, columns = {{{listed}}}, auto_detect = false, header = true, delim = ',', "
-            f"{marks}, force_not_null = {_listed(filter(self.table.is_required, self.header))})"
-        )
-
-
-def inspect(path: Path, table: Table) -> File:
-    """Read a file once as bytes: check its header and its end, and hash it."""
-    digest, size, end, unusual = hashlib.sha256(), 0, b"", False
-    with path.open("rb") as stream:
-        first = re.split(rb"[\r\n]", stream.read(_BLOCK), maxsplit=1)[0]
-        header = _header(path, first.removeprefix(codecs.BOM_UTF8), table)
-        stream.seek(len(first))
-        digest.update(first)
-        while block := stream.read(_BLOCK):
-            if len(block) == _BLOCK and b"\n" not in block and b"\r" not in block:
-                raise ValueError(f"{path} must have lines of at most {_BLOCK} bytes, got a longer one.")
-            digest.update(block)
-            size, end = size + len(block), (end + block)[-_SHOWN:]
-            unusual = unusual or (table.digits_only and bool(block.translate(None, _DIGITS)))
-    file = File(path, table, header, len(first) + size, digest.hexdigest())
-    if size <= len(b"\r\n"):
-        raise ValueError(f"{path} must hold at least one row, got none.")
-    if not end.endswith((b"\n", b"\r")):
-        raise ValueError(f"{path} must end with a new line, got {end!r}: the file is truncated.")
-    if unusual:  # DuckDB would round 1.5 and read 0x1
-        with duckdb.connect() as connection:
-            _complain(connection, file)
-    return file
-
 
 def hashed(path: Path, table: Table) -> File:
-    """A file of any kind, with the hash of its bytes."""
+    """Read a file once as bytes; one that is empty is refused, and one with known columns that ends within a line."""
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return File(path, table, (), path.stat().st_size, digest)
+        size = stream.tell()
+        stream.seek(max(size - _SHOWN, 0))
+        end = stream.read()
+    if not size:
+        raise ValueError(f"{path} must hold rows, got an empty file.")
+    if table.columns and path.suffix == ".csv" and not end.endswith((b"\n", b"\r")):
+        raise ValueError(f"{path} must end with a new line, got {end!r}: the file is truncated.")
+    return File(path, table, size, digest)
 
 
-def _header(path: Path, line: bytes, table: Table) -> tuple[str, ...]:
-    header = tuple(next(csv.reader([line.decode(errors="replace").replace("\0", "")]), []))
-    for name in table.columns:
-        if name not in header:
-            raise ValueError(f"{path}, row 1: must name the column `{name}` ({table.name}), got {line[:60]!r}.")
-    for name in header:
-        if not name or header.count(name) > 1:
-            raise ValueError(f"{path}, row 1: must name every column once, got `{_shown(name)}`.")
-    return header
+class Rule(NamedTuple):
+    """What a column must hold."""
+
+    column: str  # as messages name it
+    condition: str  # SQL over the columns that are read, true where a value is right
+    right: str  # in words
+    text: str  # SQL of the value as it stands in the file
+    advice: str = ""  # what to do about a gap
 
 
-def csv_table(file: File) -> str:
-    """A CSV file as a table of SQL with the types of its columns; a value that breaks its rule is an error.
+@dataclass(frozen=True)
+class Source:
+    """A file as a table of SQL; a value that breaks a rule is an error."""
 
-    DuckDB rounds fractions and reads 0x1 on its way to a whole number: `inspect` has searched files of digits for such
-    bytes, and their columns are read as numbers at once; all others are read as text and checked.
+    path: Path
+    rows: str  # SQL of the file
+    types: Mapping[str, str]  # of its columns, as DuckDB names them
+    columns: Mapping[str, str] = field(default_factory=dict)  # SQL of each column that is read, by its new name
+    rules: tuple[Rule, ...] = ()  # for them
+
+    def check(self, name: str) -> None:
+        """Refuse a column that is not there."""
+        if name not in self.types:
+            near = did_you_mean(name, list(self.types)) or f" It has {', '.join(self.types)[:_LISTED]}."
+            raise ValueError(f"{self.path} must have the column `{name}`, and has not.{near}")
+
+    @property
+    def table(self) -> str:
+        """SQL of the columns that are read."""
+        rules = " AND ".join(f"({rule.condition})" for rule in self.rules)
+        checked = f" WHERE CASE WHEN {rules} THEN true ELSE error('{_BROKEN}') END" if rules else ""
+        return f"(SELECT * FROM {self._selected()}{checked})"
+
+    def _selected(self, more: str = "") -> str:
+        columns = ", ".join(f"{expression} AS {column(name)}" for name, expression in self.columns.items())
+        return f"(SELECT {columns}{more} FROM {self.rows})"
+
+    def complain(self, connection: Connection) -> None:
+        """Raise a ValueError that names the first value which breaks its rule; return if none does."""
+        texts = ", ".join(f"({rule.text})::VARCHAR" for rule in self.rules)
+        numbered = self._selected(f", row_number() OVER () AS row, [{texts}] AS texts")
+        broken = " ".join(f"WHEN ({rule.condition}) IS NOT TRUE THEN {k}" for k, rule in enumerate(self.rules, 1))
+        query = f"SELECT row, broken, texts[broken] FROM (SELECT *, CASE {broken} END AS broken FROM {numbered})"
+        wrong = connection.execute(f"{query} WHERE broken > 0 LIMIT 1").fetchone() if self.rules else None
+        if wrong is not None:
+            row, at, text = wrong
+            rule, header = self.rules[at - 1], self.path.suffix != ".parquet"
+            got = f"nothing{rule.advice}" if text is None else repr(text[:_SHOWN])
+            raise ValueError(f"{self.path}, row {row + header}: `{rule.column}` must be {rule.right}, got {got}.")
+
+
+def source(connection: Connection, path: Path, table: Table, texts: Iterable[str] = ()) -> Source:
+    """A file with the columns of a table, or, where the table names none, all columns with the types that are found.
+
+    Args:
+        connection: with which it is read.
+        path: CSV, also with gzip, or Parquet.
+        table: its columns.
+        texts: columns that are read as they are written, where types are found.
     """
-    table = file.table
-    if file.path.suffix == ".parquet":  # which `moac.logs.own` wrote, checked
-        return f"(SELECT {', '.join(map(column, table.columns))} FROM {parquet([file.path])})"
-    if table.digits_only:
-        bounds = {name: table.range_of(name) for name in table.ranges}
-        right = [f"{column(name)} BETWEEN {low} AND {high}" for name, (low, high) in bounds.items()]
-        columns, rows = ", ".join(map(column, table.columns)), file.rows(dict(table.columns))
-        return f"(SELECT {columns} FROM {rows} WHERE {_or_error(' AND '.join(right) or 'true', 'true')})"
-    values = [
-        f"{_or_error(_rule(table, name), column(name))}::{kind} AS {column(name)}"
-        for name, kind in table.columns.items()
-    ]
-    return f"(SELECT {', '.join(values)} FROM {file.rows({})})"
+    if path.suffix == ".parquet":
+        return _declared(Source(path, parquet([path]), _types(connection, path, parquet([path]))), table)
+    mark, header = _header(path)
+    how = f"read_csv({quoted(path)}, header = true, delim = {quoted(mark)}, quote = '\"', escape = '\"'"
+    types = {name: table.columns.get(name, "VARCHAR") for name in header}
+    if len(types) < len(header) or "" in types:
+        raise ValueError(f"{path}, row 1: must name every column once, got {','.join(header)[:_LISTED]}.")
+    gapless = [name for name in table.required if name in types]
+    known = f", force_not_null = {_listed(gapless)}" if gapless else ""
+    exact = f"{how}, auto_detect = false, columns = {_struct(types)}{known})"
+    if table.columns:
+        return _declared(Source(path, exact, types), table)
+    kept = {name: "VARCHAR" for name in texts if name in header}
+    rows = f"{how}, sample_size = -1{f', types = {_struct(kept)}' if kept else ''})"
+    try:
+        return Source(path, rows, _types(connection, path, rows))
+    except ValueError:  # without guessing, the error names the row
+        _types(connection, path, f"(SELECT count(*) FROM {exact})", "")
+        raise
 
 
-def _or_error(rule: str, value: str) -> str:
-    return f"(CASE WHEN {rule} THEN {value} ELSE error('a value breaks its rule') END)"
+def _declared(source: Source, table: Table) -> Source:
+    """With the columns of a table, and rules by their ranges."""
+    for name in table.columns:
+        source.check(name)
+    rules = list[Rule]()
+    for name, (low, high) in table.ranges.items():
+        gap = "" if name in table.required else f"{column(name)} IS NULL OR "
+        condition = f"{gap}{column(name)} BETWEEN {low} AND {high}"
+        rules.append(Rule(name, condition, f"in [{low}, {high}]", column(name)))
+    return replace(source, columns={name: column(name) for name in table.columns}, rules=tuple(rules))
 
 
-def _rule(table: Table, name: str) -> str:
-    """SQL that is true of a text which the column may hold."""
-    kind, text = table.columns[name], column(name)
-    if kind == "VARCHAR":
-        return "true"
-    pattern, wide = (_NUMBER, "DOUBLE") if kind == "DOUBLE" else (_WHOLE, "HUGEINT")
-    low, high = table.range_of(name)
-    number = f"try_cast({text} AS {wide}) BETWEEN {low}::{wide} AND {high}::{wide}"
-    right = f"regexp_full_match({text}, {quoted(pattern)}) AND coalesce({number}, false)"
-    return right if table.is_required(name) else f"({text} IS NULL OR ({right}))"
+def _header(path: Path) -> tuple[str, list[str]]:
+    """What stands between the columns of a CSV file, and their names."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        line = re.split(rb"[\r\n]", stream.read(_BLOCK).removeprefix(codecs.BOM_UTF8), maxsplit=1)[0]
+    mark = max(",;\t|", key=lambda mark: line.count(mark.encode()))
+    return mark, next(csv.reader([line.decode(errors="replace").replace("\0", "")], delimiter=mark), [])
 
 
-def copy_csv(connection: Connection, query: str, files: Sequence[File], out: Path, options: str = "") -> None:
-    """Write an answer that reads CSV files as Parquet. Where a file is wrong, the error names a row."""
+def _types(connection: Connection, path: Path, rows: str, verb: str = "DESCRIBE ") -> dict[str, str]:
+    """The columns of SQL rows, and their types."""
+    try:
+        described = connection.execute(f"{verb}SELECT * FROM {rows}").fetchall()
+        return {str(row[0]): str(row[1]) for row in described if verb}
+    except duckdb.Error as error:
+        raise ValueError(in_one_line(path, str(error))) from None
+
+
+def copy_checked(connection: Connection, query: str, sources: Sequence[Source], out: Path, options: str = "") -> None:
+    """Write an answer that reads some sources as Parquet. Where a file is wrong, the error names it, and the row."""
     try:
         connection.execute(f"COPY ({query}) TO {quoted(out)} (FORMAT parquet{options})")
+    except duckdb.BinderException as error:
+        if missing := re.search(r'Referenced column "(.+?)" not found', str(error)):
+            sources[0].check(missing[1])
+        first = str(error).splitlines()[0].removeprefix("Binder Error: ").rstrip(".")
+        raise ValueError(f"{sources[0].path}: {first}.") from None
     except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
-        for file in files:
-            _complain(connection, file)
-        raise ValueError(f"{files[0].path} cannot be read: {str(error).splitlines()[0]}.") from None
+        message = str(error)
+        wrong = next((each for each in sources if str(each.path) in message), sources[0])
+        for each in sources if _BROKEN in message else ():
+            each.complain(connection)
+        raise ValueError(in_one_line(wrong.path, message)) from None
 
 
-def _complain(connection: Connection, file: File) -> None:
-    """Raise a ValueError that names the first value which breaks its rule; return if none does."""
-    names = list(file.table.columns)
-    broken = " ".join(f"WHEN NOT ({_rule(file.table, name)}) THEN {k}" for k, name in enumerate(names, 1))
-    texts = ", ".join(map(column, names))
-    numbered = f"SELECT row_number() OVER () + 1 AS row, CASE {broken} END AS broken, [{texts}] AS texts"
-    query = f"SELECT row, broken, texts[broken] FROM ({numbered} FROM {file.rows({})}) WHERE broken > 0 LIMIT 1"
-    try:
-        wrong = connection.execute(query).fetchone()
-    except duckdb.Error as error:
-        raise ValueError(told(file.path, str(error))) from None
-    if wrong is not None:
-        row, at, text = wrong
-        name = names[at - 1]
-        kind = "number" if file.table.columns[name] == "DOUBLE" else "whole number"
-        low, high = file.table.range_of(name)
-        raise ValueError(
-            f"{file.path}, row {row}: `{name}` must be a {kind} in [{low}, {high}], got {_shown(text or '')!r}."
-        )
-
-
-def told(path: Path, message: str) -> str:
-    """DuckDB's message on a CSV file as one line: its row, and what is wrong with it."""
+def in_one_line(path: Path, message: str) -> str:
+    """DuckDB's message on a CSV file: its row, and what is wrong with it."""
     at = re.search(r"CSV Error on Line: (\d+)", message)
-    why = re.search(r"^(Expected Number|Error when|Invalid unicode|Maximum line).*", message, re.MULTILINE)
+    why = re.search(r"^(Expected Number|Error when|Invalid unicode|Maximum line|Value with).*", message, re.MULTILINE)
     if at is None or why is None:
         return f"{path} cannot be read: {message.splitlines()[0].rstrip('.')}."
-    return f"{path}, row {at[1]}: {why[0].rstrip('.')}."
-
-
-def place_of(connection: Connection, files: Iterable[File], name: str, value: int, occurrence: int = 1) -> str:
-    """`FILE, row N`, where a column of some files holds a value for the first time, or for a later one."""
-    for file in files:
-        numbered = f"SELECT row_number() OVER () + 1 AS row, {column(name)} AS text FROM {file.rows({})}"
-        found = connection.execute(f"SELECT row FROM ({numbered}) WHERE try_cast(text AS HUGEINT) = {value}").fetchall()
-        if len(found) >= occurrence:
-            return f"{file.path}, row {found[occurrence - 1][0]}"
-        occurrence -= len(found)
-    return f"`{name}`"
-
-
-def _shown(value: str) -> str:
-    """What a message shows of a text: its beginning."""
-    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+    return f"{path}, row {at[1]}: {why[0].rstrip('. ')}."

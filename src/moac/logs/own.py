@@ -1,9 +1,10 @@
-"""A log of one's own, CSV, Parquet or a dataframe, and which of its columns mean what."""
+"""A log of one's own, CSV, Parquet or a dataframe, as a dataset: numbers take the place of its names.
+
+Users and items are numbered in the order of their ids, values of the context in the order of their text.
+"""
 
 from __future__ import annotations
 
-import glob
-import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,112 +13,22 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
-from moac.logs.engine import quoted
-from moac.logs.schema import Columns, LogFiles, Schema, Signal, Table, column
+from moac.logs import engine
+from moac.logs.buckets import Progress
+from moac.logs.engine import Connection, File, Limits, Source, quoted
+from moac.logs.schema import Feature, LogFiles, Schema, Table, column, declared, find
+from moac.logs.splits import Rule, per_second
 
 if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset
 
-_ANY, _USERS, _ITEMS = Table("log", {}), Table("user features", {}), Table("item features", {})
-_FORMATS = (".csv", ".tsv", ".txt", ".parquet", ".csv.gz", ".tsv.gz", ".txt.gz")
-
-
-def find(log: Any, columns: Columns, *, users: Any = None, items: Any = None, name: str | None = None) -> LogFiles:
-    """The files of a log: a file, a folder, a glob, or several of them.
-
-    Args:
-        log: where it is.
-        columns: which of its columns mean what.
-        users: a file of user features, with the ids in a column of the same name as in the log; None is none.
-        items: likewise of items.
-        name: of the data; None is that of the file.
-    """
-    paths = _paths("LOG", log)
-    signals = tuple(Signal(signal, f"signal{k}", sign) for k, (signal, _, sign) in enumerate(columns.signals))
-    people, shown = (() if each is None else _paths(what, each) for what, each in (("USERS", users), ("ITEMS", items)))
-    if len(people) > 1:
-        raise ValueError(f"`USERS` must be one file, got {len(people)}.")
-    described = _USERS if people else None, (_ITEMS,) if shown else ()
-    schema = Schema(_ANY, "user", "item", "time", signals, users=described[0], items=described[1])
-    label = name or re.sub(r"(\.\w+)+$", "", paths[0].name) or "log"
-    return LogFiles(label, schema, paths, (), people[0] if people else None, (shown,) if shown else (), own=columns)
-
-
-def columns(user: str, item: str, time: str, signals: Any, context: Any = (), propensity: str | None = None) -> Columns:
-    """Which columns mean what, from texts such as `click,-returned,watch=play/duration` and `tab,hour`."""
-    parsed = parse("signals", signals)
-    if not parsed:
-        raise ValueError("`signals` must name what is maximised, such as click,-returned, got nothing.")
-    shown = tuple((name, expression) for name, expression, _ in parse("context", context))
-    return Columns(user, item, time, parsed, shown, propensity)
-
-
-def parse(name: str, given: Any) -> tuple[tuple[str, str, int], ...]:
-    """Columns or expressions by name, from `click,-returned,watch=play/duration`, a list of such, or a mapping."""
-    if isinstance(given, dict):
-        given = [f"{key}={value}" for key, value in given.items()]
-    texts = _commas(given) if isinstance(given, str) else [str(text) for text in given or ()]
-    parsed = list[tuple[str, str, int]]()
-    for text in texts:
-        sign, rest = (-1, text.strip()[1:]) if text.strip().startswith("-") else (1, text.strip())
-        label, equals, expression = rest.partition("=")
-        label = label.strip()
-        if not label or (equals and not expression.strip()):
-            right = "columns, or names with expressions such as watch=play/duration"
-            raise ValueError(f"`{name}` must be {right}, got {text!r}.")
-        parsed.append((label, expression.strip() if equals else column(label), sign))
-    for label, _, sign in parsed:
-        if [other for other, _, _ in parsed].count(label) > 1:
-            raise ValueError(f"`{name}` must name each once, got {label!r} twice.")
-        if name == "context" and sign < 0:
-            raise ValueError(f"`context` must be columns, got -{label}: only a signal can be a cost.")
-    return tuple(parsed)
-
-
-def _commas(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part for part in parts if part.strip()]
-
-
-def _paths(name: str, given: Any) -> tuple[Path, ...]:
-    """All files of a kind that can be read, in order."""
-    listed = [given] if isinstance(given, str | Path) else list(given)
-    found = list[Path]()
-    for each in listed:
-        path = Path(each)
-        below = [path] if path.is_file() else path.rglob("*") if path.is_dir() else map(Path, glob.glob(str(each)))
-        files = sorted(one for one in below if one.is_file() and (one == path or one.name.endswith(_FORMATS)))
-        if not files:
-            raise ValueError(f"`{name}` must be CSV or Parquet: a file, a folder or a glob; nothing is at {each}.")
-        found += files
-    return tuple(found)
-
-
-def as_parquet(frame: Any, path: Path) -> Path:
-    """A dataframe as a file: pandas, polars, Arrow, a DuckDB relation, or arrays by name."""
-    if hasattr(frame, "write_parquet"):
-        frame.write_parquet(str(path))
-        return path
-    for name in getattr(frame, "columns", frame):
-        if isinstance(name, str) and getattr(frame[name], "dtype", None) == np.dtype(object):
-            kinds = sorted({type(each).__name__ for each in frame[name] if each is not None and each == each})
-            if len(kinds) > 1:
-                raise ValueError(f"`{name}` must hold values of one type, got {', '.join(kinds)}.")
-    try:
-        with duckdb.connect() as connection:
-            connection.register("frame", frame)
-            connection.execute(f"COPY (SELECT * FROM frame) TO {quoted(path)} (FORMAT parquet)")
-    except duckdb.Error as error:
-        first = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"`log` must be a path or a dataframe with columns of one type each: {first}.") from None
-    return path
+_WHOLE_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
+_REAL_TYPES = ("FLOAT", "DOUBLE", "DECIMAL")
+_BYTES_PER_ROW = 64
+"""Of a row, whatever the file: so that buckets, and so the result, depend on the rows alone."""
+_MOST_VALUES = 1000
+_IDENTITY = Feature("item", "name", "category", 8)
+"""Of an item beside its features: one-hot where train users viewed few items, else eight numbers by hash."""
 
 
 def build(  # noqa: PLR0913 - one of each meaning
@@ -157,10 +68,10 @@ def build(  # noqa: PLR0913 - one of each meaning
     tables = {name: options.pop(name, None) for name in ("users", "items", "name")}
     with tempfile.TemporaryDirectory() as place:
         if not isinstance(log, LogFiles):
-            given = columns(user, item, time, signals, context, propensity)
             frames = {"log": log, "users": tables["users"], "items": tables["items"]}
             paths = {n: as_parquet(f, Path(place, f"{n}.parquet")) if _is_frame(f) else f for n, f in frames.items()}
-            log = find(paths["log"], given, users=paths["users"], items=paths["items"], name=tables["name"])
+            schema = declared(user, item, time, signals, context, propensity)
+            log = find(paths["log"], schema, users=paths["users"], items=paths["items"], name=tables["name"])
         target = Path(place, "data") if out is None else Path(out)
         building.build(log, target, building.Options(**options), **doing)
         dataset = LoggedDataset.load(target)
@@ -170,3 +81,207 @@ def build(  # noqa: PLR0913 - one of each meaning
 def _is_frame(given: Any) -> bool:
     texts = isinstance(given, list | tuple) and all(isinstance(one, str | Path) for one in given)
     return not (given is None or texts or isinstance(given, str | Path))
+
+
+def as_parquet(frame: Any, path: Path) -> Path:
+    """A dataframe as a file: pandas, polars, Arrow, a DuckDB relation, or arrays by name."""
+    if hasattr(frame, "write_parquet"):
+        frame.write_parquet(str(path))
+        return path
+    for name in getattr(frame, "columns", frame):
+        if isinstance(name, str) and getattr(frame[name], "dtype", None) == np.dtype(object):
+            kinds = sorted({type(each).__name__ for each in frame[name] if each is not None and each == each})
+            if len(kinds) > 1:
+                raise ValueError(f"`{name}` must hold values of one type, got {', '.join(kinds)}.")
+    try:
+        with duckdb.connect() as connection:
+            connection.register("frame", frame)
+            connection.execute(f"COPY (SELECT * FROM frame) TO {quoted(path)} (FORMAT parquet)")
+    except duckdb.Error as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"`log` must be a path or a dataframe with columns of one type each: {first}.") from None
+    return path
+
+
+def names(connection: Connection, table: Path, ids: Any) -> Any:
+    """What the numbers of users or items stand for: whole numbers where all ids are, else texts."""
+    connection.register("wanted", {"id": ids, "place": np.arange(len(ids))})
+    query = f"SELECT name, whole FROM wanted JOIN {engine.parquet([table])} USING (id) ORDER BY place"
+    return as_ids(connection.execute(query).fetchnumpy())
+
+
+def as_ids(named: Any) -> Any:
+    """Ids from the columns `name` and `whole` of a table of users or items."""
+    texts = np.asarray(named["name"], dtype=str)
+    return texts.astype(np.int64) if len(texts) and bool(np.asarray(named["whole"]).all()) else texts
+
+
+def numbered(files: LogFiles, place: Path, limits: Limits, rule: Rule, say: Progress) -> tuple[LogFiles, File]:
+    """The same rows as one Parquet file of numbers, and tables of users and items; the file, and what it came from."""
+    work = place / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    with engine.connect(limits, work / "spill") as connection:
+        return _Numbering(connection, files, place, rule).run(say)
+
+
+class _Numbering:
+    """From files with names to files with numbers, each step out of core."""
+
+    def __init__(self, connection: Connection, files: LogFiles, place: Path, rule: Rule) -> None:
+        self.connection, self.files, self.schema, self.place, self.rule = connection, files, files.schema, place, rule
+        self.work, self.context = place / "work", list(files.schema.context.items())
+        self.columns = {name: column(getattr(self.schema, name)) for name in ("user", "item", "time")}
+        self.columns |= {f"signal{k}": signal.column for k, signal in enumerate(self.schema.signals)}
+        self.columns |= {f"code{k}": expression for k, (_, (expression, _)) in enumerate(self.context)}
+        if self.schema.propensity is not None:
+            self.columns["propensity"] = column(self.schema.propensity)
+
+    def run(self, say: Progress) -> tuple[LogFiles, File]:
+        """All steps."""
+        pieces, paths = list[Path](), self.files.standard
+        for k, path in enumerate(paths):
+            say("reading files", k, len(paths))
+            pieces.append(self._typed(path, self.work / f"typed{k}.parquet"))
+        typed = engine.parquet(pieces)
+        count, num_users, newest = self._all(f"SELECT count(*), count(DISTINCT user), max(time) FROM {typed}")[0]
+        if not count:
+            raise ValueError(f"{paths[0]} must hold rows, got none.")
+        if num_users < 2:
+            raise ValueError(f"{paths[0]} must have rows of at least two users, got one.")
+        features = {f"{key}_features": self._table(key, typed) for key in ("user", "item")}
+        values = self._values(typed, self.rule.since(newest))
+        say("reading files", len(paths), len(paths))
+        return self._written(typed, count, newest, features, values)
+
+    def _all(self, query: str) -> list[Any]:
+        return self.connection.execute(query).fetchall()
+
+    def _typed(self, path: Path, out: Path) -> Path:
+        """A file's columns with their types, in the same order; a row that cannot be is an error."""
+        if not out.exists():
+            source = engine.source(self.connection, path, self.schema.log, (self.schema.user, self.schema.item))
+            for expression in self.columns.values():
+                if column(_inside(expression)) == expression:
+                    source.check(_inside(expression))
+            columns = {name: self._cast(source, name) for name in self.columns}
+            source = replace(source, columns=columns, rules=self._rules())
+            partial = out.with_suffix(".tmp")
+            engine.copy_checked(self.connection, f"SELECT * FROM {source.table}", [source], partial)
+            partial.replace(out)
+        return out
+
+    def _cast(self, source: Source, name: str) -> str:
+        """A column as what it must be; NULL where it is not."""
+        expression = self.columns[name]
+        kind = source.types.get(_inside(expression), "").partition("(")[0]
+        if name in ("user", "item") and kind in (*_REAL_TYPES, "BOOLEAN"):
+            right = "whole numbers or texts"
+            raise ValueError(f"{source.path}: `{_inside(expression)}` must hold {right}, got {kind}: mixed types?")
+        if name in ("user", "item") or name.startswith("code"):
+            return f"({expression})::VARCHAR"
+        if name == "time" and kind in _REAL_TYPES:
+            return f"round({expression} * 1000)::BIGINT"  # seconds with a fraction
+        if name == "time" and kind not in _WHOLE_TYPES:
+            return f"epoch_ms(try_cast({expression} AS TIMESTAMP))"
+        return f"try_cast({expression} AS {'BIGINT' if name == 'time' else 'DOUBLE'})"
+
+    def _rules(self) -> tuple[engine.Rule, ...]:
+        """What each column must hold once it has its type."""
+        schema, rules = self.schema, list[engine.Rule]()
+        for name, right in (("user", "an id"), ("item", "an id"), ("time", "a time")):
+            condition = f"{name} IS NOT NULL" if name == "time" else f"{name} <> ''"
+            rules.append(engine.Rule(getattr(schema, name), condition, right, self.columns[name]))
+        for k, signal in enumerate(schema.signals):
+            advice = f": {signal.name}=coalesce({signal.name}, 0) makes a gap 0"
+            finite = (f"isfinite(signal{k})", "a finite number", signal.column, advice)
+            rules.append(engine.Rule(signal.name, *finite))
+        if schema.propensity is not None:
+            share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
+            rules.append(engine.Rule(schema.propensity, *share))
+        return tuple(rules)
+
+    def _table(self, key: str, typed: str) -> tuple[Feature, ...]:
+        """Write the table of users or items, numbered by id, with their features; which features these are."""
+        distinct = f"SELECT DISTINCT {key} AS name FROM {typed}"
+        whole = "bool_and(coalesce(try_cast(name AS BIGINT)::VARCHAR = name, false)) OVER ()"
+        listed = f"SELECT name, {whole} AS whole FROM ({distinct})"
+        order = "row_number() OVER (ORDER BY CASE WHEN whole THEN name::BIGINT END, name) - 1"
+        joined = f"(SELECT ({order})::INTEGER AS id, name, whole FROM ({listed}))"
+        paths = self.files.feature_files[f"{key}s"]
+        features = (_IDENTITY,) if key == "item" else ()
+        if paths:
+            described, table = self._features(getattr(self.schema, key), paths[0])
+            features, joined = (*features, *described), f"{joined} LEFT JOIN ({table}) USING (name)"
+        engine.copy_whole(self.connection, f"SELECT * FROM {joined} ORDER BY id", self.work / f"{key}s.parquet")
+        return features
+
+    def _features(self, wanted: str, paths: tuple[Path, ...]) -> tuple[tuple[Feature, ...], str]:
+        """The features that files describe, each column by its type, and SQL of their table, with ids in `name`."""
+        sources = [engine.source(self.connection, path, Table("features"), (wanted,)) for path in paths]
+        for source in sources:
+            source.check(wanted)
+        types = {name: kind for name, kind in sources[0].types.items() if name != wanted}
+        rows = " UNION ALL BY NAME ".join(f"SELECT * FROM {source.rows}" for source in sources)
+        table = f"(SELECT {column(wanted)}::VARCHAR AS name, * EXCLUDE ({column(wanted)}) FROM ({rows}))"
+        engine.check_once(self.connection, table, "name", f"{paths[0]}: `{wanted}`")
+        features = tuple(feature for name, kind in types.items() for feature in self._feature(name, kind, table))
+        renamed = "".join(f", {column(name)} AS {column(f'feature {name}')}" for name in types)
+        return features, f"SELECT name{renamed} FROM {table}"
+
+    def _feature(self, name: str, kind: str, table: str) -> list[Feature]:
+        """A number, two of them where it can be negative, or a category."""
+        at = column(f"feature {name}")
+        if kind == "BOOLEAN":
+            return [Feature(name, f"{at}::INTEGER", "scaled")]
+        if kind.partition("(")[0] not in (*_WHOLE_TYPES, *_REAL_TYPES):
+            return [Feature(name, f"{at}::VARCHAR", "category")]
+        (negative,) = self._all(f"SELECT coalesce(min({column(name)}) < 0, false) FROM {table}")[0]
+        below = [Feature(f"-{name}", f"greatest(-{at}, 0)", "number")] if negative else []
+        return [Feature(name, f"greatest({at}, 0)" if negative else at, "number"), *below]
+
+    def _values(self, typed: str, since: int | None) -> tuple[tuple[str, ...], ...]:
+        """The values of each column of the context that train rows have."""
+        users = self.connection.execute(f"SELECT * FROM {engine.parquet([self.work / 'users.parquet'])} ORDER BY id")
+        ids = as_ids(users.fetchnumpy())
+        train = self.rule.users(ids) == 0 if self.rule.name != "time" else np.ones(len(ids), bool)
+        if not train.any():
+            raise ValueError(f"`shares` must leave users to train on, got {self.rule.shares} of {len(ids)} users.")
+        self.connection.register("train", {"name": ids.astype(str).astype(object)[train]})
+        early, values = "" if since is None else f" AND time < {since}", list[tuple[str, ...]]()
+        for k, (label, _) in enumerate(self.context):
+            query = f"SELECT DISTINCT code{k} FROM {typed} WHERE user IN (SELECT name FROM train){early}"
+            values.append(tuple(sorted(str(value) for (value,) in self._all(query) if value is not None)))
+            if len(values[k]) > _MOST_VALUES:
+                raise ValueError(f"`context` {label} must have at most {_MOST_VALUES} values, got {len(values[k]):,}.")
+        return tuple(values)
+
+    def _written(self, typed: str, count: int, newest: int, features: Any, values: Any) -> tuple[LogFiles, File]:
+        """Write all rows with numbers in place of names; the files, with their schema."""
+        joins, codes = [], {f"code{k}": f"coalesce(value{k}.code, -1)" for k in range(len(values))}
+        for k, known in enumerate(values):
+            listed = np.array(known or [""], object)
+            self.connection.register(f"values{k}", {"value": listed, "code": np.arange(len(listed), dtype=np.int32)})
+            joins.append(f"LEFT JOIN values{k} AS value{k} ON value{k}.value = t.code{k}")
+        numbers = {"user": "u.id", "item": "i.id"} | codes
+        users, items = (engine.parquet([self.work / f"{what}.parquet"]) for what in ("users", "items"))
+        people = f"{typed} AS t JOIN {users} AS u ON t.user = u.name JOIN {items} AS i ON t.item = i.name"
+        selected = ", ".join(f"{numbers.get(name, f't.{name}')} AS {name}" for name in self.columns)
+        path, vocabulary = self.work / "log.parquet", f"SELECT id, name, whole FROM {items} ORDER BY id"
+        engine.copy_whole(self.connection, f"SELECT {selected} FROM {people} {' '.join(joins)}", path)
+        engine.copy_whole(self.connection, vocabulary, self.place / "items.parquet")
+        kinds = {"user": "INTEGER", "item": "INTEGER", "time": "BIGINT"} | dict.fromkeys(codes, "INTEGER")
+        second = per_second(newest, dated=False)
+        schema = Schema(
+            Table("log", {name: kinds.get(name, "DOUBLE") for name in self.columns}), "user", "item", "time",
+            tuple(replace(signal, column=f"signal{k}") for k, signal in enumerate(self.schema.signals)),
+            {label: (f"code{k}", len(values[k])) for k, (label, _) in enumerate(self.context)},
+            **features, day=f"time // {86400 * second}" if second else None,
+            propensity="propensity" if self.schema.propensity is not None else None, named=True,
+        )  # fmt: skip
+        made = LogFiles(self.files.name, schema, (path,), warnings=self.files.warnings, context_values=values)
+        return made, File(path, schema.log, count * _BYTES_PER_ROW, "")
+
+
+def _inside(expression: str) -> str:
+    """The name of a column, where the expression is a quoted column alone."""
+    return expression[1:-1].replace('""', '"') if expression[:1] == expression[-1:] == '"' else expression

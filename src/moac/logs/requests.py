@@ -20,7 +20,7 @@ from moac.choices import did_you_mean
 from moac.files import replacing
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
-from moac.logs.engine import parquet, quoted, told
+from moac.logs.engine import in_one_line, parquet, quoted
 from moac.logs.features import response_numbers
 
 BLOCK = 8192
@@ -104,7 +104,7 @@ def read(
             while block := reading.fetchmany(BLOCK):
                 yield reader.block(list(zip(*block, strict=True)))
         except duckdb.Error as error:
-            raise ValueError(told(path, str(error))) from None
+            raise ValueError(in_one_line(path, str(error))) from None
 
 
 class _Reader:

@@ -1,11 +1,13 @@
-"""What a log's columns mean, as data that `moac.logs.building` is handed."""
+"""A log's files and what their columns mean, as data that `moac.logs.building` is handed."""
 
 from __future__ import annotations
 
+import glob
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 WINDOW = 20
 """A state holds so many items that were viewed before."""
@@ -13,11 +15,8 @@ RECENT = 5
 """And the responses to so many of them, beside the mean of all."""
 STEPS = 127
 """Tables of features hold int8: numbers in [−1, 1] in steps of 1/127."""
-TYPES = {
-    "TINYINT": (-(2**7), 2**7 - 1), "SMALLINT": (-(2**15), 2**15 - 1), "INTEGER": (-(2**31), 2**31 - 1),
-    "BIGINT": (-(2**63), 2**63 - 1), "DOUBLE": (-1e300, 1e300),
-}  # fmt: skip
-"""Types of numbers, as DuckDB names them, and what each may hold; the only other type is VARCHAR."""
+
+_FORMATS = (".csv", ".tsv", ".txt", ".parquet", ".csv.gz", ".tsv.gz", ".txt.gz")
 
 
 def column(name: str) -> str:
@@ -27,23 +26,14 @@ def column(name: str) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a kind of CSV file."""
+    """The columns of a kind of file."""
 
     name: str  # what messages and the manifest call it
-    columns: Mapping[str, str]  # the type of each column; other columns of a file are not read
+    # the type of each column that is read, as DuckDB names it; empty: all columns, of the types that reading finds
+    columns: Mapping[str, str] = field(default_factory=dict)
     # the least and the largest value, where a column may not hold all that its type can
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     required: tuple[str, ...] = ()  # columns that have no gap
-    # every column is a whole number without a gap, and nothing is quoted. Such files are read faster.
-    digits_only: bool = False
-
-    def range_of(self, column: str) -> tuple[float, float]:
-        """The least and the largest number that a column may hold."""
-        return self.ranges.get(column, TYPES[self.columns[column]])
-
-    def is_required(self, column: str) -> bool:
-        """Whether a column has no gap."""
-        return self.digits_only or column in self.required
 
 
 @dataclass(frozen=True)
@@ -51,7 +41,7 @@ class Signal:
     """An objective: its reward is sign × column / unit."""
 
     name: str  # of the objective
-    column: str  # of the log
+    column: str  # of the log; of a log that is `named`, SQL over its columns
     sign: int = 1  # −1 where the signal is a cost
     unit: float = 1  # what counts as one
 
@@ -88,19 +78,9 @@ class Schema:
     day: str | None = None  # SQL expression of a row's day, in days since 1970; None is not counted
     window: int = WINDOW  # how many viewed items a state holds
     propensity: str | None = None  # the column with the probability of what was shown; None where it is not known
-    named: bool = False  # user and item are numbers of names, which the tables of users and items hold
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns of a log of one's own mean what; an expression is SQL over its columns."""
-
-    user: str
-    item: str
-    time: str
-    signals: tuple[tuple[str, str, int], ...]  # name, expression and sign of each
-    context: tuple[tuple[str, str], ...] = ()  # name and expression of each
-    propensity: str | None = None  # the column with the probability of what was shown
+    # users, items and values of the context have names, which `moac.logs.own` numbers; the tables of users and items
+    # hold them then
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,13 +95,89 @@ class LogFiles:
     items: tuple[tuple[Path, ...], ...] = ()  # files of each of the schema's item tables
     absent: tuple[str, ...] = ()  # names of files that usually belong to the data and are not there
     warnings: tuple[str, ...] = ()  # what a reader of results should know
-    own: Columns | None = None  # of a log of one's own, which `moac.logs.own` turns into files with a schema
     context_values: tuple[tuple[str, ...], ...] = ()  # what the codes of each column of the context stand for
+
+    @property
+    def feature_files(self) -> dict[str, tuple[tuple[Path, ...], ...]]:
+        """Files of the tables of users and of items."""
+        return {"users": () if self.users is None else ((self.users,),), "items": self.items}
 
     @property
     def tables(self) -> tuple[tuple[Path, Table], ...]:
         """Every file with its table."""
-        schema = self.schema
-        users = () if self.users is None or schema.users is None else ((self.users, schema.users),)
-        items = ((path, table) for paths, table in zip(self.items, schema.items, strict=True) for path in paths)
-        return (*users, *items, *((path, schema.log) for path in (*self.standard, *self.random)))
+        users = () if self.schema.users is None else (self.schema.users,)
+        described = zip(sum(self.feature_files.values(), ()), (*users, *self.schema.items), strict=True)
+        files = ((path, table) for paths, table in described for path in paths)
+        return (*files, *((path, self.schema.log) for path in (*self.standard, *self.random)))
+
+
+def declared(user: str, item: str, time: str, signals: Any, context: Any = (), propensity: str | None = None) -> Schema:
+    """Which columns mean what, from texts such as `click,-returned,watch=play/duration` and `tab,hour`."""
+    objectives = tuple(Signal(*each) for each in _parsed("signals", signals))
+    if not objectives:
+        raise ValueError("`signals` must name what is maximised, such as click,-returned, got nothing.")
+    shown = {name: (expression, 0) for name, expression, _ in _parsed("context", context)}
+    return Schema(Table("log"), user, item, time, objectives, shown, propensity=propensity, named=True)
+
+
+def _parsed(name: str, given: Any) -> list[tuple[str, str, int]]:
+    """Name, SQL and sign of each, from `click,-returned,watch=play/duration`, a list of such, or a mapping."""
+    if isinstance(given, dict):
+        given = [f"{key}={value}" for key, value in given.items()]
+    texts = _commas(given) if isinstance(given, str) else [str(text) for text in given or ()]
+    parsed = dict[str, tuple[str, str, int]]()
+    for text in (text.strip() for text in texts if text.strip()):
+        label, equals, expression = text.removeprefix("-").partition("=")
+        label, expression, sign = label.strip(), expression.strip(), -1 if text.startswith("-") else 1
+        if not label or (equals and not expression):
+            right = "columns, or names with expressions such as watch=play/duration"
+            raise ValueError(f"`{name}` must be {right}, got {text!r}.")
+        if label in parsed:
+            raise ValueError(f"`{name}` must name each once, got {label!r} twice.")
+        if name == "context" and sign < 0:
+            raise ValueError(f"`context` must be columns, got -{label}: only a signal can be a cost.")
+        parsed[label] = (label, expression or column(label), sign)
+    return list(parsed.values())
+
+
+def _commas(text: str) -> list[str]:
+    """The parts between commas that stand in no brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def find(log: Any, schema: Schema, *, users: Any = None, items: Any = None, name: str | None = None) -> LogFiles:
+    """The files of a log: a file, a folder, a glob, or several of them.
+
+    Args:
+        log: where it is.
+        schema: which of its columns mean what; see `declared`.
+        users: a file of user features, with the ids in a column of the same name as in the log; None is none.
+        items: likewise of items.
+        name: of the data; None is that of the file.
+    """
+    paths, people, shown = _paths("LOG", log), _paths("USERS", users), _paths("ITEMS", items)
+    if len(people) > 1:
+        raise ValueError(f"`USERS` must be one file, got {len(people)}.")
+    tables = {"users": Table("user features") if people else None, "items": (Table("item features"),) if shown else ()}
+    label = name or re.sub(r"(\.\w+)+$", "", paths[0].name) or "log"
+    return LogFiles(label, replace(schema, **tables), paths, (), next(iter(people), None), (shown,) if shown else ())
+
+
+def _paths(name: str, given: Any) -> tuple[Path, ...]:
+    """All files of a kind that can be read, in order."""
+    paths = list[Path]()
+    for each in () if given is None else [given] if isinstance(given, str | Path) else given:
+        path = Path(each)
+        below = [path] if path.is_file() else path.rglob("*") if path.is_dir() else map(Path, glob.glob(str(each)))
+        files = sorted(one for one in below if one.is_file() and (one == path or one.name.endswith(_FORMATS)))
+        if not files:
+            raise ValueError(f"`{name}` must be CSV or Parquet: a file, a folder or a glob; nothing is at {each}.")
+        paths += files
+    return tuple(paths)
