@@ -1,16 +1,18 @@
-"""One process at a time: a lock that the system lets go of when its holder ends, however it ends."""
+"""Folders for one process at a time: a lock that ends with its holder, however it ends; folders whole or not there."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import stat
 from collections.abc import Generator
 from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from moac.files import DamagedError, read_bytes
+from moac.files import DamagedError, below, read_bytes
 
 _NAME = ".lock"
 _PATIENCE, _LOOK_EVERY = 0.2, 0.05
@@ -56,6 +58,50 @@ def folder(path: Path) -> Generator[None]:
 def is_empty(path: Path) -> bool:
     """Whether a folder holds nothing, but for a lock that a kill has left."""
     return all(each.name == _NAME for each in path.iterdir())
+
+
+def refuse_existing(target: Path, name: str | None = None) -> None:
+    """Nothing of the user's is written over; `name` is the argument that names the place."""
+    if target.exists() or target.is_symlink():
+        right = f"`{name}` must not exist yet, got {target}" if name else f"{target} exists already"
+        raise ValueError(f"{right}: use it, or remove it first.")
+
+
+def check_room(folder: Path, what: str, needed: int) -> None:
+    """Say that a disk is too small before the work, not hours later."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise ValueError(f"{folder}: the disk is too full: {what} needs {needed:,} bytes, {free:,} are free.")
+
+
+@contextlib.contextmanager
+def becoming(out: Path, fingerprint: str | None = None) -> Generator[Path]:
+    """A folder to work in that becomes `out` at the end, for one process at a time. An error leaves nothing.
+
+    Args:
+        out: must not exist.
+        fingerprint: of what is made. What an interrupt or a kill has left of the same is found in the folder by the
+            next call; None, or a change of it, starts with an empty one.
+    """
+    place = out.absolute()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = f".{out.name}.building-"
+    folder = below(place.parent, f"{unfinished}{fingerprint or 'new'}")
+    with held(place.with_name(f".{out.name}.lock"), out):
+        refuse_existing(out, "out")
+        for left in place.parent.iterdir():
+            if left.name.startswith(unfinished) and (left != folder or fingerprint is None):
+                shutil.rmtree(left)
+        folder.mkdir(exist_ok=True)
+        try:
+            yield folder
+            folder.rename(out)
+        except BaseException as error:
+            if fingerprint is None or not isinstance(error, KeyboardInterrupt):
+                shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OSError(error.errno, os.strerror(error.errno), str(place.parent)) from None
+            raise
 
 
 def _taken(file: Path, what: Path) -> BaseFileLock:

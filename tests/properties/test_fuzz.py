@@ -16,7 +16,7 @@ from moac import momdp, training
 from moac.cli.main import main
 from moac.config import Config
 from moac.kuairand import schema
-from moac.logs import engine, folder, saved
+from moac.logs import engine, folder
 from moac.runs import directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
@@ -147,7 +147,7 @@ def fuzz_datasets(count, tmp_path, dataset):
     paths = [path for path in sorted(copy.rglob("*")) if path.suffix in (".safetensors", ".json")]
 
     def loaded(_):
-        saved.load(copy)
+        folder.load(copy)
         folder.describe(copy)
 
     fuzz_files(copy, paths, loaded, count, 5)

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from moac.files import no_follow
 from moac.kuairand.schema import FOLDERS
-from moac.logs.folder import becoming, check_room, refuse_existing
+from moac.locks import becoming, check_room, refuse_existing
 
 ZENODO = "https://zenodo.org/records/10439422/files"
 _BLOCK = 1 << 20

@@ -27,9 +27,9 @@ from moac.kuairand.simulator import (
     blocks,
     log,
 )
+from moac.locks import becoming, check_room, refuse_existing
 from moac.logs import engine
 from moac.logs.engine import Connection
-from moac.logs.folder import becoming, check_room, refuse_existing
 
 __all__ = ["RATES", "TABS", "Log", "Parameters", "UserModel", "Users", "log", "read_parameters", "write"]
 

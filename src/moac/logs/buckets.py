@@ -234,3 +234,12 @@ def _part(whole: Arrays, chosen: Any) -> Arrays:
     """The chosen rows; a user's last one is truncated."""
     rows = {name: whole[name][chosen] for name in _ROWS if name in whole}
     return rows | {"truncated": np.append(rows["user"][1:] != rows["user"][:-1], True)}
+
+
+def among(propensity: Any, share: float) -> np.ndarray[Any, Any]:
+    """Propensities among the actions, from those among all items, of which the actions have a share of the rows.
+
+    With w = π · share / b the mean over rows on an action estimates E[Σ_a π(a|s) r(s, a)] over all requests of the log,
+    and the mean of w is 1: (1 / N_all) Σ_{rows on actions} π/b · r, since N_actions = share · N_all.
+    """
+    return np.minimum(propensity / np.float32(share), np.float32(1)).astype(np.float32)

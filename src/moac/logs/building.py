@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from moac import tasks
+from moac import locks, tasks
 from moac.files import read_arrays, read_json, write_arrays, write_json
 from moac.logs import buckets, engine, features, folder, own
 from moac.logs.buckets import Bucket, Progress
@@ -30,6 +30,10 @@ from moac.tasks import Executor
 
 _BYTES_PER_BUCKET, _MOST_BUCKETS = 1 << 26, 256
 _ACTIONS = 150
+_DIVIDED = (
+    "propensities are of all items, and were divided by {:.1%}, the share of train rows that the actions have; a "
+    "comparison with the log's own policy is exact where that share is the same in every state"
+)
 _VERSIONS = ("moac", "duckdb", "numpy")
 
 
@@ -77,13 +81,13 @@ def build(
     rule = options.rule
     if options.actions is not None and options.actions < 2:
         raise ValueError(f"`actions` must be at least 2, got {options.actions}.")
-    folder.refuse_existing(Path(out), "out")
+    locks.refuse_existing(Path(out), "out")
     inspected: list[File] = []
     for path, table in files.tables:
         say("checking files", len(inspected), len(files.tables))
         inspected.append(engine.hashed(path, table))
     origin = _origin(inspected, files, options)
-    with folder.becoming(Path(out), _sha256(origin)[:16]) as place:
+    with locks.becoming(Path(out), _sha256(origin)[:16]) as place:
         if not (place / folder.MANIFEST).exists():  # written last: where it is, all else is
             if files.schema.named:
                 files, log = own.numbered(files, place, limits, rule, say)
@@ -129,13 +133,15 @@ class _Build:
         for name in ("rows", "work/raw", "work/arrays", "arrays"):
             (self.place / name).mkdir(parents=True, exist_ok=True)
         with self._connect() as connection:
-            self._copy_tables(connection)
+            features.copy_tables(connection, self.files, self.work)
             random = [(file, file.path in self.files.random) for file in self.logs]
             buckets.scatter(connection, random, self.schema.user, self.num_buckets, self.work, say)
         self._map(executor, buckets.order, lambda bucket: bucket.rows.exists(), partial(say, "sorting users"))
         with self._connect() as connection:
             self._register_splits(connection)
-            actions, scale = self._actions(connection), self._scale(connection)
+            actions, scale = self._actions(connection), ()
+            if self.options.history_responses:
+                scale = features.response_scales(connection, self.schema.signals, self._rows, self.train)
             logs = folder.count_logs(connection, self.schema, self._rows)
         index = partial(buckets.index, actions=actions, scale=scale)
         self._map(executor, index, lambda bucket: bucket.arrays.exists(), partial(say, "indexing users"))
@@ -144,21 +150,6 @@ class _Build:
             connection.register("splits", self.splits)
             about = self._write(connection, actions, scale)
         write_json(self.place / folder.MANIFEST, origin | self._described() | {"logs": logs} | about)
-
-    def _copy_tables(self, connection: Connection) -> None:
-        """Feature files to one Parquet file for each table, with the ids in a column `id`; each id is there once."""
-        users = () if self.schema.users is None else (("users", self.schema.user, self.schema.users),)
-        items = ((f"items{k}", self.schema.item, table) for k, table in enumerate(self.schema.items))
-        files = sum(self.files.feature_files.values(), ())
-        for (name, key, table), paths in zip((*users, *items), files, strict=True):
-            out, partial_out = self.work / f"{name}.parquet", self.work / f"{name}.tmp"
-            if not out.exists():
-                sources = [engine.source(connection, path, table) for path in paths]
-                renamed = f"SELECT * EXCLUDE ({column(key)}), {column(key)} AS id FROM"
-                query = " UNION ALL ".join(f"{renamed} {source.table}" for source in sources)
-                engine.copy_checked(connection, query, sources, partial_out)
-                engine.check_once(connection, engine.parquet([partial_out]), "id", f"{paths[0]}: `{key}`")
-                partial_out.replace(out)
 
     def _connect(self) -> Any:
         return engine.connect(self.limits, self.work / "spill")
@@ -216,7 +207,7 @@ class _Build:
         )
         engine.copy_whole(connection, query, self.viewed)
         viewed, wanted = engine.parquet([self.viewed]), self.options.actions
-        most = f"SELECT id FROM {viewed} WHERE views > 0 ORDER BY views DESC, id LIMIT {wanted or _ACTIONS}"
+        most = f"SELECT id, views FROM {viewed} WHERE views > 0 ORDER BY views DESC, id LIMIT {wanted or _ACTIONS}"
         actions = connection.execute(most).fetchnumpy()["id"]
         if len(actions) < (wanted or 2):
             if wanted is None:
@@ -224,25 +215,18 @@ class _Build:
             raise ValueError(
                 f"`actions` must be at most {len(actions)}, the items that train users viewed, got {wanted}."
             )
+        ((every, kept),) = connection.execute(
+            f"SELECT sum(views), (SELECT sum(views) FROM ({most})) FROM {viewed}"
+        ).fetchall()
+        self.share = int(kept) / int(every)
         return actions
-
-    def _scale(self, connection: Connection) -> tuple[float, ...]:
-        """Of the responses in states, by train rows; none where states hold none."""
-        if not self.options.history_responses:
-            return ()
-        columns = [(column(each.column), each.unit) for each in self.schema.signals]
-        ends = ", ".join(f"greatest(-min({x}), max({x})) / {unit}" for x, unit in columns)
-        most = connection.execute(f"SELECT {ends} FROM {self._rows}").fetchall()[0]
-        pairs = zip(columns, most, strict=True)  # those of at most 1 need no second look
-        sized = [f"{x}::DOUBLE / {unit}" if largest > 1 else "0" for (x, unit), largest in pairs]
-        query = ", ".join(f"max(abs({x})), avg({x} * {x})" for x in sized)
-        values = connection.execute(f"SELECT {query} FROM {self._rows} WHERE {self.train}").fetchall()[0]
-        return tuple(map(features.response_scale, values[::2], values[1::2]))
 
     def _write(self, connection: Connection, actions: Any, scale: tuple[float, ...]) -> dict[str, Any]:
         """Write the arrays and what was fitted; what the manifest says of them."""
         read = [read_arrays(bucket.arrays) for bucket in self._buckets]
         shared, parts = buckets.join([arrays for arrays, _ in read], self.primary_is_random)
+        if "propensity" in parts["rows"]:
+            parts["rows"]["propensity"] = buckets.among(parts["rows"]["propensity"], self.share)
         users = self._encoded(connection, "users", shared["user_ids"])
         items = self._encoded(connection, "items", shared["item_ids"])
         places = np.searchsorted(shared["item_ids"], actions).astype(np.int32)
@@ -284,10 +268,11 @@ class _Build:
 
     def _described(self) -> dict[str, Any]:
         """What the manifest says of the data before anything is counted."""
+        divided = [_DIVIDED.format(self.share)] if self.schema.propensity is not None and self.share < 1 else []
         return {
             "name": self.files.name,
             "absent": self.files.absent,
-            "warnings": self.files.warnings,
+            "warnings": [*self.files.warnings, *divided],
             "primary": "random" if self.primary_is_random else "standard",
             "signals": {signal.name: asdict(signal) for signal in self.schema.signals},
             "context": {name: size for name, (_, size) in self.schema.context.items()},

@@ -87,17 +87,17 @@ class LoggedDataset:
     @staticmethod
     def load(path: str | Path) -> LoggedDataset:
         """A dataset that `logs.build` or `save` wrote into the folder `path`."""
-        from moac.logs import saved
+        from moac.logs import folder
 
-        return saved.load(Path(path))
+        return folder.load(Path(path))
 
     from_parquet = load
 
     def save(self, directory: str | Path) -> Path:
         """Write the dataset into a folder that is not there yet, which `load` and `moac data describe` read."""
-        from moac.logs import saved
+        from moac.logs import folder
 
-        return saved.save(self, Path(directory))
+        return folder.save(self, Path(directory))
 
     @staticmethod
     def from_numpy(rows: arrays.Rows, about: arrays.About | None = None) -> LoggedDataset:

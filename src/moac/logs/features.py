@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.logs.schema import STEPS, Feature
+from moac.logs.schema import STEPS, Feature, LogFiles, Signal, column
 
 if TYPE_CHECKING:
     from moac.logs.engine import Connection
@@ -97,6 +98,18 @@ def response_scale(largest: float, mean_square: float) -> float:
     return 1.0 if largest <= 1 else float(f"{3 * mean_square**0.5:.2g}")
 
 
+def response_scales(connection: Connection, signals: Sequence[Signal], rows: str, train: str) -> tuple[float, ...]:
+    """Of all signals, by the train rows of SQL `rows`."""
+    columns = [(column(signal.column), signal.unit) for signal in signals]
+    ends = ", ".join(f"greatest(-min({x}), max({x})) / {unit}" for x, unit in columns)
+    most = connection.execute(f"SELECT {ends} FROM {rows}").fetchall()[0]
+    pairs = zip(columns, most, strict=True)  # those of at most 1 need no second look
+    sized = [f"{x}::DOUBLE / {unit}" if largest > 1 else "0" for (x, unit), largest in pairs]
+    query = ", ".join(f"max(abs({x})), avg({x} * {x})" for x in sized)
+    values = connection.execute(f"SELECT {query} FROM {rows} WHERE {train}").fetchall()[0]
+    return tuple(map(response_scale, values[::2], values[1::2]))
+
+
 def request_starts(user: Any, time: Any) -> Int[np.ndarray, " n"]:
     """Where the rows of the same user and time begin, for each row: none of these knows a response to another."""
     changes = np.append(True, (user[1:] != user[:-1]) | (time[1:] != time[:-1]))
@@ -114,6 +127,25 @@ class Encoded(NamedTuple):
     def names(self) -> list[str]:
         """Of the d numbers."""
         return [name for encoder in self.encoders for name in encoder.names]
+
+
+def copy_tables(connection: Connection, files: LogFiles, work: Path) -> None:
+    """Feature files to one Parquet file for each table, with the ids in a column `id`; each id is there once."""
+    from moac.logs import engine  # only a build needs DuckDB
+
+    schema = files.schema
+    users = () if schema.users is None else (("users", schema.user, schema.users),)
+    items = ((f"items{k}", schema.item, table) for k, table in enumerate(schema.items))
+    paths_of_tables = sum(files.feature_files.values(), ())
+    for (name, key, table), paths in zip((*users, *items), paths_of_tables, strict=True):
+        out, partial = work / f"{name}.parquet", work / f"{name}.tmp"
+        if not out.exists():
+            sources = [engine.source(connection, path, table) for path in paths]
+            renamed = f"SELECT * EXCLUDE ({column(key)}), {column(key)} AS id FROM"
+            query = " UNION ALL ".join(f"{renamed} {source.table}" for source in sources)
+            engine.copy_checked(connection, query, sources, partial)
+            engine.check_once(connection, engine.parquet([partial]), "id", f"{paths[0]}: `{key}`")
+            partial.replace(out)
 
 
 def encoded(

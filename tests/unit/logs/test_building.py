@@ -9,9 +9,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from moac import files, logs
+from moac import files, locks, logs
 from moac.kuairand.schema import LOG
-from moac.logs import LoggedDataset, buckets, building, folder
+from moac.logs import LoggedDataset, buckets, building
 from moac.logs.schema import Schema, Signal, Table
 from moac.runs import executors
 from tests.helpers.kuairand import REAL_PURE, REAL_RANDOM, build, generated, plain, real_rows, signals
@@ -271,7 +271,7 @@ def test_left_rows_that_cannot_be_read_are_one_line_and_are_gone(source, tmp_pat
 
 
 def test_one_build_at_a_time(source, tmp_path):
-    with folder.becoming(tmp_path / "data", "x"), ThreadPoolExecutor(1) as other:
+    with locks.becoming(tmp_path / "data", "x"), ThreadPoolExecutor(1) as other:
         second = other.submit(build, source, tmp_path / "data", actions=5)
         with pytest.raises(ValueError, match=r"/data is in use by process \d+: wait until it ends.$"):
             second.result()

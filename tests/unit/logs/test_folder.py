@@ -1,31 +1,9 @@
-"""Folders that are whole or not there, and a dataset in numbers."""
+"""A dataset in numbers."""
 
 import numpy as np
-import pytest
 
 from moac.kuairand.schema import SIGNALS
-from moac.logs import folder
 from moac.logs.folder import per_user, signal_table
-
-
-def test_a_failure_leaves_nothing_and_a_success_everything(tmp_path):
-    with pytest.raises(RuntimeError), folder.becoming(tmp_path / "out") as place:
-        (place / "half").write_text("half")
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
-    with folder.becoming(tmp_path / "deep" / "out") as place:
-        (place / "whole").write_text("whole")
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
-    assert (tmp_path / "deep" / "out" / "whole").exists()
-
-
-def test_what_another_has_left_is_removed_and_a_link_is_refused(tmp_path):
-    (tmp_path / ".o[u]t.building-old").mkdir()
-    with folder.becoming(tmp_path / "o[u]t", "new") as place:
-        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [place.name]
-    (tmp_path / ".out.building-x").symlink_to(tmp_path / "o[u]t")
-    with pytest.raises(ValueError, match="symbolic link"), folder.becoming(tmp_path / "out", "x"):
-        pass
 
 
 def test_shares_are_of_all_amounts_as_in_the_papers_table():

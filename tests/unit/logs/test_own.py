@@ -184,6 +184,24 @@ def test_signals_may_be_expressions_and_whole_numbers_are_ids(tmp_path):
     np.testing.assert_allclose(dataset.reward, [[0.5, -8], [1, -6], [0, -10], [0, -10]])
 
 
+@pytest.mark.parametrize("actions", [3, 6])
+def test_propensities_are_among_the_actions(tmp_path, actions):
+    """Of six items three are actions: the weights of any policy on these have mean 1, as with all six."""
+    rng, p = np.random.default_rng(0), np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
+    item = rng.choice(6, 4_000, p=p)
+    frame = {"user_id": np.arange(4_000) % 200, "item_id": item, "time": np.arange(4_000), "p": p[item]}
+    dataset = logs.build(
+        frame | {"click": item % 2}, signals="click", propensity="p", actions=actions, out=tmp_path / "data"
+    )
+    train = np.isin(frame["user_id"], dataset.user_ids[dataset.split == 0])
+    share = np.isin(item[train], dataset.action_ids).mean()
+    np.testing.assert_allclose(dataset.propensity, p[dataset.action_ids][dataset.action] / share, rtol=1e-6)
+    policy = rng.dirichlet(np.ones(actions))
+    assert np.mean(policy[dataset.action] / dataset.propensity) == pytest.approx(1, abs=0.05)
+    warnings = logs.describe(tmp_path / "data").manifest["warnings"]
+    assert [f"divided by {share:.1%}" in warning for warning in warnings] == [True] * (actions < 6)
+
+
 def test_features_of_users_and_items_are_numbers_and_categories(tmp_path):
     path = stranger.write(tmp_path / "log.csv", TABLE)
     users = [{"user_id": f"user {k}", "age": 20 + k, "change": k - 20, "town": "ab"[k % 2]} for k in range(40)]

@@ -11,7 +11,7 @@ import moac
 from moac import logs
 from moac.cli.main import main
 from moac.logs.catalogue import Catalogue
-from moac.logs.elsewhere import onto
+from moac.offline.elsewhere import onto
 from tests.helpers import stranger
 from tests.helpers.log_runs import model_of, saved, untrained
 from tests.helpers.run_folders import rewrite
