@@ -1,4 +1,4 @@
-"""Datasets from arrays of one's own, and as the arrays that d3rlpy reads."""
+"""Datasets from arrays of one's own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from moac.logs.states import Tables
 
 _WIDTH = 8
 """Numbers of an action without features, where there are many."""
-_BLOCK = 8192
-"""Rows whose features are assembled at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,26 +182,3 @@ def _fingerprint(arrays: dict[str, Any]) -> str:
     for name, part in sorted(parts.items()):
         digest.update(name.encode() + np.ascontiguousarray(part if part is not None else math.nan).tobytes())
     return digest.hexdigest()[:16]
-
-
-def mdp_arrays(dataset: LoggedDataset, weights: Sequence[float]) -> dict[str, Any]:
-    """Arrays by the names that `d3rlpy.dataset.MDPDataset` takes, with one reward w·r per row; N·F·4 bytes.
-
-    An episode ends where `terminals` (the successor is worth 0) or `timeouts` (the log ends) is 1, and never by both.
-    """
-    w = np.asarray(weights, dtype=np.float32)
-    if w.shape != (dataset.num_signals,) or not np.isfinite(w).all():
-        names = ", ".join(dataset.signal_names)
-        raise ValueError(f"`weights` must be {dataset.num_signals} numbers, one for each of {names}, got {weights}.")
-    observations = [np.zeros((0, dataset.num_features), np.float32)]
-    for begin in range(0, dataset.num_rows, _BLOCK):
-        block = np.minimum(np.arange(begin, begin + _BLOCK), dataset.num_rows - 1)  # one shape, so one compilation
-        observations.append(np.asarray(dataset.features(dataset.observation(block))))
-    return {
-        "observations": np.concatenate(observations)[: dataset.num_rows],
-        "actions": dataset.action.astype(np.int32),
-        "rewards": dataset.reward @ w,
-        "terminals": dataset.terminated.astype(np.float32),
-        "timeouts": dataset.truncated.astype(np.float32),
-        "action_size": dataset.num_actions,
-    }
