@@ -99,7 +99,6 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
         item_ids=action_ids,
         signal_names=names,
         signs=signs,
-        feature_names=(),
         fingerprint=_fingerprint(arrays),
         response_scale=scale,
         how_split=about.split,

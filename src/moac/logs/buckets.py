@@ -91,6 +91,8 @@ def scatter(
 
             copy = partial(engine.copy_checked, connection, query, [source], temporary, ", PARTITION_BY (bucket)")
             engine.watch(connection, copy, show)
+            if not any(temporary.rglob("*.parquet")):
+                raise ValueError(f"{file.path} must hold rows, got none.")
             temporary.replace(out)
         done += file.size
         say("reading logs", done, total)

@@ -177,8 +177,6 @@ class _Build:
 
     def _register_splits(self, connection: Connection) -> None:
         """The table `splits` of all users that have rows; a user without features is refused."""
-        if not self._buckets:
-            raise ValueError(f"{self.logs[0].path} must hold rows, got none.")
         if self.files.users is not None:
             known = f"SELECT id FROM {engine.parquet([self.work / 'users.parquet'])}"
             query = f"SELECT min({self.user}) FROM {self._rows} WHERE {self.user} NOT IN ({known})"

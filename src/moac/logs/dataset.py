@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from moac.logs import states
 from moac.logs.catalogue import Catalogue
+from moac.logs.schema import RECENT
 from moac.logs.splits import SPLITS
 from moac.logs.states import Data, Observation, Tables
 from moac.policies.networks import Network, Weights
@@ -67,7 +68,6 @@ class LoggedDataset:
     item_ids: np.ndarray[Any, Any]  # [I] of all items, as the log names them
     signal_names: tuple[str, ...]  # M of them
     signs: tuple[int, ...]  # −1 where the signal is a cost
-    feature_names: tuple[str, ...]  # of each number of a feature vector; empty where they have none
     fingerprint: str  # two datasets with one fingerprint hold the same numbers
     # the rows of uniformly random exposure, with the same users, actions and tables; None if there are none
     random: LoggedDataset | None = None
@@ -78,6 +78,9 @@ class LoggedDataset:
     # [N] where states hold responses: those to the history are known up to here, as of `end`
     answered: Int[np.ndarray, " N"] | None = None
     response_scale: tuple[float, ...] = ()  # of each signal, where states hold responses
+    table_names: tuple[tuple[str, ...], tuple[str, ...]] | None = (
+        None  # of the numbers of users, and of items; if known
+    )
     row_split: Int[np.ndarray, " N"] | None = None  # [N] of each row, where users alone do not say; −1 is none
     how_split: str = "users"  # the rule
     bound_data: Data | None = None  # see `bound`
@@ -134,6 +137,19 @@ class LoggedDataset:
     def num_features(self) -> int:
         """Length of a feature vector."""
         return self.tables.size
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Of each number of a feature vector, in the order of `states.features`; empty where they have none."""
+        if self.table_names is None:
+            return ()
+        sizes, window, signals = self.tables.context_sizes, self.tables.window, self.signal_names
+        user_names, item_names = self.table_names
+        codes = [f"{name}={k}" for name, size in zip(self.context_names, sizes, strict=True) for k in range(size)]
+        viewed = [f"item -{k}: {name}" for k in range(1, window + 1) for name in ("seen", *item_names)]
+        recent = [f"{signal} -{k}" for k in range(1, min(RECENT, window) + 1) for signal in signals]
+        responses = [*(f"mean {signal}" for signal in signals), *recent] if self.response_scale else []
+        return (*user_names, *codes, *viewed, *responses)
 
     @property
     def nbytes(self) -> int:

@@ -32,7 +32,7 @@ SMALLEST = _RESERVED + 100_000_000
 _LOOK_EVERY = 0.2
 _FULL = ("no space left", "could not write", "max_temp_directory_size", "disk quota")
 _BLOCK = 1 << 20
-"""Bytes among which the header of a CSV file is looked for."""
+"""Bytes read at a time. A line without an end in a block is refused: DuckDB drops far longer ones without a word."""
 _SHOWN, _LISTED = 40, 400
 _BROKEN = "a value breaks its rule"
 
@@ -146,16 +146,18 @@ class File:
 
 def hashed(path: Path, table: Table) -> File:
     """Read a file once as bytes; one that is empty is refused, and one with known columns that ends within a line."""
+    digest, size, end, text = hashlib.sha256(), 0, b"", path.suffix in (".csv", ".tsv", ".txt")
     with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        size = stream.tell()
-        stream.seek(max(size - _SHOWN, 0))
-        end = stream.read()
+        while block := stream.read(_BLOCK):
+            if text and len(block) == _BLOCK and b"\n" not in block and b"\r" not in block:
+                raise ValueError(f"{path} must have lines of at most {_BLOCK} bytes, got a longer one.")
+            digest.update(block)
+            size, end = size + len(block), (end + block)[-_SHOWN:]
     if not size:
         raise ValueError(f"{path} must hold rows, got an empty file.")
-    if table.columns and path.suffix == ".csv" and not end.endswith((b"\n", b"\r")):
+    if text and table.columns and not end.endswith((b"\n", b"\r")):
         raise ValueError(f"{path} must end with a new line, got {end!r}: the file is truncated.")
-    return File(path, table, size, digest)
+    return File(path, table, size, digest.hexdigest())
 
 
 class Rule(NamedTuple):

@@ -15,17 +15,17 @@ import numpy as np
 
 from moac import files, locks
 from moac.files import Arrays, DamagedError
-from moac.logs.schema import RECENT, Schema, column
+from moac.logs.schema import Schema, column
 from moac.logs.splits import SPLITS
 
 if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset
     from moac.logs.engine import Connection
-    from moac.logs.states import Tables
 
 FORMAT = 2
 MANIFEST = "manifest.json"
 ENCODING = "encoding.json"
+_NAMES = ("user_names", "item_names")
 _SHARED = ("split", "user_ids", "action_ids", "action_items", "item_ids")
 _ROWS = ("user", "action", "reward", "time", "context", "end", "truncated")
 _OPTIONAL = ("terminated", "propensity", "answered", "row_split")
@@ -53,13 +53,12 @@ def load(path: Path) -> LoggedDataset:
     about = read_manifest(path)
     try:
         return _loaded(path, about)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise DamagedError(path / MANIFEST, f"{error} is missing or wrong") from None
 
 
 def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
-    from moac.logs.dataset import LoggedDataset
-    from moac.logs.states import Tables
+    from moac.logs.dataset import LoggedDataset, Tables
 
     shared: dict[str, Any] = read_part(path, "shared")
     _check_indices(path, shared, shared)
@@ -79,8 +78,8 @@ def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
         "response_scale": scale,
         "how_split": str(about["options"].get("split", "users")),
     }
-    encoding = files.read_json(path / ENCODING)
-    common["feature_names"] = _feature_names(encoding, tables, context, tuple(signals) if scale else ())
+    if encoding := files.read_json(path / ENCODING):
+        common["table_names"] = tuple(tuple(map(str, encoding[name])) for name in _NAMES)
     uniform = 1 / len(shared["action_ids"])
     rows = columns(read_part(path, "rows"), uniform if about["primary"] == "random" else None)
     _check_indices(path, rows, shared)
@@ -95,9 +94,10 @@ def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
 
 def _check_widths(path: Path, rows: Mapping[str, Any], common: Mapping[str, Any]) -> None:
     """Refuse signals, features or responses that are not those of the arrays."""
-    tables, M, named = common["tables"], len(common["signs"]), common["feature_names"]
+    tables, M, named = common["tables"], len(common["signs"]), common.get("table_names")
     right = rows["reward"].shape[1] == M and rows["context"].shape[1] == len(tables.context_sizes)
-    right = right and len(named) in (0, tables.size) and set(common["signs"]) <= {1, -1}
+    widths = (tables.users.shape[1], tables.items.shape[1])
+    right = right and (named is None or tuple(map(len, named)) == widths) and set(common["signs"]) <= {1, -1}
     values, scale = common["context_values"], common["response_scale"]
     right = right and (not values or tuple(map(len, values)) == tables.context_sizes)
     if scale:
@@ -125,18 +125,6 @@ def columns(rows: Arrays, uniform: float | None) -> dict[str, Any]:
     propensity = rows.get("propensity") if uniform is None else np.full(count, uniform, dtype=np.float32)
     given = {name: rows[name] for name in (*_ROWS, *_OPTIONAL) if name in rows}
     return {"terminated": np.zeros(count, dtype=bool)} | given | {"propensity": propensity}
-
-
-def _feature_names(
-    encoding: Any, tables: Tables, context: Mapping[str, int], signals: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Of all numbers of a state, in the order of `states.features`; none where the folder has none."""
-    if not encoding:
-        return ()
-    codes = (f"{name}={code}" for name, size in context.items() for code in range(size))
-    viewed = (f"item -{k}: {name}" for k in range(1, tables.window + 1) for name in ("seen", *encoding["item_names"]))
-    recent = (f"{signal} -{k}" for k in range(1, min(RECENT, tables.window) + 1) for signal in signals)
-    return (*encoding["user_names"], *codes, *viewed, *(f"mean {signal}" for signal in signals), *recent)
 
 
 def save(dataset: LoggedDataset, out: Path) -> Path:
@@ -178,19 +166,9 @@ def save(dataset: LoggedDataset, out: Path) -> Path:
         for name, each in arrays.items():
             (place / "arrays").mkdir(exist_ok=True)
             files.write_arrays(place / "arrays" / f"{name}.safetensors", each, {})
-        files.write_json(place / ENCODING, _encoding(dataset))
+        files.write_json(place / ENCODING, dict(zip(_NAMES, dataset.table_names or (), strict=False)))
         files.write_json(place / MANIFEST, about)
     return out
-
-
-def _encoding(dataset: LoggedDataset) -> dict[str, Any]:
-    """Names of features of users and items, from those of states."""
-    if not dataset.feature_names:
-        return {}
-    d, tables = dataset.tables.users.shape[1], dataset.tables
-    first = d + sum(tables.context_sizes) + 1
-    viewed = dataset.feature_names[first : first + tables.items.shape[1]]
-    return {"user_names": dataset.feature_names[:d], "item_names": [name.partition(": ")[2] for name in viewed]}
 
 
 def signal_table(names: Iterable[str], amounts: Any, sums: Any, rows: int) -> dict[str, dict[str, float]]:

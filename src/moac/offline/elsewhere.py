@@ -80,7 +80,7 @@ def onto(other: LoggedDataset, catalogue: Catalogue) -> tuple[LoggedDataset, dic
     tables = Tables(*parts_of)
     kept = ("item_ids", "action_ids", "action_items", "signal_names", "signs", "context_names", "context_values")
     common: dict[str, Any] = {name: getattr(catalogue, name) for name in (*kept, "response_scale")}
-    common |= {"tables": tables, "user_ids": user_ids, "split": other.split[shared["user_ids"]], "feature_names": ()}
+    common |= {"tables": tables, "user_ids": user_ids, "split": other.split[shared["user_ids"]]}
     label = f"{other.fingerprint}:on-{_digest(catalogue)}"
     dataset = LoggedDataset(other.name, **folder.columns(rows, None), **common, fingerprint=label)
     dataset = replace(_split(dataset, other), folder=other.folder)
