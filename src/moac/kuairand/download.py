@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import re
 import tarfile
 import urllib.error
 import urllib.request
@@ -19,7 +18,6 @@ from moac.locks import becoming, check_room, refuse_existing
 
 ZENODO = "https://zenodo.org/records/10439422/files"
 _BLOCK = 1 << 20
-_ATTEMPTS = 20
 _SECONDS = 60.0
 """Without a byte, before a connection counts as lost."""
 
@@ -90,34 +88,25 @@ def fetch(
 
 
 def _download(url: str, archive: Archive, part: Path, progress: Progress) -> None:
-    """Ask again where a connection ends early, as long as every answer brings the file further."""
-    for _ in range(_ATTEMPTS):
-        before = _size(part)
-        if before >= archive.size:
-            return
-        _continue(url, archive, part, progress)
-        if _size(part) <= before:
-            break
-    if _size(part) != archive.size:
+    """Ask for what is missing, again where a connection ends early, as long as every answer brings the file further.
+
+    A server that sends the whole file instead starts it anew; one that sends other bytes is found out by the hash.
+    """
+    before, begin = -1, _size(part)
+    while before < begin < archive.size:
+        with _ask(url, begin) as answer:
+            resumed = answer.status == http.HTTPStatus.PARTIAL_CONTENT
+            done = begin if resumed else 0
+            with open(part, "ab" if resumed else "wb", opener=no_follow) as file:
+                while done < archive.size and (block := _read(answer, min(_BLOCK, archive.size - done))):
+                    file.write(block)
+                    done += len(block)
+                    progress(done, archive.size)
+        before, begin = begin, _size(part)
+    if begin < archive.size:
         raise ValueError(
-            f"{url} ended after {_size(part):,} of {archive.size:,} bytes. They are kept: run it again to continue."
+            f"{url} ended after {begin:,} of {archive.size:,} bytes. They are kept: run it again to continue."
         )
-
-
-def _continue(url: str, archive: Archive, part: Path, progress: Progress) -> None:
-    """One request for what is missing; a server that sends the whole file instead starts it anew."""
-    begin = _size(part)
-    with _ask(url, begin) as answer:
-        resumed = answer.status == http.HTTPStatus.PARTIAL_CONTENT
-        sent = answer.headers.get("Content-Range", "")
-        if resumed and not re.fullmatch(rf"bytes {begin}-\d+/({archive.size}|\*)", sent):
-            raise ValueError(f"{url} must send bytes {begin}- of {archive.size}, got {sent!r}.")
-        done = begin if resumed else 0
-        with open(part, "ab" if resumed else "wb", opener=no_follow) as file:
-            while done < archive.size and (block := _read(answer, min(_BLOCK, archive.size - done))):
-                file.write(block)
-                done += len(block)
-                progress(done, archive.size)
 
 
 def _read(answer: http.client.HTTPResponse, size: int) -> bytes:

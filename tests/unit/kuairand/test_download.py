@@ -140,14 +140,6 @@ def test_an_answer_that_ends_early_every_time_is_said_and_kept(tmp_path, ranges)
         check(fetch("pure", tmp_path, base_url=served.url, archives=listed()))
 
 
-def test_a_part_of_another_file_is_not_appended(tmp_path):
-    (tmp_path / "KuaiRand-Pure.tar.gz.part").write_bytes(ARCHIVE[:1000])
-    why = r"must send bytes 1000- of \d+, got 'bytes 1000-4999/5000'"
-    with serving(Served(content=ARCHIVE[:5000])) as served, pytest.raises(ValueError, match=why):
-        fetch("pure", tmp_path, base_url=served.url, archives=listed())
-    assert (tmp_path / "KuaiRand-Pure.tar.gz.part").read_bytes() == ARCHIVE[:1000]
-
-
 def test_a_server_without_ranges_starts_anew(tmp_path):
     (tmp_path / "KuaiRand-Pure.tar.gz.part").write_bytes(b"other bytes")
     with serving(Served(ranges=False)) as served:
