@@ -1,12 +1,13 @@
 """Normalised capped importance sampling: vector rewards, intervals over users, and a verdict with its reasons.
 
-`evaluate` is the whole road: sums over users, draws of users, changes, diagnostics, verdict. `accumulate`, `total`
-(or `+`) and `analyse` are the same in shards, computed wherever their rows are. NumPy only.
+`evaluate` is the whole road: sums over users, draws of users, changes, checks, verdict. `accumulate`, `total` (or `+`)
+and `analyse` are the same in shards, computed wherever their rows are; checks need rows, of all users or of some:
+`Evidence`. NumPy only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,15 +16,16 @@ from jaxtyping import Bool, Float
 
 from moac import files
 from moac.offline.ncis import estimates, trust
+from moac.offline.ncis.checks import Checks, Control, Controlled, Evidence, Weighted
 from moac.offline.ncis.estimates import Change, Drawn, Estimate, Flip, Sweep, holm
 from moac.offline.ncis.rows import Logged
-from moac.offline.ncis.sums import CAPS, Options, Shard, accumulate, total, values
-from moac.offline.ncis.trust import LIMITS, Agreement, Diagnostics, Reason, Verdict, uncapped
+from moac.offline.ncis.sums import CAPS, Options, Shard, accumulate, seeds_of, total, values
+from moac.offline.ncis.trust import LIMITS, Diagnostics, Reason, Verdict
 
 __all__ = [
-    "CAPS", "LIMITS", "Agreement", "Change", "Diagnostics", "Estimate", "Flip", "Logged", "Options", "PolicyReport",
-    "Reason", "Report", "Shard", "Sweep", "Verdict", "accumulate", "analyse", "evaluate", "holm", "total", "uncapped",
-    "values",
+    "CAPS", "LIMITS", "Change", "Checks", "Control", "Controlled", "Diagnostics", "Estimate", "Evidence", "Flip",
+    "Logged", "Options", "PolicyReport", "Reason", "Report", "Shard", "Sweep", "Verdict", "Weighted", "accumulate",
+    "analyse", "evaluate", "evidence_of", "holm", "total", "values",
 ]  # fmt: skip
 
 
@@ -38,8 +40,9 @@ class PolicyReport:
     change: Change | None  # to the baseline; None for itself, or without one
     diagnostics: tuple[Diagnostics, ...]  # of each training seed
     estimable: Bool[np.ndarray, " M"]  # enough weighted positives, for every seed
-    agreement: Agreement | None  # with random exposure; None without it
-    verdict: Verdict  # whether to trust all this
+    checks: Checks | None  # controls, balance, sensitivity and tails; None for the baseline, or without rows to check
+    verdict: Verdict  # whether all this may be read
+    random_exposure: Any = None  # the same change on rows of random exposure; None where there are none
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +89,10 @@ def evaluate(
     *,
     baseline: str | None = None,
     q: Any = None,
-    random: tuple[Logged, Mapping[str, Any]] | None = None,
+    evidence: Evidence | None = None,
     options: Options | None = None,
 ) -> Report:
-    """What the policies are worth on the log's states, and how far to trust it.
+    """What the policies are worth on the log's states, and whether that may be read.
 
         w = min(c, π(a|s) / π_b(a|s)),    V_i = Σ w r_i / Σ w,    intervals by resampling users.
 
@@ -99,39 +102,72 @@ def evaluate(
             method's training seeds, whose mean is estimated.
         baseline: the name that changes are counted from: Behavior-Clone, whose weights are all 1.
         q: reward model for a doubly robust second opinion: [N, K, M], or a function of row indices.
-        random: rows of uniformly random exposure, and the same policies there.
+        evidence: controls and covariates, from `evidence_of`; None checks tails and sensitivity alone.
         options: cap, draws, level, seed.
     """
     chosen = options or Options()
-    there = None if random is None else accumulate(*random, options=uncapped(chosen))
-    return analyse(accumulate(log, policies, q, chosen), baseline=baseline, random=there, options=chosen)
+    evidence = evidence or evidence_of(log, policies)
+    return analyse(accumulate(log, policies, q, chosen), baseline=baseline, evidence=evidence, options=chosen)
+
+
+def evidence_of(
+    log: Logged,
+    policies: Mapping[str, Any],
+    controls: Sequence[Control] = (),
+    covariates: Mapping[str, Any] | None = None,
+    *,
+    behaviour: Any = None,
+    options: Options | None = None,
+) -> Evidence:
+    """What the checks of policies on a log are made on.
+
+    Args:
+        log: as in `evaluate`.
+        policies: as in `evaluate`.
+        controls: what no policy can have changed.
+        covariates: by name [N], what was known when the items were shown.
+        behaviour: b(a|s) of all actions [N, K], for controls under the cap; policies are then given as [N, K] too.
+        options: of the estimate; the cap matters.
+    """
+    cap = (options or Options()).cap
+
+    def weighted(name: str, given: Any) -> Weighted:
+        tables = seeds_of(given)
+        ratio = np.stack([log.importance_ratio(f"policy {name!r}", table) for table in tables])
+        if behaviour is None:
+            return Weighted(ratio)
+        return Weighted(ratio, np.stack([np.minimum(table, cap * behaviour).sum(axis=1) for table in tables]))
+
+    weights = {name: weighted(name, given) for name, given in policies.items()}
+    return Evidence(log, weights, tuple(controls), covariates or {})
 
 
 def analyse(
-    shard: Shard, *, baseline: str | None = None, random: Shard | None = None, options: Options | None = None
+    shard: Shard, *, baseline: str | None = None, evidence: Evidence | None = None, options: Options | None = None
 ) -> Report:
-    """The report of sums, merged from all shards; `random` was accumulated with `uncapped(options)`."""
+    """The report of sums, merged from all shards, with the checks of the rows of all users, or of some."""
     chosen = options or Options()
     _check(shard, baseline, chosen)
     at, level = shard.at, chosen.level
-    drawn = estimates.draw(shard, chosen)
+    noise = estimates.model_noise({} if evidence is None else evidence.influence, chosen)
+    drawn = estimates.draw(shard, chosen, noise)
     swept = estimates.sweep(drawn, shard.caps, shard.signal_names, level, baseline)
-    agreements = {} if random is None else trust.agreement(drawn, at, random, chosen)
     diagnostics = {
         name: tuple(trust.diagnose(*each, at, level) for each in zip(seeds, drawn[name].mean_weight, strict=True))
         for name, seeds in shard.policies.items()
     }
     estimable = {name: trust.estimable(seeds) for name, seeds in diagnostics.items()}
     changes = {} if baseline is None else _changes(drawn, estimable, baseline, at, level)
+    checked = {} if evidence is None else {name: evidence for name in evidence.weights if name != baseline}
+    checks = {name: rows.check(name, chosen, noise.get(name)) for name, rows in checked.items()}
 
     def policy(name: str, draws: Drawn) -> PolicyReport:
         ncis, snips, robust = draws.estimate(at, level), draws.estimate(-1, level), draws.doubly_robust(level)
         opinions = {"SNIPS": snips} | ({} if robust is None else {"doubly robust": robust})
-        flips = [flip for flip in swept.flips if name in (flip.better, flip.worse)]
-        agreement, seeds = agreements.get(name), diagnostics[name]
-        verdict = trust.verdict(shard.signal_names, seeds, ncis, opinions, flips, agreement)
+        seeds = diagnostics[name]
+        verdict = trust.verdict(shard.signal_names, seeds, ncis, opinions, checks.get(name))
         numbers = (ncis, snips, robust, draws.by_seed[:, at], changes.get(name))
-        return PolicyReport(*numbers, seeds, estimable[name], agreement, verdict)
+        return PolicyReport(*numbers, seeds, estimable[name], checks.get(name), verdict)
 
     policies = {name: policy(name, draws) for name, draws in drawn.items()}
     return Report(shard.signal_names, chosen, baseline, policies, swept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -65,20 +65,36 @@ class Drawn:
         return Estimate(self.robust, interval(self.robust_draws, level))
 
 
-def draw(shard: Shard, options: Options) -> dict[str, Drawn]:
-    """All policies' estimates on the same draws of users."""
+def draw(shard: Shard, options: Options, noise: Mapping[str, Any] | None = None) -> dict[str, Drawn]:
+    """All policies' estimates on the same draws of users; `noise` are draws of the behaviour model's error."""
     if len(shard.first.user) < 2:
         raise ValueError(
             "an interval over users needs at least two of them, got 1; "
             "`ncis.values(ncis.accumulate(…))` is the estimate without one."
         )
     flat = [array for seeds in shard.policies.values() for one in seeds for array in _columns(one)]
-    count, *resampled = _resampled([shard.first.count, *flat], options.draws, options.seed)
-    totals = iter(resampled)
-    return {
+    count, *columns = resampled([shard.first.count, *flat], options.draws, options.seed)
+    totals = iter(columns)
+    drawn = {
         name: _drawn(seeds, [[next(totals) for _ in _columns(one)] for one in seeds], count, options)
         for name, seeds in shard.policies.items()
     }
+    moved = {
+        name: replace(drawn[name], draws=drawn[name].draws + each[:, None]) for name, each in (noise or {}).items()
+    }
+    return drawn | moved
+
+
+def model_noise(influence: Mapping[str, Float[np.ndarray, "T M"]], options: Options) -> dict[str, Any]:
+    """Draws [B, M] of what the behaviour model's error does to each policy's values.
+
+    `influence` is what each of the T users that the model was fitted on moves the value by, to first order. These users
+    are other ones than those of the estimate, and are drawn on their own, alike for all policies.
+    """
+    if not influence:
+        return {}
+    drawn = resampled(list(influence.values()), options.draws, options.seed + 1)
+    return {name: x - each.sum(axis=0) for (name, each), x in zip(influence.items(), drawn, strict=True)}
 
 
 def _columns(one: Sums) -> list[Any]:
@@ -110,7 +126,7 @@ def _ratio(weight: Any, reward: Any, caps: int) -> Float[np.ndarray, "B C M"]:
     return values[:, np.minimum(np.arange(caps), values.shape[1] - 1)]
 
 
-def _resampled(arrays: Sequence[Any], draws: int, seed: int) -> list[Any]:
+def resampled(arrays: Sequence[Any], draws: int, seed: int) -> list[Any]:
     """Σ_u n_u x_u [draws, …] for each array of per-user sums x [U, …], with the same n for all of them.
 
     n is multinomial, as of U users drawn with replacement: the textbook's bootstrap. (Poisson weights need no common U,

@@ -192,7 +192,7 @@ def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options:
         adjusted = None if q is None else _doubly_robust(log, name, policy, np.minimum(chosen.cap, ratio), q)
         return of_rows(log.users, log.reward, ratio, chosen.all_caps, float(chosen.cap), adjusted)
 
-    sums = {name: tuple(of_policy(f"policy {name!r}", p) for p in _seeds(own)) for name, own in policies.items()}
+    sums = {name: tuple(of_policy(f"policy {name!r}", p) for p in seeds_of(own)) for name, own in policies.items()}
     return Shard(log.signal_names, chosen.all_caps, float(chosen.cap), sums)
 
 
@@ -212,7 +212,7 @@ def values(shard: Shard) -> dict[str, Float[np.ndarray, " M"]]:
     return {name: np.mean([one.values[shard.at] for one in seeds], axis=0) for name, seeds in shard.policies.items()}
 
 
-def _seeds(given: Any) -> tuple[Any, ...]:
+def seeds_of(given: Any) -> tuple[Any, ...]:
     """One policy, or the policies of several seeds."""
     several = isinstance(given, list | tuple) and len(given) > 0 and all(getattr(one, "ndim", 0) > 0 for one in given)
     return tuple(given) if several else (given,)

@@ -1,22 +1,21 @@
-"""Whether to trust an estimate: diagnostics, agreement with random exposure, limits, and a verdict with its reasons."""
+"""Whether an estimate may be read: diagnostics of its weights, all limits in one table, a verdict with its reasons."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from moac.offline.ncis import estimates
-from moac.offline.ncis.estimates import Drawn, Estimate, Flip
-from moac.offline.ncis.sums import Options, Shard, Sums
+from moac.offline.ncis.checks import Checks, Controlled
+from moac.offline.ncis.estimates import Estimate
+from moac.offline.ncis.sums import Sums
 
 Level = Literal["trusted", "with care", "not trusted"]
-MIN_POSITIVES = 50
-"""Fewer of them, and a signal counts as not estimable."""
+LEVELS: tuple[Level, ...] = ("trusted", "with care", "not trusted")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,64 +88,17 @@ def estimable(seeds: Sequence[Diagnostics]) -> Bool[np.ndarray, " M"]:
     return np.min([one.positives for one in seeds], axis=0) >= MIN_POSITIVES
 
 
-@dataclass(frozen=True, eq=False)
-class Agreement:
-    """One policy's estimate on the log beside that on random exposure, whose propensities nobody had to estimate."""
-
-    estimate: Estimate  # on random exposure, where no cap is used
-    diagnostics: Diagnostics  # of it, for the first training seed
-    difference: Float[np.ndarray, " M"]  # on the log minus on random exposure
-    # Users of the two logs are drawn independently: wide rather than narrow, if they are the same people.
-    difference_interval: Float[np.ndarray, "M 2"]
-    holm: Float[np.ndarray, " M"]  # p-values of the difference, adjusted for M signals
-    checked: Bool[np.ndarray, " M"]  # random exposure has enough positives to say
-    agrees: Bool[np.ndarray, " M"]  # `holm` is not below 1 − level, where checked
-
-
-def uncapped(options: Options) -> Options:
-    """For random exposure: propensities are known, and a cap would only add bias."""
-    return replace(options, cap=math.inf, caps=(math.inf,))
-
-
-def agreement(drawn: Mapping[str, Drawn], at: int, random: Shard, options: Options) -> dict[str, Agreement]:
-    """Agreement of each policy that both logs have; `random` was accumulated with `uncapped(options)`."""
-    names = [name for name in drawn if name in random.policies]
-    if not names or random.cap != math.inf:
-        raise ValueError("random exposure must have some of the log's policies, accumulated with `uncapped(options)`.")
-    if any(each.value.shape[1] != len(random.signal_names) for each in drawn.values()):
-        raise ValueError(f"random exposure must have the log's signals, got {', '.join(random.signal_names)}.")
-    random.check_support()
-    there = estimates.draw(random, replace(uncapped(options), seed=options.seed + 1))
-    return {name: _compared(drawn[name], at, there[name], random.policies[name][0], options.level) for name in names}
-
-
-def _compared(drawn: Drawn, at: int, random: Drawn, random_sums: Sums, level: float) -> Agreement:
-    draws = drawn.draws[:, at] - random.draws[:, -1]
-    adjusted = estimates.holm(estimates.p_value(draws))
-    diagnostics = diagnose(random_sums, random.mean_weight[0], -1, level)
-    checked = estimable([diagnostics])
-    return Agreement(
-        estimate=random.estimate(-1, level),
-        diagnostics=diagnostics,
-        difference=drawn.value[at] - random.value[-1],
-        difference_interval=estimates.interval(draws, level),
-        holm=adjusted,
-        checked=checked,
-        agrees=~checked | (adjusted >= 1 - level),
-    )
-
-
 @dataclass(frozen=True)
 class Limit:
-    """A number of `Diagnostics`, where it asks for care, and where it forbids trust: at or beyond either."""
+    """A number, where it asks for care, and where it forbids trust: at or beyond either."""
 
-    measure: str  # its name there
+    measure: str  # its name, in `Diagnostics` where it is one of the weights
     text: str
     care: float
     stop: float  # low numbers are bad where it is below `care`
 
 
-LIMITS = (
+WEIGHT_LIMITS = (
     Limit("row_effective_size", "effective number of rows", care=1000, stop=100),
     Limit("row_effective_share", "effective share of rows", care=0.1, stop=0.01),
     Limit("user_effective_size", "effective number of users", care=200, stop=50),
@@ -157,6 +109,19 @@ LIMITS = (
 )
 MEAN_WEIGHT = Limit("mean_weight", "distance of the mean uncapped weight from 1", care=0.05, stop=0.2)
 """It counts only where its interval leaves 1 out as well."""
+CONTROL = Limit("control", "a control's change, in half-widths of the signal's interval", care=0.0, stop=0.5)
+"""It counts only where it is no chance, after Holm over the signals. Later rows ask for care at most."""
+CHANCE = 0.05
+"""A control's p-value below which its change is no chance."""
+WEAK = 3.0
+"""A control whose interval is so many times as wide as the signal's could not show a bias that matters: no power."""
+BALANCE = Limit("balance", "standardised difference of a covariate", care=0.1, stop=0.25)
+"""It counts only where its interval leaves 0 out as well. Also for controls that are no rewards."""
+PARETO_K = Limit("pareto_k", "Pareto k of the weighted signal", care=0.5, stop=0.7)
+MIN_POSITIVES = 50
+"""Fewer of them, and a signal counts as not estimable."""
+LIMITS = (*WEIGHT_LIMITS, MEAN_WEIGHT, CONTROL, BALANCE, PARETO_K)
+"""All limits of a verdict, beside `CHANCE`, `WEAK` and `MIN_POSITIVES`: conventions, fixed on other seeds than the study's."""
 
 
 @dataclass(frozen=True)
@@ -168,14 +133,23 @@ class Reason:
     text: str  # in words, with the number
     number: float | None = None  # that decided; None where there is none
     limit: float | None = None  # that it passed
+    signal: str | None = None  # that it is about alone; None where it is about all of them
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`trusted`, `with care` or `not trusted`, by the worst of the reasons; trusted has none."""
+    """`trusted`, `with care` or `not trusted`; trusted has no reasons."""
 
-    level: Level
-    reasons: tuple[Reason, ...]
+    level: Level  # by what is about all signals; at least `with care` where one is not trusted for its own sake
+    reasons: tuple[Reason, ...]  # the gravest first
+
+    def of(self, signal: str) -> Level:
+        """The word on one signal: by what is about all of them and what is about it."""
+        return _worst(reason for reason in self.reasons if reason.signal in (None, signal))
+
+
+def _worst(reasons: Any) -> Level:
+    return LEVELS[max((LEVELS.index(reason.level) for reason in reasons), default=0)]
 
 
 def verdict(
@@ -183,24 +157,30 @@ def verdict(
     diagnostics: Sequence[Diagnostics],
     estimate: Estimate,
     opinions: Mapping[str, Estimate],
-    flips: Sequence[Flip] = (),
-    agreement: Agreement | None = None,
+    checks: Checks | None,
 ) -> Verdict:
-    """The verdict on one policy, with the gravest reasons first.
+    """The verdict on one policy; of the diagnostics the worst training seed counts.
 
-    Of the diagnostics the worst training seed counts, of the flips those of pairs that some cap tells apart;
-    `opinions` are second ones by name, SNIPS and doubly robust.
+    `opinions` are second ones by name, SNIPS and doubly robust. The policy that made the log needs no checks.
     """
     reasons = [*_of_weights(diagnostics), *_of_support(estimate), *_of_positives(signals, diagnostics)]
     reasons += _of_opinions(signals, estimate, opinions)
-    reasons += [Reason("cap_sweep", "with care", str(flip)) for flip in flips if flip.separated]
-    reasons += [] if agreement is None else _of_exposure(signals, agreement)
+    if not all(_is_the_logs(one) for one in diagnostics):
+        reasons += [*_of_controls(signals, checks), *_of_balance(checks), *_of_tails(signals, checks)]
     reasons.sort(key=lambda reason: reason.level == "with care")
-    return Verdict(reasons[0].level if reasons else "trusted", tuple(reasons))
+    found = Verdict("trusted", tuple(reasons))
+    by_signal = [LEVELS.index(found.of(signal)) for signal in signals]
+    level = max(min(by_signal), 1 if max(by_signal) else 0)
+    return Verdict(LEVELS[level], found.reasons)
+
+
+def _is_the_logs(one: Diagnostics) -> bool:
+    """Whether all weights are 1."""
+    return abs(one.mean_weight - 1) < 1e-6 and one.row_effective_share > 1 - 1e-6
 
 
 def _of_weights(diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
-    for limit in LIMITS:
+    for limit in WEIGHT_LIMITS:
         numbers = [getattr(one, limit.measure) for one in diagnostics]
         yield from _against(limit, min(numbers) if limit.stop < limit.care else max(numbers))
     off = [one for one in diagnostics if not one.mean_weight_interval[0] <= 1 <= one.mean_weight_interval[1]]
@@ -214,11 +194,10 @@ def _of_support(estimate: Estimate) -> Iterator[Reason]:
 
 
 def _of_positives(signals: tuple[str, ...], diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
-    fewest, few = np.min([one.positives for one in diagnostics], axis=0), np.flatnonzero(~estimable(diagnostics))
-    level: Level = "not trusted" if len(few) == len(fewest) else "with care"
-    for k in few:
+    fewest = np.min([one.positives for one in diagnostics], axis=0)
+    for k in np.flatnonzero(~estimable(diagnostics)):
         text = f"{signals[k]} is not estimable: {fewest[k]:.1f} weighted positives, below {MIN_POSITIVES}"
-        yield Reason("weighted_positives", level, text, float(fewest[k]), MIN_POSITIVES)
+        yield Reason("weighted_positives", "not trusted", text, float(fewest[k]), MIN_POSITIVES, signals[k])
 
 
 def _of_opinions(signals: tuple[str, ...], estimate: Estimate, opinions: Mapping[str, Estimate]) -> Iterator[Reason]:
@@ -226,23 +205,71 @@ def _of_opinions(signals: tuple[str, ...], estimate: Estimate, opinions: Mapping
     for name, other in opinions.items():
         for k in np.flatnonzero((other.value < low) | (other.value > high)):
             text = f"{signals[k]}: {name} gives {other.value[k]:.4g}, outside [{low[k]:.4g}, {high[k]:.4g}]"
-            yield Reason(name, "with care", text, float(other.value[k]))
+            yield Reason(name, "with care", text, float(other.value[k]), signal=signals[k])
 
 
-def _of_exposure(signals: tuple[str, ...], agreement: Agreement) -> Iterator[Reason]:
-    for k in np.flatnonzero(~agreement.agrees):
-        difference = float(agreement.difference[k])
-        text = f"{signals[k]}: off random exposure's value by {difference:.4g}, which is not chance"
-        yield Reason("random_exposure", "not trusted", text, difference)
-    if not agreement.checked.any():
-        yield Reason("random_exposure", "with care", "random exposure has too few positives to check any signal")
+def _of_controls(signals: tuple[str, ...], checks: Checks | None) -> Iterator[Reason]:
+    """What may not change must not; and where nothing could have shown it, the estimate is not simply trusted."""
+    hard = [] if checks is None else [one for one in checks.controls if not one.soft]
+    if checks is None or all(power(one, signals, checks.half_width) is not None for one in hard):
+        why = "; ".join(f"{one.name}: {power(one, signals, checks.half_width)}" for one in hard) if checks else ""
+        text = f"no control has power{f' ({why})' if why else ''}: nothing here could have refuted the estimate"
+        yield Reason("control", "with care", text)
+    for one in () if checks is None else checks.controls:
+        if power(one, signals, checks.half_width) is None:
+            yield from _of_control(one, signals, checks.half_width)
 
 
-def _against(limit: Limit, number: Any) -> Iterator[Reason]:
+def power(control: Controlled, signals: tuple[str, ...], half_width: Any) -> str | None:
+    """Why a control could not show a bias that matters; None where it could, for some signal."""
+    if control.no_power is not None:
+        return control.no_power
+    widths = np.diff(control.interval)[:, 0] / 2
+    if not control.relative:
+        return None if np.isfinite(widths).any() else "it does not vary"
+    held = np.array([half_width[signals.index(column)] for column in control.columns])
+    if (widths <= WEAK * held).any():
+        return None
+    return f"its intervals are more than {WEAK:g} times as wide as those of the signals"
+
+
+def _of_control(
+    control: Controlled, signals: tuple[str, ...], half_width: Any, alpha: float = 0.05
+) -> Iterator[Reason]:
+    for j, column in enumerate(control.columns):
+        if not control.p[j] < CHANCE:
+            continue
+        low, high = control.interval[j]
+        if control.relative:
+            size, limit = abs(control.change[j]) / half_width[signals.index(column)], CONTROL
+            what = f"{control.name} of {column} change by {control.change[j]:+.1%} [{low:+.1%}, {high:+.1%}]"
+        else:
+            size, limit = abs(control.change[j]), BALANCE
+            what = f"{column} changes by {control.change[j]:+.3f} [{low:+.3f}, {high:+.3f}] standard deviations"
+        level: Level = "not trusted" if size >= limit.stop and not control.soft else "with care"
+        if size >= limit.care:
+            why = "which the policy can hardly have done" if control.soft else "which no policy can do"
+            yield Reason("control", level, f"{what}, {why}", float(size), limit.stop)
+
+
+def _of_balance(checks: Checks | None) -> Iterator[Reason]:
+    if checks is None or checks.balance is None or not checks.balance.off.any():
+        return
+    at = int(np.argmax(np.where(checks.balance.off, np.abs(checks.balance.difference), 0)))
+    named = f"{BALANCE.text}, {checks.balance.names[at]}"
+    yield from _against(BALANCE, abs(checks.balance.difference[at]), named)
+
+
+def _of_tails(signals: tuple[str, ...], checks: Checks | None) -> Iterator[Reason]:
+    for signal, k in zip(signals, () if checks is None else checks.tails.pareto_k, strict=checks is not None):
+        yield from _against(PARETO_K, k, f"{signal}: {PARETO_K.text}", signal)
+
+
+def _against(limit: Limit, number: Any, text: str | None = None, signal: str | None = None) -> Iterator[Reason]:
     low = limit.stop < limit.care
     bounds: tuple[tuple[Level, float], ...] = (("not trusted", limit.stop), ("with care", limit.care))
     for level, bound in bounds:
         if number <= bound if low else number >= bound:
-            text = f"{limit.text}: {number:.3g}, {'not above' if low else 'not below'} {bound:g}"
-            yield Reason(limit.measure, level, text, float(number), bound)
+            told = f"{text or limit.text}: {number:.3g}, {'not above' if low else 'not below'} {bound:g}"
+            yield Reason(limit.measure, level, told, float(number), bound, signal)
             return
