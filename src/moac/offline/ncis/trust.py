@@ -121,7 +121,7 @@ PARETO_K = Limit("pareto_k", "Pareto k of the weighted signal", care=0.5, stop=0
 MIN_POSITIVES = 50
 """Fewer of them, and a signal counts as not estimable."""
 LIMITS = (*WEIGHT_LIMITS, MEAN_WEIGHT, CONTROL, BALANCE, PARETO_K)
-"""All limits of a verdict, beside `CHANCE`, `WEAK` and `MIN_POSITIVES`: conventions, fixed on other seeds than the study's."""
+"""All limits of a verdict, beside `CHANCE`, `WEAK` and `MIN_POSITIVES`; fixed on other seeds than the study's."""
 
 
 @dataclass(frozen=True)
@@ -233,9 +233,7 @@ def power(control: Controlled, signals: tuple[str, ...], half_width: Any) -> str
     return f"its intervals are more than {WEAK:g} times as wide as those of the signals"
 
 
-def _of_control(
-    control: Controlled, signals: tuple[str, ...], half_width: Any, alpha: float = 0.05
-) -> Iterator[Reason]:
+def _of_control(control: Controlled, signals: tuple[str, ...], half_width: Any) -> Iterator[Reason]:
     for j, column in enumerate(control.columns):
         if not control.p[j] < CHANCE:
             continue
