@@ -240,7 +240,7 @@ def _between(a: Line, b: Line, part: float) -> Line:
     firsts, seconds = ((line.relative, *line.relative_interval) for line in (a, b))
     relative, low, high = ((1 - part) * x + part * y for x, y in zip(firsts, seconds, strict=True))
     estimable = "not estimable" not in (a.outcome, b.outcome)
-    outcome: Outcome = "no significant change" if estimable else "not estimable"
+    outcome: Outcome = "no difference" if estimable else "not estimable"
     return replace(a, relative=relative, relative_interval=(low, high), outcome=outcome)
 
 

@@ -46,7 +46,7 @@ def pair(family: str, kappa: float, users: int, seed: int) -> Pair:
     """
     rng = np.random.default_rng([seed, FAMILIES.index(family), round(1000 * kappa)])
     users = int(rng.integers(30, 120)) if family == "few users" else users
-    drift = 0.3 if family == "drift" else 0.0
+    drift = 0.15 if family == "drift" else 0.0
     steep = 3.0 if family == "near-deterministic" else 1.0
     popularity, quality, other, trend = rng.standard_normal((4, ITEMS))
     loading = 0.8 * quality + 0.6 * other

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from moac.kuairand import generate
 from moac.offline import ncis
 
 SIGNALS = ("Click", "Like", "WatchTime")
@@ -39,9 +38,3 @@ def small(seed=0, rows=60, users=9, actions=4, signals=2):
     reward = rng.standard_normal((rows, signals))
     user = rng.integers(users, size=rows)
     return ncis.Logged.of(user, reward, behaviour[np.arange(rows), action], action), policy
-
-
-def uniform(model, seed, rows, users):
-    """A log of uniformly random exposure."""
-    everywhere = np.full((7, model.num_videos), 1 / model.num_videos)
-    return generate.log(rows, seed, model=model, num_users=users, policy=everywhere)

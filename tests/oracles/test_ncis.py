@@ -188,40 +188,6 @@ def test_doubly_robust_with_right_propensities_forgives_the_model(generated):
     assert ((low <= truth) & (truth <= high)).all()
 
 
-def uniform_check(generated, propensity):
-    """The policy on the log with these propensities, beside random exposure of other users."""
-    random = logs.uniform(MODEL, 6, 20_000, 2_000)
-    beside = (logs.rows_of(random), {"p": logs.chosen(FLATTER, random)})
-    log, policies = logs.rows_of(generated, propensity), {"p": logs.chosen(FLATTER, generated)}
-    return ncis.evaluate(log, policies, random=beside).policies["p"]
-
-
-def test_random_exposure_agrees_where_propensities_are_right(generated):
-    own = uniform_check(generated, None)
-    assert own.agreement.checked.tolist() == [True, False, True]  # random exposure has too few likes of its videos
-    assert own.agreement.agrees.all()
-    assert own.verdict.level == "trusted"
-
-
-def test_two_logs_have_users_drawn_independently():
-    """A log beside itself: no difference, and an interval √2 times as wide."""
-    log, policy = logs.small(rows=400, users=80)
-    options = ncis.Options(cap=math.inf, draws=2_000)
-    own = ncis.evaluate(log, {"p": policy}, random=(log, {"p": policy}), options=options).policies["p"]
-    assert not own.agreement.difference.any()
-    widths = np.diff(own.agreement.difference_interval) / np.diff(own.ncis.interval)
-    np.testing.assert_allclose(widths, np.sqrt(2), rtol=0.1)
-
-
-def test_random_exposure_finds_wrong_propensities(generated):
-    """What was clicked is said to have been unlikely: a behaviour model that learned from the answers."""
-    wrong = generated.propensity * np.where(generated.reward[:, 0] > 0, 0.6, 1.0)
-    own = uniform_check(generated, wrong)
-    assert not own.agreement.agrees[0]
-    assert own.verdict.level == "not trusted"
-    assert {"random_exposure", "mean_weight"} <= {reason.measure for reason in own.verdict.reasons}
-
-
 def test_a_cap_biases_towards_the_log_and_the_verdict_says_so():
     log, uniform = generate.log(60_000, 1, model=MODEL, num_users=6_000), logs.tilted(MODEL, 0.0)
     found = ncis.evaluate(logs.rows_of(log), {"p": logs.chosen(uniform, log)}, options=ncis.Options(cap=5.0))

@@ -17,7 +17,7 @@ from tests.helpers.log_policies import MODEL, tabulated
 from tests.helpers.logs import tilted
 
 
-def line(signal, relative, outcome="no significant change", cost=False):
+def line(signal, relative, outcome="no difference", cost=False):
     spread = (relative - 0.01, relative + 0.01)
     return Line(signal, cost, 1.0, 1 + relative, (1.0, 1.0), relative, spread, relative, spread, 0.5, outcome)
 
@@ -203,7 +203,7 @@ def test_a_signal_that_never_fires_is_not_above_zero():
     ("outcome", "verdict", "named"),
     [
         ("better", "holds", "worse: none"),
-        ("no significant change", "holds", "worse: none"),
+        ("no difference", "holds", "worse: none"),
         ("worse", "does not hold", "worse: Like"),
         ("not estimable", "not decided", "not estimable: Like"),
     ],

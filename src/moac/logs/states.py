@@ -141,6 +141,12 @@ def observation(data: Data, rows: Int[Array, "..."]) -> Observation:
 
 
 @jax.jit
+def of_rows(data: Data, rows: Int[Array, "..."]) -> Float[Array, "... F"]:
+    """The features of rows: what policies see of them."""
+    return features(data.tables, observation(data, rows))
+
+
+@jax.jit
 def next_observation(data: Data, rows: Int[Array, "..."]) -> Observation:
     """The observation of the user's next row; after the last row its history grows by that row, its context stays."""
     last = data.last[rows]

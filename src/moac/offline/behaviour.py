@@ -117,8 +117,8 @@ class BehaviourModel:
                 yield mine[place], log_p
 
 
-def fit(dataset: LoggedDataset, options: Options | None = None) -> BehaviourModel:
-    """A softmax of all train users, and for each fold one of the other folds' users.
+def fit(dataset: LoggedDataset, options: Options | None = None, cross_fit: bool = True) -> BehaviourModel:
+    """A softmax of all train users, and for each fold one of the other folds' users: those only for train rows.
 
     When to stop, and the temperature, are chosen on validation users. Propensities that the log has are not used.
     """
@@ -131,7 +131,7 @@ def fit(dataset: LoggedDataset, options: Options | None = None) -> BehaviourMode
             raise ValueError(f"{dataset.name} has no rows of {split} users: a behaviour model needs them.")
     network = Network(Plain(dataset.num_features), options.hidden, dataset.num_actions, _LAST_SCALE)
     fold = splits.fold_users(dataset.user_ids, options.seed, options.folds)[dataset.user[train]]
-    parts = [train, *(train[fold != k] for k in range(options.folds))]
+    parts = [train, *(train[fold != k] for k in range(options.folds if cross_fit else 0))]
     if any(len(part) in (0, len(train)) for part in parts[1:]):
         raise ValueError(f"`folds` must leave train users on both sides, got {options.folds} with an empty side.")
     members = (_member(network, dataset, (part, validation), options, k) for k, part in enumerate(parts))
@@ -273,8 +273,7 @@ def _popularity(dataset: LoggedDataset, cell: Any, train: Any, rows: Any) -> flo
 @partial(jax.jit, static_argnames="network")
 def _log_probabilities(network: Network, weights: Weights, T: Any, data: Data, rows: Any) -> Float[Array, "n K"]:
     """log softmax(f(x) / T)."""
-    x = states.features(data.tables, states.observation(data, rows))
-    return jax.nn.log_softmax(network(weights, x) / T)
+    return jax.nn.log_softmax(network(weights, states.of_rows(data, rows)) / T)
 
 
 @partial(jax.jit, static_argnames=("network", "rates"))

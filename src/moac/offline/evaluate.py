@@ -14,21 +14,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from moac.logs import folder, splits, states
+from moac.logs import folder, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
-from moac.offline import behaviour, evaluation, ncis
+from moac.offline import access_log, behaviour, controls, evaluation, ncis
 from moac.offline.behaviour import BLOCK, BehaviourModel, in_blocks
+from moac.offline.controls import Refitted
 from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
-from moac.offline.ncis import Logged, Shard
+from moac.offline.ncis import Evidence, Logged, Shard, Weighted
+from moac.offline.reward_model import RewardModel, fit_rewards
 from moac.policies import SoftmaxMLP, log_probs
 from moac.types import Evaluation, Params, Policy
 
 _NUMBERS = 1 << 24
 """Probabilities that are in memory at once."""
-_MAX_ROWS = 50_000
-"""So many train rows are enough for the few hundred coefficients of a reward model; of more, as many are drawn."""
-_PENALTIES, _FOLDS, _SEED = tuple(10.0**k for k in range(6)), 2, 0
+_CHECKED = 200_000
+"""Rows that controls, balance, tails and sensitivity are computed on; of more, those of the first users."""
 
 
 def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
@@ -37,35 +38,40 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
     split: str = "validation",
     options: ncis.Options | None = None,
     *,
+    control: Sequence[str] | None = (),
     run: Path | None = None,
     about: Mapping[str, Any] | None = None,
-    accesses: evaluation.AccessLog | None = None,
+    accesses: access_log.AccessLog | None = None,
 ) -> OfflineEvaluation:
-    """What the methods are worth on a split's users, beside Behavior-Clone, and how far to trust it.
+    """What the methods are worth on a split's users, beside Behavior-Clone, and whether that may be read.
 
     Values by normalised capped importance sampling; SNIPS, and doubly robust where a behaviour model is known, as
-    second opinions; a check against random exposure where there is any. A signal that never fires in the split is left
-    out. An access to test users is recorded before any number is computed.
+    second opinions; controls, balance, sensitivity and tails. A signal that never fires in the split is left out. An
+    access to test users is recorded before any number is computed.
 
     Args:
         dataset: with propensities, known or from `with_behaviour`.
         methods: by name, a policy and its parameters θ; θ's leading axis are the training seeds of one method.
         split: whose users. A choice made by test users' numbers spoils them.
         options: of the estimate.
+        control: columns that no policy can have changed, beside earlier and later rewards; None makes no checks at all.
         run: folder whose access log notes an access to test users, beside that of the data.
         about: what that entry says beside the options.
         accesses: of an evaluation of the same on the same users, whose access is recorded.
     """
     _check(dataset, methods, split)
     rows, chosen, digests = dataset.rows(split), options or ncis.Options(), evaluation.fingerprints(methods)
+    named = controls.of_columns(dataset, rows, control or ())
     noted = asdict(chosen) | dict(about or {})
-    accesses = accesses or (evaluation.record_access(run, dataset, noted, digests) if split == "test" else None)
+    accesses = accesses or (access_log.record_access(run, dataset, noted, digests) if split == "test" else None)
     fires = (dataset.reward[rows] != 0).any(axis=0)
     kept = [name for name, ever in zip(dataset.signal_names, fires, strict=True) if ever]
     model = None if dataset.behaviour is None else fit_rewards(dataset, kept)
-    policies = _Policies(dataset, methods, kept)
-    shard, ratios = policies.accumulate(dataset, rows, model, chosen)
-    random = _random_exposure(policies, split, chosen)
+    refitted = {} if control is None else controls.refits(dataset, split)
+    summed = _Policies(dataset, methods, kept, refitted).accumulate(rows, model, chosen)
+    evidence = None if control is None else _evidence(dataset, rows, kept, summed)
+    if evidence is not None:
+        evidence = replace(evidence, controls=(*evidence.controls, *(_first(each, evidence) for each in named)))
     built = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
     return OfflineEvaluation(
         data=dataset.name,
@@ -79,12 +85,11 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
         policies=digests,
         seeds={name: _num_seeds(theta) for name, (_, theta) in methods.items()},
         costs=tuple(name for name, sign in zip(dataset.signal_names, dataset.signs, strict=True) if sign < 0),
-        report=ncis.analyse(shard, baseline=BASELINE, random=random, options=chosen),
+        report=ncis.analyse(summed.shard, baseline=BASELINE, evidence=evidence, options=chosen),
         left_out=tuple(name for name in dataset.signal_names if name not in kept),
-        calibration=_calibration(dataset, split, ratios),
+        calibration=_calibration(dataset, split, summed.own),
         reward_model=None if model is None else model.as_dict(),
-        random_rows=0 if random is None else int(random.first.count.sum()),
-        weights=evaluation.WeightHistogram.of(ratios),
+        weights=evaluation.WeightHistogram.of({name: each.ratio for name, each in summed.own.items()}),
         accesses=accesses,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -141,7 +146,21 @@ def _joined(function: Any, rows: Any) -> Any:
 
 @partial(jax.jit, static_argnames="policy")
 def _log_probs(policy: Policy, theta: Params, data: Data, rows: Any) -> Any:
-    return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, _features(data, rows), data.action[rows])
+    return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, states.of_rows(data, rows), data.action[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class _Summed:
+    """Rows of a split, accumulated."""
+
+    shard: Shard
+    weights: Mapping[str, Mapping[str, Weighted]]  # by model of b, "own" or a recipe, and by policy
+    covariates: Float[np.ndarray, "n D"]
+
+    @property
+    def own(self) -> Mapping[str, Weighted]:
+        """By b of the estimate."""
+        return self.weights["own"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,63 +170,92 @@ class _Policies:
     dataset: LoggedDataset  # whose behaviour model is Behavior-Clone
     methods: Mapping[str, Method]
     signals: Sequence[str]  # those that fire
+    refitted: Mapping[Any, Refitted]  # other models of b
 
-    def accumulate(
-        self, source: LoggedDataset, rows: Any, model: RewardModel | None, options: ncis.Options
-    ) -> tuple[Shard, dict[str, Float[np.ndarray, "K n"]]]:
-        """Sums over rows of the log or of its random exposure, and each policy's importance ratio π/π_b on them."""
+    def accumulate(self, rows: Any, model: RewardModel | None, options: ncis.Options) -> _Summed:
+        """Sums over rows of the log, and each policy's importance ratios on them."""
         seeds = 1 + sum(_num_seeds(theta) for _, theta in self.methods.values())
         size = max(BLOCK, _NUMBERS // (self.dataset.num_actions * seeds))
-        blocks = [self._block(source, rows[k : k + size], model, options) for k in range(0, len(rows), size)]
-        ratios = {name: np.concatenate([block[1][name] for block in blocks], axis=1) for name in blocks[0][1]}
-        return ncis.total(shard for shard, _ in blocks), ratios
+        blocks = [self._block(rows[k : k + size], model, options) for k in range(0, len(rows), size)]
+        joined = {
+            b: {name: _concatenated([block.weights[b][name] for block in blocks]) for name in weights}
+            for b, weights in blocks[0].weights.items()
+        }
+        return _Summed(ncis.total(b.shard for b in blocks), joined, np.concatenate([b.covariates for b in blocks]))
 
-    def _block(self, source: LoggedDataset, rows: Any, model: Any, options: ncis.Options) -> tuple[Shard, Any]:
-        log = Logged.from_dataset(source, rows).signals(self.signals)
-        x = features(source, rows)
-        policies = self._baseline(source, log, x)
-        policies |= {name: _tables(method, x, self.dataset.num_actions) for name, method in self.methods.items()}
+    def _block(self, rows: Any, model: Any, options: ncis.Options) -> _Summed:
+        log = Logged.from_dataset(self.dataset, rows).signals(self.signals)
+        x = features(self.dataset, rows)
+        baseline = self._baseline(log, x)
+        policies = {name: _tables(method, x, self.dataset.num_actions) for name, method in self.methods.items()}
         q = None if model is None else lambda chosen: model.values(x[chosen])
-        ratios = {name: np.stack([log.importance_ratio(name, p) for p in seeds]) for name, seeds in policies.items()}
-        return ncis.accumulate(log, policies, q, options), ratios
+        shard = ncis.accumulate(log, {BASELINE: [baseline]} | policies, q, options)
+        models = {"own": baseline} | {recipe: each.probabilities(rows) for recipe, each in self.refitted.items()}
+        weights = {b: _weighted(log, {BASELINE: [baseline]} | policies, table, options) for b, table in models.items()}
+        return _Summed(shard, weights, x[:, [*controls.covariates(self.dataset).values()]])
 
-    def _baseline(self, source: LoggedDataset, log: Logged, x: Any) -> dict[str, list[Any]]:
-        """Behavior-Clone; on the log's own rows its probabilities of what was logged are the propensities."""
+    def _baseline(self, log: Logged, x: Any) -> Any:
+        """Behavior-Clone, whose probabilities of what was logged are the propensities; of all actions where known."""
         model = self.dataset.behaviour
-        if model is None:  # on random exposure it is known as a model only
-            return {BASELINE: [log.propensity]} if source is self.dataset else {}
+        if model is None:
+            return log.propensity
         policy = SoftmaxMLP(model.network.inputs, model.network.hidden, model.network.outputs)
         (table,) = _tables((policy, tuple(W[None] for W in model.clone)), x, model.network.outputs)
-        if source is self.dataset:
-            table[np.arange(len(table)), log.action] = log.propensity
-        return {BASELINE: [table]}
+        table[np.arange(len(table)), log.action] = log.propensity
+        return table
 
 
-def _random_exposure(policies: _Policies, split: str, options: ncis.Options) -> Shard | None:
-    """Sums over rows of random exposure of at least two of the split's users."""
-    source = policies.dataset.random
-    if source is None or source.propensity is None or len(np.unique(source.user[source.rows(split)])) < 2:
-        return None
-    return policies.accumulate(source, source.rows(split), None, ncis.uncapped(options))[0]
+def _weighted(log: Logged, policies: Mapping[str, Any], b: Any, options: ncis.Options) -> dict[str, Weighted]:
+    """Ratios of all policies to one model of b, [n, K], or to the log's propensities."""
+    if b.ndim == 1:
+        return dict(ncis.evidence_of(log, policies).weights)
+    taken = replace(log, propensity=b[np.arange(len(b)), log.action])
+    return dict(ncis.evidence_of(taken, policies, behaviour=b, options=options).weights)
 
 
-def _calibration(dataset: LoggedDataset, split: str, ratios: Mapping[str, Any]) -> behaviour.Calibration | None:
+def _concatenated(parts: Sequence[Weighted]) -> Weighted:
+    mass = None if parts[0].mass is None else np.concatenate([part.mass for part in parts], axis=1)
+    return Weighted(np.concatenate([part.ratio for part in parts], axis=1), mass)
+
+
+def _evidence(dataset: LoggedDataset, rows: Any, signals: Sequence[str], summed: _Summed) -> Evidence:
+    """What checks are made on: all rows, or the first users' of a long log."""
+    count = (
+        len(rows) if len(rows) <= _CHECKED else int(np.searchsorted(dataset.user[rows], dataset.user[rows[_CHECKED]]))
+    )
+    taken, first = rows[:count], slice(0, count)
+    weights = {
+        b: {
+            name: Weighted(each.ratio[:, first], None if each.mass is None else each.mass[:, first])
+            for name, each in own.items()
+        }
+        for b, own in summed.weights.items()
+    }
+    named = {name: summed.covariates[first, k] for k, name in enumerate(controls.covariates(dataset))}
+    return Evidence(
+        Logged.from_dataset(dataset, taken).signals(signals),
+        weights["own"],
+        controls.of_rewards(dataset, taken, signals, weights.get("half")),
+        named | controls.tenths_of_time(dataset, taken),
+    )
+
+
+def _first(control: ncis.Control, evidence: Evidence) -> ncis.Control:
+    return replace(control, values=control.values[: len(evidence.log.user)])
+
+
+def _calibration(dataset: LoggedDataset, split: str, own: Mapping[str, Weighted]) -> behaviour.Calibration | None:
     """The calibration of the behaviour model, with the mean uncapped weight of each policy."""
     model = dataset.behaviour
     if not isinstance(model, BehaviourModel):
         return None
-    mean_weight = {name: float(each.mean()) for name, each in ratios.items()}
+    mean_weight = {name: float(each.ratio.mean()) for name, each in own.items()}
     return replace(behaviour.calibration(model, dataset, split), mean_weight=mean_weight)
 
 
 def features(source: LoggedDataset, rows: Any) -> Float[np.ndarray, "n F"]:
     """What policies see of the rows."""
-    return _joined(partial(_features, source.data), rows)
-
-
-@jax.jit
-def _features(data: Data, rows: Any) -> Any:
-    return states.features(data.tables, states.observation(data, rows))
+    return _joined(partial(states.of_rows, source.data), rows)
 
 
 def _tables(method: Method, x: Float[np.ndarray, "n F"], num_actions: int) -> list[Float[np.ndarray, "n K"]]:
@@ -230,69 +278,3 @@ def _num_seeds(theta: Params) -> int:
 def _seeds(theta: Params) -> list[Params]:
     """θ of each training seed."""
     return [jax.tree.map(lambda leaf, k=k: jnp.asarray(leaf[k]), theta) for k in range(_num_seeds(theta))]
-
-
-@dataclass(frozen=True, eq=False)
-class RewardModel:
-    """q_i(s, a) = m_i + x(s)ᵀ β_i + γ_{a,i}: what a row is expected to earn, for the doubly robust second opinion."""
-
-    signal_names: tuple[str, ...]
-    mean: Float[np.ndarray, " M"]  # m, of train rows
-    state: Float[np.ndarray, "F M"]  # β
-    action: Float[np.ndarray, "K M"]  # γ
-    penalty: Float[np.ndarray, " M"]  # chosen on users that the fit had not seen
-    explained: Float[np.ndarray, " M"]  # share of the variance explained on such users; below 0 is worse than the mean
-
-    def values(self, x: Any) -> Float[np.ndarray, "n K M"]:
-        """q of all actions, for features x [n, F]."""
-        return (self.mean + np.asarray(x, np.float64) @ self.state)[:, None] + self.action
-
-    def as_dict(self) -> dict[str, Any]:
-        """What a card says of it."""
-        numbers = zip(self.penalty.tolist(), self.explained.tolist(), strict=True)
-        each = ({"penalty": penalty, "explained": explained} for penalty, explained in numbers)
-        return dict(zip(self.signal_names, each, strict=True))
-
-
-def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
-    """Ridge regression on train users' rows alone; the penalty of each signal by two folds of these users.
-
-    β, γ = argmin Σ (r − m − xᵀβ − γ_a)² + penalty (‖β‖² + ‖γ‖²),  from sums over rows, in one pass.
-    """
-    columns, rows = [dataset.signal_names.index(name) for name in signals], dataset.rows("train")
-    if len(rows) > _MAX_ROWS:
-        rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MAX_ROWS, replace=False))
-    fold = splits.fold_users(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]
-    reward = np.asarray(dataset.reward[rows][:, columns], np.float64)
-    mean = reward.mean(axis=0)
-    parts = [_moments(dataset, rows[fold == k], reward[fold == k] - mean) for k in range(_FOLDS)]
-    losses = np.sum([_held_out(parts[1 - k], parts[k]) for k in range(_FOLDS)], axis=0)
-    penalty = np.array(_PENALTIES)[losses.argmin(axis=0)]
-    gram, moment, square = (np.sum(column, axis=0) for column in zip(*parts, strict=True))
-    coefficients = np.stack([_ridge(gram, moment[:, [i]], c)[:, 0] for i, c in enumerate(penalty)], axis=1)
-    explained = 1 - losses.min(axis=0) / np.maximum(square, np.finfo(float).tiny)
-    state, action = np.split(coefficients, [dataset.num_features])
-    return RewardModel(tuple(signals), mean, state, action, penalty, explained)
-
-
-def _moments(dataset: LoggedDataset, rows: Any, reward: Any) -> tuple[Any, Any, Any]:
-    """Σ z zᵀ, Σ z r and Σ r² over rows, z = (x(s), one-hot a)."""
-    size = dataset.num_features + dataset.num_actions
-    gram, moment = np.zeros((size, size)), np.zeros((size, reward.shape[1]))
-    for place, x in in_blocks(partial(_features, dataset.data), rows):
-        one_hot = np.eye(dataset.num_actions, dtype=np.float32)[dataset.action[rows[place]]]
-        z = np.concatenate([x, one_hot], axis=1)
-        gram += np.asarray(jnp.asarray(z).T @ jnp.asarray(z), np.float64)
-        moment += z.T.astype(np.float64) @ reward[place]
-    return gram, moment, (reward**2).sum(axis=0)
-
-
-def _held_out(fitted: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> Float[np.ndarray, "P M"]:
-    """Squared error on the other fold under each penalty: Σ r² − 2 βᵀ Σ z r + βᵀ (Σ z zᵀ) β."""
-    gram, moment, square = other
-    betas = [_ridge(fitted[0], fitted[1], penalty) for penalty in _PENALTIES]
-    return np.stack([square - 2 * (b * moment).sum(axis=0) + (b * (gram @ b)).sum(axis=0) for b in betas])
-
-
-def _ridge(gram: Any, moment: Any, penalty: float) -> Any:
-    return np.linalg.solve(gram + penalty * np.eye(len(gram)), moment)

@@ -1,37 +1,32 @@
-"""The result of an evaluation on a log, and what is kept of it: a card, and the access log of test users."""
+"""The result of an evaluation on a log, and the card that is kept of it."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from moac import files
-from moac.logs.dataset import LoggedDataset
+from moac.offline.access_log import AccessLog
 from moac.offline.behaviour import Calibration
-from moac.offline.ncis import Report
+from moac.offline.ncis import PolicyReport, Report
+from moac.offline.ncis.trust import power
 from moac.types import Params, Policy
 
 Method = tuple[Policy, Params]
 """A kind of policy, and the parameters of its training seeds: leading axis K."""
-Outcome = Literal["better", "worse", "no significant change", "not estimable"]
+Outcome = Literal["better", "worse", "no difference", "not estimable"]
 Range = tuple[float, float]
 BASELINE = "Behavior-Clone"
 """The policy that made the log, as far as it is known."""
-FORMAT = 1
-ACCESS_LOG = "looks.jsonl"
-"""One line of JSON for each evaluation on test users, in the run's folder and beside the data; never rewritten."""
+FORMAT = 2
 _ROUNDING = 1e-6
 """A change below this share of a value is none: probabilities are computed in single precision."""
 
@@ -72,20 +67,6 @@ class WeightHistogram:
         return WeightHistogram(edges, {name: np.histogram(w, edges)[0] / w.size for name, w in weights.items()})
 
 
-@dataclass(frozen=True)
-class AccessLog:
-    """All accesses to test users that are known."""
-
-    entries: tuple[dict[str, Any], ...]  # each once, in the order of time; of a line that cannot be read, `damaged`
-    here: int  # how many of them the run's own log has
-    missing: str | None = None  # why the last one is not recorded beside the data; None where it is
-
-    def __str__(self) -> str:
-        times = "once" if len(self.entries) == 1 else f"{len(self.entries)} times"
-        others = "" if self.here == len(self.entries) else f", {self.here} of them for this run"
-        return f"test users were looked at {times}{others}"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class OfflineEvaluation:
     """Methods beside Behavior-Clone, on one split's users."""
@@ -105,7 +86,6 @@ class OfflineEvaluation:
     left_out: tuple[str, ...]  # signals that never fire there: nothing can be said of them
     calibration: Calibration | None  # of the behaviour model; None where the log knows its propensities
     reward_model: dict[str, Any] | None  # of doubly robust: penalty and share of variance explained of each signal
-    random_rows: int  # of random exposure, that the estimates were checked against
     weights: WeightHistogram  # how they are spread
     accesses: AccessLog | None  # to test users; None on others
     date: str
@@ -152,21 +132,17 @@ class OfflineEvaluation:
             float(sign * change.difference[k]),
             _range(sign, change.difference_interval[k]),
             float(change.holm[k]),
-            _outcome(policy.estimable[k] and base.estimable[k], moved and change.significant[k], change.difference[k]),
+            _effect(policy.estimable[k] and base.estimable[k], moved and change.significant[k], change.difference[k]),
         )
 
     def card(self) -> dict[str, Any]:
-        """All that is known, as plain data ready for JSON: NaN is None, an infinite cap is "inf"."""
-        names = ("date", "policies", "seeds", "costs", "left_out", "reward_model", "random_rows", "weights", "report")
-        outcomes = {
-            method: {line.signal: line.outcome for line in self.lines(method)}
-            | dict.fromkeys(self.left_out, "never fires")
-            for method in self.methods
-        }
-        trust = {
-            name: {"level": policy.verdict.level, "reasons": [reason.text for reason in policy.verdict.reasons]}
-            for name, policy in self.report.policies.items()
-        }
+        """All that is known, as plain data ready for JSON: NaN is None, an infinite cap is "inf".
+
+        `methods` has the verdict on each, its reasons and what each signal shows; those of a single one stand at the
+        top as well.
+        """
+        names = ("date", "policies", "seeds", "costs", "left_out", "reward_model", "weights", "report")
+        methods = {name: self._method(name) for name in self.methods}
         (rows, users), entries = self.size, None if self.accesses is None else self.accesses.entries
         about = {"name": self.data, "fingerprint": self.fingerprint, "actions": self.num_actions}
         plain = {
@@ -174,8 +150,8 @@ class OfflineEvaluation:
             "moac": metadata.version("moac"),
             "data": about | {"rows": rows, "users": users},
             "split": {"name": self.split, **self.how_split, "rows": self.rows, "users": self.users},
-            "trust": trust,
-            "outcomes": outcomes,
+            **(next(iter(methods.values())) if len(methods) == 1 else {}),
+            "methods": methods,
             "test_looks": None if entries is None else len(entries),
             "looks": entries,
             "behaviour": self.calibration,
@@ -183,6 +159,52 @@ class OfflineEvaluation:
             "carried": None if self.carried is None else self.carried.card(),
         }
         return files.finite(plain | {name: getattr(self, name) for name in names}, name_infinities=True)
+
+    def _method(self, name: str) -> dict[str, Any]:
+        policy, lines = self.report.policies[name], self.lines(name)
+        signals = {line.signal: self._signal(line, policy, k) for k, line in enumerate(lines)}
+        return {
+            "verdict": policy.verdict.level,
+            "reasons": [reason.text for reason in policy.verdict.reasons],
+            "signals": signals | {name: {"effect": "never fires"} for name in self.left_out},
+        }
+
+    def _signal(self, line: Line, policy: PolicyReport, k: int) -> dict[str, Any]:
+        """What one signal shows, what would explain it, and what was tried to refute it."""
+        shown = {
+            "change": line.relative,
+            "interval": line.relative_interval,
+            "effect": line.outcome,
+            "verdict": policy.verdict.of(line.signal),
+            "random_exposure": policy.random_exposure,
+        }
+        checks = policy.checks
+        if checks is None:
+            return shown | dict.fromkeys(("controls", "sensitivity", "balance", "tails"))
+        names, sensitive = self.report.signal_names, checks.sensitivity
+        rest = {
+            "controls": {
+                one.name: {
+                    "change": one.change[j],
+                    "interval": one.interval[j],
+                    "p": one.p[j],
+                    "power": power(one, names, checks.half_width) is None,
+                    "no_power": power(one, names, checks.half_width),
+                    "soft": one.soft,
+                    "unit": "of its mean" if one.relative else "standard deviations",
+                }
+                for one in checks.controls
+                for j in [one.columns.index(line.signal) if line.signal in one.columns else 0]
+            },
+            "sensitivity": {
+                "gamma": sensitive.interval[k],
+                "gamma_of_estimate": sensitive.point[k],
+                "strongest_covariate": sensitive.strongest,
+            },
+            "balance": None if checks.balance is None else asdict(checks.balance),
+            "tails": {name: values[k] for name, values in vars(checks.tails).items()},
+        }
+        return shown | rest
 
     def save(self, folder: str | Path) -> Path:
         """Write `card-LABEL.json`, and `evaluation-LABEL.html` where something makes the page, into the folder."""
@@ -199,11 +221,11 @@ def _range(sign: float, interval: Any) -> Range:
     return (low, high) if sign > 0 else (-high, -low)
 
 
-def _outcome(estimable: Any, significant: Any, difference: Any) -> Outcome:
+def _effect(estimable: Any, significant: Any, difference: Any) -> Outcome:
     if not estimable:
         return "not estimable"
     if not significant:
-        return "no significant change"
+        return "no difference"
     return "better" if difference > 0 else "worse"
 
 
@@ -212,65 +234,3 @@ def fingerprints(methods: Mapping[str, tuple[Any, Params]]) -> dict[str, str]:
     leaves = {name: map(np.asarray, jax.tree.leaves(theta)) for name, (_, theta) in methods.items()}
     content = {name: b"".join(repr(x.shape).encode() + x.tobytes() for x in each) for name, each in leaves.items()}
     return {name: hashlib.sha256(each).hexdigest()[:16] for name, each in content.items()}
-
-
-def record_access(
-    run: Path | None, dataset: LoggedDataset, options: Mapping[str, Any], policies: Mapping[str, str]
-) -> AccessLog:
-    """Append an entry to the run's access log, if there is a run, and to that beside the data, if possible.
-
-    `options` are those of the estimate and the caller, `policies` fingerprints by name.
-    """
-    entry = {
-        "id": uuid4().hex,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "moac": metadata.version("moac"),
-        "run": None if run is None else str(run),
-        "split": "test",
-        "options": files.finite(options),
-        "data": dataset.fingerprint,
-        "policies": dict(policies),
-    }
-    line, data = json.dumps(entry).encode() + b"\n", None if dataset.folder is None else Path(dataset.folder)
-    failed = None if run is None else _append(run / ACCESS_LOG, line)
-    if failed is not None:
-        raise ValueError(f"{failed}, and no look goes unnoted.")
-    return read_accesses(run, data, "the data has no folder" if data is None else _append(data / ACCESS_LOG, line))
-
-
-def read_accesses(run: Path | None, data: Path | None, missing: str | None = None) -> AccessLog:
-    """All entries of the run's log and the data's."""
-    here, beside = ([] if folder is None else _entries(folder / ACCESS_LOG) for folder in (run, data))
-    every = {entry["id"]: entry for entry in (*here, *beside)}
-    return AccessLog(tuple(sorted(every.values(), key=lambda entry: str(entry.get("time", "")))), len(here), missing)
-
-
-def _append(path: Path, line: bytes) -> str | None:
-    """Append in one write, on disk before anything else happens, on a line of its own; the reason where that fails."""
-    try:
-        with open(path, "a+b", buffering=0, opener=files.no_follow) as file:
-            size = file.seek(0, os.SEEK_END)
-            torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
-            if file.write(b"\n" * torn + line) != torn + len(line):
-                raise OSError(28, "no space left", str(path))
-            os.fsync(file.fileno())
-    except OSError as error:
-        return f"{path} cannot be written: {error.strerror}"
-    return None
-
-
-def _entries(path: Path) -> list[dict[str, Any]]:
-    """The entries of a log; a damaged line still counts."""
-    if not path.is_file():
-        return []
-    return [_parsed(line) for line in path.read_bytes().decode("utf-8", "replace").splitlines() if line.strip()]
-
-
-def _parsed(line: str) -> dict[str, Any]:
-    try:
-        entry = files.checked(json.loads(line))
-    except (ValueError, RecursionError):
-        entry = None
-    if isinstance(entry, dict) and isinstance(entry.get("id"), str):
-        return entry
-    return {"id": hashlib.sha256(line.encode()).hexdigest(), "damaged": True}

@@ -235,7 +235,7 @@ def _by_users(dataset: Any, trained: TrainedPolicy) -> Bounds:
 
     each = [jax.tree.map(lambda leaf, k=k: leaf[k : k + 1], trained.theta) for k in range(trained.num_trials)]
     methods = {str(k): (trained.policy, theta) for k, theta in enumerate(each)}
-    report = evaluate(dataset, methods, "validation").report
+    report = evaluate(dataset, methods, "validation", control=None).report
     places = [dataset.signal_names.index(name) for name in report.signal_names]
     bounds = np.zeros((3, trained.num_trials, len(dataset.signal_names)))
     for k in range(trained.num_trials):

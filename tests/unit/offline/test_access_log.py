@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from moac.offline.evaluation import ACCESS_LOG, fingerprints, read_accesses, record_access
+from moac.offline.access_log import ACCESS_LOG, read_accesses, record_access
+from moac.offline.evaluation import fingerprints
 
 METHODS = {"MOAC": (None, (np.zeros((1, 2)), np.ones(3)))}
 

@@ -89,8 +89,6 @@ def test_a_ranking_that_flips_with_the_cap_is_a_warning():
     assert (flip.better, flip.worse, flip.separated) == ("first", "second", True)
     assert flip.cap < flip.other_cap
     assert len(report.warnings) == 1 and "undecided" in report.warnings[0]
-    for own in report.policies.values():
-        assert "cap_sweep" in measures(own)
     assert "SNIPS" in measures(report.policies["second"])
 
 
@@ -103,18 +101,20 @@ def test_policies_that_no_cap_tells_apart_are_no_warning():
 
 
 def test_a_report_is_plain_data(generated):
-    random = logs.uniform(MODEL, 6, 4_000, 400)
-    report = ncis.evaluate(
+    rows, policies = (
         logs.rows_of(generated),
         {"b": generated.propensity, "p": logs.chosen(logs.tilted(MODEL, 0.8), generated)},
-        baseline="b",
-        random=(logs.rows_of(random), {"p": logs.chosen(logs.tilted(MODEL, 0.8), random)}),
     )
+    control = ncis.Control("earlier", np.where(generated.user[:, None] % 2, np.nan, rows.reward), logs.SIGNALS)
+    evidence = ncis.evidence_of(rows, policies, [control], {"tab": generated.tab})
+    report = ncis.evaluate(rows, policies, baseline="b", evidence=evidence)
     card = json.loads(json.dumps(report.as_dict(), allow_nan=False))
     assert card["sweep"]["caps"][-1] == "inf"
     assert card["policies"]["p"]["verdict"]["level"] in ("trusted", "with care", "not trusted")
-    assert card["policies"]["p"]["agreement"]["agrees"] == [True] * 3
-    assert card["policies"]["b"]["agreement"] is None
+    checks = card["policies"]["p"]["checks"]
+    assert [one["name"] for one in checks["controls"]] == ["earlier"]
+    assert len(checks["sensitivity"]["point"]) == len(checks["tails"]["pareto_k"]) == 3
+    assert card["policies"]["b"]["checks"] is None
     assert "to b" in str(report) and "Click" in str(report)
 
 
@@ -130,7 +130,3 @@ def test_what_cannot_be_analysed_is_one_line():
         ncis.evaluate(log, {"p": half}, baseline="b")
     with pytest.raises(ValueError, match="`options` have others"):
         ncis.analyse(shard, options=ncis.Options(cap=3))
-    with pytest.raises(ValueError, match="must have some of the log's policies"):
-        ncis.analyse(shard, random=shard)
-    with pytest.raises(ValueError, match="the log's signals, got signal 0"):
-        ncis.evaluate(log, {"p": half}, random=(log.signals(["signal 0"]), {"p": half}))

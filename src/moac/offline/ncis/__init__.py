@@ -18,9 +18,10 @@ from moac import files
 from moac.offline.ncis import estimates, trust
 from moac.offline.ncis.checks import Checks, Control, Controlled, Evidence, Weighted
 from moac.offline.ncis.estimates import Change, Drawn, Estimate, Flip, Sweep, holm
+from moac.offline.ncis.limits import LIMITS
 from moac.offline.ncis.rows import Logged
 from moac.offline.ncis.sums import CAPS, Options, Shard, accumulate, seeds_of, total, values
-from moac.offline.ncis.trust import LIMITS, Diagnostics, Reason, Verdict
+from moac.offline.ncis.trust import Diagnostics, Reason, Verdict
 
 __all__ = [
     "CAPS", "LIMITS", "Change", "Checks", "Control", "Controlled", "Diagnostics", "Estimate", "Evidence", "Flip",

@@ -18,16 +18,15 @@ from jaxtyping import Float
 
 from moac.offline.ncis import sensitivity
 from moac.offline.ncis.estimates import holm
+from moac.offline.ncis.limits import MIN_POSITIVES, MIN_USERS
 from moac.offline.ncis.rows import Logged
 from moac.offline.ncis.sensitivity import Sensitivity
 from moac.offline.ncis.sums import Options
 
-HEAVIEST, SCALE_CAP = 0.01, 0.99
+_HEAVIEST, _SCALE_CAP = 0.01, 0.99
 """Share of rows and users that are called heaviest; quantile at which a heavy-tailed signal is also cut off."""
 _LISTED = 10
 """Covariates that are listed."""
-_FEWEST = 30
-"""Users with a control's value below which it says nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +77,7 @@ class Controlled:
     columns: tuple[str, ...]
     change: Float[np.ndarray, " J"]  # relative to its mean, or in standard deviations
     interval: Float[np.ndarray, "J 2"]
-    p: Float[np.ndarray, " J"]  # two-sided, adjusted by Holm over the columns
+    p: Float[np.ndarray, " J"]  # two-sided, adjusted by Holm over the columns; 1 where fewer than 50 rows have any
     users: int  # that have one
     no_power: str | None
     soft: bool
@@ -177,7 +176,7 @@ class Evidence:
         """Σ w z / Σ w − Σ m z / Σ m over rows that have a value z: 0 on average where nothing unobserved decided."""
         rows = np.flatnonzero(np.isfinite(control.values).all(axis=1))
         z, users = control.values[rows], len(np.unique(self.groups[1][rows]))
-        weak = f"only {users} users have a value" if users < _FEWEST else None
+        weak = f"only {users} users have a value" if users < MIN_USERS else None
         about = (users, control.no_power or weak, control.soft, control.relative)
         if not len(rows):
             none = np.full(len(control.columns), np.nan)
@@ -190,7 +189,9 @@ class Evidence:
         with np.errstate(divide="ignore", invalid="ignore"):
             change = (after - before) / scale
             half = self._half_width(parts, options.level, rows) / np.abs(scale)
-        p = holm(_p_values(change, half, options.level))
+        told = (z != 0).sum(axis=0) >= MIN_POSITIVES  # of a rarer one nothing can be said
+        p = np.ones(len(change))
+        p[told] = holm(_p_values(change[told], half[told], options.level))
         return Controlled(control.name, control.columns, change, np.stack([change - half, change + half], 1), p, *about)
 
     def _balance(self, share: Any, level: float) -> Balance:
@@ -209,7 +210,7 @@ class Evidence:
         size = np.abs(self.log.reward)
         parts = share[:, None] * size
         by_user = np.stack([np.bincount(index, column, users) for column in parts.T], axis=1)
-        limit = np.quantile(size, SCALE_CAP, axis=0)
+        limit = np.quantile(size, _SCALE_CAP, axis=0)
         cut = np.where(limit > 0, limit, size.max(axis=0))  # a signal that fires in fewer rows is left as it is
         mean, moved, half = self._moved(share, np.clip(self.log.reward, -cut, cut), level)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -228,7 +229,7 @@ def _p_values(change: Any, half_width: Any, level: float) -> Any:
 
 def _top(parts: Any) -> Any:
     """Share of each column's sum that is in its largest entries."""
-    count, total = max(1, round(HEAVIEST * len(parts))), parts.sum(axis=0)
+    count, total = max(1, round(_HEAVIEST * len(parts))), parts.sum(axis=0)
     top = np.partition(parts, len(parts) - count, axis=0)[len(parts) - count :].sum(axis=0)
     return np.divide(top, total, out=np.zeros_like(total), where=total > 0)
 

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from moac.offline.evaluation import AccessLog, OfflineEvaluation
+from moac.offline.access_log import AccessLog
+from moac.offline.evaluation import OfflineEvaluation
 from moac.offline.ncis import Estimate
-from moac.offline.ncis.trust import MIN_POSITIVES
+from moac.offline.ncis.limits import MIN_POSITIVES
 from moac.report import log_figures, style
 from moac.report.numbers import UNKNOWN, change, number, with_interval
 from moac.report.page import Figure, Named, Page, Table
 
-_OUTCOMES = {
+_EFFECTS = {
     "better": "significantly better on",
     "worse": "significantly worse on",
-    "no significant change": "no significant change of",
+    "no difference": "no difference shown on",
     "not estimable": "not estimable:",
 }
 _TRUST = {"with care": "to be read with care", "not trusted": "not to be trusted"}
@@ -61,12 +62,12 @@ def _summary(evaluation: OfflineEvaluation) -> str:
 
 
 def _outcome(evaluation: OfflineEvaluation, name: str) -> str:
-    by_outcome: dict[str, list[str]] = {}
+    by_effect: dict[str, list[str]] = {}
     for line in evaluation.lines(name):
         significant = line.outcome in ("better", "worse")
         detail = f" ({change(line.relative, line.relative_interval)})" if significant else ""
-        by_outcome.setdefault(line.outcome, []).append(line.signal + detail)
-    parts = [f"{words} {_listed(by_outcome[key])}" for key, words in _OUTCOMES.items() if key in by_outcome]
+        by_effect.setdefault(line.outcome, []).append(line.signal + detail)
+    parts = [f"{words} {_listed(by_effect[key])}" for key, words in _EFFECTS.items() if key in by_effect]
     return f"{name}: {'; '.join(parts)}. Trust: {evaluation.report.policies[name].verdict.level}."
 
 
@@ -191,12 +192,11 @@ def _reasons(evaluation: OfflineEvaluation) -> Table:
 
 def _opinions(evaluation: OfflineEvaluation) -> Table:
     """Estimates side by side: those that there are."""
-    robust, random = evaluation.reward_model is not None, evaluation.random_rows > 0
-    header = ("Policy and signal", "NCIS", "SNIPS", *(["Doubly robust"] * robust), *(["Random exposure"] * random))
+    robust = evaluation.reward_model is not None
+    header = ("Policy and signal", "NCIS", "SNIPS", *(["Doubly robust"] * robust))
     rows = list[tuple[str, ...]]()
     for name, policy in evaluation.report.policies.items():
         estimates = [policy.ncis, policy.snips, *([policy.doubly_robust] * robust)]
-        estimates += [policy.agreement and policy.agreement.estimate] * random
         for k, signal in enumerate(evaluation.report.signal_names):
             sign = -1.0 if signal in evaluation.costs else 1.0
             rows.append((f"{name}: {signal}", *(_estimate(one, k, sign) for one in estimates)))
@@ -204,8 +204,6 @@ def _opinions(evaluation: OfflineEvaluation) -> Table:
     if evaluation.reward_model is not None:
         share, signal = max((fit["explained"], name) for name, fit in evaluation.reward_model.items())
         caption += f" The linear model of doubly robust explains at most {_percent(share)} of a signal ({signal})."
-    if random:
-        caption += f" Random exposure has {number(evaluation.random_rows)} rows, whose propensities are known."
     return Table("Second opinions", caption, header, tuple(rows))
 
 
@@ -287,7 +285,6 @@ def _details(evaluation: OfflineEvaluation) -> Named:
         "data fingerprint": evaluation.fingerprint,
         **{f"policies of {name}": digest for name, digest in evaluation.policies.items()},
         "split seed": evaluation.how_split["seed"],
-        "rows of random exposure": evaluation.random_rows or None,
         "date": evaluation.date,
     }
     return tuple((name.replace("_", " "), None if value is None else str(value)) for name, value in named.items())

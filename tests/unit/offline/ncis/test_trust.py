@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moac.offline import ncis
-from moac.offline.ncis import sums, trust
-from moac.offline.ncis.estimates import Drawn, Estimate, Flip
-from moac.offline.ncis.trust import Agreement, Diagnostics
+from moac.offline.ncis import limits, sums, trust
+from moac.offline.ncis.checks import Balance, Checks, Controlled, Tails
+from moac.offline.ncis.estimates import Estimate
+from moac.offline.ncis.sensitivity import Sensitivity
+from moac.offline.ncis.trust import Diagnostics
 
 SOUND = Diagnostics(
     rows=10_000,
@@ -32,19 +33,41 @@ SOUND = Diagnostics(
 VALUE = Estimate(np.array([0.5, 0.5]), np.array([[0.4, 0.6], [0.4, 0.6]]))
 
 
-def level_with(*changes, opinions=None, **evidence):
+SIGNALS = ("Click", "Like")
+
+
+def controlled(change=0.0, half=0.01, p=0.5, **about):
+    """Earlier rewards, of which Click changed."""
+    changes = np.array([change, 0.0])
+    interval = np.stack([changes - half, changes + half], axis=1)
+    about = {"columns": SIGNALS, "users": 900, "no_power": None, "soft": False, "relative": True} | about
+    return Controlled("earlier rewards", change=changes, interval=interval, p=np.array([p, 1.0]), **about)
+
+
+def checks_with(*controls, balance=None, pareto_k=(0.1, 0.1)):
+    tails = Tails(np.array(pareto_k), *[np.zeros(2)] * 4, np.zeros((2, 2)))
+    one = Sensitivity(np.ones(2), np.ones(2))
+    return Checks(controls or (controlled(),), balance, one, tails, np.full(2, 0.02), 10_000, 1000)
+
+
+def verdict_with(*changes, opinions=None, checks="sound"):
     """The verdict on sound evidence but for these changes, one seed's diagnostics each."""
     seeds = tuple(replace(SOUND, **change) for change in changes) or (SOUND,)
-    found = trust.verdict(("Click", "Like"), seeds, VALUE, opinions or {"SNIPS": VALUE}, **evidence)
+    checks = checks_with() if checks == "sound" else checks
+    found = trust.verdict(SIGNALS, seeds, VALUE, opinions or {"SNIPS": VALUE}, checks)
     assert (found.level == "trusted") == (not found.reasons)
-    return found.level
+    return found
+
+
+def level_with(*changes, **evidence):
+    return verdict_with(*changes, **evidence).level
 
 
 def test_sound_evidence_is_trusted():
     assert level_with() == "trusted"
 
 
-@pytest.mark.parametrize("limit", trust.LIMITS, ids=lambda limit: limit.measure)
+@pytest.mark.parametrize("limit", limits.WEIGHT_LIMITS, ids=lambda limit: limit.measure)
 def test_a_limit_is_passed_where_it_is_reached(limit):
     better = 1 + 1e-6 if limit.stop < limit.care else 1 - 1e-6
     for number, level in (
@@ -97,65 +120,74 @@ def test_a_second_opinion_disagrees_outside_the_interval(other, level):
     assert level_with(opinions={"doubly robust": opinion}) == level
 
 
-@pytest.mark.parametrize(("separated", "level"), [(True, "with care"), (False, "trusted")])
-def test_a_flip_counts_where_some_cap_tells_the_two_apart(separated, level):
-    assert level_with(flips=(Flip("Click", "a", "b", 1.0, 2.0, separated),)) == level
+@pytest.mark.parametrize(
+    ("change", "p", "level"),
+    [
+        (0.0101, 0.049, "not trusted"),  # half of 0.02, the half-width of Click's own interval
+        (-0.0101, 0.049, "not trusted"),
+        (0.0099, 0.049, "with care"),
+        (0.0101, 0.05, "trusted"),  # by chance
+    ],
+)
+def test_a_control_may_not_change(change, p, level):
+    assert level_with(checks=checks_with(controlled(change, p=p))) == level
+    soft = level_with(checks=checks_with(controlled(), controlled(change, p=p, soft=True)))
+    assert soft == ("trusted" if level == "trusted" else "with care")  # later rows ask for care at most
+
+
+def test_a_control_that_is_no_reward_is_held_to_the_limits_of_balance():
+    for change, level in ((0.09, "trusted"), (0.1, "with care"), (0.24, "with care"), (0.25, "not trusted")):
+        named = controlled(change, p=0.01, relative=False, columns=("age", "day"))
+        assert level_with(checks=checks_with(controlled(), named)) == level
 
 
 @pytest.mark.parametrize(
-    ("checked", "agrees", "level"),
+    ("control", "level"),
     [
-        ([True, True], [True, True], "trusted"),
-        ([True, False], [True, True], "trusted"),
-        ([False, False], [True, True], "with care"),
-        ([True, True], [True, False], "not trusted"),
+        (controlled(), "trusted"),
+        (controlled(no_power="it is in the state of b"), "with care"),
+        (controlled(0.1, p=0.001, no_power="it is in the state of b"), "with care"),  # what it shows does not count
+        (controlled(half=0.0599), "trusted"),
+        (controlled(half=0.0601), "with care"),  # three times 0.02
+        (controlled(soft=True), "with care"),  # later rows alone refute nothing
     ],
 )
-def test_random_exposure_is_checked_where_it_can_be(checked, agrees, level):
-    numbers = np.zeros(2)
-    found = Agreement(VALUE, SOUND, numbers, VALUE.interval, numbers, np.array(checked), np.array(agrees))
-    assert level_with(agreement=found) == level
+def test_without_a_control_that_has_power_nothing_is_simply_trusted(control, level):
+    found = verdict_with(checks=checks_with(control))
+    assert found.level == level
+    assert {reason.measure for reason in found.reasons} <= {"control"}
+    assert verdict_with(checks=None).level == "with care"
 
 
-def beside_random(below, level=0.95, at=1, fires=200):
-    """Agreement of M signals, in `below` of whose 999 draws the log's value is under that of random exposure, 1."""
-    user, count = np.arange(200), len(below)
-    reward = np.where((user < fires)[:, None], 1.0, 0.0) * np.ones(count)
-    log = ncis.Logged.of(user, reward, np.full(200, 0.5))
-    options = ncis.Options(level=level, draws=999)
-    random = ncis.accumulate(log, {"p": np.full(200, 0.5)}, options=ncis.uncapped(options))
-    draws = np.full((999, 2, count), 1.0)
-    draws[:, at] += np.where(np.arange(999)[:, None] < np.array(below), -0.1, 0.1)
-    own = Drawn(np.ones((1, 2, count)), draws, None, None, np.ones((1, 999)))
-    return trust.agreement({"p": own}, 1, random, options)["p"]
+def test_the_policy_that_made_the_log_needs_no_control():
+    assert level_with({"row_effective_share": 1.0}, checks=None) == "trusted"
+    assert level_with({"row_effective_share": 1.0, "mean_weight": 1.001}, checks=None) == "with care"
 
 
 @pytest.mark.parametrize(
-    ("below", "level", "agrees"),
+    ("difference", "half", "level"),
     [
-        ([23], 0.95, [False]),  # p = 0.048
-        ([25], 0.95, [True]),  # 0.052
-        ([999 - 23], 0.95, [False]),
-        ([999 - 25], 0.95, [True]),
-        ([48], 0.9, [False]),  # 0.098
-        ([50], 0.9, [True]),  # 0.102
-        ([10, 500, 500], 0.95, [True, True, True]),  # 0.022 of three signals is 0.066
-        ([5, 500, 500], 0.95, [False, True, True]),  # 0.012 is 0.036
+        (0.1, 0.09, "with care"),
+        (-0.1, 0.09, "with care"),
+        (0.0999, 0.09, "trusted"),
+        (0.25, 0.2, "not trusted"),
+        (0.2499, 0.2, "with care"),
+        (0.3, 0.31, "trusted"),  # by chance
     ],
 )
-def test_random_exposure_contradicts_at_the_level_of_the_intervals(below, level, agrees):
-    found = beside_random(below, level)
-    assert found.agrees.tolist() == agrees
-    assert found.checked.all()
+def test_covariates_must_be_balanced(difference, half, level):
+    interval = np.array([[difference - half, difference + half], [-1.0, 1.0]])
+    found = Balance(("tab=1", "hour=3"), np.array([difference, 0.5]), interval, 2)  # the second varies too much
+    assert level_with(checks=checks_with(balance=found)) == level
 
 
-def test_random_exposure_contradicts_the_cap_in_use_and_only_what_it_can_check():
-    assert not beside_random([0]).agrees.any()
-    assert beside_random([0]).difference_interval[0] == pytest.approx((0.1, 0.1))
-    assert beside_random([0], at=0).agrees.all()  # another cap
-    few = beside_random([0], fires=49)
-    assert not few.checked.any() and few.agrees.all()
-    assert beside_random([0], fires=50).checked.all()
+def test_a_heavy_tail_is_about_its_signal_and_about_all_where_every_signal_has_one():
+    care, stop = limits.PARETO_K.care, limits.PARETO_K.stop
+    for k, level in ((care - 1e-6, "trusted"), (care, "with care"), (stop - 1e-6, "with care"), (stop, "not trusted")):
+        found = verdict_with(checks=checks_with(pareto_k=(0.1, k)))
+        assert (found.of("Click"), found.of("Like")) == ("trusted", level)
+        assert found.level == ("trusted" if level == "trusted" else "with care")
+        assert level_with(checks=checks_with(pareto_k=(k, k))) == level
 
 
 def test_diagnostics_of_four_rows_by_hand():

@@ -1,0 +1,165 @@
+"""What could refute an estimate on a dataset: earlier and later rewards as controls, covariates, other models of b.
+
+Past responses in states explain part of how the log chose, and blind the control that is made of them. So the estimate
+has all of them in b, and the control is run with b refitted on the responses to every second view of each user, against
+the responses to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from moac.logs import features
+from moac.logs.dataset import LoggedDataset
+from moac.offline import behaviour
+from moac.offline.behaviour import BehaviourModel
+from moac.offline.ncis import Control, Weighted
+
+Recipe = Literal["half", "none"]
+"""Which past responses a refitted b knows: those to every second view, or none."""
+EARLIER, LATER = "earlier rewards", "later rewards"
+IN_STATE = "it is in the state of b"
+_TENTHS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Refitted:
+    """A dataset of which b knows fewer past responses, with b fitted on it."""
+
+    dataset: LoggedDataset
+    model: BehaviourModel
+
+    def probabilities(self, rows: Any) -> Float[np.ndarray, "n K"]:
+        """b(·|s) of some rows."""
+        return self.model.probabilities(self.dataset, rows)
+
+
+def refits(dataset: LoggedDataset, split: str) -> dict[Recipe, Refitted]:
+    """The other models of b; none where the log knows its propensities, where states hold no responses, on train users.
+
+    They are fitted once for a dataset. On train users every row would need a model that has not seen its user.
+    """
+    model, recipes = dataset.behaviour, ("half", "none")
+    if split == "train" or dataset.tables.responses is None or not isinstance(model, BehaviourModel):
+        return {}
+    return {recipe: _refitted(dataset, recipe) for recipe in recipes}
+
+
+@lru_cache(maxsize=8)
+def _refitted(dataset: LoggedDataset, recipe: Recipe) -> Refitted:
+    tables, model = dataset.tables, dataset.behaviour
+    known = np.where(~held_out(dataset)[:, None] & (recipe == "half"), tables.responses, np.int8(0))
+    masked = replace(dataset, tables=replace(tables, responses=known), propensity=None, behaviour=None, bound_data=None)
+    assert isinstance(model, BehaviourModel)  # noqa: S101 - `refits` has looked
+    return Refitted(masked, behaviour.fit(masked, model.options, cross_fit=False))
+
+
+def held_out(dataset: LoggedDataset) -> Any:
+    """[H] the views whose responses a control is made of: each user's first, third, fifth and so on."""
+    first, H = dataset.tables.first, len(dataset.tables.history)
+    return (np.arange(H) - np.repeat(first, np.diff(np.append(first, H)))) % 2 == 0
+
+
+def of_rewards(
+    dataset: LoggedDataset, rows: Any, signals: Sequence[str], half: Mapping[str, Weighted] | None
+) -> tuple[Control, Control]:
+    """The user's mean reward before and after each of the rows, in views whose responses are known.
+
+    Args:
+        dataset: with propensities.
+        rows: by index.
+        signals: which.
+        half: weights of each policy by b without the held-out responses; None where there is no such b.
+    """
+    columns, user = [dataset.signal_names.index(name) for name in signals], dataset.user[rows]
+    if dataset.tables.responses is None or dataset.answered is None:
+        rewards, end = dataset.reward, np.arange(dataset.num_rows)
+        first, known = (
+            np.searchsorted(dataset.user, np.arange(dataset.num_users)),
+            features.request_starts(dataset.user, dataset.time),
+        )
+    else:
+        rewards, end, first, known = dataset.tables.responses, dataset.end, dataset.tables.first, dataset.answered
+    last = np.append(first[1:], len(rewards))
+    kept = np.ones(len(rewards), bool) if half is None else held_out(dataset)
+    earlier = _means(rewards, columns, kept, (first[user], known[rows]))
+    later = _means(rewards, columns, np.ones(len(rewards), bool), (end[rows] + 1, last[user]))
+    blind = half is None and dataset.tables.responses is not None and dataset.behaviour is not None
+    names = tuple(signals)
+    return (
+        Control(EARLIER, earlier, names, IN_STATE if blind else None, weights=half),
+        Control(LATER, later, names, soft=True),
+    )
+
+
+def _means(values: Any, columns: Sequence[int], kept: Any, between: tuple[Any, Any]) -> Float[np.ndarray, "n J"]:
+    """Means of columns of `values` over kept places in [begin, end) of each row; NaN where there is none."""
+    begin, end = (np.asarray(place, np.int64) for place in between)
+    end = np.maximum(begin, end)
+
+    def total(column: Any) -> Any:
+        sums = np.concatenate([[0.0], np.cumsum(np.where(kept, column, 0), dtype=np.float64)])
+        return sums[end] - sums[begin]
+
+    count = total(np.ones(len(kept)))
+    sums = np.stack([total(values[:, k]) for k in columns], axis=1)
+    return np.divide(sums, count[:, None], out=np.full_like(sums, np.nan), where=count[:, None] > 0)
+
+
+def of_columns(dataset: LoggedDataset, rows: Any, names: Sequence[str]) -> tuple[Control, ...]:
+    """Columns that the user names as controls: of the context, or `time`, which no state holds."""
+    known = (*_context_names(dataset), "time")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"`control` must be one of {', '.join(known)}, got {name!r}.")
+
+    def control(name: str) -> Control:
+        column = dataset.time if name == "time" else dataset.context[:, known.index(name)]
+        fitted = dataset.behaviour is not None and name != "time"
+        values = column[rows].astype(np.float64)[:, None]
+        return Control(name, values, (name,), IN_STATE if fitted else None, relative=False)
+
+    return tuple(map(control, names))
+
+
+def _context_names(dataset: LoggedDataset) -> tuple[str, ...]:
+    sizes = dataset.tables.context_sizes
+    return dataset.context_names or tuple(f"context {k}" for k in range(len(sizes)))
+
+
+def covariates(dataset: LoggedDataset) -> dict[str, int]:
+    """The numbers of a state that balance is asked of, by name: user, context and past responses, not viewed items."""
+    d, sizes, M = dataset.tables.users.shape[1], dataset.tables.context_sizes, dataset.num_signals
+    codes = [
+        f"{name}={code}" for name, size in zip(_context_names(dataset), sizes, strict=True) for code in range(size)
+    ]
+    names = [*(f"user feature {k}" for k in range(d)), *codes]
+    past, F = (
+        0 if dataset.tables.responses is None else dataset.num_features - features_before(dataset),
+        dataset.num_features,
+    )
+    recent = [f"{signal} -{k}" for k in range(1, past // M) for signal in dataset.signal_names]
+    names += [*(f"mean {signal}" for signal in dataset.signal_names), *recent] if past else []
+    places = [*range(d + sum(sizes)), *range(F - past, F)]
+    given = dataset.feature_names
+    return {given[at] if given else name: at for name, at in zip(names, places, strict=True)}
+
+
+def features_before(dataset: LoggedDataset) -> int:
+    """How many numbers of a state stand before past responses."""
+    from moac.logs import states
+
+    return states.size(dataset.tables, 0)
+
+
+def tenths_of_time(dataset: LoggedDataset, rows: Any) -> dict[str, Any]:
+    """Which tenth of the rows' time each row is in, as covariates."""
+    time = dataset.time[rows]
+    tenth = np.searchsorted(np.quantile(time, np.linspace(0, 1, _TENTHS + 1)[1:-1]), time, side="right")
+    return {f"time, tenth {k + 1}": tenth == k for k in range(_TENTHS)}
