@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from moac.logs import features
+from moac.logs import features, schema, states
 from moac.logs.dataset import LoggedDataset
 from moac.offline import behaviour
 from moac.offline.behaviour import BehaviourModel
@@ -45,16 +45,16 @@ def refits(dataset: LoggedDataset, split: str) -> dict[Recipe, Refitted]:
 
     They are fitted once for a dataset. On train users every row would need a model that has not seen its user.
     """
-    model, recipes = dataset.behaviour, ("half", "none")
-    if split == "train" or dataset.tables.responses is None or not isinstance(model, BehaviourModel):
+    if split == "train" or dataset.tables.responses is None or not isinstance(dataset.behaviour, BehaviourModel):
         return {}
-    return {recipe: _refitted(dataset, recipe) for recipe in recipes}
+    return {"half": _refitted(dataset, "half"), "none": _refitted(dataset, "none")}
 
 
 @lru_cache(maxsize=8)
 def _refitted(dataset: LoggedDataset, recipe: Recipe) -> Refitted:
     tables, model = dataset.tables, dataset.behaviour
-    known = np.where(~held_out(dataset)[:, None] & (recipe == "half"), tables.responses, np.int8(0))
+    responses: Any = tables.responses
+    known = np.where(~held_out(dataset)[:, None] & (recipe == "half"), responses, np.int8(0))
     masked = replace(dataset, tables=replace(tables, responses=known), propensity=None, behaviour=None, bound_data=None)
     assert isinstance(model, BehaviourModel)  # noqa: S101 - `refits` has looked
     return Refitted(masked, behaviour.fit(masked, model.options, cross_fit=False))
@@ -129,33 +129,31 @@ def of_columns(dataset: LoggedDataset, rows: Any, names: Sequence[str]) -> tuple
 
 
 def _context_names(dataset: LoggedDataset) -> tuple[str, ...]:
-    sizes = dataset.tables.context_sizes
-    return dataset.context_names or tuple(f"context {k}" for k in range(len(sizes)))
+    return dataset.context_names or tuple(f"context {k}" for k in range(len(dataset.tables.context_sizes)))
+
+
+def places_in_state(dataset: LoggedDataset) -> dict[str, slice]:
+    """Covariates by name, as places in a state: the user, each column of the context, views, past responses."""
+    tables, begin = dataset.tables, dataset.tables.users.shape[1]
+    places = {"user features": slice(0, begin)}
+    for name, size in zip(_context_names(dataset), tables.context_sizes, strict=True):
+        places[name] = slice(begin, begin + size)
+        begin += size
+    views = states.size(tables, 0)
+    return places | {"viewed items": slice(begin, views), "past responses": slice(views, tables.size)}
 
 
 def covariates(dataset: LoggedDataset) -> dict[str, int]:
-    """The numbers of a state that balance is asked of, by name: user, context and past responses, not viewed items."""
-    d, sizes, M = dataset.tables.users.shape[1], dataset.tables.context_sizes, dataset.num_signals
-    codes = [
-        f"{name}={code}" for name, size in zip(_context_names(dataset), sizes, strict=True) for code in range(size)
-    ]
-    names = [*(f"user feature {k}" for k in range(d)), *codes]
-    past, F = (
-        0 if dataset.tables.responses is None else dataset.num_features - features_before(dataset),
-        dataset.num_features,
-    )
-    recent = [f"{signal} -{k}" for k in range(1, past // M) for signal in dataset.signal_names]
-    names += [*(f"mean {signal}" for signal in dataset.signal_names), *recent] if past else []
-    places = [*range(d + sum(sizes)), *range(F - past, F)]
-    given = dataset.feature_names
-    return {given[at] if given else name: at for name, at in zip(names, places, strict=True)}
-
-
-def features_before(dataset: LoggedDataset) -> int:
-    """How many numbers of a state stand before past responses."""
-    from moac.logs import states
-
-    return states.size(dataset.tables, 0)
+    """The numbers of a state that balance is asked of, by name: all but those of viewed items."""
+    given, signals, numbered = dataset.feature_names, dataset.signal_names, dict[str, int]()
+    past = [f"mean {signal}" for signal in signals]
+    past += [f"{signal} -{k}" for k in range(1, schema.RECENT + 1) for signal in signals]
+    for block, place in places_in_state(dataset).items():
+        sep = " " if block == "user features" else "="
+        own = past if block == "past responses" else [f"{block}{sep}{k}" for k in range(place.stop - place.start)]
+        if block != "viewed items":
+            numbered |= {given[at] if given else own[at - place.start]: at for at in range(place.start, place.stop)}
+    return numbered
 
 
 def tenths_of_time(dataset: LoggedDataset, rows: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from moac.logs import folder, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
-from moac.offline import access_log, behaviour, controls, evaluation, ncis
+from moac.offline import access_log, behaviour, controls, evaluation, model_error, ncis
 from moac.offline.behaviour import BLOCK, BehaviourModel, in_blocks
 from moac.offline.controls import Refitted
 from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
@@ -69,9 +69,7 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
     model = None if dataset.behaviour is None else fit_rewards(dataset, kept)
     refitted = {} if control is None else controls.refits(dataset, split)
     summed = _Policies(dataset, methods, kept, refitted).accumulate(rows, model, chosen)
-    evidence = None if control is None else _evidence(dataset, rows, kept, summed)
-    if evidence is not None:
-        evidence = replace(evidence, controls=(*evidence.controls, *(_first(each, evidence) for each in named)))
+    evidence = None if control is None else _evidence(dataset, rows, kept, summed, named, chosen.cap)
     built = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
     return OfflineEvaluation(
         data=dataset.name,
@@ -86,6 +84,7 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
         seeds={name: _num_seeds(theta) for name, (_, theta) in methods.items()},
         costs=tuple(name for name, sign in zip(dataset.signal_names, dataset.signs, strict=True) if sign < 0),
         report=ncis.analyse(summed.shard, baseline=BASELINE, evidence=evidence, options=chosen),
+        without_responses=None if summed.without is None else _without(summed.without, chosen),
         left_out=tuple(name for name in dataset.signal_names if name not in kept),
         calibration=_calibration(dataset, split, summed.own),
         reward_model=None if model is None else model.as_dict(),
@@ -156,6 +155,7 @@ class _Summed:
     shard: Shard
     weights: Mapping[str, Mapping[str, Weighted]]  # by model of b, "own" or a recipe, and by policy
     covariates: Float[np.ndarray, "n D"]
+    without: Shard | None  # by b without past responses, where there is one
 
     @property
     def own(self) -> Mapping[str, Weighted]:
@@ -181,7 +181,9 @@ class _Policies:
             b: {name: _concatenated([block.weights[b][name] for block in blocks]) for name in weights}
             for b, weights in blocks[0].weights.items()
         }
-        return _Summed(ncis.total(b.shard for b in blocks), joined, np.concatenate([b.covariates for b in blocks]))
+        shard, others = ncis.total(b.shard for b in blocks), [b.without for b in blocks if b.without is not None]
+        covariates = np.concatenate([b.covariates for b in blocks])
+        return _Summed(shard, joined, covariates, ncis.total(others) if others else None)
 
     def _block(self, rows: Any, model: Any, options: ncis.Options) -> _Summed:
         log = Logged.from_dataset(self.dataset, rows).signals(self.signals)
@@ -192,7 +194,8 @@ class _Policies:
         shard = ncis.accumulate(log, {BASELINE: [baseline]} | policies, q, options)
         models = {"own": baseline} | {recipe: each.probabilities(rows) for recipe, each in self.refitted.items()}
         weights = {b: _weighted(log, {BASELINE: [baseline]} | policies, table, options) for b, table in models.items()}
-        return _Summed(shard, weights, x[:, [*controls.covariates(self.dataset).values()]])
+        without = None if "none" not in models else _accumulated(log, policies, models["none"], options)
+        return _Summed(shard, weights, x[:, [*controls.covariates(self.dataset).values()]], without)
 
     def _baseline(self, log: Logged, x: Any) -> Any:
         """Behavior-Clone, whose probabilities of what was logged are the propensities; of all actions where known."""
@@ -213,35 +216,45 @@ def _weighted(log: Logged, policies: Mapping[str, Any], b: Any, options: ncis.Op
     return dict(ncis.evidence_of(taken, policies, behaviour=b, options=options).weights)
 
 
+def _accumulated(log: Logged, policies: Mapping[str, Any], b: Any, options: ncis.Options) -> Shard:
+    """Sums by another model of b, with one cap."""
+    taken = replace(log, propensity=b[np.arange(len(b)), log.action])
+    return ncis.accumulate(taken, {BASELINE: [taken.propensity]} | dict(policies), None, replace(options, caps=()))
+
+
+def _without(shard: Shard, options: ncis.Options) -> ncis.Report:
+    return ncis.analyse(shard, baseline=BASELINE, options=replace(options, caps=()))
+
+
 def _concatenated(parts: Sequence[Weighted]) -> Weighted:
-    mass = None if parts[0].mass is None else np.concatenate([part.mass for part in parts], axis=1)
-    return Weighted(np.concatenate([part.ratio for part in parts], axis=1), mass)
+    masses = [part.mass for part in parts if part.mass is not None]
+    ratio = np.concatenate([part.ratio for part in parts], axis=1)
+    return Weighted(ratio, np.concatenate(masses, axis=1) if masses else None)
 
 
-def _evidence(dataset: LoggedDataset, rows: Any, signals: Sequence[str], summed: _Summed) -> Evidence:
+def _evidence(
+    dataset: LoggedDataset,
+    rows: Any,
+    signals: Sequence[str],
+    summed: _Summed,
+    named: Sequence[ncis.Control],
+    cap: float,
+) -> Evidence:
     """What checks are made on: all rows, or the first users' of a long log."""
-    count = (
-        len(rows) if len(rows) <= _CHECKED else int(np.searchsorted(dataset.user[rows], dataset.user[rows[_CHECKED]]))
-    )
-    taken, first = rows[:count], slice(0, count)
-    weights = {
-        b: {
-            name: Weighted(each.ratio[:, first], None if each.mass is None else each.mass[:, first])
-            for name, each in own.items()
-        }
-        for b, own in summed.weights.items()
-    }
-    named = {name: summed.covariates[first, k] for k, name in enumerate(controls.covariates(dataset))}
+    user = dataset.user[rows]
+    count = len(rows) if len(rows) <= _CHECKED else int(np.searchsorted(user, user[_CHECKED]))
+    taken, log = rows[:count], Logged.from_dataset(dataset, rows[:count]).signals(signals)
+    weights = {b: {name: each.first(count) for name, each in own.items()} for b, own in summed.weights.items()}
+    covariates = {name: summed.covariates[:count, k] for k, name in enumerate(controls.covariates(dataset))}
+    earlier_and_later = controls.of_rewards(dataset, taken, signals, weights.get("half"))
     return Evidence(
-        Logged.from_dataset(dataset, taken).signals(signals),
+        log,
         weights["own"],
-        controls.of_rewards(dataset, taken, signals, weights.get("half")),
-        named | controls.tenths_of_time(dataset, taken),
+        (*earlier_and_later, *(replace(each, values=each.values[:count]) for each in named)),
+        covariates | controls.tenths_of_time(dataset, taken),
+        model_error.influence(dataset, taken, weights["own"], log.reward, cap),
+        model_error.strongest(dataset, taken),
     )
-
-
-def _first(control: ncis.Control, evidence: Evidence) -> ncis.Control:
-    return replace(control, values=control.values[: len(evidence.log.user)])
 
 
 def _calibration(dataset: LoggedDataset, split: str, own: Mapping[str, Weighted]) -> behaviour.Calibration | None:

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from moac import files
 from moac.offline.access_log import AccessLog
 from moac.offline.behaviour import Calibration
-from moac.offline.ncis import PolicyReport, Report
+from moac.offline.ncis import Report
 from moac.offline.ncis.trust import power
 from moac.types import Params, Policy
 
@@ -93,6 +93,7 @@ class OfflineEvaluation:
     unknown: dict[str, int] | None = None  # on another log than the run's: users, items and views that it does not know
     # there, where it has no propensities: the same by the run's own behaviour model, while this is by one fitted there
     carried: OfflineEvaluation | None = None
+    without_responses: Report | None = None  # the same by a behaviour model that knows no past responses
     choice: Any = None  # what `moac.offline.choose` says of it, where signals are protected
 
     def __repr__(self) -> str:
@@ -162,21 +163,27 @@ class OfflineEvaluation:
 
     def _method(self, name: str) -> dict[str, Any]:
         policy, lines = self.report.policies[name], self.lines(name)
-        signals = {line.signal: self._signal(line, policy, k) for k, line in enumerate(lines)}
+        signals = {line.signal: self._signal(name, line, k) for k, line in enumerate(lines)}
         return {
             "verdict": policy.verdict.level,
             "reasons": [reason.text for reason in policy.verdict.reasons],
             "signals": signals | {name: {"effect": "never fires"} for name in self.left_out},
         }
 
-    def _signal(self, line: Line, policy: PolicyReport, k: int) -> dict[str, Any]:
+    def _without_responses(self, name: str, k: int) -> dict[str, Any] | None:
+        change = None if self.without_responses is None else self.without_responses.policies[name].change
+        return None if change is None else {"change": change.relative[k], "interval": change.relative_interval[k]}
+
+    def _signal(self, name: str, line: Line, k: int) -> dict[str, Any]:
         """What one signal shows, what would explain it, and what was tried to refute it."""
+        policy = self.report.policies[name]
         shown = {
             "change": line.relative,
             "interval": line.relative_interval,
             "effect": line.outcome,
             "verdict": policy.verdict.of(line.signal),
             "random_exposure": policy.random_exposure,
+            "without_past_responses": self._without_responses(name, k),
         }
         checks = policy.checks
         if checks is None:

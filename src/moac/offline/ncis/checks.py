@@ -38,6 +38,10 @@ class Weighted:
     # actions are known: then a check uses no cap, and 1.
     mass: Float[np.ndarray, "R N"] | None = None
 
+    def first(self, count: int) -> Weighted:
+        """Of the first rows."""
+        return Weighted(self.ratio[:, :count], None if self.mass is None else self.mass[:, :count])
+
     def shares(self, cap: float, rows: Any = slice(None)) -> tuple[Any, Any]:
         """What each row counts for in the estimate [N], and what it does on average if b is right; each sums to 1."""
         ratio = self.ratio[:, rows]

@@ -185,14 +185,14 @@ def _of_opinions(signals: tuple[str, ...], estimate: Estimate, opinions: Mapping
 
 def _of_controls(signals: tuple[str, ...], checks: Checks | None) -> Iterator[Reason]:
     """What may not change must not; and where nothing could have shown it, the estimate is not simply trusted."""
-    hard = [] if checks is None else [one for one in checks.controls if not one.soft]
-    if checks is None or all(power(one, signals, checks.half_width) is not None for one in hard):
-        why = "; ".join(f"{one.name}: {power(one, signals, checks.half_width)}" for one in hard) if checks else ""
-        text = f"no control has power{f' ({why})' if why else ''}: nothing here could have refuted the estimate"
+    half_width = np.zeros(len(signals)) if checks is None else checks.half_width
+    powers = [(one, power(one, signals, half_width)) for one in (() if checks is None else checks.controls)]
+    if all(why is not None for one, why in powers if not one.soft):
+        told = "; ".join(f"{one.name}: {why}" for one, why in powers if not one.soft)
+        text = f"no control has power{f' ({told})' if told else ''}: nothing here could have refuted the estimate"
         yield Reason("control", "with care", text)
-    for one in () if checks is None else checks.controls:
-        if power(one, signals, checks.half_width) is None:
-            yield from _of_control(one, signals, checks.half_width)
+    for one in (one for one, why in powers if why is None):
+        yield from _of_control(one, signals, half_width)
 
 
 def power(control: Controlled, signals: tuple[str, ...], half_width: Any) -> str | None:

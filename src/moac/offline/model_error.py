@@ -1,0 +1,169 @@
+"""What the behaviour model's own error does to an estimate, and how much of the odds each covariate decides.
+
+An estimate V depends on the last layer W of b. Were other train users drawn, W would move by H⁻¹ Σ_u s_u / n, with s_u
+the score of user u's rows and H the curvature of the log-loss where fitting ended; V moves by ∇V of that. Each train
+user's part in it is an influence, which draws of users turn into an interval. Earlier layers and the temperature are
+taken as given: against full refits see `benchmarks/behaviour_error.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from moac.logs import states
+from moac.logs.dataset import LoggedDataset
+from moac.logs.states import Data
+from moac.offline.behaviour import BehaviourModel, in_blocks
+from moac.offline.controls import places_in_state
+from moac.offline.ncis import Weighted
+from moac.policies.networks import Network, Weights, with_constant
+
+_CURVED, _SCORED = 4096, 16_384
+"""Train rows that the curvature, and the scores, are computed on; of more, as many are drawn."""
+_SOLVE_STEPS = 40
+_QUANTILE = 0.9
+"""Of rows: how far a covariate moves their odds."""
+
+
+def influence(
+    dataset: LoggedDataset, rows: Any, weights: Mapping[str, Weighted], reward: Float[np.ndarray, "n M"], cap: float
+) -> dict[str, Float[np.ndarray, "T M"]]:
+    """What each train user moves each policy's values by, through b; empty where the log knows its propensities.
+
+    Args:
+        dataset: with a behaviour model.
+        rows: of the estimate, by index.
+        weights: of each policy on these rows, by that model.
+        reward: of the rows.
+        cap: of the weights.
+    """
+    model = dataset.behaviour
+    if not isinstance(model, BehaviourModel):
+        return {}
+    layer = partial(_layer, model.network, model.clone, dataset.data)
+    rng = np.random.default_rng(0)
+    train = _some(rng, dataset.rows("train"), _SCORED)
+    H = _Curvature(dataset, layer, _some(rng, train, _CURVED), model)
+    users, index = np.unique(dataset.user[train], return_inverse=True)
+    scale = math.sqrt(len(train) / len(dataset.rows("train"))) / len(train)  # a sample's spread, for all users
+
+    def of_policy(each: Weighted) -> Any:
+        w = np.minimum(cap, each.ratio)
+        values = w @ reward / w.sum(axis=1, keepdims=True)
+        moved = np.where(each.ratio < cap, w, 0.0) / w.sum(axis=1, keepdims=True)  # capped weights do not move with b
+        c = -np.mean(moved[..., None] * (reward - values[:, None]), axis=0)
+        solved, sums = H.solve(_gradient(dataset, layer, rows, c)), np.zeros((len(users), reward.shape[1]))
+        for place, (h, b) in _blocks(layer, train):
+            np.add.at(sums, index[place], np.asarray(_scores(h, b, dataset.action[train[place]], solved), np.float64))
+        return scale * sums
+
+    return {name: of_policy(each) for name, each in weights.items() if not (each.ratio == 1).all()}
+
+
+def _some(rng: np.random.Generator, rows: Any, most: int) -> Any:
+    return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))
+
+
+def _blocks(layer: Callable[[Any], Any], rows: Any) -> Any:
+    """Positions in `rows`, and the last layer's inputs and b there; both as one array, split again."""
+    for place, both in in_blocks(lambda block: jnp.concatenate(layer(block), axis=1), rows):
+        split = both.shape[1] - _outputs(layer)
+        yield place, (both[:, :split], both[:, split:])
+
+
+def _outputs(layer: Any) -> int:
+    return layer.args[0].outputs
+
+
+def _gradient(dataset: LoggedDataset, layer: Any, rows: Any, c: Any) -> Float[np.ndarray, "M P K"]:
+    """Σ_i c_im h_i (e_a − b_i)ᵀ: the derivative of each value by the last layer."""
+    total: Any = 0.0
+    for place, (h, b) in _blocks(layer, rows):
+        signal = np.eye(b.shape[1], dtype=np.float32)[dataset.action[rows[place]]] - b
+        total = total + np.asarray(_outer(c[place].astype(np.float32), h, signal), np.float64)
+    return total
+
+
+class _Curvature:
+    """H v of the mean log-loss on some train rows, with what weight decay adds."""
+
+    def __init__(self, dataset: LoggedDataset, layer: Any, rows: Any, model: BehaviourModel) -> None:
+        parts = list(_blocks(layer, rows))
+        self.h, self.b = (np.concatenate([both[k] for _, both in parts]) for k in (0, 1))
+        signal = np.eye(self.b.shape[1], dtype=np.float32)[dataset.action[rows]] - self.b
+        # Adam with decoupled decay c rests where the gradient is −c √v W, v the second moment of a batch's gradient:
+        # as if c √v were the penalty of each weight.
+        squares = (self.h**2).T @ signal**2 / len(rows)
+        self.penalty = (model.options.weight_decay * np.sqrt(squares / model.options.batch_size)).astype(np.float32)
+
+    def solve(self, right: Float[np.ndarray, "M P K"]) -> Any:
+        """H⁻¹ of each, by conjugate gradients."""
+        scale = np.maximum(np.abs(right).max(axis=(1, 2), keepdims=True), np.finfo(float).tiny)
+        return _solve(self.h, self.b, self.penalty, (right / scale).astype(np.float32)) * scale.astype(np.float32)
+
+
+@partial(jax.jit, static_argnames="network")
+def _layer(network: Network, weights: Weights, data: Data, rows: Any) -> tuple[Any, Any]:
+    passed = network.passed(tuple(map(jnp.asarray, weights)), states.of_rows(data, rows))
+    return with_constant(passed.inputs[-1]), jax.nn.softmax(passed.outputs)
+
+
+@jax.jit
+def _outer(c: Any, h: Any, signal: Any) -> Any:
+    return jax.vmap(lambda own: (own[:, None] * h).T @ signal, in_axes=1)(c)
+
+
+@jax.jit
+def _scores(h: Any, b: Any, action: Any, solved: Any) -> Any:
+    """⟨solved_m, h (e_a − b)ᵀ⟩ of each row."""
+
+    def of(x: Any) -> Any:
+        out = h @ x
+        return jnp.take_along_axis(out, action[:, None], axis=1)[:, 0] - (out * b).sum(axis=1)
+
+    return jax.vmap(of, out_axes=1)(solved)
+
+
+@jax.jit
+def _solve(h: Any, b: Any, penalty: Any, right: Any) -> Any:
+    def curve(v: Any) -> Any:
+        out = h @ v
+        out = b * (out - (b * out).sum(axis=1, keepdims=True))
+        return h.T @ out / len(h) + penalty * v
+
+    return jax.vmap(lambda one: jax.scipy.sparse.linalg.cg(curve, one, tol=1e-4, maxiter=_SOLVE_STEPS)[0])(right)
+
+
+def strongest(dataset: LoggedDataset, rows: Any) -> tuple[str, float] | None:
+    """The covariate without which b's odds of what was shown would move most, and the factor for nine rows in ten.
+
+    Without it means with its mean over the rows in its place. None where the log knows its propensities.
+    """
+    model = dataset.behaviour
+    if not isinstance(model, BehaviourModel):
+        return None
+    some = _some(np.random.default_rng(0), np.asarray(rows), _CURVED)
+    x = np.concatenate([block for _, block in in_blocks(partial(states.of_rows, dataset.data), some)])
+    action = dataset.action[some]
+
+    def log_odds(x: Any) -> Any:
+        b = np.asarray(jax.nn.softmax(model.network(tuple(map(jnp.asarray, model.clone)), jnp.asarray(x))), np.float64)
+        taken = b[np.arange(len(b)), action]
+        return np.log(taken) - np.log1p(-np.minimum(taken, 1 - 1e-12))
+
+    def factor(place: slice) -> float:
+        without = x.copy()
+        without[:, place] = x[:, place].mean(axis=0)
+        return float(np.exp(np.quantile(np.abs(log_odds(without) - whole), _QUANTILE)))
+
+    whole = log_odds(x)
+    factors = {name: factor(place) for name, place in places_in_state(dataset).items() if place.stop > place.start}
+    return max(factors.items(), key=lambda item: item[1]) if factors else None
