@@ -37,6 +37,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     data: Any = None,
     split: str = "validation",
     cap: float = 10.0,
+    control: Sequence[str] = (),
     out: str | Path | None = None,
     trust: bool = False,
     protect: Sequence[str] | None = None,
@@ -59,6 +60,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
         preference: what networks that are conditioned act for; None draws one for each episode.
         data: a dataset or its folder; None is where the run had it.
         split: whose users judge on a log: `validation` or `test`.
+        control: on a log, columns that no policy can have changed, beside earlier and later rewards.
         cap: of the importance weights on a log.
         out: a folder for what was found; None keeps nothing on disk.
         trust: whether a module that the run names may be imported, which runs the code in it.
@@ -73,7 +75,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     chosen = tuple(range(subject.trained.num_trials) if trials is None else trials)
     if isinstance(subject.source.spec.observations, LogSpec):
         choosing.floors(protect or (), subject.source.spec.objective_names)  # a mistake shows before anything is read
-        evaluated = _on_log(subject, chosen, split, cap)
+        evaluated = _on_log(subject, chosen, split, cap, control)
         if protect is not None:
             evaluated = replace(evaluated, choice=choosing.choose(evaluated, protect))
     else:
@@ -155,7 +157,9 @@ class Subject:
         return replace(trained, theta=training.first(run).trials.state.theta)
 
 
-def _on_log(subject: Subject, trials: tuple[int, ...], split: str, cap: float) -> OfflineEvaluation:
+def _on_log(
+    subject: Subject, trials: tuple[int, ...], split: str, cap: float, control: Sequence[str]
+) -> OfflineEvaluation:
     """What policies are worth on a log's users beside Behavior-Clone; the trials are seeds of one method."""
     from moac.offline import elsewhere, ncis
     from moac.offline.evaluate import evaluate
@@ -173,8 +177,8 @@ def _on_log(subject: Subject, trials: tuple[int, ...], split: str, cap: float) -
         files.check_folder("RUN", subject.folder)
     log = elsewhere.seen(source, subject.trained.catalogue, subject.model)
     options = ncis.Options(cap=cap)
-    evaluated = evaluate(log.dataset, methods, split, options, run=subject.folder, about=about)
+    evaluated = evaluate(log.dataset, methods, split, options, control=control, run=subject.folder, about=about)
     if log.carried is not None:
-        carried = evaluate(log.carried, methods, split, options, accesses=evaluated.accesses)
+        carried = evaluate(log.carried, methods, split, options, control=None, accesses=evaluated.accesses)
         evaluated = replace(evaluated, carried=carried)
     return replace(evaluated, unknown=log.unknown, page=lambda each: html.render(page.of_evaluation(each)))

@@ -40,6 +40,8 @@ class Evaluate(Command):
     """Whose users judge a run on a log; every look at test users is noted."""
     cap: float = 10.0
     """Cap of the importance weights on a log; inf is none."""
+    control: Annotated[tuple[str, ...], option("COLUMN [COLUMN ...]", "default: earlier and later rewards")] = ()
+    """Columns of the log that no policy can have changed, of the context or `time`: they must not change."""
     trust: Trust = False
 
     def answer(self) -> Answer:
@@ -54,8 +56,8 @@ class Evaluate(Command):
         return self._on_users() if logged else self._in_episodes()
 
     def _in_episodes(self) -> Answer:
-        if (self.data, self.split, self.cap) != (None, Evaluate.split, Evaluate.cap):
-            only = "`--data`, `--split` and `--cap` are for runs on logs"
+        if (self.data, self.split, self.cap, self.control) != (None, Evaluate.split, Evaluate.cap, ()):
+            only = "`--data`, `--split`, `--cap` and `--control` are for runs on logs"
             raise ValueError(f"{only}; {self.runs[0]} is on an environment.")
         evaluated = [self._one(path) for path in self.runs]
         for kind in ("env", "setting", "objectives"):
@@ -94,7 +96,7 @@ class Evaluate(Command):
             raise ValueError(f"`--episodes` and `--reference` are for runs on environments; {folder} is on a log.")
         trials = None if self.trial is None else (self.trial,)
         evaluated: Any = moac.evaluate(
-            folder, data=self.data, split=self.split, trials=trials, cap=self.cap, out=folder
+            folder, data=self.data, split=self.split, trials=trials, cap=self.cap, control=self.control, out=folder
         )
         card, page = folder / f"card-{evaluated.label}.json", folder / f"evaluation-{evaluated.label}.html"
 
@@ -165,7 +167,8 @@ def _table(one: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
 
 
 def _print_changes(evaluation: OfflineEvaluation) -> None:
-    """A table for each method, with its verdict and the reasons below."""
+    """A table for each method, with its verdict, the reasons and the controls below."""
+    from moac.report.pages import checks
     from moac.report.pages import evaluation as page
 
     for name in evaluation.methods:
@@ -177,6 +180,9 @@ def _print_changes(evaluation: OfflineEvaluation) -> None:
         effective = min(one.row_effective_share for one in policy.diagnostics)
         verdict = f"{name}: {policy.verdict.level}; effective share of rows {100 * effective:.0f} %"
         print_lines([verdict, *(f"  - {reason.text}" for reason in policy.verdict.reasons)])
+        shown = [f"  {row[0]}, {row[1]}: {row[2]}; power: {row[3]}" for row in checks.control_rows(evaluation, name)]
+        print_lines(["what may not change, and by how much it does:", *shown] if shown else [])
+        print_lines([text for text in [checks.explained(evaluation, name)] if text])
     if evaluation.carried is not None:
         print_lines(["the same by the run's own behaviour model; above it is one fitted on this log:"])
         _print_changes(replace(evaluation.carried, accesses=None))

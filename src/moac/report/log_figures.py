@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,16 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from moac.logs.folder import Description
 from moac.logs.splits import SPLITS
+from moac.offline.ncis.limits import BALANCE
 from moac.report import style
 from moac.report.numbers import change, signed_percent
 
 if TYPE_CHECKING:
     from moac.offline.evaluation import Line, OfflineEvaluation
+    from moac.offline.ncis.checks import Balance
 
 _GREY, _INK, _PALE = "#777777", "#222222", "#aaaaaa"
+_MOST_COVARIATES = 20
 _COLUMNS, _SMALL = 4, (2.9, 2.4)
 """Of small panels: so many in a row, each of this size."""
 
@@ -98,6 +101,28 @@ def weights(evaluation: OfflineEvaluation) -> Figure:
     ax.set_title("Weights π/π_b: share of the rows")
     ax.set_xlabel("weight, without a cap")
     ax.legend(fontsize=9)
+    return figure
+
+
+@style.styled
+def balance(policies: Mapping[str, Balance]) -> Figure:
+    """Standardised differences of the worst covariates of each policy, with intervals over users."""
+    names = list(dict.fromkeys(name for own in policies.values() for name in own.names))[:_MOST_COVARIATES]
+    figure, (ax,) = style.grid(1, 1, (7.2, 1.1 + 0.3 * len(names)))
+    for index, (policy, own) in enumerate(policies.items()):
+        at = [k for k, name in enumerate(own.names) if name in names]
+        y = np.array([names.index(own.names[k]) for k in at]) + 0.5 * (index / len(policies))
+        ax.hlines(y, *own.interval[at].T, color=_colour(index), linewidth=1.6)
+        ax.plot(own.difference[at], y, "o", color=_colour(index), markersize=5.5, label=policy)
+    ax.axvline(0, color=_GREY, linewidth=0.9)
+    for limit in (-BALANCE.care, BALANCE.care):
+        ax.axvline(limit, color=_GREY, linewidth=0.9, linestyle=":")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.grid(visible=False, axis="y")
+    ax.set_xlabel("weighted minus unweighted mean, standard deviations")
+    if len(policies) > 1:
+        ax.legend(fontsize=9)
     return figure
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from moac.offline.access_log import AccessLog
 from moac.offline.evaluation import OfflineEvaluation
-from moac.offline.ncis import Estimate
 from moac.offline.ncis.limits import MIN_POSITIVES
 from moac.report import log_figures, style
 from moac.report.numbers import UNKNOWN, change, number, with_interval
 from moac.report.page import Figure, Named, Page, Table
+from moac.report.pages import checks
 
 _EFFECTS = {
     "better": "significantly better on",
@@ -23,27 +23,24 @@ _EFFECTS = {
     "not estimable": "not estimable:",
 }
 _TRUST = {"with care": "to be read with care", "not trusted": "not to be trusted"}
-_SIZES = {"Effective number of rows": "row_effective_size", "Effective number of users": "user_effective_size"}
-_SHARES = {
-    "Effective share of rows": "row_effective_share",
-    "Effective share of users": "user_effective_share",
-    "Heaviest row, of all weight": "largest_row_share",
-    "Heaviest user, of all weight": "largest_user_share",
-    "Rows that the cap touches": "capped_share",
-    "Weight retained under the cap": "retained_mass",
-}
 
 
 def of_evaluation(evaluation: OfflineEvaluation) -> Page:
     """The page of an evaluation."""
     accesses = () if evaluation.accesses is None else (_accesses(evaluation.accesses),)
-    tables = (_opinions(evaluation), _diagnostics(evaluation), *_behaviour(evaluation), _caveats(evaluation), *accesses)
+    tables = (
+        checks.opinions(evaluation),
+        checks.diagnostics(evaluation),
+        *_behaviour(evaluation),
+        _caveats(evaluation),
+        *accesses,
+    )
     return Page(
         title=f"{' and '.join(evaluation.methods)} on {evaluation.data}: {evaluation.split} users",
         summary=_summary(evaluation),
         facts=_facts(evaluation),
         notice=_notice(evaluation),
-        results=(*_changes(evaluation), *_carried(evaluation), _reasons(evaluation)),
+        results=(*_changes(evaluation), *_carried(evaluation), *checks.tables(evaluation)),
         figures=_figures(evaluation),
         tables=tables,
         details=_details(evaluation),
@@ -91,7 +88,7 @@ def _facts(evaluation: OfflineEvaluation) -> Named:
     noted: Named = () if accesses is None else (("Accesses to test users", len(accesses.entries)),)
     return (
         ("Trust", _each(trust, str)),
-        ("Effective share of rows", _each(_effective_shares(evaluation), _percent)),
+        ("Effective share of rows", _each(_effective_shares(evaluation), checks.percent)),
         ("Rows", evaluation.rows),
         ("Users", f"{number(evaluation.users)} ({evaluation.split})"),
         ("Policies", _each(evaluation.seeds, lambda count: "1 seed" if count == 1 else f"{count} seeds")),
@@ -109,7 +106,7 @@ def _figures(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
         for name in evaluation.methods
         for line in evaluation.lines(name)
     )
-    shares = _each(_effective_shares(evaluation), _percent)
+    shares = _each(_effective_shares(evaluation), checks.percent)
     return (
         Figure(
             "Change of each signal",
@@ -125,6 +122,7 @@ def _figures(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
             "A curve that moves with the cap hangs on few rows of large weight.",
             f"One panel for each of {_listed(evaluation.report.signal_names)}: change against the cap.",
         ),
+        *_balance(evaluation),
         Figure(
             "Weights",
             style.svg(log_figures.weights(evaluation)),
@@ -134,8 +132,20 @@ def _figures(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
     )
 
 
+def _balance(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
+    policies = {name: evaluation.report.policies[name].checks for name in evaluation.methods}
+    known = {name: own.balance for name, own in policies.items() if own is not None and own.balance is not None}
+    if not known:
+        return ()
+    worst = "; ".join(f"{name} {own.names[0]} {own.difference[0]:+.3f}" for name, own in known.items() if own.names)
+    figure = log_figures.balance(known)
+    caption = "Weighted minus unweighted means in standard deviations; dotted where a difference asks for care."
+    return (Figure("Balance of the worst ten covariates", style.svg(figure), caption, f"Dot plot; worst: {worst}."),)
+
+
 def changes(evaluation: OfflineEvaluation, method: str) -> Table:
-    """Values, and changes to Behavior-Clone."""
+    """Values, changes to Behavior-Clone, what they show and whether they may be read."""
+    policy = evaluation.report.policies[method]
     rows = [
         (
             line.label,
@@ -143,17 +153,19 @@ def changes(evaluation: OfflineEvaluation, method: str) -> Table:
             number(line.value, 3),
             change(line.relative, line.relative_interval),
             with_interval(line.difference, line.difference_interval, sign=True),
-            UNKNOWN if line.outcome == "not estimable" else number(line.p, 2),
             line.outcome,
+            UNKNOWN if policy.checks is None else checks.gamma(float(policy.checks.sensitivity.interval[k])),
+            policy.verdict.of(line.signal),
         )
-        for line in evaluation.lines(method)
+        for k, line in enumerate(evaluation.lines(method))
     ]
-    rows += [(name, *[UNKNOWN] * 5, "never fires") for name in evaluation.left_out]
+    rows += [(name, *[UNKNOWN] * 4, "never fires", UNKNOWN, UNKNOWN) for name in evaluation.left_out]
     base, level = str(evaluation.report.baseline), f"{100 * evaluation.report.options.level:g} %"
-    header = ("Signal", base, method, "Change, relative", "Change, absolute", "p (Holm)", "Outcome")
+    header = ("Signal", base, method, "Change, relative", "Change, absolute", "Effect", "Γ", "Verdict")
     caption = (
         f"Means per row; {level} intervals over users. Better and worse are significant after Holm’s adjustment over "
-        f"the signals. Not estimable: fewer than {MIN_POSITIVES} weighted positives."
+        f"the signals. Not estimable: fewer than {MIN_POSITIVES} weighted positives. Γ: something unobserved that "
+        f"multiplies the odds of exposure by this, either way, would explain it. {checks.explained(evaluation, method)}"
     )
     return Table(f"{method} beside {base}", caption, header, tuple(rows))
 
@@ -179,52 +191,6 @@ def unknown(evaluation: OfflineEvaluation) -> str:
     return f"Another log than the run’s: unknown to the run are {told} ({number(counts['views'])} rows)."
 
 
-def _reasons(evaluation: OfflineEvaluation) -> Table:
-    """The verdict on each policy, and why."""
-    rows: list[tuple[str, str, str]] = []
-    for name in (*evaluation.methods, str(evaluation.report.baseline)):
-        reasons = evaluation.report.policies[name].verdict.reasons
-        rows += [(name, reason.level, f"{reason.text[:1].upper()}{reason.text[1:]}.") for reason in reasons]
-        rows += [] if reasons else [(name, "trusted", "No limit is passed.")]
-    caption = "The gravest reason decides. Limits are conventions: docs/offline.md lists them."
-    return Table("Trust and its reasons", caption, ("Policy", "Verdict", "Reason"), tuple(rows))
-
-
-def _opinions(evaluation: OfflineEvaluation) -> Table:
-    """Estimates side by side: those that there are."""
-    robust = evaluation.reward_model is not None
-    header = ("Policy and signal", "NCIS", "SNIPS", *(["Doubly robust"] * robust))
-    rows = list[tuple[str, ...]]()
-    for name, policy in evaluation.report.policies.items():
-        estimates = [policy.ncis, policy.snips, *([policy.doubly_robust] * robust)]
-        for k, signal in enumerate(evaluation.report.signal_names):
-            sign = -1.0 if signal in evaluation.costs else 1.0
-            rows.append((f"{name}: {signal}", *(_estimate(one, k, sign) for one in estimates)))
-    caption = "With intervals over users. NCIS has the cap in use, SNIPS none."
-    if evaluation.reward_model is not None:
-        share, signal = max((fit["explained"], name) for name, fit in evaluation.reward_model.items())
-        caption += f" The linear model of doubly robust explains at most {_percent(share)} of a signal ({signal})."
-    return Table("Second opinions", caption, header, tuple(rows))
-
-
-def _diagnostics(evaluation: OfflineEvaluation) -> Table:
-    """What the weights leave of the log; of each policy the seed with the smallest effective number of rows."""
-    worst_seeds = {
-        name: min(policy.diagnostics, key=lambda one: one.row_effective_size)
-        for name, policy in evaluation.report.policies.items()
-    }
-    seeds = [*worst_seeds.values()]
-    rows = [(text, *(number(round(getattr(one, name))) for one in seeds)) for text, name in _SIZES.items()]
-    rows += [(text, *(_percent(getattr(one, name)) for one in seeds)) for text, name in _SHARES.items()]
-    means = (with_interval(one.mean_weight, tuple(one.mean_weight_interval)) for one in seeds)
-    rows.append(("Mean uncapped weight (1 if all is right)", *means))
-    for k, signal in enumerate(evaluation.report.signal_names):
-        counts = (f"{number(float(one.positives[k]), 3)} of {int(one.events[k])}" for one in seeds)
-        rows.append((f"Weighted positives of {signal}", *counts))
-    caption = "Of each method the seed with the smallest effective number of rows."
-    return Table("How much of the log stands behind it", caption, ("Measure", *worst_seeds), tuple(rows))
-
-
 def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
     """How well the behaviour model knows how the log chose; nothing where the log says it."""
     calibration = evaluation.calibration
@@ -247,11 +213,15 @@ def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
 
 def _caveats(evaluation: OfflineEvaluation) -> Table:
     """What no number on the page says."""
-    model = "A model’s estimate, whose error is in no interval; what the model does not know of may have decided."
+    model = "A model’s estimate, whose error is in the intervals; what the model does not know of is in none."
     rows = (
         ("What is estimated", "The average immediate reward in the states that the log visited: no long-term return."),
         ("Cap", "An interval is of the capped estimate: what is cut off is taken to be worth as much."),
         ("Propensities", "The log says how it chose." if evaluation.calibration is None else model),
+        (
+            "Effect",
+            "True if nothing unobserved decided what was shown: controls can refute it, nothing proves it.",
+        ),
         ("Unseen actions", "What the log never shows cannot be estimated; it shows as a mean weight below 1."),
         ("Training seeds", "Intervals are of these very policies; other seeds may differ by more."),
         (
@@ -305,15 +275,3 @@ def _each(by_method: Mapping[str, Any], show: Callable[[Any], str]) -> str:
 def _listed(names: Any) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def _percent(share: float) -> str:
-    """A share with two digits."""
-    return f"{number(100 * share, 2) if share < 0.995 else number(100 * share, 3)} %"
-
-
-def _estimate(estimate: Estimate | None, k: int, sign: float) -> str:
-    if estimate is None:
-        return UNKNOWN
-    low, high = sorted(sign * estimate.interval[k].astype(float))
-    return with_interval(float(sign * estimate.value[k]), (low, high))

@@ -1,0 +1,116 @@
+"""Controls, balance and tails: by enumeration, by hand, on known distributions, on logs with and without a secret."""
+
+import numpy as np
+import pytest
+
+from moac.offline import ncis
+from moac.offline.ncis import checks
+from moac_studies import trust
+
+OPTIONS = ncis.Options(cap=2.0, draws=100)
+
+
+def enumerated(pi, b, z):
+    """A log in which each action is shown exactly as often as b says: what a check gives on it is its expectation.
+
+    States s with b [S, A] in twentieths, π [S, A], and what happened before, z [S].
+    """
+    state, action = (np.repeat(each.ravel(), np.rint(20 * b).astype(int).ravel()) for each in np.indices(b.shape))
+    log = ncis.Logged.of(np.arange(len(state)) // 2, np.ones(len(state)), b[state, action], action)
+    control = ncis.Control("earlier", z[state][:, None], ("signal 0",))
+    return log, {"p": pi[state]}, control, b[state]
+
+
+PI = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.2, 0.5, 0.3]])
+B = np.array([[0.25, 0.5, 0.25], [0.5, 0.4, 0.1], [0.25, 0.5, 0.25]])
+Z = np.array([1.0, 5.0, 2.0])
+
+
+def test_a_control_under_a_cap_is_centred_by_what_the_cap_leaves():
+    log, policies, control, b = enumerated(PI, B, Z)
+    evidence = ncis.evidence_of(log, policies, [control], behaviour=b, options=OPTIONS)
+    mass = np.minimum(PI, 2 * B).sum(axis=1)
+    np.testing.assert_allclose(np.unique(evidence.weights["p"].mass), np.unique(mass))
+    found = evidence.check("p", OPTIONS).controls[0]
+    assert found.change[0] == pytest.approx(0, abs=1e-12)
+    w = np.minimum(2, policies["p"][np.arange(len(b)), log.action] / log.propensity)
+    assert abs(w @ control.values[:, 0] / w.sum() / control.values.mean() - 1) > 0.1  # what it is without that
+
+
+def test_without_b_of_all_actions_a_control_uses_no_cap():
+    log, policies, control, _ = enumerated(PI, B, Z)
+    assert ncis.evidence_of(log, policies, [control]).check("p", OPTIONS).controls[0].change[0] == pytest.approx(0)
+
+
+def test_rows_without_a_value_are_left_out_and_few_users_have_no_power():
+    log, policies, control, b = enumerated(PI, B, Z)
+    values = np.where(np.arange(len(log.user))[:, None] < 40, control.values, np.nan)
+    few = ncis.Control("few", values, ("signal 0",))
+    none = ncis.Control("none", np.full_like(values, np.nan), ("signal 0",))
+    evidence = ncis.evidence_of(log, policies, [few, none], behaviour=b, options=OPTIONS)
+    first, second = evidence.check("p", OPTIONS).controls
+    assert (first.users, first.no_power) == (20, "only 20 users have a value")
+    assert second.users == 0 and np.isnan(second.change).all()
+
+
+@pytest.mark.parametrize(("family", "kappa", "refuted"), [("clean", 0.0, False), ("hidden taste", 0.3, True)])
+def test_earlier_rewards_change_only_where_something_hidden_decided(family, kappa, refuted):
+    one = trust.pair(family, kappa, 1500, seed=70_002)
+    report = trust.estimated(one, ncis.Options(draws=200))
+    assert bool(report.checks.controls[0].p.min() < 0.05) is refuted
+    low, high = report.change.relative_interval[0]
+    assert bool(low <= one.truth[0] <= high) is not refuted
+    assert report.verdict.level == ("not trusted" if refuted else "trusted")
+    # over users, the interval to first order is that of the bootstrap
+    np.testing.assert_allclose(report.checks.half_width, np.diff(report.change.relative_interval)[:, 0] / 2, rtol=0.2)
+
+
+def test_balance_by_hand():
+    """Two users; weights 1, 3, 1, 3 on a covariate 0, 1, 0, 1: ¾ in place of ½, half a standard deviation more."""
+    log = ncis.Logged.of([1, 1, 2, 2], [1.0, 0, 1, 0], np.full(4, 0.25))
+    evidence = ncis.evidence_of(
+        log, {"p": np.array([0.25, 0.75, 0.25, 0.75])}, (), {"x": [0, 1, 0, 1], "same": [1] * 4}
+    )
+    found = evidence.check("p", ncis.Options(draws=100)).balance
+    assert (found.names, found.covariates) == (("x",), 1)
+    assert found.difference[0] == pytest.approx(0.5)
+    assert found.interval[0] == pytest.approx((0.5, 0.5))  # both users say the same
+
+
+def test_ten_covariates_are_listed_worst_first():
+    rng = np.random.default_rng(0)
+    log = ncis.Logged.of(np.arange(500), rng.random(500), np.full(500, 0.5))
+    policy = rng.uniform(0, 1, 500)
+    covariates = {str(k): policy * k + rng.standard_normal(500) for k in range(30)}
+    found = ncis.evidence_of(log, {"p": policy}, (), covariates).check("p", ncis.Options(draws=100)).balance
+    assert len(found.names) == 10 and found.covariates == 30
+    assert (np.diff(np.abs(found.difference)) <= 0).all()
+    assert found.off.sum() >= 5
+
+
+@pytest.mark.parametrize(
+    ("draw", "k", "tolerance"),
+    [
+        (lambda rng: rng.pareto(1.3, 40_000) + 1, 1 / 1.3, 0.15),
+        (lambda rng: rng.pareto(3.0, 40_000) + 1, 1 / 3, 0.12),
+        (lambda rng: rng.standard_exponential(40_000), 0.0, 0.12),
+        (lambda rng: rng.random(40_000), -1.0, 0.15),
+    ],
+)
+def test_pareto_k_of_known_distributions(draw, k, tolerance):
+    found = [checks.pareto_k(draw(np.random.default_rng(seed))) for seed in range(5)]
+    assert np.mean(found) == pytest.approx(k, abs=tolerance)
+
+
+def test_pareto_k_of_what_has_no_tail():
+    assert checks.pareto_k(np.ones(1000)) == checks.pareto_k(np.zeros(1000)) == checks.pareto_k(np.arange(3.0)) == -1.0
+
+
+def test_tails_by_hand():
+    """200 users with a row each, of which two, one in a hundred, have half of all."""
+    reward = np.where(np.arange(200) < 2, 99.0, 1.0)
+    log = ncis.Logged.of(np.arange(200), reward, np.full(200, 0.5))
+    found = ncis.evidence_of(log, {"p": np.full(200, 0.5)}).check("p", ncis.Options(draws=100)).tails
+    assert found.heaviest_rows[0] == found.heaviest_users[0] == pytest.approx(0.5)
+    assert found.capped_at[0] < 99
+    assert found.capped_change[0] == pytest.approx(0)
