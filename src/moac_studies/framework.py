@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a command's help lists the studies: it must not wait for Nu
 _KEYS = ("title", "study", "seed", "summary", "why", "parameters", "quick")
 _MODULES = (
     "training", "critic_rate", "actor_rate", "environments", "learning", "fronts", "kuairand_statistics",
-    "kuairand_comparison",
+    "kuairand_comparison", "trust",
 )  # fmt: skip
 
 Table = Mapping[str, Any]  # One table of a study's file

@@ -6,8 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import beta
 
+from moac.files import Arrays
 from moac.offline import ncis
+from moac.offline.ncis.trust import LEVELS as WORDS
+from moac.report import style
+from moac.report.numbers import UNKNOWN
+from moac.report.page import Claim, Table
+from moac.report.pages.experiment import Findings, Shown
+from moac.statistics import Mean
+from moac_studies import compare, framework
+from moac_studies.framework import Study, Workspace
 
 KINDS, ITEMS, LEVELS = 4, 20, np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
 LEVEL_SHARE = np.array([1, 4, 6, 4, 1]) / 16
@@ -16,6 +26,8 @@ FAMILIES = (
     "clean", "hidden taste", "drift", "heavy tails", "near-deterministic", "few users", "tiny propensities", "wrong b",
 )  # fmt: skip
 _TIMES = np.linspace(-1, 1, 11)
+_REASONS = ("control", "balance", "pareto_k", "mean_weight", "retained_mass", "SNIPS", "user_effective_size", "other")
+_TABLE, _CURVE = "How often the verdict was right", "Over the strength of a hidden taste"
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,3 +112,174 @@ def estimated(one: Pair, options: ncis.Options | None = None) -> ncis.PolicyRepo
     evidence = ncis.evidence_of(one.log, policies, one.controls, one.covariates, behaviour=one.behaviour)
     report = ncis.evaluate(one.log, policies, baseline="log", evidence=evidence, options=options)
     return report.policies["policy"]
+
+
+def run(study: Study, work: Workspace) -> Findings:
+    """Measure every family, in pieces that are kept, and judge."""
+    sizes, aims = study.parameters["sizes"], study.parameters["aims"]
+    cells = {("clean", 0.0): sizes["clean_pairs"]}
+    cells |= {("hidden taste", kappa): sizes["pairs"] for kappa in sizes["kappas"]}
+    cells |= {(family, 0.0): sizes["pairs"] for family in FAMILIES[2:]}
+    measured = {cell: Measured.of(cell, pairs, sizes, study.seed, work) for cell, pairs in cells.items()}
+    return Findings(claims(measured, aims), (_table(measured),), (_curve(measured),))
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The pairs of one family, at one strength of the hidden taste."""
+
+    word: Any  # [n] verdict on the policy, as an index of `WORDS`
+    words: Any  # [n, 2] on each signal
+    held: Any  # [n, 2] whether the interval held the truth
+    error: Any  # [n, 2] estimated minus true change
+    control: Any  # [n, 2] change of earlier rewards
+    reasons: Any  # [n, R] whether each reason was given
+
+    @staticmethod
+    def of(cell: tuple[str, float], pairs: int, sizes: framework.Table, seed: int, work: Workspace) -> Measured:
+        """Measured piece by piece."""
+        piece = sizes["piece"]
+        parts = list[Arrays]()
+        for first in range(0, pairs, piece):
+            count = min(piece, pairs - first)
+            keys = {"family": cell[0], "kappa": cell[1], "users": sizes["users"], "draws": sizes["draws"]}
+            keys |= {"first": seed + first, "count": count}
+            name = f"{cell[0].replace(' ', '-')}-{cell[1]:g}-{first}"
+            parts.append(work.keep(name, keys, lambda keys=keys: _measure(keys)))
+        return Measured(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+
+    def trusted(self) -> Mean:
+        """Share of pairs that are trusted."""
+        return share(self.word == 0)
+
+    def coverage(self, k: int, only_trusted: bool = True) -> Mean:
+        """Share of intervals of one signal that hold the truth."""
+        return share(self.held[:, k][self.words[:, k] == 0] if only_trusted else self.held[:, k])
+
+
+def share(events: Any) -> Mean:
+    """A share with its exact 95 % interval (Clopper & Pearson, 1934)."""
+    n, k = len(events), int(np.sum(events))
+    if not n:
+        return Mean(np.nan, np.nan, np.nan, 0)
+    low = 0.0 if k == 0 else float(beta.ppf(0.025, k, n - k + 1))
+    return Mean(k / n, low, 1.0 if k == n else float(beta.ppf(0.975, k + 1, n - k)), n)
+
+
+def _measure(keys: framework.Table) -> Arrays:
+    columns: dict[str, list[Any]] = {name: [] for name in Measured.__dataclass_fields__}
+    for seed in range(keys["first"], keys["first"] + keys["count"]):
+        one = pair(keys["family"], keys["kappa"], keys["users"], seed)
+        report = estimated(one, ncis.Options(draws=keys["draws"]))
+        change, checks, verdict = report.change, report.checks, report.verdict
+        if change is None or checks is None:
+            raise RuntimeError("a pair has a baseline and evidence.")
+        low, high = change.relative_interval.T
+        named = {r.measure if r.measure in _REASONS else "other" for r in verdict.reasons}
+        row = {
+            "word": WORDS.index(verdict.level),
+            "words": [WORDS.index(verdict.of(signal)) for signal in SIGNALS],
+            "held": (low <= one.truth) & (one.truth <= high),
+            "error": change.relative - one.truth,
+            "control": checks.controls[0].change,
+            "reasons": [name in named for name in _REASONS],
+        }
+        for name, value in row.items():
+            columns[name].append(value)
+    return {name: np.array(values) for name, values in columns.items()}
+
+
+def claims(measured: dict[tuple[str, float], Measured], aims: framework.Table) -> tuple[Claim, ...]:
+    """The aims; shares are counted, and stand with their exact intervals."""
+    clean = measured["clean", 0.0]
+    strong = [own for (family, kappa), own in measured.items() if family == "hidden taste" and kappa >= aims["kappa"]]
+    caught = share(np.concatenate([own.word for own in strong]) == 0)
+    covered = {signal: clean.coverage(k) for k, signal in enumerate(SIGNALS)}
+    least = aims["coverage"]
+    short = {
+        f"{_label(cell)}, {signal}": own.coverage(k)
+        for cell, own in measured.items()
+        for k, signal in enumerate(SIGNALS)
+        if own.coverage(k).value < least
+    }
+    return (
+        compare.claim(
+            f"Clean logs are trusted in at least {aims['trusted']:.0%}",
+            f"Trusted: {_told(clean.trusted())}.",
+            [compare.known(clean.trusted().value >= aims["trusted"])],
+            _TABLE,
+        ),
+        compare.claim(
+            f"Logs with a hidden taste of κ ≥ {aims['kappa']:g} are trusted in at most {aims['caught']:.0%}",
+            f"Trusted: {_told(caught)}.",
+            [compare.known(caught.value <= aims["caught"])],
+            _CURVE,
+        ),
+        compare.claim(
+            f"Trusted intervals of clean logs hold the truth in at least {least:.0%}",
+            "; ".join(f"{signal}: {_told(own)}" for signal, own in covered.items()) + ".",
+            [compare.known(min(own.value for own in covered.values()) >= least)],
+            _TABLE,
+        ),
+        compare.claim(
+            f"In every family trusted intervals hold the truth in at least {least:.0%}",
+            "Not in " + "; ".join(f"{name}: {_told(own)}" for name, own in short.items()) + "." if short else "In all.",
+            [compare.known(not short)],
+            _TABLE,
+        ),
+    )
+
+
+def _told(own: Mean) -> str:
+    return UNKNOWN if not own.trials else f"{own.value:.1%} [{own.low:.1%}, {own.high:.1%}] of {own.trials}"
+
+
+def _label(cell: tuple[str, float]) -> str:
+    return f"{cell[0]}, κ = {cell[1]:g}" if cell[0] == "hidden taste" else cell[0]
+
+
+def _table(measured: dict[tuple[str, float], Measured]) -> Table:
+    rows = list[tuple[str, ...]]()
+    for cell, own in measured.items():
+        shares = dict(zip(_REASONS, own.reasons.mean(axis=0), strict=True))
+        often = sorted((name for name in shares if shares[name] >= 0.1), key=lambda name: -shares[name])[:3]
+        all_of_them = f"{own.coverage(0, False).value:.0%} / {own.coverage(1, False).value:.0%}"
+        error = " / ".join(f"{100 * value:+.1f}" for value in own.error.mean(axis=0))
+        named = ", ".join(f"{name} {shares[name]:.0%}" for name in often)
+        covered = (_told(own.coverage(k)) for k in range(2))
+        rows.append((_label(cell), _told(own.trusted()), *covered, all_of_them, error, named or UNKNOWN))
+    header = ("Family", "Trusted", "Click held, trusted", "Watch held, trusted", "Held, all", "Bias, points", "Reasons")
+    caption = (
+        "Of each family the share of pairs that are trusted; of those whose signal is trusted, and of all, the share "
+        "whose 95 % interval of the change holds the truth; mean error in points (Click / Watch); the reasons most "
+        "often given. Exact intervals (Clopper and Pearson)."
+    )
+    return Table(_TABLE, caption, header, tuple(rows))
+
+
+def _curve(measured: dict[tuple[str, float], Measured]) -> Shown:
+    own = {k: each for (family, k), each in measured.items() if family in ("clean", "hidden taste")}
+    caption = (
+        "Left: share of pairs that are trusted, and of all intervals of Click that hold the truth, with exact 95 % "
+        "intervals. Right: mean error of Click's change beside the mean change of earlier clicks."
+    )
+    return Shown(_CURVE, "kappa", _drawn_curve(own), caption, "Two panels against the strength κ of a hidden taste.")
+
+
+@style.styled
+def _drawn_curve(own: dict[float, Measured]) -> Any:
+    figure, (left, right) = style.grid(1, 2, (9.6, 3.4))
+    x = np.array(sorted(own))
+    shown = {"trusted": [own[k].trusted() for k in x], "truth held": [own[k].coverage(0, False) for k in x]}
+    for index, (label, shares) in enumerate(shown.items()):
+        low, value, high = (np.array([getattr(each, end) for each in shares]) for end in ("low", "value", "high"))
+        left.errorbar(x, value, (value - low, high - value), marker="o", label=label, capsize=2, **style.line(index))
+    for index, (label, name) in enumerate({"error of the estimate": "error", "control": "control"}.items()):
+        means = [100 * getattr(own[k], name)[:, 0].mean() for k in x]
+        right.plot(x, means, marker="o", label=label, **style.line(index))
+    left.set_ylim(-0.03, 1.03)
+    for ax, title in ((left, "Share of pairs"), (right, "Points of change")):
+        ax.set_title(title)
+        ax.set_xlabel("κ")
+        ax.legend(fontsize=9)
+    return figure
