@@ -202,32 +202,28 @@ def claims(measured: dict[tuple[str, float], Measured], aims: framework.Table) -
         for k, signal in enumerate(SIGNALS)
         if own.coverage(k).value < least
     }
-    return (
-        compare.claim(
-            f"Clean logs are trusted in at least {aims['trusted']:.0%}",
-            f"Trusted: {_told(clean.trusted())}.",
-            [compare.known(clean.trusted().value >= aims["trusted"])],
-            _TABLE,
+    named = "; ".join(f"{name}: {_told(own)}" for name, own in short.items())
+    listed = "; ".join(f"{signal}: {_told(own)}" for signal, own in covered.items())
+    kappa, trusted = aims["kappa"], clean.trusted()
+    told = (
+        (f"Clean logs are trusted in at least {aims['trusted']:.0%}", _told(trusted), trusted.value >= aims["trusted"]),
+        (
+            f"Logs with a hidden taste of κ ≥ {kappa:g} are trusted in at most {aims['caught']:.0%}",
+            _told(caught),
+            caught.value <= aims["caught"],
         ),
-        compare.claim(
-            f"Logs with a hidden taste of κ ≥ {aims['kappa']:g} are trusted in at most {aims['caught']:.0%}",
-            f"Trusted: {_told(caught)}.",
-            [compare.known(caught.value <= aims["caught"])],
-            _CURVE,
-        ),
-        compare.claim(
+        (
             f"Trusted intervals of clean logs hold the truth in at least {least:.0%}",
-            "; ".join(f"{signal}: {_told(own)}" for signal, own in covered.items()) + ".",
-            [compare.known(min(own.value for own in covered.values()) >= least)],
-            _TABLE,
+            listed,
+            all(own.value >= least for own in covered.values()),
         ),
-        compare.claim(
+        (
             f"In every family trusted intervals hold the truth in at least {least:.0%}",
-            "Not in " + "; ".join(f"{name}: {_told(own)}" for name, own in short.items()) + "." if short else "In all.",
-            [compare.known(not short)],
-            _TABLE,
+            f"Not in {named}" if short else "In all of them",
+            not short,
         ),
     )
+    return tuple(compare.claim(text, f"{number}.", [compare.known(true)], _TABLE) for text, number, true in told)
 
 
 def _told(own: Mean) -> str:

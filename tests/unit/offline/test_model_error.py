@@ -1,0 +1,110 @@
+"""The behaviour model's error: derivative, curvature and influence against finite differences and dense solutions."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from moac.kuairand import generate
+from moac.logs import states
+from moac.offline import model_error, ncis
+from tests.helpers.log_policies import MODEL, modelled
+
+CAP = 3.0
+
+
+@pytest.fixture(scope="module")
+def case():
+    """A log with an unfitted b; a policy's probabilities and two signals on its validation rows."""
+    dataset = modelled(generate.log(1_500, 3, model=MODEL, num_users=150).dataset(known=False))
+    rows, rng = dataset.rows("validation"), np.random.default_rng(0)
+    return dataset, rows, rng.uniform(0, 0.6, len(rows)), np.asarray(dataset.reward[rows][:, [0, 6]], float)
+
+
+def value(dataset, rows, policy, reward, last):
+    """V with another last layer of b, in double precision."""
+    *others, _ = dataset.behaviour.clone
+    x = np.asarray(states.of_rows(dataset.data, rows), float)
+    logits = dataset.behaviour.network(tuple(np.asarray(W, float) for W in (*others, last)), x)
+    b = np.exp(logits - logits.max(axis=1, keepdims=True))
+    b = (b / b.sum(axis=1, keepdims=True))[np.arange(len(rows)), dataset.action[rows]]
+    w = np.minimum(CAP, policy / b)
+    return w @ reward / w.sum(), b
+
+
+def layer_of(dataset):
+    model = dataset.behaviour
+    return partial(model_error._layer, model.network, model.clone, dataset.data)
+
+
+def test_the_derivative_of_values_by_the_last_layer(case):
+    dataset, rows, policy, reward = case
+    last = np.asarray(dataset.behaviour.clone[-1], float)
+    values, b = value(*case, last)
+    w = np.minimum(CAP, policy / b)
+    assert (w == CAP).any() and (w < CAP).any()
+    c = -np.where(w < CAP, w, 0)[:, None] / w.sum() * (reward - values)
+    found = model_error._gradient(dataset, layer_of(dataset), rows, c)
+    rng = np.random.default_rng(1)
+    for _ in range(4):
+        step = 1e-5 * rng.standard_normal(last.shape)
+        moved = value(*case, last + step)[0] - value(*case, last - step)[0]
+        np.testing.assert_allclose(np.einsum("mpk,pk->m", found, step), moved / 2, rtol=2e-3, atol=1e-10)
+
+
+def test_the_curvature_is_the_hessian_of_the_log_loss_with_weight_decay(case):
+    dataset, *_ = case
+    train = dataset.rows("train")[:300]
+    curvature = model_error._Curvature(dataset, layer_of(dataset), train, dataset.behaviour)
+    h, action, shape = curvature.h, dataset.action[train], curvature.penalty.shape
+
+    def loss(flat):
+        log_b = jax.nn.log_softmax(h @ flat.reshape(shape))
+        return -log_b[np.arange(len(h)), action].mean()
+
+    last = np.asarray(dataset.behaviour.clone[-1]).ravel()
+    dense = np.asarray(jax.hessian(loss)(last), float) + np.diag(curvature.penalty.ravel())
+    right = np.random.default_rng(2).standard_normal((2, *shape))
+    right -= right.mean(axis=2, keepdims=True)  # the same for all actions changes nothing
+    solved = np.asarray(curvature.solve(right), float).reshape(2, -1)
+    np.testing.assert_allclose(solved @ dense, right.reshape(2, -1), atol=0.02)
+
+
+def test_influence_is_what_a_user_more_would_change(case):
+    """Σ over a user's rows of ∇V · H⁻¹ s / n, put together from dense pieces."""
+    dataset, rows, policy, reward = case
+    _, b = value(*case, np.asarray(dataset.behaviour.clone[-1], float))
+    weights = {"p": ncis.Weighted((policy / b)[None]), "b": ncis.Weighted(np.ones((1, len(rows))))}
+    found = model_error.influence(dataset, rows, weights, reward, CAP)
+    assert list(found) == ["p"]  # the policy that made the log has weights of 1 whatever b is
+    train, layer = dataset.rows("train"), layer_of(dataset)
+    values, w = value(*case, np.asarray(dataset.behaviour.clone[-1], float))[0], np.minimum(CAP, policy / b)
+    c = -np.where(w < CAP, w, 0)[:, None] / w.sum() * (reward - values)
+    gradient = model_error._gradient(dataset, layer, rows, c)
+    curvature = model_error._Curvature(dataset, layer, train, dataset.behaviour)
+    solved = np.asarray(curvature.solve(gradient), float)
+    scores = np.eye(dataset.num_actions)[dataset.action[train]] - curvature.b
+    by_row = np.einsum("np,mpk,nk->nm", curvature.h, solved, scores) / len(train)
+    users, index = np.unique(dataset.user[train], return_inverse=True)
+    expected = np.stack([np.bincount(index, column, len(users)) for column in by_row.T], axis=1)
+    np.testing.assert_allclose(found["p"], expected, rtol=1e-3, atol=1e-7)
+    noise = ncis.estimates.model_noise(found, ncis.Options(draws=2000))["p"]
+    spread = np.sqrt(((found["p"] - found["p"].mean(axis=0)) ** 2).sum(axis=0))
+    np.testing.assert_allclose(noise.std(axis=0), spread, rtol=0.1)
+
+
+def test_the_strongest_covariate_is_what_b_looks_at_most(case):
+    dataset, rows, *_ = case
+    name, factor = model_error.strongest(dataset, rows)
+    assert name in ("user features", "context 0", "viewed items") and factor > 1
+    (first, last), tab = dataset.behaviour.clone, dataset.tables.users.shape[1]
+    blind = first.copy()
+    blind[:tab] = blind[tab + sum(dataset.tables.context_sizes) : -1] = 0  # only the context is left
+    members = tuple(replace(member, weights=(blind, last)) for member in dataset.behaviour.members)
+    other = replace(dataset, behaviour=replace(dataset.behaviour, members=members))
+    assert model_error.strongest(other, rows)[0] == "context 0"
+    known = generate.log(300, 3, model=MODEL, num_users=30).dataset()
+    assert model_error.strongest(known, known.rows("test")) is None
+    assert model_error.influence(known, known.rows("test"), {}, reward=np.zeros((0, 1)), cap=CAP) == {}
