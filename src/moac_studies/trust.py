@@ -237,7 +237,7 @@ def _label(cell: tuple[str, float]) -> str:
 def _table(measured: dict[tuple[str, float], Measured]) -> Table:
     rows = list[tuple[str, ...]]()
     for cell, own in measured.items():
-        shares = dict(zip(_REASONS, own.reasons.mean(axis=0), strict=True))
+        shares: dict[str, float] = dict(zip(_REASONS, own.reasons.mean(axis=0).tolist(), strict=True))
         often = sorted((name for name in shares if shares[name] >= 0.1), key=lambda name: -shares[name])[:3]
         all_of_them = f"{own.coverage(0, False).value:.0%} / {own.coverage(1, False).value:.0%}"
         error = " / ".join(f"{100 * value:+.1f}" for value in own.error.mean(axis=0))

@@ -56,7 +56,9 @@ def modelled(dataset, seed=0):
     shapes = [(rows + 1, columns) for rows, columns in pairwise(widths)]
     draws = [tuple(np.float32(rng.normal(0, shape[0] ** -0.5, shape)) for shape in shapes) for _ in range(3)]
     members = tuple(Member(own, 1.0, 0, (0.0, 0.0)) for own in draws)
-    return dataset.with_behaviour(BehaviourModel(network, members, Options(hidden=HIDDEN), identity(dataset)))
+    return dataset.with_behaviour(
+        BehaviourModel(network, members, Options(hidden=HIDDEN, max_rounds=2), identity(dataset))
+    )
 
 
 def moved(filled, by, trials=2):

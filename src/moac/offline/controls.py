@@ -8,7 +8,7 @@ the responses to the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -28,22 +28,10 @@ IN_STATE = "it is in the state of b"
 _TENTHS = 10
 
 
-@dataclass(frozen=True, eq=False)
-class Refitted:
-    """A dataset of which b knows fewer past responses, with b fitted on it."""
+def refits(dataset: LoggedDataset, split: str) -> dict[Recipe, LoggedDataset]:
+    """The dataset with other models of b, fitted once; none where the log knows its propensities.
 
-    dataset: LoggedDataset
-    model: BehaviourModel
-
-    def probabilities(self, rows: Any) -> Float[np.ndarray, "n K"]:
-        """b(·|s) of some rows."""
-        return self.model.probabilities(self.dataset, rows)
-
-
-def refits(dataset: LoggedDataset, split: str) -> dict[Recipe, Refitted]:
-    """The other models of b; none where the log knows its propensities, where states hold no responses, on train users.
-
-    They are fitted once for a dataset. On train users every row would need a model that has not seen its user.
+    None also where states hold no responses, and on train users, whose rows would need models that have not seen them.
     """
     if split == "train" or dataset.tables.responses is None or not isinstance(dataset.behaviour, BehaviourModel):
         return {}
@@ -51,13 +39,13 @@ def refits(dataset: LoggedDataset, split: str) -> dict[Recipe, Refitted]:
 
 
 @lru_cache(maxsize=8)
-def _refitted(dataset: LoggedDataset, recipe: Recipe) -> Refitted:
+def _refitted(dataset: LoggedDataset, recipe: Recipe) -> LoggedDataset:
     tables, model = dataset.tables, dataset.behaviour
     responses: Any = tables.responses
     known = np.where(~held_out(dataset)[:, None] & (recipe == "half"), responses, np.int8(0))
     masked = replace(dataset, tables=replace(tables, responses=known), propensity=None, behaviour=None, bound_data=None)
     assert isinstance(model, BehaviourModel)  # noqa: S101 - `refits` has looked
-    return Refitted(masked, behaviour.fit(masked, model.options, cross_fit=False))
+    return replace(masked, behaviour=behaviour.fit(masked, model.options, cross_fit=False))
 
 
 def held_out(dataset: LoggedDataset) -> Any:

@@ -19,7 +19,6 @@ from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.offline import access_log, behaviour, controls, evaluation, model_error, ncis
 from moac.offline.behaviour import BLOCK, BehaviourModel, in_blocks
-from moac.offline.controls import Refitted
 from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
 from moac.offline.ncis import Evidence, Logged, Shard, Weighted
 from moac.offline.reward_model import RewardModel, fit_rewards
@@ -69,7 +68,7 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
     model = None if dataset.behaviour is None else fit_rewards(dataset, kept)
     refitted = {} if control is None else controls.refits(dataset, split)
     summed = _Policies(dataset, methods, kept, refitted).accumulate(rows, model, chosen)
-    evidence = None if control is None else _evidence(dataset, rows, kept, summed, named, chosen.cap)
+    evidence = None if control is None else _evidence((dataset, refitted.get("half")), rows, summed, named, chosen.cap)
     built = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
     return OfflineEvaluation(
         data=dataset.name,
@@ -170,7 +169,7 @@ class _Policies:
     dataset: LoggedDataset  # whose behaviour model is Behavior-Clone
     methods: Mapping[str, Method]
     signals: Sequence[str]  # those that fire
-    refitted: Mapping[Any, Refitted]  # other models of b
+    refitted: Mapping[Any, LoggedDataset]  # with other models of b
 
     def accumulate(self, rows: Any, model: RewardModel | None, options: ncis.Options) -> _Summed:
         """Sums over rows of the log, and each policy's importance ratios on them."""
@@ -192,7 +191,7 @@ class _Policies:
         policies = {name: _tables(method, x, self.dataset.num_actions) for name, method in self.methods.items()}
         q = None if model is None else lambda chosen: model.values(x[chosen])
         shard = ncis.accumulate(log, {BASELINE: [baseline]} | policies, q, options)
-        models = {"own": baseline} | {recipe: each.probabilities(rows) for recipe, each in self.refitted.items()}
+        models = {"own": baseline} | {recipe: _of_model(each, rows) for recipe, each in self.refitted.items()}
         weights = {b: _weighted(log, {BASELINE: [baseline]} | policies, table, options) for b, table in models.items()}
         without = None if "none" not in models else _accumulated(log, policies, models["none"], options)
         return _Summed(shard, weights, x[:, [*controls.covariates(self.dataset).values()]], without)
@@ -206,6 +205,11 @@ class _Policies:
         (table,) = _tables((policy, tuple(W[None] for W in model.clone)), x, model.network.outputs)
         table[np.arange(len(table)), log.action] = log.propensity
         return table
+
+
+def _of_model(dataset: LoggedDataset, rows: Any) -> Float[np.ndarray, "n K"]:
+    model: Any = dataset.behaviour
+    return model.probabilities(dataset, rows)
 
 
 def _weighted(log: Logged, policies: Mapping[str, Any], b: Any, options: ncis.Options) -> dict[str, Weighted]:
@@ -233,24 +237,25 @@ def _concatenated(parts: Sequence[Weighted]) -> Weighted:
 
 
 def _evidence(
-    dataset: LoggedDataset,
-    rows: Any,
-    signals: Sequence[str],
-    summed: _Summed,
-    named: Sequence[ncis.Control],
-    cap: float,
+    models: tuple[LoggedDataset, LoggedDataset | None], rows: Any, summed: _Summed, named: Any, cap: float
 ) -> Evidence:
-    """What checks are made on: all rows, or the first users' of a long log."""
-    user = dataset.user[rows]
+    """What checks are made on: all rows, or the first users' of a long log; by b, and by b without half of the past."""
+    dataset, half = models
+    user, signals = dataset.user[rows], summed.shard.signal_names
     count = len(rows) if len(rows) <= _CHECKED else int(np.searchsorted(user, user[_CHECKED]))
     taken, log = rows[:count], Logged.from_dataset(dataset, rows[:count]).signals(signals)
-    weights = {b: {name: each.first(count) for name, each in own.items()} for b, own in summed.weights.items()}
+    weights = {b: {name: each.rows(slice(count)) for name, each in own.items()} for b, own in summed.weights.items()}
     covariates = {name: summed.covariates[:count, k] for k, name in enumerate(controls.covariates(dataset))}
-    earlier_and_later = controls.of_rewards(dataset, taken, signals, weights.get("half"))
+    earlier, later = controls.of_rewards(dataset, taken, signals, weights.get("half"))
+    known = np.flatnonzero(np.isfinite(earlier.values).all(axis=1))
+    blind = {name: each.rows(known) for name, each in weights["own" if half is None else "half"].items()}
+    moved = (
+        model_error.influence(half or dataset, taken[known], blind, earlier.values[known], cap) if len(known) else {}
+    )
     return Evidence(
         log,
         weights["own"],
-        (*earlier_and_later, *(replace(each, values=each.values[:count]) for each in named)),
+        (replace(earlier, influence=moved), later, *(replace(each, values=each.values[:count]) for each in named)),
         covariates | controls.tenths_of_time(dataset, taken),
         model_error.influence(dataset, taken, weights["own"], log.reward, cap),
         model_error.strongest(dataset, taken),

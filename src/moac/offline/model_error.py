@@ -46,7 +46,7 @@ def influence(
         cap: of the weights.
     """
     model = dataset.behaviour
-    if not isinstance(model, BehaviourModel):
+    if not isinstance(model, BehaviourModel) or not len(rows):
         return {}
     layer = partial(_layer, model.network, model.clone, dataset.data)
     rng = np.random.default_rng(0)

@@ -54,7 +54,7 @@ def test_with_past_responses_in_states_only_held_out_ones_are_a_control():
     assert controls.refits(filled, "train") == {} == controls.refits(dataset, "test")
     refitted = controls.refits(filled, "validation")
     assert controls.refits(filled, "validation")["half"] is refitted["half"]  # fitted once
-    half, none = (refitted[recipe].dataset.tables.responses for recipe in ("half", "none"))
+    half, none = (refitted[recipe].tables.responses for recipe in ("half", "none"))
     assert not half[held].any() and not none.any()
     np.testing.assert_array_equal(half[~held], dataset.tables.responses[~held])
 

@@ -38,9 +38,9 @@ class Weighted:
     # actions are known: then a check uses no cap, and 1.
     mass: Float[np.ndarray, "R N"] | None = None
 
-    def first(self, count: int) -> Weighted:
-        """Of the first rows."""
-        return Weighted(self.ratio[:, :count], None if self.mass is None else self.mass[:, :count])
+    def rows(self, chosen: Any) -> Weighted:
+        """Of some of the rows."""
+        return Weighted(self.ratio[:, chosen], None if self.mass is None else self.mass[:, chosen])
 
     def shares(self, cap: float, rows: Any = slice(None)) -> tuple[Any, Any]:
         """What each row counts for in the estimate [N], and what it does on average if b is right; each sums to 1."""
@@ -71,6 +71,7 @@ class Control:
     soft: bool = False  # the policy may have changed it a little: later rows
     relative: bool = True  # changes are shares of the column's mean; otherwise of its standard deviation
     weights: Mapping[str, Weighted] | None = None  # of policies, where b was refitted without the control
+    influence: Mapping[str, Any] = field(default_factory=dict)  # as in `Evidence`, of the columns [T, J]
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +194,9 @@ class Evidence:
         with np.errstate(divide="ignore", invalid="ignore"):
             change = (after - before) / scale
             half = self._half_width(parts, options.level, rows) / np.abs(scale)
+            if name in control.influence:  # of other users: the variances add up
+                of_model = np.sqrt((control.influence[name] ** 2).sum(axis=0)) / np.abs(scale)
+                half = np.hypot(half, NormalDist().inv_cdf((1 + options.level) / 2) * of_model)
         told = (z != 0).sum(axis=0) >= MIN_POSITIVES  # of a rarer one nothing can be said
         p = np.ones(len(change))
         p[told] = holm(_p_values(change[told], half[told], options.level))

@@ -1,5 +1,7 @@
 """Controls, balance and tails: by enumeration, by hand, on known distributions, on logs with and without a secret."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,15 @@ def test_a_control_under_a_cap_is_centred_by_what_the_cap_leaves():
     assert found.change[0] == pytest.approx(0, abs=1e-12)
     w = np.minimum(2, policies["p"][np.arange(len(b)), log.action] / log.propensity)
     assert abs(w @ control.values[:, 0] / w.sum() / control.values.mean() - 1) > 0.1  # what it is without that
+
+
+def test_the_error_of_a_fitted_b_widens_a_control():
+    log, policies, control, b = enumerated(PI, B, Z)
+    moved = replace(control, influence={"p": np.full((4, 1), 0.1)})  # four users, together a deviation of 0.2
+    evidence = ncis.evidence_of(log, policies, [control, moved], behaviour=b, options=OPTIONS)
+    first, second = (np.diff(one.interval)[0, 0] / 2 for one in evidence.check("p", OPTIONS).controls)
+    mean = np.minimum(PI, 2 * B).sum(axis=1)
+    assert second == pytest.approx(np.hypot(first, 1.959964 * 0.2 / (mean @ Z / mean.sum())))
 
 
 def test_without_b_of_all_actions_a_control_uses_no_cap():
