@@ -239,8 +239,9 @@ class LoggedDataset:
         return True
 
     def start(self, key: Key) -> tuple[()]:
-        """Rows are drawn independently: there is no chain."""
+        """Rows are drawn independently: there is no chain. A log that does not know how it chose is refused at once."""
         del key
+        self._check_known()
         return ()
 
     def sample(
