@@ -23,3 +23,9 @@ def test_hours_and_days_are_those_of_beijing_and_a_strange_tab_is_none():
     codes = ", ".join(code for code, _ in SCHEMA.context.values())
     found = duckdb.sql(f"SELECT {codes} FROM (VALUES {rows}) AS t(time_ms, tab)").fetchall()
     assert found == [(-1, 23, 3), (0, 0, 4), (14, 1, 4), (-1, 0, 0)]
+
+
+def test_a_propensity_among_the_actions_is_at_most_1():
+    found = buckets.among(np.float32([0.1, 0.4, 0.9]), 0.5)
+    np.testing.assert_array_equal(found, np.float32([0.2, 0.8, 1]))
+    assert found.dtype == np.float32

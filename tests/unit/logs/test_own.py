@@ -266,7 +266,7 @@ def test_a_file_that_is_none_is_one_line(tmp_path, capsys, content):
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
-def test_ids_of_mixed_types_are_refused(tmp_path):
+def test_ids_of_mixed_types_and_nan_are_refused(tmp_path):
     frame = {
         "user_id": np.array([1.0, 2.5]),
         "item_id": np.array([1, 2]),
@@ -275,6 +275,8 @@ def test_ids_of_mixed_types_are_refused(tmp_path):
     }
     with pytest.raises(ValueError, match="`user_id` must hold whole numbers or texts, got DOUBLE"):
         logs.build(frame, signals="click")
+    with pytest.raises(ValueError, match=r"parquet, row 2: `click` must be a finite number, got"):
+        logs.build(frame | {"user_id": np.array([1, 2]), "click": np.array([0, np.nan])}, signals="click")
     frame["user_id"] = np.array([1, "a"], object)
     with pytest.raises(ValueError, match="`user_id` must hold values of one type, got int, str"):
         logs.build(frame, signals="click")

@@ -182,7 +182,8 @@ def test_a_run_on_another_log_has_its_own_model_and_one_fitted_there(folder, tmp
 
 
 def test_a_result_says_what_a_choice_would(dataset):
-    filled, config = dataset.with_behaviour(model_of(dataset)), moac.Config(num_iterations=2, num_evaluations=1)
+    filled = dataset.with_behaviour(model_of(dataset))
+    config = moac.Config(num_iterations=2, num_evaluations=1, weighting="uniform")  # which compiles faster
     outcome = moac.train(filled, config, behaviour_pull=0.3)
     evaluation = outcome.evaluate(split="validation", protect=["click=-1%"])
     (expected,) = moac.choose(filled, config, pulls=(0.3,), protect=["click=-1%"], trials=1).candidates
