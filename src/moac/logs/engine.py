@@ -34,7 +34,7 @@ _FULL = ("no space left", "could not write", "max_temp_directory_size", "disk qu
 _BLOCK = 1 << 20
 """Bytes read at a time. A line without an end in a block is refused: DuckDB drops far longer ones without a word."""
 _SHOWN, _LISTED = 40, 400
-_BROKEN = "a value breaks its rule"
+_BROKEN = "a value fails a check"
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def hashed(path: Path, table: Table) -> File:
     return File(path, table, size, digest.hexdigest())
 
 
-class Rule(NamedTuple):
+class Check(NamedTuple):
     """What a column must hold."""
 
     column: str  # as messages name it
@@ -172,15 +172,15 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A file as a table of SQL; a value that breaks a rule is an error."""
+    """A file as a table of SQL; a value that fails a check is an error."""
 
     path: Path
     rows: str  # SQL of the file
     types: Mapping[str, str]  # of its columns, as DuckDB names them
     columns: Mapping[str, str] = field(default_factory=dict)  # SQL of each column that is read, by its new name
-    rules: tuple[Rule, ...] = ()  # for them
+    checks: tuple[Check, ...] = ()  # of them
 
-    def check(self, name: str) -> None:
+    def require(self, name: str) -> None:
         """Refuse a column that is not there."""
         if name not in self.types:
             near = did_you_mean(name, list(self.types)) or f" It has {', '.join(self.types)[:_LISTED]}."
@@ -189,8 +189,8 @@ class Source:
     @property
     def table(self) -> str:
         """SQL of the columns that are read."""
-        rules = " AND ".join(f"({rule.condition})" for rule in self.rules)
-        checked = f" WHERE CASE WHEN {rules} THEN true ELSE error('{_BROKEN}') END" if rules else ""
+        right = " AND ".join(f"({check.condition})" for check in self.checks)
+        checked = f" WHERE CASE WHEN {right} THEN true ELSE error('{_BROKEN}') END" if right else ""
         return f"(SELECT * FROM {self._selected()}{checked})"
 
     def _selected(self, more: str = "") -> str:
@@ -198,17 +198,17 @@ class Source:
         return f"(SELECT {columns}{more} FROM {self.rows})"
 
     def complain(self, connection: Connection) -> None:
-        """Raise a ValueError that names the first value which breaks its rule; return if none does."""
-        texts = ", ".join(f"({rule.text})::VARCHAR" for rule in self.rules)
+        """Raise a ValueError that names the first value that fails a check; return if none does."""
+        texts = ", ".join(f"({check.text})::VARCHAR" for check in self.checks)
         numbered = self._selected(f", row_number() OVER () AS row, [{texts}] AS texts")
-        broken = " ".join(f"WHEN ({rule.condition}) IS NOT TRUE THEN {k}" for k, rule in enumerate(self.rules, 1))
+        broken = " ".join(f"WHEN ({check.condition}) IS NOT TRUE THEN {k}" for k, check in enumerate(self.checks, 1))
         query = f"SELECT row, broken, texts[broken] FROM (SELECT *, CASE {broken} END AS broken FROM {numbered})"
-        wrong = connection.execute(f"{query} WHERE broken > 0 LIMIT 1").fetchone() if self.rules else None
+        wrong = connection.execute(f"{query} WHERE broken > 0 LIMIT 1").fetchone() if self.checks else None
         if wrong is not None:
             row, at, text = wrong
-            rule, header = self.rules[at - 1], self.path.suffix != ".parquet"
-            got = f"nothing{rule.advice}" if text is None else repr(text[:_SHOWN])
-            raise ValueError(f"{self.path}, row {row + header}: `{rule.column}` must be {rule.right}, got {got}.")
+            check, header = self.checks[at - 1], self.path.suffix != ".parquet"
+            got = f"nothing{check.advice}" if text is None else repr(text[:_SHOWN])
+            raise ValueError(f"{self.path}, row {row + header}: `{check.column}` must be {check.right}, got {got}.")
 
 
 def source(connection: Connection, path: Path, table: Table, texts: Iterable[str] = ()) -> Source:
@@ -225,7 +225,7 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
     mark, header = _header(path)
     how = f"read_csv({quoted(path)}, header = true, delim = {quoted(mark)}, quote = '\"', escape = '\"'"
     types = {name: table.columns.get(name, "VARCHAR") for name in header}
-    if len(types) < len(header) or "" in types:
+    if table.columns and (len(types) < len(header) or "" in types):
         raise ValueError(f"{path}, row 1: must name every column once, got {','.join(header)[:_LISTED]}.")
     gapless = [name for name in table.required if name in types]
     known = f", force_not_null = {_listed(gapless)}" if gapless else ""
@@ -242,15 +242,15 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
 
 
 def _declared(source: Source, table: Table) -> Source:
-    """With the columns of a table, and rules by their ranges."""
+    """With the columns of a table, and checks by their ranges."""
     for name in table.columns:
-        source.check(name)
-    rules = list[Rule]()
+        source.require(name)
+    checks = list[Check]()
     for name, (low, high) in table.ranges.items():
         gap = "" if name in table.required else f"{column(name)} IS NULL OR "
         condition = f"{gap}{column(name)} BETWEEN {low} AND {high}"
-        rules.append(Rule(name, condition, f"in [{low}, {high}]", column(name)))
-    return replace(source, columns={name: column(name) for name in table.columns}, rules=tuple(rules))
+        checks.append(Check(name, condition, f"in [{low}, {high}]", column(name)))
+    return replace(source, columns={name: column(name) for name in table.columns}, checks=tuple(checks))
 
 
 def _header(path: Path) -> tuple[str, list[str]]:
@@ -276,14 +276,17 @@ def copy_checked(connection: Connection, query: str, sources: Sequence[Source], 
         connection.execute(f"COPY ({query}) TO {quoted(out)} (FORMAT parquet{options})")
     except duckdb.BinderException as error:
         if missing := re.search(r'Referenced column "(.+?)" not found', str(error)):
-            sources[0].check(missing[1])
+            sources[0].require(missing[1])
         first = str(error).splitlines()[0].removeprefix("Binder Error: ").rstrip(".")
         raise ValueError(f"{sources[0].path}: {first}.") from None
     except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
         message = str(error)
         wrong = next((each for each in sources if str(each.path) in message), sources[0])
-        for each in sources if _BROKEN in message else ():
-            each.complain(connection)
+        try:
+            for each in sources if _BROKEN in message else ():
+                each.complain(connection)
+        except duckdb.Error as earlier:
+            message = str(earlier)
         raise ValueError(in_one_line(wrong.path, message)) from None
 
 

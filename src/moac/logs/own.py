@@ -162,9 +162,9 @@ class _Numbering:
             source = engine.source(self.connection, path, self.schema.log, (self.schema.user, self.schema.item))
             for expression in self.columns.values():
                 if column(_inside(expression)) == expression:
-                    source.check(_inside(expression))
+                    source.require(_inside(expression))
             columns = {name: self._cast(source, name) for name in self.columns}
-            source = replace(source, columns=columns, rules=self._rules())
+            source = replace(source, columns=columns, checks=self._checks())
             partial = out.with_suffix(".tmp")
             engine.copy_checked(self.connection, f"SELECT * FROM {source.table}", [source], partial)
             partial.replace(out)
@@ -185,20 +185,20 @@ class _Numbering:
             return f"epoch_ms(try_cast({expression} AS TIMESTAMP))"
         return f"try_cast({expression} AS {'BIGINT' if name == 'time' else 'DOUBLE'})"
 
-    def _rules(self) -> tuple[engine.Rule, ...]:
+    def _checks(self) -> tuple[engine.Check, ...]:
         """What each column must hold once it has its type."""
-        schema, rules = self.schema, list[engine.Rule]()
+        schema, checks = self.schema, list[engine.Check]()
         for name, right in (("user", "an id"), ("item", "an id"), ("time", "a time")):
             condition = f"{name} IS NOT NULL" if name == "time" else f"{name} <> ''"
-            rules.append(engine.Rule(getattr(schema, name), condition, right, self.columns[name]))
+            checks.append(engine.Check(getattr(schema, name), condition, right, self.columns[name]))
         for k, signal in enumerate(schema.signals):
             advice = f": {signal.name}=coalesce({signal.name}, 0) makes a gap 0"
             finite = (f"isfinite(signal{k})", "a finite number", signal.column, advice)
-            rules.append(engine.Rule(signal.name, *finite))
+            checks.append(engine.Check(signal.name, *finite))
         if schema.propensity is not None:
             share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
-            rules.append(engine.Rule(schema.propensity, *share))
-        return tuple(rules)
+            checks.append(engine.Check(schema.propensity, *share))
+        return tuple(checks)
 
     def _table(self, key: str, typed: str) -> tuple[Feature, ...]:
         """Write the table of users or items, numbered by id, with their features; which features these are."""
@@ -219,7 +219,7 @@ class _Numbering:
         """The features that files describe, each column by its type, and SQL of their table, with ids in `name`."""
         sources = [engine.source(self.connection, path, Table("features"), (wanted,)) for path in paths]
         for source in sources:
-            source.check(wanted)
+            source.require(wanted)
         types = {name: kind for name, kind in sources[0].types.items() if name != wanted}
         rows = " UNION ALL BY NAME ".join(f"SELECT * FROM {source.rows}" for source in sources)
         table = f"(SELECT {column(wanted)}::VARCHAR AS name, * EXCLUDE ({column(wanted)}) FROM ({rows}))"

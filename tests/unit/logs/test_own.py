@@ -136,8 +136,10 @@ def as_frame(folder):
     return {n: np.array([row[n] for row in TABLE], object if n in texts else None) for n in stranger.COLUMNS}
 
 
+INDEXED = stranger.text([{"": k, **row} for k, row in enumerate(TABLE)], columns=("", *stranger.COLUMNS))
 FORMS = {
     "LF, no BOM": lambda f: stranger.write(f / "a.csv", TABLE, newline="\n", bom=False),
+    "an index without a name": lambda f: _write(f / "a.csv", INDEXED.encode()),
     "CR": lambda f: stranger.write(f / "a.csv", TABLE, newline="\r"),
     "other order, no last line end": lambda f: _write(f / "a.csv", stranger.text(TABLE[::-1]).rstrip().encode()),
     "gzip": lambda f: _write(f / "a.csv.gz", gzip.compress(stranger.text(TABLE).encode())),
