@@ -1,8 +1,9 @@
 """Record what morl-baselines' multi-policy agents find, once, for reports to read:  python benchmarks/record_fronts.py.
 
-Writes src/moac_studies/recorded/fronts.json: after some CPU seconds of training, the environment steps and
-the discounted returns of the policies found. Each run is a process of its own in the peers' environment, on one
-thread. Interrupted, it goes on with the runs that are missing.
+Writes src/moac_studies/recorded/fronts.json. Its `runs`: after some CPU seconds of training, the environment steps and
+the discounted returns of the policies found. Its `one_front`: one front at the steps, preferences and episodes of a row
+of the study's networks, or what the agent had reached when its CPU seconds were over. Each run is a process of its own
+in the peers' environment, on one thread. Interrupted, it goes on with the runs that are missing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from typing import Any
 
 from _recording import about, peer_run, write
 from _timing import ROOT
+
+from moac import envs
+from moac.search.plan import grid
+from moac_studies import framework
 
 OUTPUT = ROOT / "src" / "moac_studies" / "recorded" / "fronts.json"
 PROBLEMS = (
@@ -26,24 +31,65 @@ PROBLEMS = (
 METHODS = ("PQL", "MPMOQLearning", "Envelope")
 LEFT_OUT = {("PQL", "four-room-v0"): "a table of 14¹⁴ states"}
 SEEDS, SECONDS = range(5), (1, 3, 8, 15)
+ONE_FRONT = (
+    ("MPMOQLearning", "four-room", 200),
+    ("MPMOQLearning", "resource-gathering", 200),
+    ("PQL", "resource-gathering", 100),
+    ("PQL", "deep-sea-treasure", 100),
+    ("PCN", "minecart-deterministic", 100),
+    ("CAPQL", "mo-mountaincarcontinuous", 100),
+    ("Envelope", "deep-sea-treasure", 60),
+    ("PQL", "fruit-tree", 60),
+    ("Envelope", "fruit-tree", 60),
+)
+"""Agents, rows of the study's networks, and CPU seconds at most."""
+FEW = range(3)
 
 
 def main() -> None:
     """Run what is missing, seed by seed, and write the file after each run."""
-    kept: list[dict[str, Any]] = json.loads(OUTPUT.read_text())["runs"] if OUTPUT.exists() else []
-    done = {(run["method"], run["env"], run["discount"], run["seed"]) for run in kept}
+    record: dict[str, Any] = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {"runs": [], "one_front": []}
+    done = {(run["method"], run["env"], run["discount"], run["seed"]) for run in record["runs"]}
     for seed, (env, discount), method in product(SEEDS, PROBLEMS, METHODS):
-        if (method, env) in LEFT_OUT or (method, env, discount, seed) in done:
-            continue
-        run = peer_run("fronts.py", method, env, discount, seed, *SECONDS)
-        for each in run["seen"]:
-            each["cpu"] = round(each["cpu"], 2)
-            points = (tuple(round(x, 5) + 0.0 for x in point) for point in each["returns"])
-            each["returns"] = list(dict.fromkeys(points))  # a point that several policies have is kept once
-        kept.append({"method": method, "env": env, "discount": discount, "seed": seed, "seen": run["seen"]})
-        left_out = [{"method": m, "env": e, "why": why} for (m, e), why in LEFT_OUT.items()]
-        content = {**about("python benchmarks/record_fronts.py"), "seconds": list(SECONDS), "left_out": left_out}
-        write(OUTPUT, content | {"runs": kept})
+        if (method, env) not in LEFT_OUT and (method, env, discount, seed) not in done:
+            keep(record, "runs", over_time(method, env, discount, seed))
+    tables, shared = (framework.load("fronts").parameters[name] for name in ("networks", "shared"))
+    done = {(run["method"], run["row"], run["seed"]) for run in record["one_front"]}
+    for seed, (method, row, seconds) in product(FEW, ONE_FRONT):
+        if (method, row, seed) not in done:
+            keep(record, "one_front", one_front(method, row, {**shared, **tables[row]}, seed, seconds))
+
+
+def over_time(method: str, env: str, discount: float, seed: int) -> dict[str, Any]:
+    """What was found after some CPU seconds."""
+    seen = peer_run("fronts.py", method, env, discount, seed, *SECONDS)["seen"]
+    for each in seen:
+        each |= {"cpu": round(each["cpu"], 2), "returns": shortened(each["returns"])}
+    return {"method": method, "env": env, "discount": discount, "seed": seed, "seen": seen}
+
+
+def one_front(method: str, row: str, table: framework.Table, seed: int, seconds: float) -> dict[str, Any]:
+    """The front of one agent at the steps of a row of the study, or what it had when its seconds were over."""
+    discount, count = table["config"]["setting"]["discount"], table["preferences"]
+    preferences = grid(count, envs.make(table["env"]).spec.num_objectives, 0.0).tolist()
+    told = (method, table["env"], discount, seed, table["steps"], seconds, preferences, table["episodes"])
+    run = peer_run("one_front.py", *told)
+    about = {"method": method, "row": row, "env": table["env"], "discount": discount, "seed": seed}
+    kept = {"settings": run["settings"], "steps": run["steps"], "cpu": round(run["cpu"], 1)}
+    return about | kept | {"points": shortened(run["points"])}
+
+
+def shortened(points: Any) -> list[tuple[float, ...]]:
+    """Points to five digits; one that several policies have is kept once."""
+    return list(dict.fromkeys(tuple(float(f"{x:.5g}") + 0.0 for x in point) for point in points))
+
+
+def keep(record: dict[str, Any], kind: str, run: dict[str, Any]) -> None:
+    """Add a run, and write the file."""
+    record[kind].append(run)
+    left_out = [{"method": m, "env": e, "why": why} for (m, e), why in LEFT_OUT.items()]
+    head = {**about("python benchmarks/record_fronts.py"), "seconds": list(SECONDS), "left_out": left_out}
+    write(OUTPUT, head | {kind: record[kind] for kind in ("runs", "one_front")})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""morl-baselines' `policy_evaluation_mo` of a table policy on resource-gathering-v0:  CHANCES DISCOUNT EPISODES.
+"""morl-baselines' `policy_evaluation_mo` of policies given as tables:  ENV SHAPE PREFERENCES CHANCES DISCOUNT EPISODES.
 
-The agent has what the function asks for and no more: `.gamma` and `.eval(obs, w)`.
+The agent has what the function asks for and no more: `.gamma` and `.eval(obs, w)`. CHANCES [P, S, A] are those of the
+actions in every state, for each of the preferences [P, M]; SHAPE is how states are numbered.
 """
 
 from __future__ import annotations
@@ -15,26 +16,28 @@ from morl_baselines.common.evaluation import policy_evaluation_mo
 
 
 class Agent:
-    """Draws from a table over the states (row, column, gold, diamond), each from 0 to 5."""
+    """Draws from the table of the preference that it is asked for."""
 
-    def __init__(self, chances: list[list[float]], gamma: float) -> None:
-        self.chances, self.gamma, self.random = np.array(chances), gamma, np.random.default_rng(0)
+    def __init__(self, shape: list[int], preferences: np.ndarray, chances: np.ndarray, gamma: float) -> None:
+        self.shape, self.preferences, self.chances = shape, preferences, chances
+        self.gamma, self.random = gamma, np.random.default_rng(0)
 
-    def eval(self, obs: np.ndarray, w: np.ndarray | None) -> int:
+    def eval(self, obs: np.ndarray, w: np.ndarray) -> int:
         """An action."""
-        del w
-        row = self.chances[np.ravel_multi_index(tuple(obs), (6, 6, 6, 6))]
+        (which,) = np.flatnonzero((self.preferences == w).all(axis=1))
+        row = self.chances[which, np.ravel_multi_index(tuple(obs), self.shape)]
         return int(self.random.choice(len(row), p=row / row.sum()))
 
 
-def main(chances: str, gamma: str, episodes: str) -> None:
-    """Judge, and print."""
-    env = mo_gymnasium.make("resource-gathering-v0")
+def main(name: str, shape: list[int], *rest: list | float) -> None:
+    """Let the function play, and print what it says of each preference."""
+    preferences, chances, gamma, episodes = rest
+    env = mo_gymnasium.make(name)
     env.reset(seed=0)
-    agent = Agent(json.loads(chances), float(gamma))
-    _, _, returns, discounted = policy_evaluation_mo(agent, env, np.ones(3), rep=int(episodes))
-    answer(returns=returns.tolist(), discounted=discounted.tolist())
+    agent = Agent(shape, np.array(preferences), np.array(chances), gamma)
+    said = [policy_evaluation_mo(agent, env, w, rep=episodes)[2:] for w in agent.preferences]
+    answer(returns=[each[0].tolist() for each in said], discounted=[each[1].tolist() for each in said])
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*map(json.loads, sys.argv[1:]))

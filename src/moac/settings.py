@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from numbers import Integral
@@ -17,6 +18,8 @@ from moac.types import Sampling, Source, Spec
 _VECTOR_STEP = 20.0
 _ADAM_STEP = 1e-3
 _TABLE_STEP = 0.05
+_WIDE = 2.0
+"""Spread of actions at the start where one network explores for all preferences."""
 _PAPER: dict[str, Any] = {
     "learner": "paper",
     "epochs": 1,
@@ -25,6 +28,7 @@ _PAPER: dict[str, Any] = {
     "whitening": "none",
     "schedule": "constant",
     "critic": "linear",
+    "action_spread": math.exp(-0.5),
     "entropy": 0.0,
     "gae": 0.0,
 }
@@ -202,6 +206,7 @@ def _of_ppo(spec: Spec, given: Config) -> Config:
         optimiser="adam",
         critic_optimiser="adam",
         gradient_clip=0.5,
+        action_spread=_WIDE if given.conditioned else _PAPER["action_spread"],
         entropy=0.0 if spec.action_size else 0.1,
         gae=0.95,
         features=_features(spec),

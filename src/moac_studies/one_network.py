@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,14 @@ from moac.runs import executors
 from moac.search import EXPLORING, archive, explore, values
 from moac.search.measures import Yardstick
 from moac.search.plan import Options, Plan
-from moac_studies import framework
+from moac_studies import framework, recorded
 from moac_studies.framework import Workspace
 
 TITLE, COPIES = "One network for every preference", 16
 _NEAR = 0.05
 """A hull point is reached within this share of the front's range."""
+_MEASURED = ("env", "steps", "preferences", "episodes", "config")
+"""What a trial depends on; bars, references and peers of a table may change afterwards."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +41,38 @@ class Measured:
     runs: tuple[Arrays, ...]
     table: framework.Table
 
+    @cached_property
+    def setting(self) -> Discounted:
+        """What the returns are."""
+        setting = Config.from_json(self.table["config"]).setting
+        return setting if isinstance(setting, Discounted) else Discounted()
+
+    @cached_property
+    def known(self) -> Yardstick | None:
+        """The exact front; None where there is no model."""
+        return Yardstick.exact(library.for_environment(self.table["env"]), self.setting)
+
+    @cached_property
+    def reference(self) -> Sequence[float]:
+        """Of the hypervolume: the table's, or a tenth of the range below the worst of the exact front."""
+        if "reference" in self.table or self.known is None:
+            return self.table["reference"]
+        return self.known.reference.tolist()
+
     def volumes(self, reference: Sequence[float] | None = None) -> Float[np.ndarray, " S"]:
         """The hypervolume of each seed, of all its points as they were valued: nothing is filtered."""
-        above = self.table["reference"] if reference is None else reference
-        return np.array([hypervolume(run["points"], np.array(above)) for run in self.runs])
+        above = np.array(self.reference if reference is None else reference)
+        return np.array([hypervolume(run["points"], above) for run in self.runs])
 
 
 def measure(tables: framework.Tables, seeds: Sequence[int], work: Workspace) -> dict[str, Measured]:
     """All environments and seeds side by side, one process for each core; what has finished is kept."""
-    pairs = [(name, seed) for seed in seeds for name in tables if seed in _of(tables[name], seeds)]
-    jobs = {f"{name}-{seed}": {**tables[name], "seed": seed} for name, seed in pairs}
+    jobs = {
+        f"{name}-{seed}": job(tables[name], seed)
+        for seed in seeds
+        for name in tables
+        if seed in _of(tables[name], seeds)
+    }
     missing = [label for label, table in jobs.items() if not work.has(label, table)]
     if missing:
         with executors.opened("process") as executor:
@@ -63,6 +88,11 @@ def measure(tables: framework.Tables, seeds: Sequence[int], work: Workspace) -> 
         runs = tuple(done[f"{name}-{seed}"] for seed in _of(table, seeds) if f"{name}-{seed}" in done)
         measured |= {name: Measured(runs, table)} if runs else {}
     return measured
+
+
+def job(table: framework.Table, seed: int) -> framework.Table:
+    """What one trial depends on."""
+    return {name: table[name] for name in _MEASURED} | {"seed": seed}
 
 
 def _of(table: framework.Table, seeds: Sequence[int]) -> Sequence[int]:
@@ -113,11 +143,9 @@ def _bars(own: Measured) -> list[tuple[str, Any, float, bool]]:
 
 def _hull_found(own: Measured) -> Float[np.ndarray, " S"]:
     """Points of the exact hull within 5 % of the range."""
-    setting = Config.from_json(own.table["config"]).setting
-    known = Yardstick.exact(library.for_environment(own.table["env"]), setting or Discounted())
-    if known is None:
+    if own.known is None:
         return np.full(len(own.runs), np.nan)
-    return np.array([float((known.shortfalls(run["points"]) <= _NEAR).sum()) for run in own.runs])
+    return np.array([float((own.known.shortfalls(run["points"]) <= _NEAR).sum()) for run in own.runs])
 
 
 def _claim(name: str, what: str, found: Any, least: float, every: bool) -> Claim:
@@ -130,27 +158,58 @@ def _claim(name: str, what: str, found: Any, least: float, every: bool) -> Claim
 
 def table(measured: Mapping[str, Measured]) -> Table:
     """One row for each environment."""
-    rows: list[tuple[Value, ...]] = []
-    for name, own in measured.items():
-        volumes, known = own.volumes(), own.table
-        also = "; ".join(f"{statistics.mean(own.volumes(each))} above {_shown(each)}" for each in known.get("also", ()))
-        cpu = np.mean([run["cpu"] for run in own.runs], axis=0)
-        seconds = f"{cpu[0]:.0f} + {cpu[1]:.0f}"
-        bar = f"{known['least']:,g}" if "least" in known else None
-        steps = int(np.mean([run["steps"][0] for run in own.runs]))
-        told = f"{statistics.mean(volumes)}, {volumes.min():,.4g} to {volumes.max():,.4g}" + (
-            f"; {also}" if also else ""
-        )
-        rows.append((name, _shown(known["reference"]), steps, len(volumes), told, bar, known.get("peer"), seconds))
-    header = ("environment", "above", "steps", "seeds", "hypervolume", "bar", "best peer", "CPU s")
+    header = (
+        "environment",
+        "above",
+        "steps",
+        "seeds",
+        "hypervolume",
+        "bar",
+        "best peer",
+        "ceiling",
+        "settings",
+        "CPU s",
+    )
     caption = (
         "Hypervolume of the front that one network has on a grid of preferences, each valued by new episodes that "
         "chose nothing: mean over seeds with its 95 % interval, smallest and largest seed. A volume of noisy means is "
-        "biased upwards, for all alike; nothing is filtered after valuing. CPU seconds of training, compiling "
-        "included, and of valuing, on one core. Peers marked published have settings of their own."
+        "biased upwards, for all alike; nothing is filtered after valuing. Steps, peers' too, are those of the "
+        "environment, and peers are valued at as many points and episodes; those that were stopped say when. Published "
+        "values have settings of their own. A ceiling is the volume of the exact front, or of the environment's own, "
+        "which policies that choose at random may exceed. Settings are what differs from the defaults, chosen on other "
+        "seeds. CPU seconds of training, compiling included, and of valuing, on one core. "
+        f"{recorded.one_front_source()}"
     )
-    return Table(TITLE, caption, header, tuple(rows))
+    return Table(TITLE, caption, header, tuple(_row(name, own) for name, own in measured.items()))
+
+
+def _row(name: str, own: Measured) -> tuple[Value, ...]:
+    volumes, table = own.volumes(), own.table
+    told = [f"{statistics.mean(volumes)}, {volumes.min():,.4g} to {volumes.max():,.4g}"]
+    told += [f"{statistics.mean(own.volumes(each))} above {_shown(each)}" for each in table.get("also", ())]
+    cpu = np.mean([run["cpu"] for run in own.runs], axis=0)
+    steps = int(np.mean([run["steps"][0] for run in own.runs]))
+    bar = f"{table['least']:,g}" if "least" in table else None
+    ceiling = own.table.get("ceiling") if own.known is None else hypervolume(own.known.front, np.array(own.reference))
+    changed = ", ".join(f"{key} {value}" for key, value in table["config"].items() if key != "setting")
+    return (
+        name, _shown(own.reference), steps, len(volumes), "; ".join(told), bar, _best_peer(own),
+        None if ceiling is None else f"{ceiling:,.4g}", changed or None, f"{cpu[0]:.0f} + {cpu[1]:.0f}",
+    )  # fmt: skip
+
+
+def _best_peer(own: Measured) -> str | None:
+    """Of the agents on record the one with the largest mean volume above the same reference; else what is published."""
+    peers = recorded.one_front(own.table["env"], own.setting.discount)
+    volumes = {name: [hypervolume(np.array(run["points"]), np.array(own.reference)) for run in runs]
+               for name, runs in peers.items()}  # fmt: skip
+    if not volumes:
+        return own.table.get("published")
+    best = max(volumes, key=lambda name: float(np.mean(volumes[name])))
+    steps, cpu = (np.mean([run[key] for run in peers[best]]) for key in ("steps", "cpu"))
+    told = f"{best} {statistics.mean(volumes[best])}, {len(peers[best])} seeds, {steps:,.0f} steps in {cpu:.0f} CPU s"
+    return f"{told}; {own.table['published']}" if "published" in own.table else told
 
 
 def _shown(reference: Sequence[float]) -> str:
-    return f"({', '.join(f'{value:g}' for value in reference)})".replace("-", "−")
+    return f"({', '.join(f'{value:.4g}' for value in reference)})".replace("-", "−")

@@ -115,3 +115,20 @@ def fronts_source() -> str:
     return (
         f"recorded once by {data['command']} ({_versions(data, 'morl-baselines', 'mo-gymnasium', 'torch')}; {missing})"
     )
+
+
+def one_front(env: str, discount: Any) -> dict[str, list[dict[str, Any]]]:
+    """By method, of each seed `steps`, `cpu` seconds and `points` of one front, valued as one network's is."""
+    by_method: dict[str, list[dict[str, Any]]] = {}
+    for run in record("fronts")["one_front"]:
+        if (run["env"], run["discount"]) == (env, discount):
+            by_method.setdefault(run["method"], []).append(run)
+    return by_method
+
+
+def one_front_source() -> str:
+    """How these were recorded."""
+    data = record("fronts")
+    settings = {run["method"]: run["settings"] for run in data["one_front"] if run["settings"]}
+    told = "; ".join(f"{name}: {each}" for name, each in settings.items())
+    return f"Peers were recorded by {data['command']} ({_versions(data, 'morl-baselines', 'torch')}; {told})."

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from moac.envs.evaluation import play, seeds_of
 from moac.momdp import library
 from moac.policies import SoftmaxTable
 from moac.search import values
+from moac.training import result
 from moac.training.trained import TrainedPolicy
 
 RECORD = json.loads((Path(__file__).parents[1] / "data" / "policy_evaluation_mo.json").read_text())
@@ -46,6 +48,25 @@ def test_our_episodes_agree_with_the_exact_values(ours, policy):
     exact = values.exact(library.resource_gathering(), [policy], SETTING)[0]
     error = np.sqrt(ours.discounted.var(axis=0) / len(ours.discounted))
     assert (np.abs(ours.discounted.mean(axis=0) - exact) <= 3.5 * error).all()
+
+
+def test_one_network_agrees_with_what_was_recorded_for_each_preference():
+    """The recorded weights stand in a network of this library, which plays by `.at(p)`."""
+    said, sea = RECORD["network"], envs.make("deep-sea-treasure-v0")
+    config = moac.Config(
+        conditioned=True, hidden=tuple(said["hidden"]), num_iterations=1, setting=moac.Discounted(0.99)
+    )
+    run = result.prepare(sea, config, 1, 0)
+    theta = tuple(jnp.asarray([W], jnp.float32) for W in said["theta"])
+    assert jax.tree.map(jnp.shape, theta) == tuple((1, *W.shape) for W in run.parts.policy.init(jax.random.key(0)))
+    network = TrainedPolicy.of(run.parts.policy, theta, run.source.spec, None, setting)
+    for k in (0, -1):
+        played = play(sea, network.at(said["preferences"][k]), seeds_of(9, 150), (0.99,) * 2)
+        for found, recorded in ((played.returns, said["returns"][k]), (played.discounted, said["discounted"][k])):
+            error = np.sqrt(found.var(axis=0) * (1 / len(found) + 1 / said["episodes"]))
+            assert (np.abs(found.mean(axis=0) - recorded) <= 3.5 * error).all()
+    ends = np.array(said["discounted"])[[0, -1]]
+    assert ends[0, 0] > ends[1, 0] + 1 and ends[0, 1] < ends[1, 1] - 1  # the recorded network listens
 
 
 def test_the_interface_that_morl_baselines_asks_for(environment, policy):

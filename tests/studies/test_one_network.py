@@ -1,0 +1,80 @@
+"""The networks' part of the study of fronts: bars on both sides, references and peers, on points that are known."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from moac.momdp import hypervolume
+from moac_studies import framework, one_network, recorded
+from moac_studies.one_network import Measured
+
+ROW = {"env": "mo-mountaincarcontinuous-v0", "config": {}, "reference": [0.0, 0.0]}
+SEA = {"env": "deep-sea-treasure-v0", "config": {"setting": {"name": "discounted", "discount": 0.99}}}
+
+
+def run(*points, archived=1):
+    about = {"archived": np.arange(archived), "cpu": np.array([3.0, 1.0]), "steps": np.array([1000])}
+    return {"points": np.array(points, dtype=float), **about}
+
+
+def verdicts(table, *runs):
+    return [claim.verdict for claim in one_network.claims({"row": Measured(runs, {**ROW, **table})})]
+
+
+TWO = (run((1, 2)), run((2, 2)))  # volumes of 2 and 4
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ({}, []),
+        ({"least": 3}, ["holds"]),
+        ({"least": 3.1}, ["does not hold"]),
+        ({"least": 3, "smallest": 2}, ["holds", "holds"]),
+        ({"least": 3, "smallest": 2.1}, ["holds", "does not hold"]),
+        ({"first": 1}, ["holds"]),
+        ({"first": 1.1}, ["does not hold"]),
+    ],
+)
+def test_a_bar_asks_the_mean_or_every_seed(table, expected):
+    assert verdicts(table, *TWO) == expected
+
+
+@pytest.mark.parametrize(("archived", "expected"), [((3, 1), "holds"), ((2, 2), "does not hold")])
+def test_half_of_the_seeds_must_have_points_apart(archived, expected):
+    assert verdicts({"apart": 3}, *(run((1, 1), archived=count) for count in archived)) == [expected]
+
+
+def test_the_reference_lies_below_the_exact_front_unless_it_is_given():
+    front = Measured((), SEA).known.front
+    whole = Measured((run(*front),), SEA)
+    assert whole.volumes() == pytest.approx(hypervolume(front, front.min(axis=0) - 0.1 * np.ptp(front, axis=0)))
+    assert whole.volumes([0.0, -25.0]) == pytest.approx(360.4009, abs=1e-3)
+    bars = {**SEA, "hull": 9}
+    for points, expected in ((front[:9], "holds"), (front[:8], "does not hold")):
+        (claim,) = one_network.claims({"sea": Measured((run(*points),), bars)})
+        assert claim.verdict == expected
+
+
+def test_a_peer_is_the_best_on_record_above_the_same_reference(monkeypatch):
+    def peer(method, *points):
+        about = {"method": method, "env": ROW["env"], "discount": 0.9, "settings": "", "steps": 500, "cpu": 7.0}
+        return about | {"points": points}
+
+    runs = [peer("A", (1, 1)), peer("A", (1, 3)), peer("B", (5, 0.1))]
+    content = {"one_front": runs, "command": "it", "versions": {"morl-baselines": "1", "torch": "2"}}
+    monkeypatch.setattr(recorded, "record", lambda study: content)
+    (row,) = one_network.table({"row": Measured(TWO, {**ROW, "published": "C 9 (published)"})}).rows
+    assert row[6].startswith("A 2") and "2 seeds, 500 steps in 7 CPU s" in row[6] and "C 9 (published)" in row[6]
+    content["one_front"] = []
+    (row,) = one_network.table({"row": Measured(TWO, {**ROW, "config": {"entropy": 0.3}})}).rows
+    assert row[6] is None and row[8] == "entropy 0.3"
+
+
+def test_bars_and_peers_may_change_after_measuring_but_not_what_was_measured(tmp_path):
+    table = {**ROW, "steps": 1000, "preferences": 3, "episodes": 2}
+    work = framework.Workspace(Path(tmp_path) / "tasks", lambda line: None)
+    work.keep("row-7", one_network.job(table, 7), lambda: run((1, 1)))
+    assert one_network.measure({"row": {**table, "least": 5}}, [7], work)["row"].volumes() == [1.0]
+    assert not work.has("row-7", one_network.job({**table, "steps": 2000}, 7))
