@@ -59,7 +59,7 @@ def test_one_network_agrees_with_what_was_recorded_for_each_preference():
     run = result.prepare(sea, config, 1, 0)
     theta = tuple(jnp.asarray([W], jnp.float32) for W in said["theta"])
     assert jax.tree.map(jnp.shape, theta) == tuple((1, *W.shape) for W in run.parts.policy.init(jax.random.key(0)))
-    network = TrainedPolicy.of(run.parts.policy, theta, run.source.spec, None, setting)
+    network = TrainedPolicy.of(run.parts.policy, theta, run.source.spec, None, config.setting)
     for k in (0, -1):
         played = play(sea, network.at(said["preferences"][k]), seeds_of(9, 150), (0.99,) * 2)
         for found, recorded in ((played.returns, said["returns"][k]), (played.discounted, said["discounted"][k])):
