@@ -1,4 +1,4 @@
-"""How good an exploration is: against what can be reached at all, over steps, by preferences served, and traps."""
+"""How good an exploration is: against what can be reached at all, over steps, and by preferences served."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from moac import momdp
 from moac.config import Setting
@@ -105,17 +105,11 @@ def measured(
     by_rule: dict[str, Any] = {}
     for rule, runs in stages.items():
         of_rule = candidates.picked([k for k, name in enumerate(candidates.trained_by) if name == rule])
-        ends = [of_rule.points] if growth is not None else [run.returns for run in runs]
-        traps = [
-            {"entropy": run.config.entropy, "share": float(trapped(finite(points), yardstick).mean())}
-            for run, points in zip(runs[-len(ends) :], ends, strict=True)
-        ]
         by_rule[rule] = _indicators(of_rule.points, of_rule, archive, yardstick) | {
             "trials": runs[-1].run.num_trials,
             "policies": len(of_rule),
             "archived": archive.trained_by.count(rule),
             "env_steps": sum(run.env_steps for run in runs),
-            "trapped_after": traps,
             "stopped_trials": int((runs[-1].stopped > 0).sum()),
         }
     curves = {rule: _over_steps([runs], yardstick) for rule, runs in stages.items()} if growth is None else {}
@@ -184,19 +178,6 @@ def over_evaluations(returns: Float[np.ndarray, "K L M"], yardstick: Yardstick) 
         known = known[momdp.non_dominated(known)]
         volume[k], distance[k] = yardstick.volume(known), yardstick.distance(known)
     return {"hypervolume": volume, "igd_plus": distance}
-
-
-def trapped(points: Points, yardstick: Yardstick) -> Bool[np.ndarray, " N"]:
-    """Where every objective earns nothing, up to 1 % of the range: 0, or the worst of the exact front or less.
-
-    A point of the exact front is no trap, whatever it earns.
-    """
-    front, unit = yardstick.front, yardstick.unit
-    nothing = np.abs(points) <= REACH * np.maximum(unit, np.abs(front).max(axis=0))
-    if not yardstick.is_exact:
-        return np.asarray(nothing.all(axis=1))
-    away = (np.abs(points[:, None] - front) / unit).max(axis=2).min(axis=1) > REACH
-    return away & (nothing | (points <= front.min(axis=0) + REACH * unit)).all(axis=1)
 
 
 def served(candidates: Archive, archive: Archive, yardstick: Yardstick) -> dict[str, float]:

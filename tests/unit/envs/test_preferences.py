@@ -62,11 +62,12 @@ def test_preferences_stay_as_they_are_where_observations_are_scaled_by_moments()
     assert policy.see(np.array([3.0]), (0.25, 0.75)).tolist() == seen.tolist()
 
 
-@pytest.mark.slow
 def test_the_network_acts_by_the_preference_it_was_trained_for():
     """On the line one objective wants to arrive, the other, with its sign changed, to stay for ever."""
-    environment = envs.make(lambda: Lazy(limit=20), num_envs=8)
-    trained = moac.train(environment, steps=24_000, conditioned=True, num_evaluations=1, seed=3).policy
+    environment = envs.make(lambda: Lazy(limit=20), num_envs=8, evaluation_episodes=1)
+    sizes = {"actor_batch_size": 256, "minibatch_size": 256, "epochs": 1, "hidden": (8,)}  # quick to compile
+    steps = {"steps": 20_480, "actor_step_size": 0.02, "critic_step_size": 0.02}
+    trained = moac.train(environment, conditioned=True, num_evaluations=1, seed=3, **sizes, **steps).policy
     arrive, stay = (moac.evaluate(trained.at(p), environment, episodes=50).discounted for p in ([1.0, 0.0], [0.0, 1.0]))
     assert arrive[0].low > stay[0].high + 0.2 and stay[1].low > arrive[1].high + 0.2
     both = moac.evaluate(trained, environment, episodes=50).discounted  # each episode draws its own

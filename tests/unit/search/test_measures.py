@@ -28,11 +28,6 @@ def test_what_was_found_over_steps_never_gets_worse():
     assert curve["igd_plus"][1] == pytest.approx(0.3 / 3) and curve["igd_plus"][0] > curve["igd_plus"][1]
 
 
-def test_traps_earn_nothing_in_every_objective():
-    points = np.array([[0.0, 0.0], [0.005, -0.3], [0.0, 1.0], [0.3, 0.0]])
-    assert measures.trapped(points, YARDSTICK).tolist() == [True, True, False, False]
-
-
 def test_preferences_are_served_by_the_own_policy_or_by_the_archive():
     p = [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9], [0.1, 0.9]]
     found = archive([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]], p=p)

@@ -144,7 +144,7 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
 
 
 def _rules(rules: dict[str, Any]) -> Table:
-    header = ("Rule", "Policies", "Archived", "Hull points", "Hypervolume", "IGD+", "Served by own", "Earn nothing")
+    header = ("Rule", "Policies", "Archived", "Hull points", "Hypervolume", "IGD+", "Served by own")
     rows = tuple(
         (
             name,
@@ -154,15 +154,13 @@ def _rules(rules: dict[str, Any]) -> Table:
             numbers["hypervolume"],
             numbers["igd_plus"],
             _share(numbers["preferences_served"]["own"]),
-            " → ".join(str(_share(each["share"])) for each in numbers["trapped_after"]),
         )
         for name, numbers in rules.items()
     )
     caption = (
         "A hull point is found where a policy is within 1 % of the front's range in every objective. A preference p is "
         "served by its own policy where pᵀJ is within 1 % of the best, in units of the ranges; IGD+ is in these units. "
-        "Policies are the trials; on a model also those of earlier stages, and all of them with their likeliest acts. "
-        "Trials earn nothing where every objective's return is 0 or the front's worst; after each stage."
+        "Policies are the trials; on a model also those of earlier stages, and all of them with their likeliest acts."
     )
     return Table("What each rule finds", caption, header, rows)
 
