@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,25 +47,49 @@ class Episodes:
     truncated: Bool[np.ndarray, " E"]
 
 
+@contextmanager
+def reused() -> Generator[list[Copy]]:
+    """Copies of one environment, empty at first, that several calls of `play` share: to make them may take long."""
+    copies: list[Copy] = []
+    try:
+        yield copies
+    finally:
+        for copy in copies:
+            copy.env.close()
+
+
 def play(
-    environment: Environment, trained: TrainedPolicy, seeds: list[int], gamma: tuple[float, ...], longest: int = LONGEST
+    environment: Environment,
+    trained: TrainedPolicy,
+    seeds: list[int],
+    gamma: tuple[float, ...],
+    longest: int = LONGEST,
+    copies: list[Copy] | None = None,
 ) -> Episodes:
     """One episode per seed, side by side: in this process, or in a worker where a step has a time limit."""
     if environment.step_timeout is not None:
         return environment.play(trained, seeds, gamma, longest)
-    return episodes(environment.interface, trained, seeds, gamma, longest)
+    with nullcontext(copies) if copies is not None else reused() as shared:
+        return episodes(environment.interface, trained, seeds, gamma, longest, shared)
 
 
 def episodes(
-    interface: Interface, trained: TrainedPolicy, seeds: list[int], gamma: tuple[float, ...], longest: int
+    interface: Interface,
+    trained: TrainedPolicy,
+    seeds: list[int],
+    gamma: tuple[float, ...],
+    longest: int,
+    copies: list[Copy],
 ) -> Episodes:
-    """The same in this process."""
+    """The same in this process, in copies of which those that are missing are made."""
     interface = _drawing(interface, trained)
     with seeded_globally(seeds[0]):
-        copies = [Copy(interface, number, seed) for number, seed in enumerate(seeds)]
-        tables, truncated = _played(interface, trained, copies, seeds, longest)
-    for copy in copies:
-        copy.env.close()
+        copies += [Copy(interface, number, seeds[number]) for number in range(len(copies), len(seeds))]
+    with seeded_globally(seeds[0]):  # again: what copies draw as they are made does not count
+        playing = copies[: len(seeds)]
+        for copy, seed in zip(playing, seeds, strict=True):
+            copy.begin(interface, seed)
+        tables, truncated = _played(interface, trained, playing, seeds, longest)
     weight = [np.power(gamma, np.arange(len(table))[:, None]) for table in tables]
     return Episodes(
         np.stack([table.sum(axis=0, dtype=np.float64) for table in tables]),

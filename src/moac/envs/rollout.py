@@ -76,10 +76,14 @@ class Copy:
 
     def __init__(self, interface: Interface, number: int, seed: int) -> None:
         self.number = number
+        self.env, self.limit = interface.make()
+        self.begin(interface, seed)
+
+    def begin(self, interface: Interface, seed: int) -> None:
+        """Start as a copy that was made anew, which some environments take long for."""
         self.here: Any = None
         self.steps = self.elapsed = self.age = 0
         self._draw = preferences.drawing(interface.draw, interface.num_objectives, seed)
-        self.env, self.limit = interface.make()
         self.restart(seed=seed)
 
     def restart(self, **options: Any) -> Any:

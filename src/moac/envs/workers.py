@@ -55,7 +55,8 @@ class Simulator:
 
     def play(self, *arguments: Any) -> evaluation.Episodes:
         """Whole episodes of copies of their own."""
-        return evaluation.episodes(self._interface, *arguments)
+        with evaluation.reused() as copies:
+            return evaluation.episodes(self._interface, *arguments, copies)
 
     def close(self, chain: int) -> None:
         """Close the environments of a chain."""

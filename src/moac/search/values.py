@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,8 @@ from moac import files, momdp, statistics
 from moac.choices import takes_preferences
 from moac.config import Average, Setting
 from moac.envs import Environment
-from moac.envs.evaluation import Episodes, play, seeds_of
+from moac.envs.evaluation import Episodes, play, reused, seeds_of
+from moac.envs.rollout import Copy
 from moac.momdp import FiniteMOMDP, oracle
 from moac.momdp.sampling import action_probabilities
 from moac.policies import Sharpening, log_probs
@@ -178,13 +180,21 @@ class EpisodeValues:
 
 
 def by_episodes(
-    environment: Environment, trained: TrainedPolicy, trials: tuple[int, ...], episodes: int, model: FiniteMOMDP | None
+    environment: Environment,
+    trained: TrainedPolicy,
+    trials: tuple[int, ...],
+    episodes: int,
+    model: FiniteMOMDP | None = None,
+    copies: list[Copy] | None = None,
 ) -> EpisodeValues:
-    """Play whole episodes with new seeds, and count; `model` adds exact values."""
+    """Play whole episodes with new seeds, and count; `model` adds exact values, `copies` are used where there are."""
     setting = trained.setting or Average()
     gamma = setting.discounts(environment.spec.num_objectives)
     policies = [trained.of_trial(trial) for trial in trials]
-    played = [play(environment, policy, seeds_of(_STREAM + policy.trial, episodes), gamma) for policy in policies]
+    seeds = [seeds_of(_STREAM + policy.trial, episodes) for policy in policies]
+    with nullcontext(copies) if copies is not None else reused() as shared:
+        told = partial(play, environment, gamma=gamma, copies=shared)
+        played = [told(policy, each) for policy, each in zip(policies, seeds, strict=True)]
     average = isinstance(setting, Average)
     points = [_per_step(one) if average else one.discounted.mean(axis=0) for one in played]
     return EpisodeValues(
@@ -221,10 +231,11 @@ def by_new_episodes(
 ) -> Bounds:
     """Means over new episodes, with Student's intervals; of rewards per step by the delta method."""
     rows: list[Any] = []
-    for k, policy in enumerate(policies):
-        progress(k, len(policies))
-        values = by_episodes(environment, policy, (policy.trial,), episodes, None)
-        rows.append([(mean.value, mean.low, mean.high) for mean in values.discounted or values.per_step or ()])
+    with reused() as copies:
+        for k, policy in enumerate(policies):
+            progress(k, len(policies))
+            values = by_episodes(environment, policy, (policy.trial,), episodes, copies=copies)
+            rows.append([(mean.value, mean.low, mean.high) for mean in values.discounted or values.per_step or ()])
     value, low, high = np.moveaxis(np.array(rows), 2, 0)
     return value, low, high
 
