@@ -137,7 +137,9 @@ def _print(archive: Archive, out: Path) -> None:
     from moac.report.pages import exploration
 
     explored, page = archive.exploration, exploration.of_folder(out)
-    vectors = {"p": archive.preferences, "λ": archive.weights} if len(explored.objectives) <= _NARROW else {}
+    one = CONDITIONED in archive.rules
+    vectors = {"p": archive.preferences} | ({} if one else {"λ": archive.weights})
+    vectors = vectors if len(explored.objectives) <= _NARROW else {}
     rows: list[list[Any]] = []
     for k in range(min(len(archive), _LISTED)):
         half = (archive.high[k] - archive.low[k]) / 2
@@ -145,10 +147,10 @@ def _print(archive: Archive, out: Path) -> None:
             f"{v:.4g} ± {h:.2g}" if h > 0 else f"{v + 0.0:.4f}" for v, h in zip(archive.points[k], half, strict=True)
         ]
         shown = [f"({', '.join(f'{value + 0.0:.3g}' for value in each[k])})" for each in vectors.values()]
-        rows.append([k, *values, *shown, archive.rules[k]])
-    first = "policy" if CONDITIONED in archive.rules else "trial"
+        rows.append([k, *values, *shown, *([] if one else [archive.rules[k]])])
+    first, last = ("policy", ()) if one else ("trial", ("rule",))
     count = f"{len(archive)} that none dominates, of {len(explored.candidates)}; values: {archive.kind}"
-    print_table(f"{explored.plan.env}: {count}", [first, *explored.objectives, *vectors, "rule"], rows)
+    print_table(f"{explored.plan.env}: {count}", [first, *explored.objectives, *vectors, *last], rows)
     print_tables(page.results)
     print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])
     load = exploration.loading(out, archive.record(0), 0)

@@ -119,6 +119,10 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
     numbers, served, hull = data["numbers"], data["numbers"]["preferences_served"], _hull(data["numbers"])
     asked = len(data["asked"]["preferences"])
     rules, kind = ", ".join(data["rules"]), data["returns_kind"]
+    how = (
+        f"One network, asked for {asked} preferences" if rules == CONDITIONED else f"{asked} preferences, rules {rules}"
+    )
+    policies = "1 policy" if numbers["points"] == 1 else f"{numbers['points']} policies"
     found = f" They reach {hull} points of the exact hull." if hull else ""
     facts: dict[str, Any] = {"policies archived": numbers["points"], "environment steps": numbers["env_steps"]}
     facts |= {"hull points found": hull, "most below the hull": numbers["most_below_hull"]} if hull else {}
@@ -133,8 +137,7 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
     } | ({"IGD+": numbers["igd_plus"]} if hull else {})
     return Page(
         title=f"Exploration of {data['env']}",
-        summary=f"{asked} preferences, rules {rules}: {numbers['points']} policies that no other "
-        f"one dominates.{found} Returns are {_KINDS.get(kind, kind)}.",
+        summary=f"{how}: {policies} that no other one dominates.{found} Returns are {_KINDS.get(kind, kind)}.",
         facts=tuple(facts.items()),
         results=(_rules(data["by_rule"]),),
         choice=_choice(folder, data),
@@ -222,9 +225,10 @@ def _card(folder: Path, k: int, point: dict[str, Any], objectives: tuple[str, ..
     intervals = point["interval"] or [(np.nan, np.nan)] * len(objectives)
     values = [with_interval(*each) for each in zip(point["returns"], intervals, strict=True)]
     facts = list(zip(objectives, values, strict=True))
-    facts += [("preference p", _vector(point["preference"])), ("weights λ", _vector(point["weights"]))]
+    facts += [("preference p", _vector(point["preference"]))]
+    if point["rule"] != CONDITIONED:
+        facts += [("weights λ", _vector(point["weights"])), ("rule and trial", f"{point['rule']}, {point['trial']}")]
     facts += [("stationarity gap", point["gap"])] if point["gap"] else []
-    facts += [("rule and trial", f"{point['rule']}, {point['trial']}"), ("policy file", "policy.safetensors")]
     facts += [("to play it", playing(folder, point, k))] if point["interval"] else []
     return Card(f"Point {k}", tuple(facts), f"policy = {loading(folder, point, k)}")
 
