@@ -55,8 +55,9 @@ class Simulator:
 
     def play(self, *arguments: Any) -> evaluation.Episodes:
         """Whole episodes of copies of their own."""
+        trained, seeds, gamma, longest = arguments
         with evaluation.reused() as copies:
-            return evaluation.episodes(self._interface, *arguments, copies)
+            return evaluation.episodes(self._interface, trained, seeds, gamma, longest, copies)
 
     def close(self, chain: int) -> None:
         """Close the environments of a chain."""
