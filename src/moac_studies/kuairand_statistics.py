@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from scipy.stats import chi2
 
 from moac import kuairand, statistics
 from moac.kuairand import generate
+from moac.kuairand.schema import RANDOM_LOG, SIGNALS
 from moac.logs import LoggedDataset, Options, describe
 from moac.logs.building import build
 from moac.logs.folder import Description
+from moac.logs.schema import LogFiles
 from moac.report import log_figures, style
 from moac.report.page import Claim, Table, Verdict
 from moac.report.pages.experiment import Findings, Shown
@@ -71,28 +73,37 @@ def real_rows() -> Path | None:
     return None if named is None else Path(named)
 
 
-def built(table: framework.Table, seed: int, work: Workspace, files: Path | None) -> Path:
-    """A dataset from `files`, or from generated rows; what an earlier call has built of the same is taken."""
-    options = Options(
-        table["actions"], table["split_seed"], memory_limit=table["memory_limit"], history_responses=False
-    )  # the paper's states
+def built(table: framework.Table, seed: int, work: Workspace, files: Path | None, split: str | None = None) -> Path:
+    """A dataset from `files`, or from generated rows; what an earlier call has built of the same is taken.
+
+    With a rule by which rows are split it has all signals, past responses in states, and 1K's random exposure beside
+    Pure; without one it is the paper's: seven signals, and states without responses.
+    """
+    kinds = {"split": split or "users", "history_responses": split is not None}
+    options = Options(table["actions"], table["split_seed"], memory_limit=table["memory_limit"], **kinds)
     rows = sorted(files.rglob("*.csv")) if files else []
     sizes = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in rows]
     made = {} if files else {"seed": seed, "rows": table["generated_rows"]}
-    identity = json.dumps([str(files), sizes, made, options.actions, options.split_seed])
+    identity = json.dumps([str(files), sizes, made, options.actions, options.split_seed, split])
     folder = work.folder / f"data-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
     if folder.exists():
         return folder
     work.folder.mkdir(parents=True, exist_ok=True)
     if files is not None:
         work.say(f"building from {files}")
-        build(kuairand.find(files), folder, options)
+        random = next((path for path in rows if path.name in RANDOM_LOG.file_names("1k")), None) if split else None
+        build(_found(files, random, split), folder, options)
         return folder
     work.say(f"no real rows ({VARIABLE} is not set): generating {table['generated_rows']:,}")
     with tempfile.TemporaryDirectory(dir=work.folder) as generated:
         generate.write(generate.Parameters(table["generated_rows"], seed=seed), Path(generated))
-        build(kuairand.find(generated), folder, options)
+        build(_found(Path(generated), None, split), folder, options)
     return folder
+
+
+def _found(files: Path, random: Path | None, split: str | None) -> LogFiles:
+    found = kuairand.find(files, random)
+    return found if split else replace(found, schema=replace(found.schema, signals=SIGNALS))
 
 
 def counted(table: framework.Table, seed: int, work: Workspace, files: Path | None) -> Counted:

@@ -83,6 +83,7 @@ def plain(paths, actions, seed=0, shares=(0.8, 0.1, 0.1)):
 
 
 def signals(row):
-    """The seven of a row, Dislike as a cost, WatchTime in tens of seconds."""
+    """The nine of a row, Dislike as a cost, WatchTime in tens of seconds, Completion as a share of the duration."""
     values = [row[signal.column] for signal in SIGNALS]
-    return [*values[:5], -values[5], values[6] / 10_000]
+    completion = min(1, row["play_time_ms"] / max(row["duration_ms"], 1))
+    return [*values[:5], -values[5], values[6] / 10_000, completion, row["long_view"]]

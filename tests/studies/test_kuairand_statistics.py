@@ -48,8 +48,8 @@ def test_amounts_shares_and_rates_are_those_of_the_dataset(found, files, tmp_pat
     build(files, tmp_path / "data", actions=40)
     dataset = LoggedDataset.from_parquet(tmp_path / "data")
     rows = cells(statistics.findings(PAPER, found).tables[0])
-    amounts = np.count_nonzero(dataset.reward, axis=0)
-    for name, amount in zip(dataset.signal_names, amounts, strict=True):
+    amounts = np.count_nonzero(dataset.reward, axis=0)[:7]  # the paper's
+    for name, amount in zip(dataset.signal_names[:7], amounts, strict=True):
         assert rows[name][2] == f"{amount:,}"
         assert rows[name][3] == f"{amount / amounts.sum():.3%}"
         mean = abs(float(dataset.reward[:, dataset.signal_names.index(name)].mean(dtype=np.float64)))

@@ -175,8 +175,11 @@ class BuildKuaiRand(_Building):
     """Turn KuaiRand's files into a dataset: its columns and signals are known."""
 
     source: tyro.conf.Positional[Source]
-    random_log: Annotated[Path | None, option("FILE", "default: the one in SRC, if any")] = None
-    """A log of uniformly random exposure."""
+    random: Annotated[
+        Path | None,
+        tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the one in SRC, if any)", aliases=["--random-log"]),
+    ] = None
+    """A log of uniformly random exposure; ids agree across variants, so that 1K's serves Pure too."""
     video_statistics: bool = False
     """Add month averages to the features of videos. They know the test period."""
 
@@ -184,7 +187,7 @@ class BuildKuaiRand(_Building):
         """The official files in the folder."""
         from moac import kuairand
 
-        return kuairand.find(self.source, self.random_log, self.video_statistics)
+        return kuairand.find(self.source, self.random, self.video_statistics)
 
 
 @dataclass(frozen=True, kw_only=True)

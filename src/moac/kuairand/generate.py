@@ -38,8 +38,6 @@ Progress = Callable[[int, int], None]
 Columns = dict[str, Any]
 """Arrays by name."""
 _NUM_USERS = {"pure": 27_285, "1k": 1_000, "27k": 27_285}
-_ABOUT = "generated.json"
-"""Beside `data`: what it takes to make the model again."""
 _BYTES_A_ROW, _ROWS_PER_USER, _ROWS_PER_RANDOM = 90, 10, 20
 _SECOND_DATE = 20220422
 _LIMITS = engine.limits("1GB", threads=1)
@@ -106,13 +104,13 @@ def write(parameters: Parameters, out: Path, progress: Progress | None = None) -
             _write_features(connection, resolved, folder / "data")
             _write_logs(connection, resolved, folder / "data", progress or (lambda done, total: None))
         shutil.rmtree(folder / "spill", ignore_errors=True)
-        (folder / _ABOUT).write_text(json.dumps(asdict(resolved), indent=2) + "\n")
+        (folder / schema.ABOUT_GENERATED).write_text(json.dumps(asdict(resolved), indent=2) + "\n")
     return target
 
 
 def read_parameters(folder: Path) -> Parameters:
     """What a generated folder was made from: its model, and its people, can be made again."""
-    return Parameters(**json.loads((folder / _ABOUT).read_text()))
+    return Parameters(**json.loads((folder / schema.ABOUT_GENERATED).read_text()))
 
 
 def _append(connection: Connection, table: Columns, files: dict[Path, str]) -> None:

@@ -44,7 +44,7 @@ _STATISTICS_USED = ("play_user_num", "play_duration", "like_cnt")
 STATISTICS = {"video_id": "INTEGER", **dict.fromkeys(_STATISTICS_USED, "DOUBLE")}
 
 _FROM_ZERO = ("user_id", "video_id", "play_time_ms", "duration_ms", "video_duration", "server_width", "server_height")
-_EVENTS = ("is_click", "is_like", "is_follow", "is_comment", "is_forward", "is_hate")
+_EVENTS = ("is_click", "is_like", "is_follow", "is_comment", "is_forward", "is_hate", "long_view")
 _RANGES = {
     **dict.fromkeys(_FROM_ZERO, (0, 2**31 - 1)),
     **dict.fromkeys(_EVENTS, (0, 1)),
@@ -90,6 +90,15 @@ SIGNALS = (
     Signal("WatchTime", "play_time_ms", unit=WATCH_TIME_UNIT_MS),
 )  # fmt: skip
 """The paper's seven signals, in its order; Dislike is a cost."""
+_MILLIONTHS = 1_000_000
+_COMPLETION = f"(least(play_time_ms / greatest(duration_ms, 1), 1) * {_MILLIONTHS})::INTEGER"
+DURATION_FREE = (
+    Signal("Completion", "completion", unit=_MILLIONTHS, expression=_COMPLETION),
+    Signal("LongView", "long_view"),
+)
+"""Signals that a longer video does not raise by itself: the share that was played, at most 1 (and 1 of a video whose
+duration is not known, once it is played), and whether it was played to the end or for 18 s. Whole millionths have the
+same sum in any order."""
 _LOCAL = "(time_ms + 28800000)"
 """Hours and days are Beijing's."""
 _AGE = "greatest(coalesce(date_diff('day', try_cast(upload_dt AS DATE), DATE '2022-05-09'), 0), 0)"
@@ -110,7 +119,7 @@ SCHEMA = Schema(
     "user_id",
     "video_id",
     "time_ms",
-    SIGNALS,
+    (*SIGNALS, *DURATION_FREE),
     {
         "tab": ("CASE WHEN tab BETWEEN 0 AND 14 THEN tab ELSE -1 END", 15),
         "hour": (f"{_LOCAL} // 3600000 % 24", 24),
@@ -134,6 +143,9 @@ _WITH_STATISTICS = replace(
         *(Feature(name, f"least(1, log10(1 + greatest({name}, 0)) / 9)", "scaled") for name in _STATISTICS_USED),
     ),
 )
+ABOUT_GENERATED = "generated.json"
+"""Beside the `data` of generated files: what it takes to make their model again."""
+GENERATED = "these rows are generated, not KuaiRand's own"
 LEAK = "video statistics are month averages: they cover the test period, so results on held-out users are optimistic"
 
 
@@ -162,6 +174,7 @@ def find(folder: str | Path, random_log: Path | None = None, video_statistics: b
         if not paths:
             raise _missing(kind, variant, folder)
     schema, warnings = (_WITH_STATISTICS, (LEAK,)) if video_statistics else (SCHEMA, ())
+    warnings += (GENERATED,) if (users[0].parent.parent / ABOUT_GENERATED).exists() else ()
     return LogFiles(f"kuairand-{variant}", schema, standard, random, users[0], tuple(items), absent, warnings)
 
 

@@ -101,13 +101,15 @@ def scatter(
 def order(bucket: Bucket) -> None:
     """Write a bucket's rows by user, time, item, then all other columns; exact duplicates once, as `copies`.
 
-    The codes of the context stand beside them, so that whoever indexes the rows again needs no SQL of theirs.
+    Codes of the context and signals that are computed stand beside them: indexing the rows again needs no SQL.
     """
     schema, raw = bucket.schema, bucket.raw
     names = dict.fromkeys((schema.user, schema.time, schema.item, *schema.log.columns, "random"))
     columns = ", ".join(map(column, names))
     context = "".join(f", ({code})::SMALLINT AS context{k}" for k, (code, _) in enumerate(schema.context.values()))
-    wanted = f"{columns}, count(*) AS copies{context}"
+    computed = (signal for signal in schema.signals if signal.expression is not None)
+    signals = "".join(f", {signal.expression} AS {column(signal.column)}" for signal in computed)
+    wanted = f"{columns}, count(*) AS copies{context}{signals}"
     query = f"SELECT {wanted} FROM {engine.parquet(raw)} GROUP BY {columns} ORDER BY {columns}"
     with bucket.connect() as connection:
         engine.copy_whole(connection, query, bucket.rows)

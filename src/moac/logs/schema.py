@@ -44,6 +44,7 @@ class Signal:
     column: str  # of the log; of a log that is `named`, SQL over its columns
     sign: int = 1  # −1 where the signal is a cost
     unit: float = 1  # what counts as one
+    expression: str | None = None  # SQL of the column over those of the log; None where the log has it
 
 
 @dataclass(frozen=True)

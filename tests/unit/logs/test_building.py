@@ -51,7 +51,7 @@ def check_part(dataset, expected, random):
             row, last = views[k], number == len(mine) - 1
             assert dataset.user_ids[dataset.user[at]] == user
             assert dataset.action[at] == actions[row["video_id"]]
-            np.testing.assert_allclose(dataset.reward[at], signals(row), rtol=1e-6)
+            np.testing.assert_allclose(dataset.reward[at], signals(row), rtol=1e-6, atol=1e-6)
             assert dataset.time[at] == row["time_ms"]
             local = datetime.fromtimestamp(row["time_ms"] // 1000, UTC) + timedelta(hours=8)
             assert dataset.context[at].tolist() == [row["tab"], local.hour, local.weekday()]

@@ -343,7 +343,7 @@ def test_kuairand_is_a_preset(tmp_path):
     source = generate.write(generate.Parameters(400, num_users=40, num_videos=20), tmp_path)
     dataset = logs.build(kuairand.find(source), out=tmp_path / "data", actions=5)
     assert dataset.signal_names[0] == "Click"
-    assert dataset.feature_names[-1] == "WatchTime -5"
+    assert dataset.feature_names[-1] == "LongView -5"
 
 
 def test_texts_with_line_breaks_come_back(built):
