@@ -31,8 +31,12 @@ def uniform() -> Rule:
     return Rule(lambda M: (), lambda state, K, t: (state, middle(K.shape[0]).astype(K.dtype)))
 
 
-def first_batch(rule: Rule | None = None) -> Rule:
-    """The weights that `rule` (min-norm) gives for the first batch, for ever: the paper's fixed-weight ablation."""
+def first_batch(rule: Rule | None = None, complete: bool = False) -> Rule:
+    """The weights that `rule` (min-norm) gives for the first batch, for ever: the paper's fixed-weight ablation.
+
+    A signal that does not fire in that batch has gradient 0 and takes all weight. `complete` waits for the first batch
+    in which every objective has a reward; weights are equal until then.
+    """
     inner = min_norm() if rule is None else rule
 
     def init(M: int, *preference: Any) -> Any:
@@ -40,8 +44,10 @@ def first_batch(rule: Rule | None = None) -> Rule:
 
     def update(state: Any, seen: Any, t: Any) -> tuple[Any, Float[Array, " M"]]:
         inner_state, kept, is_kept = state
-        inner_state, lam_hat = inner.update(inner_state, seen, t)
-        lam = jnp.where(is_kept, kept.astype(lam_hat.dtype), lam_hat)
-        return (inner_state, lam, jnp.ones((), bool)), lam
+        fired = jnp.all(jnp.any(seen.rewards != 0, axis=0)) if complete else True
+        inner_state, lam_hat = inner.update(inner_state, seen.gram if complete else seen, t)
+        lam = jnp.where(is_kept | ~jnp.asarray(fired), kept.astype(lam_hat.dtype), lam_hat)
+        return (inner_state, lam, is_kept | fired), lam
 
-    return replace(inner, init=init, update=update)
+    needs = Needs(values=True) if complete else inner.needs
+    return replace(inner, init=init, update=update, needs=needs)

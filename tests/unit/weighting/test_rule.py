@@ -7,6 +7,7 @@ import pytest
 
 from moac import simplex, weighting
 from moac.choices import schedule_of
+from moac.weighting.rule import Seen
 
 RECORDED = Path(__file__).parents[2] / "data" / "torchjd_crmogm.json"
 
@@ -22,6 +23,17 @@ def run(rule, grams):
         state, lam = rule.update(state, K, t)
         out.append(np.asarray(lam))
     return np.stack(out)
+
+
+def test_weights_are_kept_at_the_first_batch_in_which_every_signal_fires():
+    rule = weighting.first_batch(complete=True)
+    K = np.diag([1.0, 4.0]).astype(np.float32)
+    state, weights = rule.init(2), []
+    for rewards, scale in (([[1.0, 0.0]], 1), ([[1.0, 0.0], [0.0, 2.0]], 1), ([[1.0, 1.0]], [1, 16])):
+        gram = jnp.asarray(K * np.sqrt(np.outer(scale, scale)) if np.ndim(scale) else K)
+        state, lam = rule.update(state, Seen(gram, rewards=jnp.array(rewards)), len(weights) + 1)
+        weights.append(np.asarray(lam))
+    np.testing.assert_allclose(weights, [[0.5, 0.5], [0.8, 0.2], [0.8, 0.2]], atol=1e-6)
 
 
 def test_first_batch_keeps_the_first_weights():

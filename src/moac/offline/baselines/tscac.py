@@ -47,7 +47,7 @@ from moac.types import Key
 class Options(baselines.Options):
     """How TSCAC learns; `baselines.Options` says what the others mean. `behaviour_pull` is of stage one."""
 
-    main: str | None = None  # name of the main signal; None is the last, WatchTime for KuaiRand
+    main: str | None = None  # name of the main signal; None is the last
     auxiliary_steps: int = 500  # of stage one
     multiplier: float = 1.0  # Λ; small follows the main signal, large stays at the auxiliary policies
     weights: tuple[float, ...] | None = None  # w_i of the auxiliary signals, which sum to one; None is equal
