@@ -20,6 +20,7 @@ from moac.logs.states import Data
 from moac.offline import access_log, behaviour, controls, evaluation, model_error, ncis
 from moac.offline.behaviour import BLOCK, BehaviourModel, in_blocks
 from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
+from moac.offline.exposure import exposures
 from moac.offline.ncis import Evidence, Logged, Shard, Weighted
 from moac.offline.reward_model import RewardModel, fit_rewards
 from moac.policies import SoftmaxMLP, log_probs
@@ -45,8 +46,8 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
     """What the methods are worth on a split's users, beside Behavior-Clone, and whether that may be read.
 
     Values by normalised capped importance sampling; SNIPS, and doubly robust where a behaviour model is known, as
-    second opinions; controls, balance, sensitivity and tails. A signal that never fires in the split is left out. An
-    access to test users is recorded before any number is computed.
+    second opinions; controls, balance, sensitivity and tails; random exposure where the log has some. A signal that
+    never fires in the split is left out. An access to test users is recorded before any number is computed.
 
     Args:
         dataset: with propensities, known or from `with_behaviour`.
@@ -69,6 +70,9 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
     refitted = {} if control is None else controls.refits(dataset, split)
     summed = _Policies(dataset, methods, kept, refitted).accumulate(rows, model, chosen)
     evidence = None if control is None else _evidence((dataset, refitted.get("half")), rows, summed, named, chosen.cap)
+    report = ncis.analyse(summed.shard, baseline=BASELINE, evidence=evidence, options=chosen)
+    shown = {} if control is None else exposures(dataset, methods, probabilities, chosen)
+    policies = {name: replace(each, random_exposure=shown.get(name)) for name, each in report.policies.items()}
     built = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
     return OfflineEvaluation(
         data=dataset.name,
@@ -82,7 +86,7 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
         policies=digests,
         seeds={name: _num_seeds(theta) for name, (_, theta) in methods.items()},
         costs=tuple(name for name, sign in zip(dataset.signal_names, dataset.signs, strict=True) if sign < 0),
-        report=ncis.analyse(summed.shard, baseline=BASELINE, evidence=evidence, options=chosen),
+        report=replace(report, policies=policies),
         without_responses=None if summed.without is None else _without(summed.without, chosen),
         left_out=tuple(name for name in dataset.signal_names if name not in kept),
         calibration=_calibration(dataset, split, summed.own),

@@ -182,7 +182,7 @@ class OfflineEvaluation:
             "interval": line.relative_interval,
             "effect": line.outcome,
             "verdict": policy.verdict.of(line.signal),
-            "random_exposure": policy.random_exposure,
+            "random_exposure": None if policy.random_exposure is None else policy.random_exposure.of(line.signal),
             "without_past_responses": self._without_responses(name, k),
         }
         checks = policy.checks

@@ -26,7 +26,8 @@ _SHARES = {
 
 def tables(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
     """All of them; those that would be empty are left out."""
-    every = (reasons(evaluation), _controls(evaluation), _balance(evaluation), _tails(evaluation), _recipes(evaluation))
+    every = (reasons(evaluation), _controls(evaluation), _exposure(evaluation), _balance(evaluation))
+    every += (_tails(evaluation), _recipes(evaluation))
     return tuple(table for table in every if table.rows)
 
 
@@ -102,6 +103,26 @@ def _controls(evaluation: OfflineEvaluation) -> Table:
     )
     header = ("Control", "Column", "Change (must be 0)", "Power")
     return Table("What may not change", caption, header, tuple(rows))
+
+
+def _exposure(evaluation: OfflineEvaluation) -> Table:
+    """Changes where chance alone decided what was shown, beside those of the same users' standard rows."""
+    rows, levels = [], list[str]()
+    for name in evaluation.methods:
+        exposure = evaluation.report.policies[name].random_exposure
+        for signal in evaluation.report.signal_names if exposure is not None else ():
+            found = exposure.of(signal)
+            if found is not None:
+                three = (change(found[key][0], tuple(found[key][1:])) for key in ("change", "standard", "difference"))
+                rows.append((f"{name}: {signal}", *three, found["events"]))
+                levels.append(f"{signal} {number(found['level'], 3)} and {number(found['standard_level'], 3)}")
+    caption = (
+        "All rows of random exposure, which nobody trained on. The difference, users drawn alike for both, is 0 on "
+        "average where nothing unobserved decided what the log showed. Levels of Behavior-Clone on random exposure and "
+        f"on the same users' standard rows, which differ for other reasons too: {', '.join(dict.fromkeys(levels))}."
+    )
+    header = ("Policy and signal", "Random exposure", "Same users, standard rows", "Difference", "Random rows with it")
+    return Table("Random exposure", caption, header, tuple(rows))
 
 
 def _balance(evaluation: OfflineEvaluation) -> Table:

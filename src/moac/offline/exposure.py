@@ -1,0 +1,134 @@
+"""Random exposure: the change to the behaviour policy where chance alone decided what was shown.
+
+On rows of uniformly random exposure nothing unobserved can have decided, and no policy was trained on them: all of them
+are used, whatever the split of their users. Beside it stands the same change on the same users' standard rows, and the
+difference of the two, which is 0 on average where the standard log is not confounded. Levels differ for other reasons,
+such as who is shown random items and where, and are a footnote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from moac.logs.dataset import LoggedDataset
+from moac.offline import ncis
+from moac.offline.ncis import estimates
+from moac.policies import SoftmaxMLP
+
+MIN_EVENTS = 50
+"""Fewer rows of random exposure with a signal say nothing of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """The relative change of each signal from the behaviour policy to another, by chance and by the log."""
+
+    signals: tuple[str, ...]
+    rows: int  # of random exposure
+    users: int  # that have any
+    events: Float[np.ndarray, " M"]  # rows of random exposure with the signal
+    change: Float[np.ndarray, " M"]  # on random exposure
+    interval: Float[np.ndarray, "M 2"]  # over users
+    standard: Float[np.ndarray, " M"]  # on the same users' standard rows
+    standard_interval: Float[np.ndarray, "M 2"]
+    difference: Float[np.ndarray, " M"]  # standard minus random: what the log shows and chance does not
+    difference_interval: Float[np.ndarray, "M 2"]  # users drawn alike for both
+    level: Float[np.ndarray, " M"]  # mean reward of the behaviour policy on random exposure
+    standard_level: Float[np.ndarray, " M"]  # and on the same users' standard rows
+
+    def of(self, signal: str) -> dict[str, Any] | None:
+        """One signal as plain data, each change with the ends of its interval; None where there is too little."""
+        k = self.signals.index(signal) if signal in self.signals else None
+        if k is None or not self.estimable[k]:
+            return None
+        changes = {name: getattr(self, name)[k] for name in ("change", "standard", "difference")}
+        ends = (self.interval[k], self.standard_interval[k], self.difference_interval[k])
+        told = {
+            name: [float(value), *map(float, end)] for (name, value), end in zip(changes.items(), ends, strict=True)
+        }
+        levels = {"level": float(self.level[k]), "standard_level": float(self.standard_level[k])}
+        return told | {"rows": self.rows, "users": self.users, "events": int(self.events[k])} | levels
+
+    @property
+    def estimable(self) -> Bool[np.ndarray, " M"]:
+        """Whether there are enough rows with the signal."""
+        return self.events >= MIN_EVENTS
+
+
+def exposures(
+    dataset: LoggedDataset, methods: Mapping[str, Any], probabilities: Any, options: ncis.Options
+) -> dict[str, Exposure]:
+    """What random exposure says of each method; nothing where the log has none, or no model of how it chose.
+
+    Args:
+        dataset: with a behaviour model, and with `random`.
+        methods: by name, a policy and its parameters θ.
+        probabilities: (dataset, policy, θ, rows) ↦ [R, n] of logged actions, as `evaluate.probabilities`.
+        options: of the estimate.
+    """
+    random, model = dataset.random, dataset.behaviour
+    if random is None or model is None or random.propensity is None or len(np.unique(random.user)) < 2:
+        return {}
+    users, everywhere = np.unique(random.user), np.arange(random.num_rows)
+    rows = np.flatnonzero(np.isin(dataset.user, users))
+    network = model.network
+    clone = SoftmaxMLP(network.inputs, network.hidden, network.outputs), tuple(W[None] for W in model.clone)
+    base = _Sums(random, everywhere, users, np.inf).of(probabilities(random, *clone, everywhere))
+    logged = _Sums(dataset, rows, users, options.cap).of(dataset.propensity[rows][None])
+
+    def one(method: Any) -> Exposure:
+        theirs = [
+            _Sums(random, everywhere, users, np.inf).of(probabilities(random, *method, everywhere)),
+            _Sums(dataset, rows, users, options.cap).of(probabilities(dataset, *method, rows)),
+        ]
+        changes = [_changes(*pair, options) for pair in zip(theirs, (base, logged), strict=True)]
+        events = (random.reward != 0).sum(axis=0)
+        (by_chance, chance_draws), (by_log, log_draws) = changes
+        intervals = (estimates.interval(draws, options.level) for draws in (chance_draws, log_draws))
+        difference = estimates.interval(log_draws - chance_draws, options.level)
+        levels = (np.abs(_value(sums)[0]) for sums in (base, logged))
+        first, second = intervals
+        about = (dataset.signal_names, random.num_rows, len(users), events)
+        return Exposure(*about, by_chance, first, by_log, second, by_log - by_chance, difference, *levels)
+
+    return {name: one(method) for name, method in methods.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over rows of each user."""
+
+    source: LoggedDataset
+    rows: Any
+    users: Any  # in ascending order; those without rows have zeros
+    cap: float
+
+    def of(self, p: Float[np.ndarray, "R n"]) -> Float[np.ndarray, "U R 1+M"]:
+        """Σ w and Σ w r of each user under each training seed, w = min(C, π/π_b)."""
+        w = np.minimum(p / self.source.propensity[self.rows], self.cap)
+        reward = np.column_stack([np.ones(len(self.rows)), self.source.reward[self.rows]]).astype(np.float64)
+        sums = np.zeros((len(self.users), len(w), reward.shape[1]))
+        np.add.at(sums, np.searchsorted(self.users, self.source.user[self.rows]), w.T[:, :, None] * reward[:, None])
+        return sums
+
+
+def _value(sums: Float[np.ndarray, "U R 1+M"]) -> Float[np.ndarray, "1 M"]:
+    """Σ w r / Σ w, mean over training seeds."""
+    return _ratio(sums.sum(axis=0)[None])
+
+
+def _ratio(total: Float[np.ndarray, "B R 1+M"]) -> Float[np.ndarray, "B M"]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (total[..., 1:] / total[..., :1]).mean(axis=1)
+
+
+def _changes(policy: Any, base: Any, options: ncis.Options) -> tuple[Any, Any]:
+    """V / V_b − 1, and in each draw of users; a cost that falls is negative."""
+    drawn = estimates.resampled([policy, base], options.draws, options.seed)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (_value(policy) / _value(base) - 1)[0], _ratio(drawn[0]) / _ratio(drawn[1]) - 1
