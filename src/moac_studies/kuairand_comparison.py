@@ -1,209 +1,247 @@
-"""The study `kuairand-comparison`: Behavior-Clone, PDPG, TSCAC and MOAC with its ablations on one log.
+"""The study `kuairand-comparison`: learners on one log beside baselines that know items and no person.
 
 It runs on KuaiRand's rows where they are, on generated ones elsewhere, or on any dataset (`of_dataset`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
-
+from moac.kuairand.schema import GENERATED
 from moac.logs.dataset import LoggedDataset
-from moac.offline.choose import LEAST_SHARE
+from moac.logs.folder import read_manifest
+from moac.offline.baselines import tilt
 from moac.offline.evaluation import Line
-from moac.report import style
 from moac.report.numbers import Value
-from moac.report.page import Claim, Table, Verdict, verdict_of
+from moac.report.page import Claim, Table, verdict_of
 from moac.report.pages.experiment import Findings, Shown
 from moac.search import candidates
 from moac.statistics import Mean
-from moac_studies import compare, drawings, framework, kuairand_search, kuairand_statistics
+from moac_studies import compare, drawings, framework, kuairand_search, kuairand_statistics, tscac_compat
 from moac_studies.framework import Study, Workspace
-from moac_studies.kuairand_search import MAIN, AtShare, OnUsers, Searched, Trained
+from moac_studies.kuairand_search import MAIN, TILT, Bench, OnUsers, Searched, beside, leads, percent
 
-VALIDATION, TEST, EQUAL = "Validation users", "Test users, read once", "At equal effective sample size"
+VALIDATION, TEST, TIME = "Validation users", "Test users, read once", "Later rows, by time"
+FIXED, COMPLETE, PAPER = "MOAC, fixed weights", "MOAC, fixed at a complete batch", "The paper's table beside ours"
+FIRST_BATCHES = 24
+"""Seeds whose first batch is looked at."""
+_DIGIT = 5e-4  # of a value: the paper prints three or four digits
 
 
 def of_dataset(folder: str | Path, options: Any) -> Study:
     """The study on a dataset's folder, with the signals that it has.
 
-    `options` are `trials`, `iterations` (None is the study's), `test`, `quick` and `seed`.
+    `options` are `trials`, `iterations` (None is the study's), `feature`, `test`, `quick` and `seed`.
     """
     study, dataset = framework.load("kuairand-comparison", options.quick), LoggedDataset.from_parquet(folder)
     asked = {"trials": options.trials, "iterations": options.iterations}
     chosen = {name: value for name, value in asked.items() if value is not None}
     tables = study.parameters
     known = [name for name in tables["judging"]["signals"] if name in dataset.signal_names]
-    signals = known or list(dataset.signal_names[:2])
+    judging = {"test": options.test, "signals": known or list(dataset.signal_names[:2]), "since": ""}
+    if options.feature is not None:
+        tilt.feature_scores(dataset, options.feature)  # a mistake shows before anything is fitted
+        judging |= {"feature": options.feature}
     parameters = {
         **tables,
         "data": {"folder": str(folder)},
         "training": {**tables["training"], **chosen},
-        "judging": {**tables["judging"], "test": options.test, "signals": signals},
+        "judging": {**tables["judging"], **judging},
     }
     return replace(study, title=f"{dataset.name}: the comparison", seed=options.seed, parameters=parameters)
 
 
 def run(study: Study, work: Workspace) -> Findings:
     """Fit how the log chose, train every setting of every method, choose on validation users, and test once."""
-    parameters = study.parameters
-    folder, real = parameters["data"].get("folder"), False
+    parameters, rows, folder = study.parameters, None, study.parameters["data"].get("folder")
     if folder is None:
         rows = kuairand_statistics.real_rows()
-        folder, real = kuairand_statistics.built(parameters["data"], study.seed, work, rows), rows is not None
-    dataset = candidates.with_behaviour(LoggedDataset.from_parquet(folder), work.folder, None)
-    searched = kuairand_search.search(dataset, parameters, study.seed, work)
-    chosen = {method: searched.chosen(method) for method in searched.trained}
-    tested = kuairand_search.tested_once(dataset, chosen, work) if parameters["judging"]["test"] else None
-    return findings(parameters, searched, tested, real)
+        folder = kuairand_statistics.built(parameters["data"], study.seed, work, rows, "users")
+
+    def bench(data: Path, kept: Path) -> Bench:
+        dataset = candidates.with_behaviour(LoggedDataset.from_parquet(data), kept, None)
+        return Bench(dataset, parameters, study.seed, work)
+
+    judging, own = parameters["judging"], bench(Path(folder), work.folder)
+    searched = kuairand_search.search(own)
+    tested, repeated = {}, {} if is_real(Path(folder)) else None
+    if judging["test"]:
+        tested[TEST] = kuairand_search.tested_once(own, searched.methods)
+        repeated = repeated if repeated is None else tscac_compat.kept(own.source, study, work)
+    if judging["test"] and judging["since"]:
+        split = f"time:{judging['since']}"
+        data = kuairand_statistics.built(parameters["data"], study.seed, work, rows, split)
+        tested[TIME] = kuairand_search.later(bench(data, data.with_name(f"{data.name}-behaviour")), searched)
+    return findings(parameters, searched, tested, own.first_batches(FIRST_BATCHES), repeated)
+
+
+def is_real(folder: Path) -> bool:
+    """Whether a dataset was built from KuaiRand's own rows."""
+    about = read_manifest(folder)
+    return about["name"].startswith("kuairand") and GENERATED not in about["warnings"]
 
 
 def findings(
-    parameters: Mapping[str, Any], searched: Searched, tested: Mapping[str, OnUsers] | None, real: bool
+    parameters: Mapping[str, Any],
+    searched: Searched,
+    tested: Mapping[str, Mapping[str, OnUsers]],
+    first: Any,
+    repeated: Mapping[str, Any] | None = None,
 ) -> Findings:
-    """Everything, in reading order; the paper's table stands beside KuaiRand's own rows alone."""
+    """Everything, in reading order.
+
+    `repeated` are values of the published protocol by method, none where it was not run, and None on other rows than
+    KuaiRand's own, beside which the paper's table does not stand.
+    """
     chosen = {method: searched.chosen(method) for method in searched.trained}
-    validated = {name: searched.on_users[each.name] for name, each in chosen.items()}
-    main, share = parameters["judging"]["signals"], float(parameters["judging"]["share"])
-    level = {name: kuairand_search.at_share(searched.of(name), share) for name in searched.trained}
-    claims = [*aims(validated[MAIN], main, VALIDATION.lower(), VALIDATION)]
-    claims += [not_dominated(level, share), largest_gain(level, share)]
-    listed = [
-        _users_table(VALIDATION, "Chosen on these users, so a little too good.", validated, chosen),
-        _equal_table(level, share),
-        _search_table(searched),
-    ]
-    if searched.from_random:
-        about = "The same settings from random weights, on validation users."
-        listed.append(_users_table("Started at random", about, searched.from_random, chosen))
-    if tested is not None:
-        about = "Settings were chosen on validation users before these were read."
-        claims += aims(tested[MAIN], main, "test users", TEST)
-        listed.insert(0, _users_table(TEST, about, tested, chosen))
-    listed += [_paper_table(parameters["paper"])] if real else []
-    shown = (
-        _curves_figure(searched, _estimable(validated.values())),
-        _changes_figure(validated, "validation") if tested is None else _changes_figure(tested, "test"),
-        _weights_figure(chosen[MAIN], [line.signal for line in validated[MAIN].lines]),
-    )
-    return Findings(tuple(claims), tuple(listed), shown)
+    settings = {name: each.about for name, each in chosen.items()}
+    validated, main = searched.chosen_on_users, parameters["judging"]["signals"]
+    results = {VALIDATION: validated, **tested}
+    claims = [claim for title, own in results.items() for claim in aims(own[MAIN], main, title)]
+    claims += [beats(name, own, main, title) for title, own in results.items() for name in own if beside(name) in own]
+    claims += [degenerate(first)]
+    judged = next(iter(tested.values()), validated)
+    if repeated is not None:
+        claims += [*statements(parameters["paper"], judged), printed_means(parameters["paper"])]
+    listed = [_users_table(title, own, settings) for title, own in reversed(results.items())]
+    listed += [_checks_table(judged, main)]
+    listed += [_users_table(title, own, settings) for title, own in searched.again.items()]
+    listed += [_search_table(searched)]
+    listed += [] if repeated is None else [_paper_table(parameters["paper"], judged, repeated)]
+    return Findings(tuple(claims), tuple(table for table in listed if table.rows), (_changes_figure(judged),))
 
 
-def _estimable(results: Iterable[OnUsers]) -> list[str]:
-    """Signals that can be estimated for some method."""
-    each = list(results)
-    columns = zip(*(own.lines for own in each), strict=True)
-    return [column[0].signal for column in columns if any(line.outcome != "not estimable" for line in column)]
-
-
-def aims(own: OnUsers, signals: Sequence[str], users: str, evidence: str) -> list[Claim]:
+def aims(own: OnUsers, signals: Sequence[str], users: str) -> list[Claim]:
     """What MOAC is to show."""
-    main = {signal: own.line(signal) for signal in signals}
+    gains = leads(own, None)
     worse = [line.signal for line in own.lines if line.outcome == "worse"]
     unknown = [line.signal for line in own.lines if line.outcome == "not estimable"]
     left = f"; not estimable: {', '.join(unknown)}" if unknown else ""
+    gammas = {name: own.gamma(name) for name in signals}
+    told = ", ".join(f"{name} {gamma:.2f}" for name, gamma in gammas.items() if gamma is not None)
+    explained = f"; something unobserved that shifts the odds of exposure by {told} would explain it" if told else ""
     return [
         Claim(
-            f"On {users} {' and '.join(signals)} are above Behavior-Clone, intervals above 0",
-            "; ".join(f"{name} {_change(line)}" for name, line in main.items()),
-            verdict_of([_is_above(line) for line in main.values()]),
-            evidence,
+            f"{users}: {' and '.join(signals)} are above Behavior-Clone, intervals above 0",
+            "; ".join(f"{name} {_change(own.line(name))}" for name in signals) + explained,
+            verdict_of([compare.above(gains[name]).verdict if name in gains else "not decided" for name in signals]),
+            users,
         ),
         Claim(
-            f"On {users} no signal is significantly worse",
+            f"{users}: no signal is significantly worse",
             f"worse: {', '.join(worse) or 'none'}{left}",
             "does not hold" if worse else "not decided" if unknown else "holds",
-            evidence,
+            users,
         ),
         Claim(
-            f"On {users} the effective share of rows is at least one half",
-            f"{own.share:.2f}, of the worst seed; verdict {own.verdict}",
-            verdict_of([own.share >= LEAST_SHARE]),
-            evidence,
+            f"{users}: MOAC's estimate may be read as an effect",
+            f"{own.verdict}{'' if not own.reasons else ': ' + '; '.join(own.reasons)}",
+            {"trusted": "holds", "with care": "not decided"}.get(own.verdict, "does not hold"),
+            users,
         ),
     ]
 
 
-def _is_above(line: Line | None) -> Verdict:
-    if line is None or line.outcome == "not estimable":
-        return "not decided"
-    return compare.above(Mean(line.relative, *line.relative_interval, 0)).verdict
+def beats(learner: str, results: Mapping[str, OnUsers], signals: Sequence[str], users: str) -> Claim:
+    """Whether a learner gains more than one number per item at the same share; what is open does not beat it."""
+    ahead = {name: lead for name, lead in leads(results[learner], results[beside(learner)]).items() if name in signals}
+    verdicts = {compare.above(lead).verdict for lead in ahead.values()}
+    text = "; ".join(f"{name} {_points(lead)}" for name, lead in ahead.items()) or "no signal can be estimated for both"
+    lost = [name for name, lead in ahead.items() if compare.above(lead).verdict == "does not hold"]
+    told, verdict = (f"only in part, {', '.join(lost)} is behind", "holds in part") if lost else ("it does", "holds")
+    told, verdict = (told, verdict) if "holds" in verdicts else ("it does not", "does not hold")
+    return Claim(f"{users}: {learner} beats the tilt", f"{told}: {text}", verdict, users)
 
 
-def not_dominated(level: Mapping[str, AtShare | None], share: float) -> Claim:
-    """No other method leads in every signal that can be estimated for both."""
-    claim = f"At an effective share of {share:g} no other method is better in every estimable signal"
-    ours = level[MAIN]
-    if ours is None:
-        return Claim(claim, "MOAC's settings do not reach that share", "not measured", EQUAL)
-    leads = {name: kuairand_search.leads(own, ours) for name, own in level.items() if own is not None and name != MAIN}
-    better = {name: compare.all_of(map(compare.above, own.values())).verdict for name, own in leads.items() if own}
-    over, undecided = ([name for name in better if better[name] == verdict] for verdict in ("holds", "not decided"))
-    missing = [name for name in level if name not in better and name != MAIN]
-    text = f"better everywhere: {', '.join(over) or 'none'} of {', '.join(better) or 'none'}"
-    text += f"; MOAC leads significantly nowhere: {', '.join(undecided)}" if undecided else ""
-    text += f"; nothing to compare at that share: {', '.join(missing)}" if missing else ""
-    return Claim(claim, text, "does not hold" if over else "not decided" if undecided or missing else "holds", EQUAL)
+def _points(lead: Mean) -> str:
+    points = lead.mapped(lambda x: 100 * x)
+    return f"{points.value:+.1f} points [{points.low:+.1f}, {points.high:+.1f}]"
 
 
-def largest_gain(level: Mapping[str, AtShare | None], share: float) -> Claim:
-    """In which signals MOAC leads all other methods, and who leads it elsewhere."""
-    claim = f"At an effective share of {share:g} MOAC has the largest gain in every estimable signal"
-    ours = level[MAIN]
-    others = {name: own for name, own in level.items() if own is not None and name != MAIN}
-    if ours is None or not others:
-        return Claim(claim, "there is nothing to compare at that share", "not measured", EQUAL)
-    ahead, told, verdicts = {name: kuairand_search.leads(ours, own) for name, own in others.items()}, [], []
-    for signal in ours.estimable:
-        leads = {name: own[signal] for name, own in ahead.items() if signal in own}
-        if leads:
-            closest = min(leads, key=lambda name: leads[name].value)
-            points = leads[closest].mapped(lambda x: 100 * x)
-            interval = f"{points.value:+.1f} points [{points.low:+.1f}, {points.high:+.1f}]"
-            told.append(f"{signal}: MOAC {interval} beside {closest}")
-            verdicts.append(compare.all_of(map(compare.above, leads.values())).verdict)
-    return Claim(claim, "; ".join(told), verdict_of(verdicts), EQUAL)
+def degenerate(first: Any) -> Claim:
+    """Whether the weights of first batches leave all but one signal out; `first` [K, M] are those of K seeds."""
+    count = int((first.max(axis=1) > 0.99).sum())
+    return Claim(
+        "Weights fixed at the first batch weigh several signals",
+        f"{count} of {len(first)} first batches put all weight on one signal, which has not fired: its gradient is 0. "
+        f"“{COMPLETE}” waits for the first batch in which every signal has fired",
+        "does not hold" if count > len(first) / 2 else "holds",
+        VALIDATION,
+    )
+
+
+def statements(paper: Mapping[str, Any], results: Mapping[str, OnUsers]) -> list[Claim]:
+    """The paper's observations (a) to (c) and its ablation, on our users: in which signals MOAC is above, or below."""
+    return [
+        _stated(text, leads(results[MAIN], results.get(said["beside"])), said["above"], said["below"])
+        for text, said in paper["statements"].items()
+    ]
+
+
+def _stated(text: str, ahead: Mapping[str, Mean], above: Sequence[str], below: Sequence[str]) -> Claim:
+    """A statement of the paper: MOAC leads in some signals and trails in others; what cannot be estimated is open."""
+    parts = [compare.above(ahead[name]).verdict if name in ahead else "not decided" for name in above]
+    parts += [compare.below(ahead[name]).verdict if name in ahead else "not decided" for name in below]
+    told = [f"{name} {_points(ahead[name]) if name in ahead else 'not estimable'}" for name in (*above, *below)]
+    return Claim(text, "; ".join(told), verdict_of(parts), PAPER)
+
+
+def printed_means(paper: Mapping[str, Any]) -> Claim:
+    """Whether the paper's Behavior-Clone row is a plain mean of the public code's test rows, digit by digit."""
+    rows, printed = paper["test_rows"], paper["values"]["Behavior-Clone"]
+    pairs = zip(printed, paper["test_sums"], strict=True)
+    same = [abs(value * rows / total - 1) < _DIGIT for value, total in pairs]
+    sums = ", ".join(f"{name} {count:,}" for name, count in zip(paper["signals"], paper["test_sums"], strict=True))
+    return Claim(
+        "The paper's Behavior-Clone row is an estimate of a policy",
+        f"{sum(same)} of {len(same)} values are means of the public code's {rows:,} test rows, to the digit ({sums})",
+        "does not hold" if all(same) else "not decided",
+        PAPER,
+    )
 
 
 def _change(line: Line | None) -> str:
     if line is None or line.outcome == "not estimable":
         return "not estimable"
-    low, high = (100 * end for end in line.relative_interval)
-    return f"{100 * line.relative:+.1f} % [{low:+.1f}, {high:+.1f}]"
+    return percent((line.relative, *line.relative_interval))
 
 
-def _users_table(title: str, caption: str, results: Mapping[str, OnUsers], chosen: Mapping[str, Trained]) -> Table:
+def _users_table(title: str, results: Mapping[str, OnUsers], settings: Mapping[str, str]) -> Table:
     """Rows as in the paper: value, and change to Behavior-Clone with its interval."""
     first = next(iter(results.values()))
     rows: list[tuple[Value, ...]] = [("Behavior-Clone", "", *(f"{line.baseline:.4g}" for line in first.lines), "1", "")]
     for name, own in results.items():
         stars = ("*" if line.outcome in ("better", "worse") else "" for line in own.lines)
         cells = (f"{line.value:.4g}, {_change(line)}{star}" for line, star in zip(own.lines, stars, strict=True))
-        rows.append((name, chosen[name].about, *cells, f"{own.share:.2f}", own.verdict))
+        rows.append((name, settings.get(name, ""), *cells, f"{own.share:.2f}", own.verdict))
     header = ("Method", "Setting", *(line.label for line in first.lines), "Share", "Verdict")
-    about = (
-        "Values are NCIS estimates of the immediate reward per row, if nothing unobserved decided what was shown; "
-        "changes with 95 % intervals over users; * is significant after Holm."
-    )
-    return Table(title, f"{caption} {about}", header, tuple(rows))
-
-
-def _equal_table(level: Mapping[str, AtShare | None], share: float) -> Table:
-    """All methods where the same share of the log speaks for them."""
-    known = {name: own.lines for name, own in level.items() if own is not None}
-    signals = [line.label for line in next(iter(known.values())).values()] if known else []
-    rows = tuple((name, *(_change(line) for line in own.values())) for name, own in known.items())
     caption = (
-        f"Changes on validation users at an effective share of {share:g}, between the two settings on either side of "
-        "it (changes and ends of intervals in proportion). Claims rest on paired differences: users are drawn alike "
-        "for both methods, and the shares are taken as they are. A method without settings on both sides is left out."
+        "Settings were chosen on validation users, whose numbers are a little too good. Values are NCIS estimates of "
+        "the immediate reward per row among these items, if nothing unobserved decided what was shown; changes with "
+        "95 % intervals over users; * is significant after Holm. The tilt stands at the share of each learner."
     )
-    return Table(EQUAL, caption, ("Method", *signals), rows)
+    return Table(title, caption, header, tuple(rows))
+
+
+def _checks_table(results: Mapping[str, OnUsers], signals: Sequence[str]) -> Table:
+    """What refutes the estimates, and what would."""
+    rows = tuple(
+        (f"{name}: {signal}", _change(own.line(signal)), *own.checks(signal), own.verdict_of(signal))
+        for name, own in results.items()
+        if not name.startswith(f"{TILT} at")
+        for signal in signals
+    )
+    caption = (
+        "Control: the change of the user's earlier rewards, which no policy can have changed, with half of the past "
+        "responses held out of b. Γ: the factor by which something unobserved would have to shift the odds of exposure "
+        "for the interval of the change to meet 0. Random exposure: the change on all of its rows, which nobody "
+        "trained on; beside it that on the same users' standard rows, and the difference of the two."
+    )
+    header = ("Estimate", "Change", "Control", "Γ", "Random exposure", "Same users, standard", "Difference", "Verdict")
+    return Table("Controls, sensitivity and random exposure", caption, header, rows)
 
 
 def _search_table(searched: Searched) -> Table:
@@ -215,83 +253,47 @@ def _search_table(searched: Searched) -> Table:
             against = "; ".join(own.against) or "none"
             rows.append((method, each.about, f"{100 * own.gain:+.2f} %", f"{own.share:.2f}", against))
     caption = (
-        "Every setting of every method on validation users; gain: mean over estimable signals of the least change for "
-        "the better that the intervals allow."
+        "Every setting of every learner on validation users; gain: mean over estimable signals of the least change for "
+        "the better that the intervals allow. What speaks against a setting, controls among it, comes before its gain."
     )
     return Table("The search", caption, ("Method", "Setting", "Gain", "Share", "Against it"), tuple(rows))
 
 
-def _paper_table(paper: Mapping[str, Any]) -> Table:
-    caption = (
-        "Per cent of change to Behavior-Clone as the paper prints it, without intervals. It cannot be compared row by "
-        "row: other rows (KuaiRand-27K's first part), a continuous action that is a popularity rank, a state that "
-        "holds the action, a behaviour model trained on test rows, and a choice made on them; 7 dislikes and 14 "
-        "follows decide two columns."
-    )
-    rows = tuple((name, *(f"{value:+g}" for value in values)) for name, values in paper["changes"].items())
-    return Table("The paper's table", caption, ("Method", *paper["signals"]), rows)
+def _paper_table(paper: Mapping[str, Any], results: Mapping[str, OnUsers], repeated: Mapping[str, Any]) -> Table:
+    """The paper's values and changes, ours, and those of the published protocol on our rows."""
+    rows: list[tuple[Value, ...]] = []
+    for name, values in paper["values"].items():
+        changes = paper["changes"].get(name, [None] * len(values))
+        told = (f"{x:.4g}" + ("" if c is None else f", {c:+g} %") for x, c in zip(values, changes, strict=True))
+        own, is_base = results.get(name, results[MAIN]), name not in results
+        lines = {
+            line.signal: f"{line.baseline:.4g}" if is_base else f"{line.value:.4g}, {_change(line)}"
+            for line in own.lines
+        }
+        rows += [(name, "paper", *told), (name, "ours", *(lines.get(signal, "–") for signal in paper["signals"]))]
+        if repeated:
+            again = tscac_compat.cells(repeated[name], repeated["Behavior-Clone"])
+            rows.append((name, "published protocol, our rows", *again))
+    return Table(PAPER, paper["reasons"], ("Method", "Whose", *paper["signals"]), tuple(rows))
 
 
-def _curves_figure(searched: Searched, signals: Sequence[str]) -> Shown:
-    """Each method's settings as a line, one panel per signal that can be estimated."""
-    return Shown(
-        "Gain over effective sample size",
-        "gain-over-share",
-        _draw_curves(searched, signals),
-        "Change to Behavior-Clone on validation users of each setting of the search, over the effective share of rows: "
-        "how much of the log speaks for it. To the right is close to the log. Bars are 95 % intervals over users. At "
-        "one share, higher is better.",
-        "Line charts of the relative change of each signal over the effective share of rows, one line per method.",
-    )
-
-
-@style.styled
-def _draw_curves(searched: Searched, signals: Sequence[str]) -> Figure:
-    figure, axes = style.panels(len(signals), len(signals), (4.0, 3.3))
-    for ax, signal in zip(axes, signals, strict=True):
-        ax.axhline(0, color="#777777", linewidth=0.9)
-        for index, method in enumerate(searched.trained):
-            settings = sorted(searched.of(method), key=lambda each: each.share)
-            lines = [each.line(signal) for each in settings]
-            y = np.array([np.nan if line is None else 100 * line.relative for line in lines])
-            ends = [(np.nan, np.nan) if line is None else line.relative_interval for line in lines]
-            reach = np.abs(100 * np.array(ends).T - y)
-            look: dict[str, Any] = {**style.line(index), "marker": "o", "ms": 4, "capsize": 2, "label": method}
-            ax.errorbar([each.share for each in settings], y, yerr=reach, **look)
-        ax.set_title(signal)
-        ax.set_xlabel("effective share of rows")
-    axes[0].set_ylabel("change, %")
-    style.legend_below(figure, axes, 4)
-    return figure
-
-
-def _changes_figure(results: Mapping[str, OnUsers], users: str) -> Shown:
-    """The chosen setting of each method, one panel per signal."""
+def _changes_figure(results: Mapping[str, OnUsers]) -> Shown:
+    """One panel for each signal that can be estimated for some method."""
 
     def dot(line: Line | None) -> drawings.Dot | None:
-        if line is None:
+        if line is None or line.outcome == "not estimable":
             return None
-        percent = Mean(line.relative, *line.relative_interval, 0).mapped(lambda x: 100 * x)
-        return drawings.Dot(percent, line.outcome in ("better", "worse"))
+        percents = Mean(line.relative, *line.relative_interval, 0).mapped(lambda x: 100 * x)
+        return drawings.Dot(percents, line.outcome in ("better", "worse"))
 
-    columns = {name: [dot(own.line(name)) for own in results.values()] for name in _estimable(results.values())}
+    shown = {name: own for name, own in results.items() if not name.startswith(f"{TILT} at")}
+    signals = dict.fromkeys(signal for own in shown.values() for signal in own.estimable)
+    columns = {signal: [dot(own.line(signal)) for own in shown.values()] for signal in signals}
     return Shown(
         "Changes to Behavior-Clone",
         "changes",
-        drawings.dots(columns, {name: row for row, name in enumerate(results)}, "change, %"),
-        f"Change to Behavior-Clone on {users} users, of the setting that validation users chose, with 95 % intervals "
-        "over users; filled where significant after Holm. Of a cost, to the left is better.",
+        drawings.dots(columns, {name: row for row, name in enumerate(shown)}, "change, %"),
+        "Settings that validation users chose, and baselines that know items and no person, with 95 % intervals over "
+        "users; filled where significant after Holm. Of a cost, to the left is better.",
         "Forest plots of the relative change of each signal, one row per method.",
-    )
-
-
-def _weights_figure(own: Trained, signals: Sequence[str]) -> Shown:
-    """λ of MOAC."""
-    lines = tuple(drawings.Curve(signal, own.steps, own.weights[:, :, i], i) for i, signal in enumerate(signals))
-    return Shown(
-        "λ over time",
-        "lambda",
-        drawings.curves([drawings.Panel("", ("iteration", "λ"), lines, log_x=False, log_y=False)], columns=1),
-        f"Weights λₜ of {own.name}: means over training seeds with 95 % bands.",
-        "Line chart of the weight of each signal over iterations.",
     )

@@ -1,13 +1,14 @@
-"""The search of the comparison on a log: all methods with as many settings each, trained, and evaluated on users.
+"""The search of the comparison on a log: learners with as many settings each, baselines that know items alone.
 
-Settings are chosen on validation users. Test users are read once, for the chosen settings, and that is noted before.
+Settings are chosen on validation users, whose controls are a constraint and no score. Test users are read once, for
+what was chosen, and that is noted before. Learners learn from the paper's signals; all signals of the log are judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -18,19 +19,22 @@ from moac import api, files
 from moac.config import Config, Discounted
 from moac.files import Arrays
 from moac.logs.dataset import LoggedDataset
-from moac.offline.baselines import pdpg, tscac
+from moac.offline.baselines import pdpg, tilt, tscac
 from moac.offline.choose import choose
+from moac.offline.controls import EARLIER
 from moac.offline.evaluate import evaluate
-from moac.offline.evaluation import Line, Method, OfflineEvaluation, Outcome, fingerprints
+from moac.offline.evaluation import Line, Method, OfflineEvaluation, fingerprints
 from moac.offline.ncis import Options, estimates
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Plain
 from moac.statistics import Mean
+from moac.weighting import first_batch
 from moac_studies.framework import Table, Workspace
 
-MAIN = "MOAC"
+MAIN, TILT, FEATURE = "MOAC", "Tilt", "One feature"
 _OTHERS = {"pdpg": pdpg, "tscac": tscac}
 LEARNERS = ("moac", *_OTHERS)
+_NOT_OPTIONS = ("learner", "search", "permuted", "first_complete_batch")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +43,7 @@ class Trained:
 
     method: str  # name of the method
     setting: Table  # what was searched over
-    policy: SoftmaxMLP  # the network
-    theta: Any  # weights of the training seeds, leading axis K
-    steps: np.ndarray[Any, Any]  # [L] at which λ was noted
+    policies: Method  # the network, and weights of the training seeds
     weights: np.ndarray[Any, Any]  # [K, L, M] λ, or what the method has in its place
 
     @property
@@ -54,53 +56,79 @@ class Trained:
         """Tells it from the other settings."""
         return f"{self.method}, {self.about}"
 
-    @property
-    def policies(self) -> Method:
-        """What an estimate needs."""
-        return self.policy, self.theta
+
+def learned_from(dataset: LoggedDataset, signals: Sequence[str]) -> LoggedDataset:
+    """The log with some of its signals as rewards, in their order there; states stay as they are."""
+    kept = [k for k, name in enumerate(dataset.signal_names) if name in signals]
+    if len(kept) in (0, dataset.num_signals):
+        return dataset
+    names, signs = (tuple(each[k] for k in kept) for each in (dataset.signal_names, dataset.signs))
+    label = f"{dataset.fingerprint}:{'+'.join(names)}"
+    return replace(dataset, reward=dataset.reward[:, kept], signal_names=names, signs=signs, fingerprint=label)
 
 
-def trained(dataset: LoggedDataset, name: str, table: Table, setting: Table, common: Table, work: Workspace) -> Trained:
-    """A method from the file of an earlier call, or trained now on a dataset with propensities.
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A log with propensities, and how methods are trained on it."""
 
-    `table` has its `learner` and what it sets beside the search, `setting` is one of the search, and `common` has
-    `trials`, `iterations`, `num_evaluations`, `seed` and `start`.
-    """
-    learner = table["learner"]
-    if learner not in LEARNERS:
-        raise ValueError(f"`learner` must be one of {', '.join(LEARNERS)}, got {learner!r}.")
-    options = {key: value for key, value in table.items() if key not in ("learner", "search")} | dict(setting)
-    identity = {"data": dataset.fingerprint, "learner": learner, **options, **common}
-    arrays = work.keep(_label(name, setting, common), identity, lambda: _learn(dataset, learner, options, common))
-    layers = tuple(arrays[key] for key in sorted(arrays) if key.startswith("theta."))
-    hidden = tuple(layer.shape[2] for layer in layers[:-1])
-    policy = SoftmaxMLP(Plain(dataset.num_features), hidden, dataset.num_actions)
-    return Trained(name, setting, policy, layers, arrays["steps"], arrays["weights"])
+    dataset: LoggedDataset
+    parameters: Mapping[str, Any]  # tables of the study
+    seed: int
+    work: Workspace
+
+    @cached_property
+    def source(self) -> LoggedDataset:
+        """The log with the signals that are learned from."""
+        return learned_from(self.dataset, self.parameters["paper"]["signals"])
+
+    def trained(self, name: str, setting: Table, changed: Table = {}, options: Table = {}) -> Trained:  # noqa: B006
+        """A method from the file of an earlier call, or trained now.
+
+        `setting` is one of its search; `changed` and `options` take the place of what all methods have in common, and
+        of what the method's table and setting say.
+        """
+        table = {**self.parameters["methods"][name], **options}
+        common = {**self.parameters["training"], "seed": self.seed, "start": "behaviour", **changed}
+        setting = {key: options.get(key, value) for key, value in setting.items()}
+        if table["learner"] not in LEARNERS:
+            raise ValueError(f"`learner` must be one of {', '.join(LEARNERS)}, got {table['learner']!r}.")
+        identity = {"data": self.source.fingerprint, **table, "search": None, "setting": dict(setting), **common}
+        words = [name, *(f"{key} {value:g}" for key, value in setting.items())]
+        words += [f"from {common['start']}", f"discount {common['discount']:g}"]
+        label = "-".join("".join(c if c.isalnum() else "-" for c in word.lower()) for word in words)
+        arrays = self.work.keep(label, identity, lambda: _learn(self.source, table, setting, common))
+        layers = tuple(arrays[key] for key in sorted(arrays) if key.startswith("theta."))
+        hidden = tuple(layer.shape[2] for layer in layers[:-1])
+        policy = SoftmaxMLP(Plain(self.source.num_features), hidden, self.source.num_actions)
+        return Trained(name, setting, (policy, layers), arrays["weights"])
+
+    def first_batches(self, count: int) -> Any:
+        """[count, M] min-norm weights of the first batch of so many seeds."""
+        return self.trained(
+            "MOAC, fixed weights", {}, {"trials": count, "iterations": 1, "num_evaluations": 1}
+        ).weights[:, 0]
 
 
-def _learn(dataset: LoggedDataset, learner: str, options: Table, common: Table) -> Arrays:
+def _learn(dataset: LoggedDataset, table: Table, setting: Table, common: Table) -> Arrays:
+    options = {key: value for key, value in table.items() if key not in _NOT_OPTIONS} | dict(setting)
     both = {name: common[name] for name in ("start", "num_evaluations")}
-    if learner == "moac":
-        values = {key: value for key, value in options.items() if key != "discount"}
-        setting = Discounted(options["discount"]) if "discount" in options else None
-        config = Config(setting=setting, num_iterations=common["iterations"], **both, **values)
-        outcome = api.train(dataset, config, trials=common["trials"], seed=common["seed"])
-        theta, steps, weights = outcome.policy.theta, outcome.history.iteration, outcome.history.weights
+    dataset = tilt.permuted(dataset, common["seed"]) if table.get("permuted") else dataset
+    if table["learner"] == "moac":
+        rule = first_batch(complete=True) if table.get("first_complete_batch") else None
+        shared = {"setting": Discounted(common["discount"]), "num_iterations": common["iterations"], **both}
+        run = {"trials": common["trials"], "seed": common["seed"]}
+        outcome = api.train(dataset, Config(**shared, **options), rule=rule, **run)
+        theta, weights = outcome.policy.theta, outcome.history.weights
     else:
-        module = _OTHERS[learner]
+        module = _OTHERS[table["learner"]]
         known = {field.name for field in fields(module.Options)}
         for key in (key for key in options if key not in known):
-            raise ValueError(f"`{key}` is not an option of {learner}; known are {', '.join(sorted(known))}.")
-        chosen = module.Options(steps=common["iterations"], **both, **options)
+            raise ValueError(f"`{key}` is not an option of {table['learner']}; known are {', '.join(sorted(known))}.")
+        chosen = module.Options(steps=common["iterations"], discount=common["discount"], **both, **options)
         learned = module.train(dataset, chosen, common["trials"], common["seed"])
-        theta, steps, weights = learned.theta, learned.steps, learned.weights_history
+        theta, weights = learned.theta, learned.weights_history
     layers = {f"theta.{k}": np.asarray(layer) for k, layer in enumerate(jax.tree.leaves(theta))}
-    return layers | {"steps": np.asarray(steps), "weights": np.asarray(weights)}
-
-
-def _label(name: str, setting: Table, common: Table) -> str:
-    words = [name, *(f"{key} {value:g}" for key, value in setting.items()), f"from {common['start']}"]
-    return "-".join("".join(c if c.isalnum() else "-" for c in word.lower()) for word in words)
+    return layers | {"weights": np.asarray(weights)}
 
 
 @dataclass(frozen=True)
@@ -113,37 +141,75 @@ class OnUsers:
     verdict: str  # trusted, with care or not trusted
     against: tuple[str, ...] = ()  # reasons not to choose it; only where there was a choice
     gain: float = 0.0  # see `moac.offline.choose.Candidate`
-    # relative change of each signal in each draw of users [B]; kept in memory alone
+    card: Mapping[str, Any] = field(default_factory=dict)  # what the evaluation's card says of it
+    # relative change of each signal in each draw of users [B]
     draws: Mapping[str, Float[np.ndarray, " B"]] = field(default_factory=dict, compare=False)
 
     def line(self, signal: str) -> Line | None:
         """Of a signal, where it fires."""
         return next((line for line in self.lines if line.signal == signal), None)
 
+    @property
+    def estimable(self) -> tuple[str, ...]:
+        """Signals that can be estimated."""
+        return tuple(line.signal for line in self.lines if line.outcome != "not estimable")
+
+    @property
+    def reasons(self) -> list[str]:
+        """Of the verdict."""
+        return list(self.card.get("reasons", ()))
+
+    def verdict_of(self, signal: str) -> str:
+        """On the estimate of one signal."""
+        return self._card(signal).get("verdict") or self.verdict
+
+    def gamma(self, signal: str) -> float | None:
+        """Γ at which the interval of the change meets 0."""
+        return (self._card(signal).get("sensitivity") or {}).get("gamma")
+
+    def checks(self, signal: str) -> list[str]:
+        """As texts: the control, Γ, the change on random exposure, on its users' standard rows, and the difference."""
+        control = (self._card(signal).get("controls") or {}).get(EARLIER, {})
+        held = percent([control["change"], *control["interval"]]) if control.get("power") else "no power"
+        gamma, chance = self.gamma(signal), self._card(signal).get("random_exposure")
+        three = ("–",) * 3 if chance is None else (percent(chance[key]) for key in ("change", "standard", "difference"))
+        return [held, "–" if gamma is None else f"{gamma:.2f}", *three]
+
+    def _card(self, signal: str) -> Mapping[str, Any]:
+        return self.card.get("signals", {}).get(signal, {})
+
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(replace(self, draws={}))
+        """Plain data; draws with five digits."""
+        draws = {name: np.round(own.astype(float), 5).tolist() for name, own in self.draws.items()}
+        return files.finite(asdict(replace(self, draws={})) | {"draws": draws})
 
     @staticmethod
     def of_dict(data: Mapping[str, Any]) -> OnUsers:
         """From `as_dict`, also after JSON."""
         ranges = ("interval", "relative_interval", "difference_interval")
         read = [Line(**line | {name: tuple(line[name]) for name in ranges}) for line in data["lines"]]
-        given: dict[str, Any] = {**data, "lines": tuple(read), "against": tuple(data["against"])}
+        draws = {name: np.array(own, float) for name, own in data["draws"].items()}
+        given: dict[str, Any] = {**data, "lines": tuple(read), "against": tuple(data["against"]), "draws": draws}
         return OnUsers(**given)
+
+
+def percent(change: Sequence[float]) -> str:
+    """A relative change with the ends of its interval."""
+    value, low, high = (100 * x for x in change)
+    return f"{value:+.1f} % [{low:+.1f}, {high:+.1f}]"
 
 
 def on_users(evaluation: OfflineEvaluation) -> dict[str, OnUsers]:
     """All methods on a split's users, beside Behavior-Clone; with what speaks against each."""
-    candidates = {each.name: each for each in choose(evaluation).candidates}
+    candidates, cards = {each.name: each for each in choose(evaluation).candidates}, evaluation.card()["methods"]
 
     def of(name: str) -> OnUsers:
         report, candidate = evaluation.report.policies[name], candidates[name]
         share = min(each.row_effective_share for each in report.diagnostics)
         changes = () if report.change is None else report.change.relative_draws.T
         draws = dict(zip(evaluation.report.signal_names, changes, strict=report.change is not None))
-        verdict = report.verdict.level
-        return OnUsers(name, evaluation.lines(name), share, verdict, candidate.against, candidate.gain, draws)
+        about = (report.verdict.level, candidate.against, candidate.gain, cards[name], draws)
+        return OnUsers(name, evaluation.lines(name), share, *about)
 
     return {name: of(name) for name in evaluation.methods}
 
@@ -155,11 +221,12 @@ def best(settings: Sequence[OnUsers]) -> OnUsers:
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """All settings of all methods, on validation users."""
+    """All settings of all learners, on validation users."""
 
     trained: Mapping[str, Sequence[Trained]]  # by method, in the order of the search; from Behavior-Clone
-    on_users: Mapping[str, OnUsers]  # by name of the setting
-    from_random: Mapping[str, OnUsers]  # the chosen settings once more, started at random
+    on_users: Mapping[str, OnUsers]  # by name of the setting, and of baselines
+    again: Mapping[str, Mapping[str, OnUsers]] = field(default_factory=dict)  # chosen settings with something changed
+    baselines: Mapping[str, Method] = field(default_factory=dict)  # by name; see `standing`
 
     def of(self, method: str) -> list[OnUsers]:
         """A method's settings."""
@@ -170,92 +237,99 @@ class Searched:
         name = best(self.of(method)).name
         return next(each for each in self.trained[method] if each.name == name)
 
+    @property
+    def methods(self) -> dict[str, Method]:
+        """The chosen setting of each learner, and the baselines."""
+        return {name: self.chosen(name).policies for name in self.trained} | dict(self.baselines)
 
-def search(dataset: LoggedDataset, parameters: Mapping[str, Any], seed: int, work: Workspace) -> Searched:
-    """Train and evaluate; every method must have as many settings as the others."""
-    methods, common = parameters["methods"], {**parameters["training"], "seed": seed}
+    @property
+    def chosen_on_users(self) -> dict[str, OnUsers]:
+        """The same on validation users."""
+        return {name: best(self.of(name)) for name in self.trained} | {k: self.on_users[k] for k in self.baselines}
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Effective share of rows of each learner's chosen setting."""
+        return {name: best(self.of(name)).share for name in self.trained}
+
+
+def search(bench: Bench) -> Searched:
+    """Train and evaluate; every learner must have as many settings as the others."""
+    dataset, methods = bench.dataset, bench.parameters["methods"]
     if len({len(table["search"]) for table in methods.values()}) != 1:
         raise ValueError("`search` must hold the same number of settings for every method.")
-    near = {**common, "start": "behaviour"}
-    by_method = {
-        name: [trained(dataset, name, table, setting, near, work) for setting in table["search"]]
-        for name, table in methods.items()
-    }
+    by_method = {name: [bench.trained(name, each) for each in table["search"]] for name, table in methods.items()}
     policies = {each.name: each.policies for settings in by_method.values() for each in settings}
-    searched = Searched(by_method, on_users(evaluate(dataset, policies)), {})
-    if not parameters["judging"]["random_start"]:
-        return searched
-    again = {**common, "start": "random"}
-    started = {
-        name: trained(dataset, name, methods[name], searched.chosen(name).setting, again, work).policies
-        for name in methods
+    searched = Searched(by_method, on_users(evaluate(dataset, policies)))
+    baselines = standing(dataset, searched.shares, bench.parameters["judging"])
+    judged = {**searched.on_users, **on_users(evaluate(dataset, baselines))}
+    searched = replace(searched, baselines=baselines, on_users=judged)
+    again = {
+        title: {
+            name: bench.trained(name, searched.chosen(name).setting, table["common"], table.get("options", {})).policies
+            for name in table["methods"]
+        }
+        for title, table in bench.parameters["variations"].items()
+        if bench.parameters["judging"]["variations"]
     }
-    return replace(searched, from_random=on_users(evaluate(dataset, started)))
+    return replace(searched, again={title: on_users(evaluate(dataset, own)) for title, own in again.items()})
 
 
-def tested_once(dataset: LoggedDataset, chosen: Mapping[str, Trained], work: Workspace) -> dict[str, OnUsers]:
+def later(bench: Bench, searched: Searched) -> dict[str, OnUsers]:
+    """The chosen settings once more, trained on the rows before a date, on those of test users after it."""
+    judging = bench.parameters["judging"]
+    methods = {name: bench.trained(name, searched.chosen(name).setting).policies for name in judging["later"]}
+    shares = {name: searched.shares[name] for name in methods}
+    return tested_once(bench, methods | standing(bench.dataset, shares, judging), "test-by-time")
+
+
+def standing(dataset: LoggedDataset, shares: Mapping[str, float], judging: Table) -> dict[str, Method]:
+    """Baselines that know items and no person: uniform, popularity, one feature, and the tilt.
+
+    The tilt by the judged signals stands beside each learner at the effective share that the learner's chosen setting
+    has on validation users (`beside`), since a policy further from the log gains more; one feature beside MOAC.
+    """
+    scores, feature = tilt.signal_scores(dataset, judging["signals"]), judging["feature"]
+    methods = {"Uniform": tilt.uniform(dataset), "Popularity": tilt.popularity(dataset)}
+    if feature.removeprefix("-") in tilt.item_features(dataset):
+        along = tilt.feature_scores(dataset, feature)
+        methods[FEATURE] = tilt.tilted_to(dataset, along, shares[MAIN])[0]
+    return methods | {beside(name): tilt.tilted_to(dataset, scores, share)[0] for name, share in shares.items()}
+
+
+def beside(learner: str) -> str:
+    """Name of the tilt at a learner's effective share; that of MOAC's is the tilt."""
+    return TILT if learner == MAIN else f"{TILT} at the share of {learner}"
+
+
+def tested_once(bench: Bench, methods: Mapping[str, Method], name: str = "test") -> dict[str, OnUsers]:
     """What test users say; of the same policies and data an earlier answer is taken, and they are not asked again."""
-    methods = {name: each.policies for name, each in chosen.items()}
-    asked = {"data": dataset.fingerprint, "policies": fingerprints(methods)}
-    path = work.folder / "test.json"
+    dataset, folder = bench.dataset, bench.work.folder
+    asked, path = {"data": dataset.fingerprint, "policies": fingerprints(methods)}, folder / f"{name}.json"
     kept = files.read_json(path) if path.exists() else {}
     if kept.get("asked") == asked:
         return {name: OnUsers.of_dict(own) for name, own in kept["judged"].items()}
-    about = {"study": "comparison", "settings": {name: dict(each.setting) for name, each in chosen.items()}}
-    evaluation = evaluate(dataset, methods, "test", run=work.folder, about=about)
-    work.say(str(evaluation.accesses))
+    evaluation = evaluate(dataset, methods, "test", run=folder, about={"study": "comparison", "part": name})
+    bench.work.say(str(evaluation.accesses))
     results = on_users(evaluation)
     files.write_json(path, {"asked": asked, "judged": {name: own.as_dict() for name, own in results.items()}})
     return results
 
 
-@dataclass(frozen=True, eq=False)
-class AtShare:
-    """A method at an effective share of rows, between the two settings on either side of it."""
-
-    lines: Mapping[str, Line]  # by signal; relative changes and ends of their intervals are in proportion
-    # relative change of each signal in each draw of users [B], in proportion as well
-    draws: Mapping[str, Float[np.ndarray, " B"]]
-
-    @property
-    def estimable(self) -> tuple[str, ...]:
-        """Signals that can be estimated."""
-        return tuple(name for name, line in self.lines.items() if line.outcome != "not estimable")
-
-
-def at_share(settings: Sequence[OnUsers], share: float) -> AtShare | None:
-    """A method's settings at an effective share; None where there are none on either side of it."""
-    for low, high in pairwise(sorted(settings, key=lambda each: each.share)):
-        if low.share <= share <= high.share and high.share > low.share:
-            part = (share - low.share) / (high.share - low.share)
-            pairs = zip(low.lines, high.lines, strict=True)
-            between = {a.signal: _between(a, b, part) for a, b in pairs}
-            draws = {name: (1 - part) * low.draws[name] + part * high.draws[name] for name in between}
-            return AtShare(between, draws)
-    return None
-
-
-def _between(a: Line, b: Line, part: float) -> Line:
-    """A line whose relative change and interval are between two others; what else it has is of the first."""
-    firsts, seconds = ((line.relative, *line.relative_interval) for line in (a, b))
-    relative, low, high = ((1 - part) * x + part * y for x, y in zip(firsts, seconds, strict=True))
-    estimable = "not estimable" not in (a.outcome, b.outcome)
-    outcome: Outcome = "no difference" if estimable else "not estimable"
-    return replace(a, relative=relative, relative_interval=(low, high), outcome=outcome)
-
-
-def leads(one: AtShare, other: AtShare) -> dict[str, Mean]:
-    """By how much one method gains more than another in each signal that can be estimated for both.
+def leads(one: OnUsers, other: OnUsers | None) -> dict[str, Mean]:
+    """By how much one method gains more than another, or than Behavior-Clone, in what can be estimated for both.
 
     A paired difference of relative changes, with its 95 % interval, users drawn alike for both; a cost that falls is
     a gain.
     """
 
-    def lead(signal: str) -> Mean:
-        sign = -1.0 if one.lines[signal].cost else 1.0
-        draws = sign * (one.draws[signal] - other.draws[signal])
+    def lead(line: Line) -> Mean:
+        theirs, sign = None if other is None else other.line(line.signal), -1.0 if line.cost else 1.0
+        if other is None or theirs is None:
+            return Mean(line.relative, *line.relative_interval, 0).mapped(lambda x: sign * x)
+        draws = sign * (one.draws[line.signal] - other.draws[line.signal])
         low, high = estimates.interval(draws, Options().level)
-        value = sign * (one.lines[signal].relative - other.lines[signal].relative)
-        return Mean(value, float(low), float(high), len(draws))
+        return Mean(sign * (line.relative - theirs.relative), float(low), float(high), len(draws))
 
-    return {name: lead(name) for name in one.estimable if name in other.estimable}
+    both = set(one.estimable) if other is None else set(one.estimable) & set(other.estimable)
+    return {line.signal: lead(line) for line in one.lines if line.signal in both}

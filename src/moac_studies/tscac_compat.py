@@ -7,6 +7,7 @@ model of all ranks, on states of 24 + 6 K + 20·6 numbers (1044 with K = 150), b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -22,10 +23,17 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int
 
-from moac import files
+from moac import files, simplex
+from moac.kuairand.schema import SIGNALS
 from moac.logs.dataset import LoggedDataset
 from moac.logs.schema import STEPS, WINDOW
+from moac.offline.baselines import tilt
+from moac.offline.behaviour import in_blocks
+from moac.policies.networks import dense
+from moac_studies.framework import Study, Workspace
+from moac_studies.kuairand_search import learned_from
 
+METHODS = ("Behavior-Clone", "stage one", "TSCAC", "PDPG", "MOAC, fixed weights", "MOAC")
 GAMMA, TAU, BATCH, CLONE_BATCH, STAGE_TWO_WIDTH = 0.99, 0.001, 512, 64, 30.0
 WIDTH, CAP = 25.0, 10.0
 TRAIN_SHARE = 450_000 / 480_385
@@ -36,10 +44,11 @@ USER_COLUMNS = (
 VIDEO_COLUMNS = ("duration", "music_type", "tag", "play_user_num", "play_duration", "like_cnt")
 _ADAM, _CRITIC_ADAM = optax.adam(1e-4), optax.chain(optax.add_decayed_weights(1e-2), optax.adam(1e-3))
 """Of actors and the behaviour model; of critics, with L2 added to the gradient."""
-_EVALUATIONS, _BLOCK, _MOMENTS_BLOCK = 10, 2048, 4096
+_EVALUATIONS = 10
 
-FAULTS = tuple((resources.files("moac_studies") / "recorded" / "tscac-faults.txt").read_text("utf-8").splitlines())
-"""What is wrong with the published protocol, the most harmful first; repeated unless `departures` say otherwise."""
+_TEXT = (resources.files("moac_studies") / "recorded" / "tscac-faults.txt").read_text("utf-8")
+FAULTS, DEPARTURES = (tuple(part.splitlines()) for part in _TEXT.split("\n\n"))
+"""What is wrong with the published protocol, the most harmful first, and what is not repeated of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +69,12 @@ class Table:
         return files.finite(self, name_infinities=True)
 
     def __str__(self) -> str:
-        head = f"{'tscac-compat':16}" + "".join(f"{name:>20}" for name in self.signal_names)
+        head = f"{'tscac-compat':20}" + "".join(f"{name:>20}" for name in self.signal_names)
         lines = ["The published protocol, repeated with its faults: these are no estimates to rely on.", head]
         base = next(iter(self.values.values()))
-        for name, own in self.values.items():
-            changes = (f"{value / b - 1:+.1%}" if b else "n/a" for value, b in zip(own, base, strict=True))
-            cells = (f"{value:>11.4g} {change:>8}" for value, change in zip(own, changes, strict=True))
-            lines.append(f"{name:16}" + "".join(cells))
+        lines += [
+            f"{name:20}" + "".join(f"{cell:>20}" for cell in cells(own, base)) for name, own in self.values.items()
+        ]
         lines += ["Faults of the protocol:", *(f"  {k}. {fault}" for k, fault in enumerate(self.faults, 1))]
         lines += ["On these rows:", *(f"  {name}: {value:.4g}" for name, value in self.measured.items())]
         lines += ["Other than in the published setting:", *(f"  {text}" for text in self.departures)]
@@ -75,8 +83,20 @@ class Table:
         return "\n".join(lines)
 
 
+def cells(values: Any, base: Any) -> list[str]:
+    """Each value with its change to another."""
+    return [f"{x:.4g}, {x / b - 1:+.1%}" if b else f"{x:.4g}" for x, b in zip(values, base, strict=True)]
+
+
+def kept(dataset: LoggedDataset, study: Study, work: Workspace) -> dict[str, Any]:
+    """Values by method of `run` on train and validation users; those of an earlier call are taken."""
+    rows, steps = dataset.subset(["train", "validation"]), study.parameters["paper"]["compat_steps"]
+    about = {"data": dataset.fingerprint, "steps": steps, "seed": study.seed}
+    return work.keep("published-protocol", about, lambda: dict(run(rows, steps, study.seed).values))
+
+
 def run(dataset: LoggedDataset | str | Path, steps: int = 500, seed: int = 0) -> Table:
-    """Behavior-Clone, stage one, TSCAC and PDPG as published, on the rows at hand.
+    """Behavior-Clone, stage one, TSCAC and PDPG as published, on the rows at hand; MOAC's weights on the same actor.
 
     The last 6 % of rows are the protocol's test rows, whatever users they are of. Of a folder only train and
     validation users are read: test users are for the sound protocol. The published learners took 240,000 to
@@ -86,24 +106,28 @@ def run(dataset: LoggedDataset | str | Path, steps: int = 500, seed: int = 0) ->
         raise ValueError(f"`steps` must be at least 1 and `seed` not negative, got {steps} and {seed}.")
     if not isinstance(dataset, LoggedDataset):
         dataset = LoggedDataset.from_parquet(dataset).subset(["train", "validation"])
+        dataset = learned_from(dataset, [signal.name for signal in SIGNALS])
     train, test, lacking = buffers(dataset)
-    keys = jax.random.split(jax.random.key(seed), 4)
+    keys = jax.random.split(jax.random.key(seed), len(METHODS))
     mode = _over(test, _mode, _clone(test, keys[0], steps))
     values, chosen = {"Behavior-Clone": estimate(test, mode, mode)}, {"Behavior-Clone": steps}
     fixed = _start(keys[1], train, jnp.zeros(dataset.num_signals)).actor
-    for name, recipe, key in zip(("stage one", "TSCAC", "PDPG"), _recipes(dataset), keys[1:], strict=True):
+    for name, recipe, key in zip(METHODS[1:], _recipes(dataset), keys[1:], strict=True):
         best, values[name], chosen[name] = _best(train, (recipe, fixed), partial(estimate, test, mode), key, steps)
         fixed = best if name == "stage one" else fixed
-    measured, departures = _measured(dataset, test, mode), _departures(dataset, steps)
-    return Table(dataset.signal_names, values, chosen, measured, lacking, departures)
+    departures = tuple(text.format(steps=steps, actions=dataset.num_actions) for text in DEPARTURES)
+    return Table(dataset.signal_names, values, chosen, _measured(dataset, test, mode), lacking, departures)
 
 
 def _recipes(dataset: LoggedDataset) -> tuple[Recipe, ...]:
-    """The last signal, WatchTime, has weight 30; costs −0.1 and the others 0.1."""
-    w = np.array([*(0.1 * sign for sign in dataset.signs[:-1]), 30.0], np.float32)
-    main = np.where(np.arange(len(w)) == len(w) - 1, w, 0)
+    """The last signal, WatchTime, has weight 30; costs −0.1 and the others 0.1. MOAC's weights are its own."""
+    signs = np.array(dataset.signs, np.float32)
+    w = np.where(np.arange(len(signs)) == len(signs) - 1, 30.0, 0.1 * signs)
+    main, ours = np.where(np.arange(len(w)) == len(w) - 1, w, 0), (signs / len(w), 1e-4, 0.0, 0.0)
     given = ((w, 0.001, 0.0, 0.0), (main, 0.001, 10.0, 0.0), (w / w.sum(), 1e-4, 0.0, 1e-10))
-    return tuple(Recipe(jnp.asarray(weights), *map(jnp.float32, numbers)) for weights, *numbers in given)
+    given += ((*ours, math.inf), (*ours, 1.0))
+    numbers = (jnp.float32([*each[1:], 0.0][:4]) for each in given)
+    return tuple(Recipe(jnp.float32(each[0]), *own) for each, own in zip(given, numbers, strict=True))
 
 
 def _clone(test: Buffer, key: Any, steps: int) -> Any:
@@ -147,9 +171,7 @@ def _action(test: Buffer, actor: Any, rows: Any) -> Any:
 
 def _over(test: Buffer, of: Callable[..., Any], networks: Any) -> Any:
     """A function of rows on all test rows, in blocks of one shape."""
-    rows = np.asarray(test.rows)
-    blocks = [np.resize(rows[k : k + _BLOCK], _BLOCK) for k in range(0, len(rows), _BLOCK)]
-    return np.concatenate([np.asarray(of(test, networks, block), np.float64) for block in blocks])[: len(rows)]
+    return np.concatenate([block for _, block in in_blocks(partial(of, test, networks), test.rows)]).astype(np.float64)
 
 
 def estimate(test: Buffer, mode: Any, policy: Any) -> Any:
@@ -174,20 +196,6 @@ def _measured(dataset: LoggedDataset, test: Buffer, mode: Any) -> dict[str, floa
         f"{dataset.signal_names[-1]} lost by cutting": float(1 - reward[:, -1].sum() / max(watched.sum(), 1e-9)),
         **events,
     }
-
-
-def _departures(dataset: LoggedDataset, steps: int) -> tuple[str, ...]:
-    departures = [
-        f"{steps} steps of each learner, where 300,000 (stage one), 500,000 (TSCAC), 240,000 (PDPG) and up to "
-        "1,000,000 (behaviour model) were published",
-        "rows are ordered by user and time and duplicates are dropped, as the dataset has them; users and videos are "
-        "looked up by their ids: faults 8 and 10 are not repeated",
-        "numbers of users and videos are those of the dataset's encoding, of train users, and scaled; statistics of "
-        "videos are left out where it was built without them, and fault 9 with them",
-    ]
-    if dataset.num_actions != 150:
-        departures.append(f"{dataset.num_actions} actions in place of 150")
-    return tuple(departures)
 
 
 @jax.tree_util.register_dataclass
@@ -228,12 +236,9 @@ def buffers(dataset: LoggedDataset) -> tuple[Buffer, Buffer, tuple[str, ...]]:
     reward = np.trunc(dataset.reward * np.array(dataset.signs)).astype(np.float32)  # of all rows, as integers
     changed = np.append(True, dataset.user[1:] != dataset.user[:-1])
     place = np.arange(len(rank)) - np.maximum.accumulate(np.where(changed, np.arange(len(rank)), 0))
-    names = dataset.feature_names
-    size = dataset.tables.items.shape[1]
-    video_names = tuple(name.split(": ", 1)[1] for name in names[len(names) - size :]) if names else ()
-    users, lacking = _columns(dataset.tables.users, names, USER_COLUMNS, np.bincount(dataset.user))
+    users, lacking = _columns(dataset.tables.users, dataset.feature_names, USER_COLUMNS, np.bincount(dataset.user))
     items = np.asarray(dataset.tables.items)[dataset.action_items[by_rank]]
-    videos, more = _columns(items, video_names, VIDEO_COLUMNS, np.ones(len(items)))
+    videos, more = _columns(items, tilt.item_features(dataset), VIDEO_COLUMNS, np.ones(len(items)))
     split = int(len(rank) * TRAIN_SHARE)
     columns: tuple[Any, Any, Any, Any] = (dataset.user, rank.astype(np.int32), reward, place.astype(np.int32))
     parts: Any = (np.arange(split), np.arange(split, len(rank)))
@@ -266,11 +271,9 @@ def _columns(table: Any, names: tuple[str, ...], wanted: tuple[str, ...], count:
 def _standardised(buffer: Buffer) -> Buffer:
     """With the moments of the part's own states."""
     device = jax.tree.map(jnp.asarray, buffer)
-    states, rows = jax.jit(Buffer.states), np.asarray(buffer.rows)
-    parts = [rows[k : k + _MOMENTS_BLOCK] for k in range(0, len(rows), _MOMENTS_BLOCK)]
-    blocks = (np.asarray(states(device, np.resize(part, _MOMENTS_BLOCK)), np.float64)[: len(part)] for part in parts)
+    blocks = (x.astype(np.float64) for _, x in in_blocks(partial(jax.jit(Buffer.states), device), buffer.rows))
     sums = [np.stack([x.sum(axis=0), (x**2).sum(axis=0)]) for x in blocks]
-    mean, square = np.sum(sums, axis=0) / len(rows)
+    mean, square = np.sum(sums, axis=0) / len(buffer.rows)
     spread = np.sqrt(np.maximum(square - mean**2, 0)) + 1e-3
     return replace(device, mean=jnp.float32(mean), spread=jnp.float32(spread))
 
@@ -282,7 +285,8 @@ class Recipe(NamedTuple):
     supervised: Any  # coefficient of MSE(μ, mean action of the batch)
     # coefficient of MSE(μ, μ_c) to the policy of stage one; where positive, Q is also weighted by its density
     held: Any
-    eta: Any  # step of the weights; 0 leaves them
+    eta: Any  # step of PDPG's weights; 0 leaves them
+    momentum: Any  # p of MOAC's, which move by 1/t^p towards the min-norm point; 0 leaves them, ∞ keeps the first
 
 
 class Agent(NamedTuple):
@@ -294,11 +298,7 @@ class Agent(NamedTuple):
     critics_target: Any
     moments: Any
     weights: Any
-
-
-def _dense(W: Any, x: Any) -> Any:
-    """Wᵀ(x, 1)."""
-    return x @ W[:-1] + W[-1]
+    t: Any = 0.0  # steps taken
 
 
 def _layers(key: Any, sizes: tuple[int, ...]) -> list[Any]:
@@ -310,15 +310,15 @@ def _layers(key: Any, sizes: tuple[int, ...]) -> list[Any]:
 
 def _mu(actor: Any, x: Float[Array, "B F"], K: int) -> Float[Array, " B"]:
     """K·sigmoid of a network with 32 hidden units."""
-    return K * jax.nn.sigmoid(_dense(actor[1], jax.nn.relu(_dense(actor[0], x)))[:, 0])
+    return K * jax.nn.sigmoid(dense(actor[1], jax.nn.relu(dense(actor[0], x)))[:, 0])
 
 
 def _values(critics: Any, x: Float[Array, "B F"], a: Float[Array, " B"]) -> Float[Array, "B M"]:
     """Q_i(s, a); the action joins after the first layer. Networks have a leading axis M."""
 
     def one(W: Any) -> Any:
-        joined = jnp.concatenate([jax.nn.relu(_dense(W[0], x)), a[:, None]], axis=1)
-        return _dense(W[2], jax.nn.relu(_dense(W[1], joined)))[:, 0]
+        joined = jnp.concatenate([jax.nn.relu(dense(W[0], x)), a[:, None]], axis=1)
+        return dense(W[2], jax.nn.relu(dense(W[1], joined)))[:, 0]
 
     return jax.vmap(one, out_axes=1)(critics)
 
@@ -326,8 +326,8 @@ def _values(critics: Any, x: Float[Array, "B F"], a: Float[Array, " B"]) -> Floa
 def _clone_logits(clone: Any, x: Float[Array, "B F"]) -> Float[Array, "B K"]:
     """Of ranks."""
     for W in clone[:-1]:
-        x = jax.nn.relu(_dense(W, x))
-    return _dense(clone[-1], x)
+        x = jax.nn.relu(dense(W, x))
+    return dense(clone[-1], x)
 
 
 def _start(key: Any, buffer: Buffer, weights: Any) -> Agent:
@@ -356,7 +356,11 @@ def _step(recipe: Recipe, fixed: Any, buffer: Buffer, agent: Agent, key: Any) ->
     def worth(actor: Any) -> Float[Array, "B M"]:
         return _values(critics, x, _mu(actor, x, K))
 
-    w = jax.lax.cond(recipe.eta > 0, lambda: _moved(recipe.eta, agent, worth), lambda: agent.weights)
+    t = agent.t + 1.0
+    moved, nearer = (lambda: _moved(recipe.eta, agent, worth)), (lambda: _nearer(recipe, agent, worth, t))
+    w = jax.lax.switch(
+        jnp.where(recipe.momentum > 0, 2, jnp.where(recipe.eta > 0, 1, 0)), (lambda: agent.weights, moved, nearer)
+    )
     pinned = _mu(fixed, x, K)
 
     def actor_loss(actor: Any) -> Any:
@@ -370,16 +374,29 @@ def _step(recipe: Recipe, fixed: Any, buffer: Buffer, agent: Agent, key: Any) ->
     actor = optax.apply_updates(agent.actor, change)
     before: Any = (agent.actor_target, agent.critics_target)
     targets: Any = optax.incremental_update((actor, critics), before, TAU)
-    return Agent(actor, critics, targets[0], targets[1], (actor_moments, critic_moments), w)
+    return Agent(actor, critics, targets[0], targets[1], (actor_moments, critic_moments), w, t)
+
+
+def _gradients(agent: Agent, worth: Any) -> Float[Array, "M P"]:
+    """Of the mean Q_i, one row for each signal."""
+    G = jax.jacrev(lambda actor: jnp.mean(worth(actor), axis=0))(agent.actor)
+    return jnp.concatenate([layer.reshape(len(layer), -1) for layer in G], axis=1)
 
 
 def _moved(eta: Any, agent: Agent, worth: Any) -> Any:
     """w ← max(0, w − η clip(⟨g, g_i⟩, ±1000)), g = Σ w_j g_j, divided by its sum."""
-    G = jax.jacrev(lambda actor: -jnp.mean(worth(actor), axis=0))(agent.actor)
-    flat = jnp.concatenate([layer.reshape(len(layer), -1) for layer in G], axis=1)
+    flat = _gradients(agent, worth)
     w = jnp.maximum(0, agent.weights - eta * jnp.clip(flat @ (agent.weights @ flat), -1000, 1000))
     w = jnp.where(w.sum() > 0, w, agent.weights)
     return w / w.sum()
+
+
+def _nearer(recipe: Recipe, agent: Agent, worth: Any, t: Any) -> Any:
+    """MOAC's λ_t = (1 − η_t) λ_{t−1} + η_t λ̂, η_t = 1/t^p, with the signs of the signals."""
+    signs = jnp.sign(recipe.weights)
+    flat = signs[:, None] * _gradients(agent, worth)
+    eta = jnp.where(t == 1, 1.0, t**-recipe.momentum)
+    return agent.weights + eta * (signs * simplex.min_norm_from_gram(flat @ flat.T).weights - agent.weights)
 
 
 def _clone_step(buffer: Buffer, state: tuple[Any, Any], key: Any) -> tuple[Any, Any]:

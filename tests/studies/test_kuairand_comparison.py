@@ -12,7 +12,7 @@ from moac.offline.evaluate import evaluate
 from moac.offline.evaluation import Line
 from moac_studies import framework, kuairand_search
 from moac_studies import kuairand_comparison as comparison
-from moac_studies.kuairand_search import MAIN, OnUsers, Searched, Trained
+from moac_studies.kuairand_search import MAIN, OnUsers, beside
 from tests.helpers.log_policies import MODEL, tabulated
 from tests.helpers.logs import tilted
 
@@ -31,18 +31,7 @@ def judgement(name, share, *changes, against=(), gain=0.0, common=0.0, noise=0.0
     """Changes whose draws vary by `common` with the users, and by `noise` on their own."""
     lines = tuple(line(s, c, cost=s == "Dislike") for s, c in zip(NAMES, changes, strict=True))
     draws = {s: c + common * USERS + noise * np.roll(USERS, 500) for s, c in zip(NAMES, changes, strict=True)}
-    return OnUsers(name, lines, share, "trusted", against, gain, draws)
-
-
-def searched(**methods):
-    trained, judged = {}, {}
-    for method, own in methods.items():
-        trained[method] = []
-        for k, each in enumerate(own):
-            one = Trained(method, {"behaviour_pull": k}, None, (), np.arange(3), np.full((2, 3, 2), 0.5))
-            trained[method].append(one)
-            judged[one.name] = replace(each, name=one.name)
-    return Searched(trained, judged, {})
+    return OnUsers(name, lines, share, "trusted", against, gain, draws=draws)
 
 
 def test_the_admissible_setting_with_the_largest_gain_is_kept():
@@ -53,24 +42,6 @@ def test_the_admissible_setting_with_the_largest_gain_is_kept():
     ]
     assert kuairand_search.best(found).name == "far"
     assert kuairand_search.best(found[2:]).name == "too far"
-
-
-def test_lines_at_a_share_are_between_their_neighbours():
-    found = [judgement("a", 0.9, 0.0, 0.0), judgement("b", 0.7, 0.2, -0.1), judgement("c", 0.5, 0.4, 0.0)]
-    at = kuairand_search.at_share(found, 0.75)
-    assert at.lines["Click"].relative == pytest.approx(0.15)
-    assert at.lines["Click"].relative_interval == pytest.approx((0.14, 0.16))
-    assert at.lines["Dislike"].relative == pytest.approx(-0.075)
-    assert at.draws["Click"] == pytest.approx(0.15)
-    assert at.draws["Dislike"] == pytest.approx(-0.075)
-    assert kuairand_search.at_share(found, 0.5).lines["Click"].relative == pytest.approx(0.4)
-    assert kuairand_search.at_share(found, 0.9).lines["Click"].relative == pytest.approx(0.0)
-    assert kuairand_search.at_share(found, 0.95) is kuairand_search.at_share(found, 0.45) is None
-
-
-def test_settings_of_one_share_have_nothing_between_them():
-    twice = [judgement("a", 0.8, 0.0, 0.0), judgement("b", 0.8, 0.2, 0.0)]
-    assert kuairand_search.at_share(twice, 0.8) is None
 
 
 def test_a_split_is_judged_by_the_worst_seed_and_keeps_its_draws():
@@ -88,89 +59,102 @@ def test_a_split_is_judged_by_the_worst_seed_and_keeps_its_draws():
             )
 
 
-@pytest.mark.parametrize("spoilt", ["a", "b"])
-def test_between_settings_of_which_one_is_not_estimable_nothing_is(spoilt):
-    found = [judgement("a", 0.9, 0.0, 0.0), judgement("b", 0.7, 0.2, -0.1)]
-    lost = [
-        replace(own, lines=(replace(own.lines[0], outcome="not estimable"), own.lines[1]))
-        if own.name == spoilt
-        else own
-        for own in found
-    ]
-    assert kuairand_search.at_share(found, 0.8).estimable == ("Click", "Dislike")
-    assert kuairand_search.at_share(lost, 0.8).estimable == ("Dislike",)
-
-
 def test_judgements_survive_json():
     own = judgement("a", 0.9, 0.1, 0.2, against=("why",), common=1.0)
     assert OnUsers.of_dict(json.loads(json.dumps(own.as_dict()))) == own
 
 
-def at(*changes, **spread):
-    """A method that is the same at all shares."""
-    return kuairand_search.at_share(
-        [judgement("a", 0.9, *changes, **spread), judgement("b", 0.7, *changes, **spread)], 0.8
-    )
-
-
 def test_a_lead_is_a_paired_difference_and_a_cost_leads_downwards():
     """What the draws of users have in common cancels; what they do not have is in the interval."""
-    found = kuairand_search.leads(at(0.3, -0.2, common=9.0, noise=0.2), at(0.1, 0.1, common=9.0))
+    one, other = judgement("a", 0.9, 0.3, -0.2, common=9.0, noise=0.2), judgement("b", 0.9, 0.1, 0.1, common=9.0)
+    found = kuairand_search.leads(one, other)
     assert list(found) == ["Click", "Dislike"]
     assert found["Click"].value == pytest.approx(0.2)
     assert (found["Click"].low, found["Click"].high) == pytest.approx((0.2 - 0.19, 0.2 + 0.19))
     assert found["Dislike"].value == pytest.approx(0.3)
     assert (found["Dislike"].low, found["Dislike"].high) == pytest.approx((0.3 - 0.19, 0.3 + 0.19))
+    lost = replace(other, lines=(replace(other.lines[0], outcome="not estimable"), other.lines[1]))
+    assert list(kuairand_search.leads(one, lost)) == ["Dislike"]
 
 
 @pytest.mark.parametrize(
-    ("other", "noise", "verdict", "largest"),
+    ("learner", "noise", "verdict", "words"),
     [
-        ((0.2, -0.2), 0.01, "does not hold", "does not hold"),
-        ((0.2, 0.2), 0.01, "holds", "holds in part"),
-        ((0.0, 0.2), 0.01, "holds", "holds"),
-        ((0.2, 0.0), 0.01, "not decided", "does not hold"),
-        ((0.2, 0.2), 0.9, "not decided", "not decided"),
-        ((0.0, 0.2), 0.15, "holds", "not decided"),
-        ((0.2, -0.2), 0.15, "not decided", "does not hold"),
+        ((0.2, 0.0), 0.05, "holds", "it does: "),
+        ((0.2, 0.0), 0.2, "does not hold", "it does not: "),
+        ((0.1, 0.0), 0.01, "does not hold", "it does not: "),
+        ((0.0, 0.0), 0.01, "does not hold", "it does not: "),
+        ((0.2, 0.2), 0.05, "holds in part", "only in part, Dislike is behind"),
+        ((0.0, -0.2), 0.05, "holds in part", "only in part, Click is behind"),
     ],
 )
-def test_dominated_is_worse_in_every_signal_also_where_less_is_better(other, noise, verdict, largest):
-    ours = [judgement("a", 0.9, 0.1, 0.0, common=9.0), judgement("b", 0.7, 0.1, 0.0, common=9.0)]
-    theirs = [judgement(name, share, *other, common=9.0, noise=noise) for name, share in (("c", 0.9), ("d", 0.7))]
-    found = searched(**{MAIN: ours, "PDPG": theirs})
-    parameters = {"judging": {"signals": ["Click"], "share": 0.8}, "paper": {}}
-    claims = comparison.findings(parameters, found, None, real=False).claims
-    assert [claim.verdict for claim in claims] == ["holds", "holds", "holds", verdict, largest]
+def test_a_learner_that_does_not_beat_the_tilt_is_said_not_to(learner, noise, verdict, words):
+    """Ahead in a signal and behind in none; what is not decided does not beat it."""
+    results = {
+        "TSCAC": judgement("TSCAC", 0.8, *learner, common=9.0, noise=noise),
+        beside("TSCAC"): judgement("tilt", 0.8, 0.1, 0.0, common=9.0),
+    }
+    claim = comparison.beats("TSCAC", results, NAMES, "Test users")
+    assert (claim.verdict, claim.claim) == (verdict, "Test users: TSCAC beats the tilt")
+    assert claim.measured.startswith(words)
+    assert comparison.beats("TSCAC", results, [], "").verdict == "does not hold"
 
 
-def test_methods_that_cannot_be_compared_leave_the_claims_open():
-    nothing = replace(at(0.2, 0.2), lines={name: line(name, 0.0, "not estimable") for name in NAMES})
-    better, worse = at(0.3, -0.3), at(0.0, 0.3)
-    ours = at(0.1, 0.0)
-    cases = [
-        ({MAIN: ours, "A": worse, "B": None}, "not decided", "holds"),
-        ({MAIN: ours, "A": worse, "B": nothing}, "not decided", "holds"),
-        ({MAIN: ours, "A": better, "B": None}, "does not hold", "does not hold"),
-        ({MAIN: ours, "A": worse, "B": better}, "does not hold", "does not hold"),
-        ({MAIN: ours, "A": nothing}, "not decided", "not measured"),
-        ({MAIN: ours, "A": None}, "not decided", "not measured"),
-        ({MAIN: None, "A": worse}, "not measured", "not measured"),
-    ]
-    for level, dominated, largest in cases:
-        assert comparison.not_dominated(level, 0.8).verdict == dominated, level
-        assert comparison.largest_gain(level, 0.8).verdict == largest, level
+@pytest.mark.parametrize(
+    ("corners", "verdict"), [(21, "does not hold"), (13, "does not hold"), (12, "holds"), (0, "holds")]
+)
+def test_weights_of_first_batches_are_degenerate_where_most_are_corners(corners, verdict):
+    first = np.full((24, 4), 0.25)
+    first[:corners] = np.eye(4)[1]
+    claim = comparison.degenerate(first)
+    assert claim.verdict == verdict
+    assert f"{corners} of 24 first batches" in claim.measured
 
 
-def test_the_largest_gain_is_told_beside_the_closest_method():
-    level = {MAIN: at(0.1, 0.0), "A": at(0.05, 0.3), "B": at(0.0, 0.1)}
-    found = comparison.largest_gain(level, 0.8).measured
-    assert "Click: MOAC +5.0 points [+5.0, +5.0] beside A" in found
-    assert "Dislike: MOAC +10.0 points [+10.0, +10.0] beside B" in found
+def test_the_papers_baseline_is_a_mean_of_rows_to_the_last_digit():
+    paper = framework.load("kuairand-comparison").parameters["paper"]
+    assert comparison.printed_means(paper).verdict == "does not hold"
+    values = {**paper["values"], "Behavior-Clone": [0.535, *paper["values"]["Behavior-Clone"][1:]]}
+    claim = comparison.printed_means({**paper, "values": values})
+    assert (claim.verdict, claim.measured[:6]) == ("not decided", "6 of 7")
 
 
-def aims(*lines, share=0.9):
-    return comparison.aims(OnUsers("MOAC", lines, share, "trusted"), ["Click", "WatchTime"], "test users", "")
+def test_statements_of_the_paper_are_judged_by_paired_differences():
+    names = ("Click", "Like", "Follow", "Comment", "Forward", "Dislike", "WatchTime")
+
+    def own(name, *changes):
+        lines = tuple(line(s, c, cost=s == "Dislike") for s, c in zip(names, changes, strict=True))
+        return OnUsers(
+            name, lines, 0.8, "trusted", draws={s: c + 0 * USERS for s, c in zip(names, changes, strict=True)}
+        )
+
+    results = {
+        MAIN: own(MAIN, 0.1, 0.1, 0.1, 0.1, -0.1, -0.1, 0.1),
+        "PDPG": own("PDPG", 0.0, 0.0, 0.0, 0.0, -0.2, 0.3, 0.3),
+        "TSCAC": own("TSCAC", 0.2, 0.0, 0.0, 0.0, -0.2, -0.3, 0.0),
+        comparison.FIXED: own("fixed", 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2),
+    }
+    paper = framework.load("kuairand-comparison").parameters["paper"]
+    verdicts = {claim.claim[:3]: claim.verdict for claim in comparison.statements(paper, results)}
+    assert verdicts == {"(a)": "holds", "(b)": "holds in part", "(c)": "holds", "Abl": "does not hold"}
+    rare = replace(results[MAIN], lines=tuple(replace(x, outcome="not estimable") for x in results[MAIN].lines))
+    again = comparison.statements(paper, {**results, MAIN: rare})
+    assert {claim.verdict for claim in again} == {"not decided"}
+
+
+def test_learners_see_the_papers_signals_and_states_stay():
+    dataset = generate.log(600, 1, model=MODEL, num_users=60).dataset()
+    some = kuairand_search.learned_from(dataset, ["WatchTime", "Click", "Nothing"])
+    assert some.signal_names == ("Click", "WatchTime")
+    np.testing.assert_array_equal(some.reward, dataset.reward[:, [0, 6]])
+    assert some.tables is dataset.tables
+    assert some.fingerprint != dataset.fingerprint
+    assert kuairand_search.learned_from(dataset, dataset.signal_names) is dataset
+    assert kuairand_search.learned_from(dataset, ["other"]) is dataset
+
+
+def aims(*lines, verdict="trusted"):
+    return comparison.aims(OnUsers("MOAC", lines, 0.9, verdict), ["Click", "WatchTime"], "Test users")
 
 
 def spread(signal, low, high, outcome="better"):
@@ -219,18 +203,18 @@ def test_worse_outweighs_not_estimable():
     assert harmless.verdict == "does not hold"
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.5, "holds"), (0.499, "does not hold"), (0.51, "holds")])
-def test_an_effective_share_of_one_half_is_enough(share, verdict):
-    assert aims(line("Click", 0.1), share=share)[2].verdict == verdict
+@pytest.mark.parametrize(
+    ("level", "verdict"), [("trusted", "holds"), ("with care", "not decided"), ("not trusted", "does not hold")]
+)
+def test_an_estimate_that_is_not_trusted_is_no_effect(level, verdict):
+    assert aims(line("Click", 0.1), verdict=level)[2].verdict == verdict
 
 
 def test_every_method_has_the_same_number_of_settings():
     for quick in (False, True):
         methods = framework.load("kuairand-comparison", quick).parameters["methods"]
-        assert {len(table["search"]) for table in methods.values()} == {4}
-        assert set(methods) == {
-            "PDPG", "TSCAC", "MOAC, fixed weights", "MOAC, uniform weights", "Plain MGDA", "MOAC",
-        }  # fmt: skip
+        assert {len(table["search"]) for table in methods.values()} == {3}
+        assert {"PDPG", "TSCAC", MAIN, comparison.FIXED, comparison.COMPLETE} < set(methods)
 
 
 @pytest.mark.parametrize(

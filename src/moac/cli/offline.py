@@ -25,7 +25,7 @@ _COMPAT_STEPS = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
-    """Train Behavior-Clone, PDPG, TSCAC and MOAC with its ablations on a dataset; a table with intervals and trust."""
+    """Train PDPG, TSCAC and MOAC with its ablations on a dataset, beside baselines that know items and no person."""
 
     data: tyro.conf.Positional[DataPath]
     trials: Annotated[int | None, option("INT", "default: 6; quick 2")] = None
@@ -34,6 +34,8 @@ class Compare(Command):
     """Steps of each policy."""
     protocol: Literal["sound", "tscac-compat"] = "sound"
     """`tscac-compat` is the published protocol with its faults, each named; only iterations and seed may be set."""
+    feature: Annotated[str | None, option("NAME", "default: duration, where items have it")] = None
+    """Of items, for the baseline of one feature alone; a minus before it turns it round."""
     test: bool = False
     """Read test users, once, for the settings that validation users chose; it is noted."""
     quick: bool = False
@@ -66,7 +68,7 @@ class Compare(Command):
         """The published protocol on the rows at hand; its table, and every fault of it."""
         from moac import files
 
-        if self.trials is not None or self.test or self.quick:
+        if self.trials is not None or self.feature is not None or self.test or self.quick:
             raise ValueError("`--protocol tscac-compat` takes --iterations and --seed only, got another.")
         files.check_folder("out", out)
         table = studies().published_protocol(self.data, self.iterations or _COMPAT_STEPS, self.seed)
