@@ -16,7 +16,7 @@ from moac.logs.folder import read_manifest
 from moac.offline.baselines import tilt
 from moac.offline.evaluation import Line
 from moac.report.numbers import Value
-from moac.report.page import Claim, Table, verdict_of
+from moac.report.page import Claim, Table, Verdict, verdict_of
 from moac.report.pages.experiment import Findings, Shown
 from moac.search import candidates
 from moac.statistics import Mean
@@ -28,6 +28,7 @@ VALIDATION, TEST, TIME = "Validation users", "Test users, read once", "Later row
 FIXED, COMPLETE, PAPER = "MOAC, fixed weights", "MOAC, fixed at a complete batch", "The paper's table beside ours"
 FIRST_BATCHES = 24
 """Seeds whose first batch is looked at."""
+_READ: dict[str, Verdict] = {"trusted": "holds", "with care": "not decided"}
 _DIGIT = 5e-4  # of a value: the paper prints three or four digits
 
 
@@ -69,7 +70,7 @@ def run(study: Study, work: Workspace) -> Findings:
     searched = kuairand_search.search(own)
     tested, repeated = {}, {} if is_real(Path(folder)) else None
     if judging["test"]:
-        tested[TEST] = kuairand_search.tested_once(own, searched.methods)
+        tested[TEST] = own.judged("test", searched.methods, "test")
         repeated = repeated if repeated is None else tscac_compat.kept(own.source, study, work)
     if judging["test"] and judging["since"]:
         split = f"time:{judging['since']}"
@@ -139,7 +140,7 @@ def aims(own: OnUsers, signals: Sequence[str], users: str) -> list[Claim]:
         Claim(
             f"{users}: MOAC's estimate may be read as an effect",
             f"{own.verdict}{'' if not own.reasons else ': ' + '; '.join(own.reasons)}",
-            {"trusted": "holds", "with care": "not decided"}.get(own.verdict, "does not hold"),
+            _READ.get(own.verdict, "does not hold"),
             users,
         ),
     ]
@@ -183,7 +184,7 @@ def statements(paper: Mapping[str, Any], results: Mapping[str, OnUsers]) -> list
 
 def _stated(text: str, ahead: Mapping[str, Mean], above: Sequence[str], below: Sequence[str]) -> Claim:
     """A statement of the paper: MOAC leads in some signals and trails in others; what cannot be estimated is open."""
-    parts = [compare.above(ahead[name]).verdict if name in ahead else "not decided" for name in above]
+    parts: list[Verdict] = [compare.above(ahead[name]).verdict if name in ahead else "not decided" for name in above]
     parts += [compare.below(ahead[name]).verdict if name in ahead else "not decided" for name in below]
     told = [f"{name} {_points(ahead[name]) if name in ahead else 'not estimable'}" for name in (*above, *below)]
     return Claim(text, "; ".join(told), verdict_of(parts), PAPER)

@@ -62,7 +62,7 @@ def learned_from(dataset: LoggedDataset, signals: Sequence[str]) -> LoggedDatase
     kept = [k for k, name in enumerate(dataset.signal_names) if name in signals]
     if len(kept) in (0, dataset.num_signals):
         return dataset
-    names, signs = (tuple(each[k] for k in kept) for each in (dataset.signal_names, dataset.signs))
+    names, signs = tuple(dataset.signal_names[k] for k in kept), tuple(dataset.signs[k] for k in kept)
     label = f"{dataset.fingerprint}:{'+'.join(names)}"
     return replace(dataset, reward=dataset.reward[:, kept], signal_names=names, signs=signs, fingerprint=label)
 
@@ -101,6 +101,21 @@ class Bench:
         hidden = tuple(layer.shape[2] for layer in layers[:-1])
         policy = SoftmaxMLP(Plain(self.source.num_features), hidden, self.source.num_actions)
         return Trained(name, setting, (policy, layers), arrays["weights"])
+
+    def judged(self, part: str, methods: Mapping[str, Method], split: str = "validation") -> dict[str, OnUsers]:
+        """What a split's users say; of the same policies and data an earlier answer is taken: nobody is asked again."""
+        asked = {"data": self.dataset.fingerprint, "policies": fingerprints(methods), "split": split}
+        path = self.work.folder / f"judged-{part}.json"
+        kept = files.read_json(path) if path.exists() else {}
+        if kept.get("asked") == asked:
+            return {name: OnUsers.of_dict(own) for name, own in kept["judged"].items()}
+        options = Options() if split == "test" else Options(draws=self.parameters["judging"]["draws"])
+        about = {"study": "comparison", "part": part}
+        evaluation = evaluate(self.dataset, methods, split, options, run=self.work.folder, about=about)
+        self.work.say(f"{part}: {split} users" if evaluation.accesses is None else str(evaluation.accesses))
+        results = on_users(evaluation)
+        files.write_json(path, {"asked": asked, "judged": {name: own.as_dict() for name, own in results.items()}})
+        return results
 
     def first_batches(self, count: int) -> Any:
         """[count, M] min-norm weights of the first batch of so many seeds."""
@@ -215,8 +230,8 @@ def on_users(evaluation: OfflineEvaluation) -> dict[str, OnUsers]:
 
 
 def best(settings: Sequence[OnUsers]) -> OnUsers:
-    """The admissible one with the largest gain; where none is, the one with the fewest reasons against it."""
-    return min(settings, key=lambda each: (len(each.against), -each.gain))
+    """The admissible one with the largest gain; where none is, the one with the largest gain of all."""
+    return min(settings, key=lambda each: (bool(each.against), -each.gain))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,14 +270,14 @@ class Searched:
 
 def search(bench: Bench) -> Searched:
     """Train and evaluate; every learner must have as many settings as the others."""
-    dataset, methods = bench.dataset, bench.parameters["methods"]
+    methods = bench.parameters["methods"]
     if len({len(table["search"]) for table in methods.values()}) != 1:
         raise ValueError("`search` must hold the same number of settings for every method.")
     by_method = {name: [bench.trained(name, each) for each in table["search"]] for name, table in methods.items()}
     policies = {each.name: each.policies for settings in by_method.values() for each in settings}
-    searched = Searched(by_method, on_users(evaluate(dataset, policies)))
-    baselines = standing(dataset, searched.shares, bench.parameters["judging"])
-    judged = {**searched.on_users, **on_users(evaluate(dataset, baselines))}
+    searched = Searched(by_method, bench.judged("search", policies))
+    baselines = standing(bench.dataset, searched.shares, bench.parameters["judging"])
+    judged = {**searched.on_users, **bench.judged("baselines", baselines)}
     searched = replace(searched, baselines=baselines, on_users=judged)
     again = {
         title: {
@@ -272,7 +287,8 @@ def search(bench: Bench) -> Searched:
         for title, table in bench.parameters["variations"].items()
         if bench.parameters["judging"]["variations"]
     }
-    return replace(searched, again={title: on_users(evaluate(dataset, own)) for title, own in again.items()})
+    parts = {title: f"again-{k}" for k, title in enumerate(again)}
+    return replace(searched, again={title: bench.judged(parts[title], own) for title, own in again.items()})
 
 
 def later(bench: Bench, searched: Searched) -> dict[str, OnUsers]:
@@ -280,7 +296,7 @@ def later(bench: Bench, searched: Searched) -> dict[str, OnUsers]:
     judging = bench.parameters["judging"]
     methods = {name: bench.trained(name, searched.chosen(name).setting).policies for name in judging["later"]}
     shares = {name: searched.shares[name] for name in methods}
-    return tested_once(bench, methods | standing(bench.dataset, shares, judging), "test-by-time")
+    return bench.judged("later", methods | standing(bench.dataset, shares, judging), "test")
 
 
 def standing(dataset: LoggedDataset, shares: Mapping[str, float], judging: Table) -> dict[str, Method]:
@@ -300,20 +316,6 @@ def standing(dataset: LoggedDataset, shares: Mapping[str, float], judging: Table
 def beside(learner: str) -> str:
     """Name of the tilt at a learner's effective share; that of MOAC's is the tilt."""
     return TILT if learner == MAIN else f"{TILT} at the share of {learner}"
-
-
-def tested_once(bench: Bench, methods: Mapping[str, Method], name: str = "test") -> dict[str, OnUsers]:
-    """What test users say; of the same policies and data an earlier answer is taken, and they are not asked again."""
-    dataset, folder = bench.dataset, bench.work.folder
-    asked, path = {"data": dataset.fingerprint, "policies": fingerprints(methods)}, folder / f"{name}.json"
-    kept = files.read_json(path) if path.exists() else {}
-    if kept.get("asked") == asked:
-        return {name: OnUsers.of_dict(own) for name, own in kept["judged"].items()}
-    evaluation = evaluate(dataset, methods, "test", run=folder, about={"study": "comparison", "part": name})
-    bench.work.say(str(evaluation.accesses))
-    results = on_users(evaluation)
-    files.write_json(path, {"asked": asked, "judged": {name: own.as_dict() for name, own in results.items()}})
-    return results
 
 
 def leads(one: OnUsers, other: OnUsers | None) -> dict[str, Mean]:

@@ -79,7 +79,7 @@ def built(table: framework.Table, seed: int, work: Workspace, files: Path | None
     With a rule by which rows are split it has all signals, past responses in states, and 1K's random exposure beside
     Pure; without one it is the paper's: seven signals, and states without responses.
     """
-    kinds = {"split": split or "users", "history_responses": split is not None}
+    kinds: Any = {"split": split or "users", "history_responses": split is not None}
     options = Options(table["actions"], table["split_seed"], memory_limit=table["memory_limit"], **kinds)
     rows = sorted(files.rglob("*.csv")) if files else []
     sizes = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in rows]

@@ -71,15 +71,15 @@ def exposures(
         probabilities: (dataset, policy, θ, rows) ↦ [R, n] of logged actions, as `evaluate.probabilities`.
         options: of the estimate.
     """
-    random, model = dataset.random, dataset.behaviour
-    if random is None or model is None or random.propensity is None or len(np.unique(random.user)) < 2:
+    random, model, known = dataset.random, dataset.behaviour, dataset.propensity
+    if random is None or model is None or known is None or len(np.unique(random.user)) < 2:
         return {}
     users, everywhere = np.unique(random.user), np.arange(random.num_rows)
     rows = np.flatnonzero(np.isin(dataset.user, users))
     network = model.network
     clone = SoftmaxMLP(network.inputs, network.hidden, network.outputs), tuple(W[None] for W in model.clone)
     base = _Sums(random, everywhere, users, np.inf).of(probabilities(random, *clone, everywhere))
-    logged = _Sums(dataset, rows, users, options.cap).of(dataset.propensity[rows][None])
+    logged = _Sums(dataset, rows, users, options.cap).of(known[rows][None])
 
     def one(method: Any) -> Exposure:
         theirs = [
@@ -110,7 +110,8 @@ class _Sums:
 
     def of(self, p: Float[np.ndarray, "R n"]) -> Float[np.ndarray, "U R 1+M"]:
         """Σ w and Σ w r of each user under each training seed, w = min(C, π/π_b)."""
-        w = np.minimum(p / self.source.propensity[self.rows], self.cap)
+        known: Any = self.source.propensity
+        w = np.minimum(p / known[self.rows], self.cap)
         reward = np.column_stack([np.ones(len(self.rows)), self.source.reward[self.rows]]).astype(np.float64)
         sums = np.zeros((len(self.users), len(w), reward.shape[1]))
         np.add.at(sums, np.searchsorted(self.users, self.source.user[self.rows]), w.T[:, :, None] * reward[:, None])

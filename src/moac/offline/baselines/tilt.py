@@ -66,7 +66,8 @@ def tilted_to(dataset: LoggedDataset, scores: Float[np.ndarray, " K"], share: fl
 
     if above(0.0) <= 0:
         return tilted(dataset, scores, 0.0), 0.0
-    tau = _LARGEST if above(_LARGEST) > 0 else float(brentq(above, 0.0, _LARGEST, xtol=1e-3))
+    root: Any = _LARGEST if above(_LARGEST) > 0 else brentq(above, 0.0, _LARGEST, xtol=1e-3)
+    tau = float(root)
     return tilted(dataset, scores, tau), tau
 
 

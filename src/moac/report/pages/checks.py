@@ -110,8 +110,8 @@ def _exposure(evaluation: OfflineEvaluation) -> Table:
     rows, levels = [], list[str]()
     for name in evaluation.methods:
         exposure = evaluation.report.policies[name].random_exposure
-        for signal in evaluation.report.signal_names if exposure is not None else ():
-            found = exposure.of(signal)
+        for signal in evaluation.report.signal_names:
+            found = None if exposure is None else exposure.of(signal)
             if found is not None:
                 three = (change(found[key][0], tuple(found[key][1:])) for key in ("change", "standard", "difference"))
                 rows.append((f"{name}: {signal}", *three, found["events"]))
