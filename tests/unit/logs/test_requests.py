@@ -172,7 +172,8 @@ def test_a_run_on_another_log_has_its_own_model_and_one_fitted_there(folder, tmp
     for name in ("MOAC", "Behavior-Clone"):
         mine, carried = (each.report.policies[name].ncis for each in (own, there.carried))
         np.testing.assert_array_equal(carried.value, mine.value)
-        np.testing.assert_array_equal(carried.interval, mine.interval)
+        assert (carried.interval[:, 0] >= mine.interval[:, 0]).all()  # which has the error of a model fitted there too
+        assert (carried.interval[:, 1] <= mine.interval[:, 1]).all()
     assert np.any(there.report.policies["MOAC"].ncis.value != there.carried.report.policies["MOAC"].ncis.value)
     card = there.card()
     assert card["carried"]["report"]["policies"].keys() == {"MOAC", "Behavior-Clone"}
