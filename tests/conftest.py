@@ -1,5 +1,8 @@
+import os
 import signal
+import sys
 import threading
+from pathlib import Path
 
 import hypothesis
 import jax
@@ -15,21 +18,32 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_
 hypothesis.settings.load_profile("ci")
 
 
+PROGRAMS = Path(sys.prefix) / ".programs"
+"""What tests have compiled stays with the environment that compiled it: a second run takes a third of the CPU time."""
+os.environ.setdefault("MOAC_CACHE", str(PROGRAMS))  # of commands that tests call in their own process
+jax.config.update("jax_compilation_cache_dir", str(PROGRAMS))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
 _SLOW_SECONDS = 1500
 """Time limit of a slow test; of the others: pyproject.toml."""
 
 
 def pytest_collection_modifyitems(items):
+    quick = {item.path for item in items if "quick_to_compile" in item.fixturenames}
+    items.sort(key=lambda item: item.path not in quick)  # together: what one file compiles serves the next
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def quick_to_compile():
     """Few iterations: compiling for speed would cost more than it saves."""
-    with compiling.quickly():
-        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    compiling.quickly("quick_to_compile" in item.fixturenames)
 
 
 @pytest.fixture

@@ -30,39 +30,20 @@ if TYPE_CHECKING:
     from moac.config import Average as Average
     from moac.config import Config as Config
     from moac.config import Discounted as Discounted
-    from moac.settings import defaults as defaults
+    from moac.default_config import defaults as defaults
 
 _HOME = {
     "moac.api": ("certify", "choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train"),
     "moac.config": ("Average", "Config", "Discounted"),
-    "moac.settings": ("defaults",),
+    "moac.default_config": ("defaults",),
 }
 _MODULES = ("api", "envs", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
 
 __all__ = [
-    "Average",
-    "Config",
-    "Discounted",
-    "api",
-    "certify",
-    "choose",
-    "compare",
-    "defaults",
-    "envs",
-    "evaluate",
-    "explore",
-    "load",
-    "logs",
-    "momdp",
-    "offline",
-    "policies",
-    "resume",
-    "simplex",
-    "sweep",
-    "theory",
-    "train",
+    "Average", "Config", "Discounted", "api", "certify", "choose", "compare", "defaults", "envs", "evaluate",
+    "explore", "load", "logs", "momdp", "offline", "policies", "resume", "simplex", "sweep", "theory", "train",
     "weighting",
-]
+]  # fmt: skip
 __version__ = "0.1.0"
 
 

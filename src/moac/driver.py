@@ -187,11 +187,10 @@ class _Watching:
     @contextmanager
     def shown(self, run: training.Run, done: int) -> Generator[Callback]:
         """Gives what snapshots of the run, which begins after `done` iterations, are shown to."""
-        from moac.progress import TrainingProgress
+        from moac import progress
 
-        with TrainingProgress(run, done) if self.progress else nullcontext() as display:
-            watchers = [display.show] if display is not None else []
-            watchers += [self.callback] if self.callback is not None else []
+        with progress.of_run(run, done) if self.progress else nullcontext() as show:
+            watchers = [watch for watch in (show, self.callback) if watch is not None]
             yield lambda snapshot: [watch(snapshot) for watch in watchers]
 
 
@@ -204,15 +203,8 @@ def _trained(
     """Iterate a run to its end, in memory or in its directory, which the caller holds."""
     from moac.report import pages
 
-    last = snapshot
     with watching.shown(run, 0 if snapshot is None else snapshot.iteration) as show:
-        if directory is None:
-            for last in training.iterate(run, snapshot):
-                show(last)
-        else:
-            last = runner.train(directory, run, snapshot, watching.checkpoint_every, show, watching.sinks)
-    if last is None:
-        raise ValueError("`run` must have its last state to go on from, got one that was read from files.")
+        last = runner.train(directory, run, snapshot, watching.checkpoint_every, show, watching.sinks)
     outcome = with_outputs(Result.of(run, last))
     if directory is not None:
         directory.finish(outcome, training_figures(outcome))

@@ -163,7 +163,7 @@ def _on_log(
     """What policies are worth on a log's users beside Behavior-Clone; the trials are seeds of one method."""
     from moac.offline import elsewhere, ncis
     from moac.offline.evaluate import evaluate
-    from moac.report import html
+    from moac.report.page import render
     from moac.report.pages import evaluation as page
 
     source: Any = subject.source
@@ -181,4 +181,4 @@ def _on_log(
     if log.carried is not None:
         carried = evaluate(log.carried, methods, split, options, control=None, accesses=evaluated.accesses)
         evaluated = replace(evaluated, carried=carried)
-    return replace(evaluated, unknown=log.unknown, page=lambda each: html.render(page.of_evaluation(each)))
+    return replace(evaluated, unknown=log.unknown, page=lambda each: render(page.of_evaluation(each)))

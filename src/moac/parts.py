@@ -40,7 +40,10 @@ def build(settings: Settings, spec: Spec, seed: int) -> Parts:
 def _build(settings: Settings, spec: Spec, seed: int) -> Parts:
     phi = features.by_name(settings.features, spec, run_key(seed))
     rule = weighting.by_name(settings.weighting, settings.weights, settings.momentum)
-    return Parts(policy(settings, spec, phi), _critic(settings, spec, phi), rule)
+    critic: Critic = LinearCritic(phi, spec.num_objectives)
+    if settings.critic != "linear":
+        critic = MLPCritic(Network(_inputs(settings, spec), settings.hidden, spec.num_objectives))
+    return Parts(policy(settings, spec, phi), critic, rule)
 
 
 def policy(settings: Settings, spec: Spec, phi: Features) -> Policy:
@@ -56,12 +59,6 @@ def policy(settings: Settings, spec: Spec, phi: Features) -> Policy:
     if settings.policy == "table":
         return SoftmaxTable(spec.num_states, spec.num_actions)
     return SoftmaxLinear(cast(Any, phi), spec.num_actions)
-
-
-def _critic(settings: Settings, spec: Spec, phi: Features) -> Critic:
-    if settings.critic == "linear":
-        return LinearCritic(phi, spec.num_objectives)
-    return MLPCritic(Network(_inputs(settings, spec), settings.hidden, spec.num_objectives))
 
 
 def _inputs(settings: Settings, spec: Spec) -> Inputs:

@@ -80,18 +80,12 @@ class Spread:
     """Running moments of each objective's discounted sum of rewards, Gⁱ_τ = γⁱ Gⁱ_{τ−1} + rⁱ_τ within an episode.
 
     Known after a few steps, where whole episodes may take many rollouts.
-
-    Attributes:
-        count: sums seen.
-        mean: [M].
-        squares: [M] sum of squared deviations (Chan, Golub and LeVeque, 1983).
-        sums: [E, M], G of every copy when the last rollout ended.
     """
 
-    count: Float[Array, ""]
-    mean: Float[Array, " M"]
-    squares: Float[Array, " M"]
-    sums: Float[Array, "E M"]
+    count: Float[Array, ""]  # sums seen
+    mean: Float[Array, " M"]  # [M]
+    squares: Float[Array, " M"]  # [M] sum of squared deviations (Chan, Golub and LeVeque, 1983)
+    sums: Float[Array, "E M"]  # [E, M], G of every copy when the last rollout ended
 
     @classmethod
     def unknown(cls, num_copies: int, num_objectives: int) -> Spread:
@@ -158,21 +152,13 @@ def level_and_rewards(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Samples:
-    """What steps are taken on.
+    """What steps are taken on."""
 
-    Attributes:
-        observation: s.
-        action: a.
-        advantage: Ã.
-        target: R, what the critic is to predict.
-        old_log_prob: log π_old(a|s); None where no step is taken before it is used.
-    """
-
-    observation: Observation
-    action: Any
-    advantage: Float[Array, " B"]
-    target: Float[Array, "B M"]
-    old_log_prob: Float[Array, " B"] | None = None
+    observation: Observation  # s
+    action: Any  # a
+    advantage: Float[Array, " B"]  # Ã
+    target: Float[Array, "B M"]  # R, what the critic is to predict
+    old_log_prob: Float[Array, " B"] | None = None  # log π_old(a|s); None where no step is taken before it is used
 
 
 @jax.tree_util.register_dataclass

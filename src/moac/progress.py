@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
-from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,9 +38,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         self._bar.stop()
 
     def show(self, stage: str, done: int, total: int, numbers: str = "") -> None:
@@ -70,78 +67,62 @@ class Progress:
             say(f"{self._stage} {done}/{total}  {numbers}" if numbers else self._stage if begins else share)
 
 
-class TrainingProgress:
-    """Shows snapshots of a run as they come, and heeds a request to stop between two of them.
+@contextmanager
+def of_run(run: training.Run, iteration: int) -> Generator[Callable[[training.Snapshot], None]]:
+    """Gives what shows the snapshots of a run, which starts at that iteration, as they come."""
+    began, total, timed = time.monotonic(), run.settings.num_iterations, list[tuple[int, float]]()
 
-    Args:
-        run: the run.
-        iteration: at which it starts.
-        check: raises where the user has asked to stop.
-    """
+    def speed(done: int, now: float) -> str:
+        if not timed or now <= timed[0][1]:
+            return f"first result after {now - began:.1f} s"
+        first, since = timed[0]
+        steps = (done - first) * run.env_steps_per_iteration / (now - since)
+        told = f"{steps / 1e6:.2f} M steps/s" if steps >= 1e5 else f"{steps:.0f} steps/s"
+        left = "" if done in (first, total) else f"  {(now - since) * (total - done) / (done - first):.0f} s left"
+        return told + left
 
-    def __init__(self, run: training.Run, iteration: int, check: Callable[[], None] | None = None) -> None:
-        self._run, self._check, self._began = run, check, time.monotonic()
-        self._total = run.settings.num_iterations
-        self._timed: tuple[int, float] | None = None
-        self._progress = Progress()
+    def show(snapshot: training.Snapshot) -> None:
+        done, now = snapshot.iteration, time.monotonic()
+        display.show("iteration", done, total, f"{_numbers(snapshot)}{speed(done, now)}")
+        if not timed:  # what came before was mostly compilation
+            timed.append((done, now))
+
+    with Progress() as display:
         if sys.stderr.isatty():
-            self._progress.show("iteration", iteration, self._total, "compiling …")
-
-    def __enter__(self) -> TrainingProgress:
-        self._progress.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._progress.__exit__(*raised)
-
-    def show(self, snapshot: training.Snapshot) -> None:
-        """One more snapshot."""
-        now = time.monotonic()
-        numbers = f"{self._numbers(snapshot)}{self._speed(snapshot.iteration, now)}"
-        self._progress.show("iteration", snapshot.iteration, self._total, numbers)
-        if self._timed is None:  # what came before was mostly compilation
-            self._timed = snapshot.iteration, now
-        if self._check is not None:
-            self._check()
-
-    def _numbers(self, snapshot: training.Snapshot) -> str:
-        history = snapshot.history
-        if not len(history.iteration):
-            return ""
-        from moac.training import mean_over_trials as mean  # which needs JAX
-
-        returns = " ".join(f"{value:.4f}" for value in mean(history.returns[:, -1]))
-        gap, norm = float(mean(history.gap[:, -1])), float(mean(history.gradient_norm_squared[:, -1]))
-        shown = f"gap {gap:.1e}  " if gap == gap else ""  # NaN where no model is known
-        return f"J {returns}  {shown}‖g‖² {norm:.1e}  "
-
-    def _speed(self, iteration: int, now: float) -> str:
-        if self._timed is None or now <= self._timed[1]:
-            return f"first result after {now - self._began:.1f} s"
-        first, since = self._timed
-        steps = (iteration - first) * self._run.env_steps_per_iteration / (now - since)
-        speed = f"{steps / 1e6:.2f} M steps/s" if steps >= 1e5 else f"{steps:.0f} steps/s"
-        if iteration in (first, self._total):
-            return speed
-        return f"{speed}  {(now - since) * (self._total - iteration) / (iteration - first):.0f} s left"
+            display.show("iteration", iteration, total, "compiling …")
+        yield show
 
 
-def labelled_progress(check: Callable[[], None] | None = None) -> Callable[..., TrainingProgress]:
-    """Shows each of several runs under its name; `check` as in `TrainingProgress`."""
+def _numbers(snapshot: training.Snapshot) -> str:
+    history = snapshot.history
+    if not len(history.iteration):
+        return ""
+    from moac.training import mean_over_trials as mean  # which needs JAX
 
-    def show(task: Any, run: training.Run, iteration: int) -> TrainingProgress:
+    returns = " ".join(f"{value:.4f}" for value in mean(history.returns[:, -1]))
+    gap, norm = float(mean(history.gap[:, -1])), float(mean(history.gradient_norm_squared[:, -1]))
+    shown = f"gap {gap:.1e}  " if gap == gap else ""  # NaN where no model is known
+    return f"J {returns}  {shown}‖g‖² {norm:.1e}  "
+
+
+def labelled_progress(check: Callable[[], Any] = lambda: None) -> Callable[..., Any]:
+    """Shows each of several runs under its name; `check` raises where the user has asked to stop."""
+
+    @contextmanager
+    def shown(task: Any, run: training.Run, iteration: int) -> Generator[Callable[[training.Snapshot], Any]]:
         say(task.label)
-        return TrainingProgress(run, iteration, check)
+        with of_run(run, iteration) as show:
+            yield lambda snapshot: (show(snapshot), check())
 
-    return show
+    return shown
 
 
 @contextmanager
-def watched(progress: bool, check: Callable[[], None] | None) -> Generator[tuple[Any, Any]]:
+def watched(progress: bool, check: Callable[[], Any] | None) -> Generator[tuple[Any, Any]]:
     """What several runs, and the stages after them, are shown to: on stderr, or to `check` alone."""
+    heed = check or (lambda: None)
     if progress:
         with Progress() as display:
-            yield labelled_progress(check), display.show
-        return
-    heed = (lambda *_: None) if check is None else (lambda *_: check())
-    yield lambda *_: nullcontext(SimpleNamespace(show=heed)), heed
+            yield labelled_progress(heed), display.show
+    else:
+        yield lambda *_: nullcontext(lambda snapshot: heed()), lambda *_: heed()

@@ -1,8 +1,7 @@
-"""Settings: a configuration completed for a problem, and the defaults that complete it."""
+"""Settings: a configuration completed for a problem and checked against it."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from numbers import Integral
@@ -10,33 +9,13 @@ from typing import Any
 
 import jax
 
+from moac import default_config
 from moac.choices import WEIGHTINGS
-from moac.config import Average, Config, Discounted, Setting
+from moac.config import Average, Config, Setting
+from moac.default_config import NETWORKS
 from moac.policies.observations import LogSpec, of_encoder
-from moac.types import Sampling, Source, Spec
+from moac.types import Sampling, Spec
 
-_VECTOR_STEP = 20.0
-_ADAM_STEP = 1e-3
-_TABLE_STEP = 0.05
-_WIDE = 2.0
-"""Spread of actions at the start where one network explores for all preferences."""
-_PAPER: dict[str, Any] = {
-    "learner": "paper",
-    "epochs": 1,
-    "ratio_clip": 0.2,
-    "units": "raw",
-    "whitening": "none",
-    "schedule": "constant",
-    "critic": "linear",
-    "action_spread": math.exp(-0.5),
-    "entropy": 0.0,
-    "gae": 0.0,
-}
-"""The paper's learner, which uses each sample once."""
-NETWORKS = ("mlp", "gaussian")
-"""Policies that are networks."""
-_TILED_INPUTS = 3
-"""Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
 _OFF_AT_ZERO = ("entropy", "behaviour_pull")
 """Terms whose coefficient of 0 is None in the settings: no part of the compiled program."""
 _DEVIATIONS = {"running": 3.0, "standard": 10.0}
@@ -127,145 +106,6 @@ def resolve(config: Config, spec: Spec) -> Settings:
     return Settings.of(complete(config, spec))
 
 
-def defaults(problem: Source, chosen: Config | None = None) -> Config:
-    """The configuration that `problem` gets where nothing else is said; `reasons` says why.
-
-    A table of logits has gradients of the size of a state's visitation, about 1/S, times that of the rewards: hence
-    the actor's step. Features of vectors are shared by many states, so its step is smaller there; and what shows
-    vectors tends to need many steps, so the discount is nearer to 1. Networks step by Adam, whatever the gradient's
-    size, and see GAE and their own batch sizes only where `chosen` says so.
-
-    Args:
-        problem: the source.
-        chosen: what is decided already; step sizes depend on the policy and the optimisers.
-    """
-    return _defaults(problem.spec, Config() if chosen is None else chosen)
-
-
-def _defaults(spec: Spec, given: Config) -> Config:
-    states, chains = spec.num_states, spec.num_chains
-    if isinstance(spec.observations, LogSpec):
-        return _of_log(spec.observations, given)
-    if given.conditioned or learner_of(spec, given) == "ppo":
-        return _of_ppo(spec, given)
-    policy = given.policy or _policy_name(spec)
-    optimiser = given.optimiser or ("adam" if policy in NETWORKS else "constant")
-    critic_optimiser = given.critic_optimiser or ("adam" if given.critic == "mlp" else "constant")
-    plain_step = (_VECTOR_STEP if states is None else min(2.0 * states, 200.0)) / spec.reward_bound
-    batch = -(-128 // chains) * chains
-    return Config(
-        **_PAPER,
-        setting=Discounted(0.9 if states is not None else 0.99),
-        num_iterations=2000,
-        num_critic_steps=5,
-        critic_batch_size=-(-64 // chains) * chains,
-        actor_batch_size=batch,
-        minibatch_size=given.actor_batch_size or batch,
-        actor_step_size=_ADAM_STEP if optimiser == "adam" else 0.1 if policy in NETWORKS else plain_step,
-        critic_step_size=_ADAM_STEP if critic_optimiser == "adam" else 0.1 if given.critic == "mlp" else 0.5,
-        policy=policy,
-        optimiser=optimiser,
-        critic_optimiser=critic_optimiser,
-        features=_features(spec),
-        observation_scale="bounds" if spec.observations.bounded else "running",
-        hidden=(64, 64),
-        normalise="none",
-        weighting="min-norm",
-        start="random",
-        behaviour_pull=0.0,
-    )
-
-
-def _of_ppo(spec: Spec, given: Config) -> Config:
-    """One set for discrete actions, one for continuous ones (docs/environments.md); tables take longer steps."""
-    vectors = "mlp" if given.features is None else "linear"
-    policy = given.policy or (vectors if _policy_name(spec) == "linear" else _policy_name(spec))
-    network = policy in NETWORKS
-    rollout = given.actor_batch_size or (64 * spec.num_chains if spec.num_chains > 1 else 1024)
-    fixed = given.conditioned or given.weighting in ("fixed", "uniform", "first-batch")
-    encoder = None if spec.observations.encoder is None else spec.observations.encoder.bare
-    whole = encoder is None or encoder.whole
-    states = spec.num_states if encoder is None else encoder.num_states
-    return Config(
-        setting=Discounted(0.9 if states is not None else 0.99),
-        learner="ppo",
-        num_iterations=200,
-        num_critic_steps=0,
-        critic_batch_size=rollout,
-        actor_batch_size=rollout,
-        actor_step_size=_ADAM_STEP if network else _TABLE_STEP,
-        critic_step_size=_ADAM_STEP if (given.critic or network) else _TABLE_STEP,
-        epochs=10,
-        minibatch_size=256 if rollout % 256 == 0 else rollout,
-        ratio_clip=0.2,
-        units="return" if fixed else "advantage",
-        whitening="rollout",
-        schedule="linear",
-        policy=policy,
-        critic="mlp" if network else "linear",
-        optimiser="adam",
-        critic_optimiser="adam",
-        gradient_clip=0.5,
-        action_spread=_WIDE if given.conditioned else _PAPER["action_spread"],
-        entropy=0.0 if spec.action_size else 0.1,
-        gae=0.95,
-        features=_features(spec),
-        observation_scale="bounds" if whole else "standard" if network else "running",
-        hidden=(64, 64),
-        weighting="fixed" if given.conditioned else "min-norm",
-        conditioned=given.conditioned,
-        normalise="none",
-        start="random",
-        behaviour_pull=0.0,
-    )
-
-
-def _of_log(log: LogSpec, given: Config) -> Config:
-    """Steps by Adam from the behaviour model, pulled back to it: what strays from the log cannot be judged by it."""
-    adam = (given.optimiser or "adam") == "adam"
-    return Config(
-        **_PAPER,
-        minibatch_size=given.actor_batch_size or 512,
-        setting=Discounted(0.5),
-        num_iterations=1000,
-        num_critic_steps=1,
-        critic_batch_size=512,
-        actor_batch_size=512,
-        actor_step_size=1e-4 if adam else 0.1,
-        critic_step_size=1e-3 if (given.critic_optimiser or "adam") == "adam" else 0.1,
-        policy="mlp",
-        optimiser="adam",
-        critic_optimiser="adam",
-        features="plain",
-        observation_scale="bounds",
-        hidden=log.behaviour_hidden or (64,),
-        weighting="min-norm",
-        normalise="l2",
-        start="random" if log.behaviour_hidden is None else "behaviour",
-        behaviour_pull=0.1,
-    )
-
-
-def reasons(problem: Source, chosen: Config | None = None) -> str:
-    """What `defaults` picks for a problem, and why, in a sentence or two."""
-    spec, picked = problem.spec, defaults(problem, chosen)
-    learner = "The paper's learner uses each sample once."
-    if picked.learner == "ppo":
-        learner = f"The ppo learner uses each sample {picked.epochs} times, since steps of an environment are dear."
-    policy = f"{picked.policy} policy"
-    if picked.policy in NETWORKS:
-        why = " for continuous actions" if picked.policy == "gaussian" else ""
-        policy += f"{why}, {'Adam' if picked.optimiser == 'adam' else 'constant'} steps"
-    if spec.num_states is not None:
-        kind = "a table of logits" if picked.policy == "table" else policy
-        return f"{spec.num_states} states: {kind}, and a value for each. {learner}"
-    scale = "their bounds" if picked.observation_scale == "bounds" else "running moments"
-    scale += "" if spec.observations.bounded else ", since a bound is infinite"
-    why = "few inputs" if spec.observation_size <= _TILED_INPUTS else "too many inputs for a grid of tiles"
-    critic = "an mlp critic" if picked.critic == "mlp" else f"{picked.features} features ({why}) for a linear critic"
-    return f"observations of {spec.observation_size} numbers: {critic}, {policy}, scaled by {scale}. {learner}"
-
-
 def beyond_theory(config: Config) -> tuple[str, ...]:
     """What of a configuration the theorems do not cover."""
     named = {
@@ -289,29 +129,10 @@ def length_dependent(config: Config) -> tuple[str, ...]:
     return ("schedule",) if config.schedule == "linear" else ()
 
 
-def learner_of(spec: Spec, given: Config) -> str:
-    """The learner; where none is named `ppo` on environments, unless what only the paper's has is asked for."""
-    papers = given.num_critic_steps or given.critic_batch_size or isinstance(given.setting, Average)
-    return given.learner or ("paper" if spec.options is None or papers else "ppo")
-
-
-def _policy_name(spec: Spec) -> str:
-    if spec.action_size:
-        return "gaussian"
-    return "linear" if spec.num_states is None else "table"
-
-
-def _features(spec: Spec) -> str:
-    """Tiles where they form a grid; cosines of one and two inputs at a time where there are too many for that."""
-    if spec.num_states is not None:
-        return "one-hot"
-    return "tile" if spec.observation_size <= _TILED_INPUTS else "fourier:3"
-
-
 def complete(config: Config, spec: Spec) -> Config:
     """`config` with what is None filled from the defaults, checked against the problem: what config.json holds."""
     spec = conditioned(spec) if config.conditioned else spec
-    base = _defaults(spec, config)
+    base = default_config.of_spec(spec, config)
     missing = {f.name: getattr(base, f.name) for f in fields(config) if getattr(config, f.name) is None}
     full = replace(config, **missing)
     M = spec.num_objectives

@@ -29,6 +29,8 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float
 
+_BLOCK = 16
+"""Gram matrices that are solved together outside of a compiled program."""
 _UNROLL_UP_TO = 8
 """Largest M whose Cholesky factor is written out; above, LAPACK's is faster than what XLA makes of it."""
 
@@ -69,6 +71,13 @@ def min_norm_from_gram(K: Any) -> MinNorm:
     if np.ndim(K) >= 2 and np.shape(K)[-1] != np.shape(K)[-2]:
         raise ValueError(f"`K` must be square, got shape {np.shape(K)}.")
     return _dispatch(_from_gram, "K", K)
+
+
+def weights_in_blocks(K: Float[np.ndarray, "n M M"]) -> Float[np.ndarray, "n M"]:
+    """λ̂ of n Gram matrices in blocks of one size: one compilation serves every n, and no answer depends on it."""
+    padded = np.concatenate([K, np.ones((-len(K) % _BLOCK, *K.shape[1:]))])
+    blocks = [min_norm_from_gram(padded[k : k + _BLOCK]).weights for k in range(0, len(K), _BLOCK)]
+    return np.concatenate(blocks)[: len(K)]
 
 
 def projection(x: Float[Array, " M"]) -> Float[Array, " M"]:

@@ -65,27 +65,17 @@ class Failure:
     def raised(cls, error: Exception) -> Failure:
         """Of an error that a task raised."""
         message = " ".join(f"{type(error).__name__}: {error}".split())
-        return cls("raised", message, "".join(traceback.format_exception(error)), error)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled, the error is bytes of its own: what cannot be read of it must not hide the rest."""
         try:
-            carried = pickle.dumps(self.error)
-        except Exception:
-            carried = pickle.dumps(None)
-        return _received, (self.kind, self.message, self.trace, carried)
+            unpickled(pickle.dumps(error))
+            whole = error
+        except Exception:  # what cannot be read of it must not hide the rest
+            whole = None
+        return cls("raised", message, "".join(traceback.format_exception(error)), whole)
 
 
 def unpickled(content: bytes) -> Any:
     """What a process of ours has pickled; nothing else is ever unpickled."""
     return pickle.loads(content)  # noqa: S301
-
-
-def _received(kind: Kind, message: str, trace: str, carried: bytes) -> Failure:
-    try:
-        return Failure(kind, message, trace, unpickled(carried))
-    except Exception:
-        return Failure(kind, message, trace)
 
 
 @dataclass(frozen=True)
@@ -109,7 +99,6 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Stop what `map` has left running, and leave what it has joined or started."""
-        ...
 
 
 class Serial:

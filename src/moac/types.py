@@ -24,105 +24,66 @@ Key = Any
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Batch:
-    """Transitions in the order of time, leading axis [B]; critic batches have [N, D].
+    """Transitions in the order of time, leading axis [B]; critic batches have [N, D]."""
 
-    Attributes:
-        observation: what the source sees: a state index, a vector, a pytree. Only features look inside.
-        action: what was done.
-        reward: [..., M].
-        next_observation: the true successor, also after truncation or a forced restart. In the average setting the
-            successor of a terminated transition is the restart state.
-        terminated: the successor is worth 0. In the average setting always False, or None.
-        age: steps since the last start; only with `visitation="discounted"`.
-        behaviour_log_prob: log-probability of the action under the policy that logged it; None means on-policy.
-        behaviour_log_probs: [..., A] of all actions, where a model of that policy knows them.
-        weight: ρ, what the TD error is weighted by; None is 1.
-    """
-
-    observation: Observation
-    action: Any
-    reward: Float[Array, "... M"]
+    observation: Observation  # what the source sees: a state index, a vector, a pytree. Only features look inside.
+    action: Any  # what was done
+    reward: Float[Array, "... M"]  # [..., M]
+    # the true successor, also after truncation or a forced restart. In the average setting the successor of a
+    # terminated transition is the restart state.
     next_observation: Observation
+    # the successor is worth 0. In the average setting always False, or None.
     terminated: Bool[Array, "..."] | None = None
-    age: Int[Array, "..."] | None = None
+    age: Int[Array, "..."] | None = None  # steps since the last start; only with `visitation="discounted"`
+    # log-probability of the action under the policy that logged it; None means on-policy
     behaviour_log_prob: Float[Array, "..."] | None = None
+    # [..., A] of all actions, where a model of that policy knows them
     behaviour_log_probs: Float[Array, "... A"] | None = None
-    weight: Float[Array, "..."] | None = None
+    weight: Float[Array, "..."] | None = None  # ρ, what the TD error is weighted by; None is 1
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
-    """All that an iteration needs from the one before: with the source's chain, exactly what a checkpoint stores.
+    """All that an iteration needs from the one before: with the source's chain, exactly what a checkpoint stores."""
 
-    Attributes:
-        t: number of updates done.
-        theta: θ, the policy's parameters.
-        w: the critic's parameters.
-        mu: [M] estimate of the average reward; zeros in the discounted setting.
-        rule: the weighting rule's state.
-        actor_optimiser: what the actor's steps remember; nothing where they are constant.
-        critic_optimiser: likewise the critic's.
-        spread: what the `ppo` learner knows of the spread of returns (`ppo.Spread`); () with the paper's.
-        theta_random: θ_T̂, drawn uniformly from the iterates before each update.
-        random_iteration: its T̂.
-        key: randomness of the iterations to come.
-    """
-
-    t: Int[Array, ""]
-    theta: Params
-    w: Params
-    mu: Float[Array, " M"]
-    rule: Any
-    actor_optimiser: Any
-    critic_optimiser: Any
-    theta_random: Params
-    random_iteration: Int[Array, ""]
-    key: Key
-    spread: Any = ()
+    t: Int[Array, ""]  # number of updates done
+    theta: Params  # θ, the policy's parameters
+    w: Params  # the critic's parameters
+    mu: Float[Array, " M"]  # [M] estimate of the average reward; zeros in the discounted setting
+    rule: Any  # the weighting rule's state
+    actor_optimiser: Any  # what the actor's steps remember; nothing where they are constant
+    critic_optimiser: Any  # likewise the critic's
+    theta_random: Params  # θ_T̂, drawn uniformly from the iterates before each update
+    random_iteration: Int[Array, ""]  # its T̂
+    key: Key  # randomness of the iterations to come
+    spread: Any = ()  # what the `ppo` learner knows of the spread of returns (`ppo.Spread`); () with the paper's
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Metrics:
-    """What one update saw; all else that is logged of it follows from these.
+    """What one update saw; all else that is logged of it follows from these."""
 
-    Attributes:
-        gram: K [M, M], Gram matrix of the gradients gⁱ as the rule saw them.
-        weights: λ_t [M].
-    """
-
-    gram: Float[Array, "M M"]
-    weights: Float[Array, " M"]
+    gram: Float[Array, "M M"]  # K [M, M], Gram matrix of the gradients gⁱ as the rule saw them
+    weights: Float[Array, " M"]  # λ_t [M]
 
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """What a source tells of itself.
+    """What a source tells of itself."""
 
-    Attributes:
-        name: of the problem.
-        objective_names: one per objective.
-        observations: what policies see: states, vectors, or the features of a log.
-        num_actions: A; 0 where actions are vectors.
-        reward_bound: r_max, the largest |rⁱ|; 1 where all rewards are zero or unknown.
-        fingerprint: two sources with one fingerprint are the same problem.
-        num_chains: chains that stand side by side in a batch.
-        options: what it takes to make the source again, as plain data; None for a model.
-        action_box: bounds of actions that are vectors, and how the environment takes them; None for A actions.
-        no_average: why the average setting has no answer here, as a sentence; empty where it has one.
-    """
-
-    name: str
-    objective_names: tuple[str, ...]
-    observations: Observations
-    num_actions: int
-    reward_bound: float = 1.0
-    fingerprint: str = ""
-    num_chains: int = 1
-    options: Mapping[str, Any] | None = None
+    name: str  # of the problem
+    objective_names: tuple[str, ...]  # one per objective
+    observations: Observations  # what policies see: states, vectors, or the features of a log
+    num_actions: int  # A; 0 where actions are vectors
+    reward_bound: float = 1.0  # r_max, the largest |rⁱ|; 1 where all rewards are zero or unknown
+    fingerprint: str = ""  # two sources with one fingerprint are the same problem
+    num_chains: int = 1  # chains that stand side by side in a batch
+    options: Mapping[str, Any] | None = None  # what it takes to make the source again, as plain data; None for a model
+    # bounds of actions that are vectors, and how the environment takes them; None for A actions
     action_box: ActionBox | None = None
-    no_average: str = ""
+    no_average: str = ""  # why the average setting has no answer here, as a sentence; empty where it has one
 
     @property
     def num_objectives(self) -> int:
@@ -153,22 +114,15 @@ class Spec:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How much a source samples in one iteration, and how its chain goes on.
+    """How much a source samples in one iteration, and how its chain goes on."""
 
-    Attributes:
-        num_critic_steps: N.
-        critic_batch_size: D.
-        actor_batch_size: B.
-        average: the successor of a terminated transition is the restart state.
-        survival: c; after each step the chain restarts with probability 1 − c. None is never, and keeps no age.
-        deviations: how far from their running mean vectors are scaled, in standard deviations; None is by their bounds.
-    """
-
-    num_critic_steps: int
-    critic_batch_size: int
-    actor_batch_size: int
-    average: bool
+    num_critic_steps: int  # N
+    critic_batch_size: int  # D
+    actor_batch_size: int  # B
+    average: bool  # the successor of a terminated transition is the restart state
+    # c; after each step the chain restarts with probability 1 − c. None is never, and keeps no age.
     survival: float | None
+    # how far from their running mean vectors are scaled, in standard deviations; None is by their bounds
     deviations: float | None = None
 
     @property
@@ -179,21 +133,13 @@ class Sampling:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What policies are worth, leading axis [K]; what a source does not know is NaN.
+    """What policies are worth, leading axis [K]; what a source does not know is NaN."""
 
-    Attributes:
-        returns: J [K, M].
-        gap: min over the simplex of ‖Σ λᵢ∇Jⁱ‖² [K].
-        direction_gap: the same for Lemma 1's direction.
-        regret: min over the simplex of (max_π λᵀJ(π) − λᵀJ).
-        kind: `exact`, `episodes` or `ncis`.
-    """
-
-    returns: Float[np.ndarray, "K M"]
-    gap: Float[np.ndarray, " K"]
-    direction_gap: Float[np.ndarray, " K"]
-    regret: Float[np.ndarray, " K"]
-    kind: str
+    returns: Float[np.ndarray, "K M"]  # J [K, M]
+    gap: Float[np.ndarray, " K"]  # min over the simplex of ‖Σ λᵢ∇Jⁱ‖² [K]
+    direction_gap: Float[np.ndarray, " K"]  # the same for Lemma 1's direction
+    regret: Float[np.ndarray, " K"]  # min over the simplex of (max_π λᵀJ(π) − λᵀJ)
+    kind: str  # `exact`, `episodes` or `ncis`
 
 
 class Policy(Protocol):
@@ -201,11 +147,9 @@ class Policy(Protocol):
 
     def init(self, key: Key) -> Params:
         """θ_1."""
-        ...
 
     def sample(self, theta: Params, observation: Observation, key: Key) -> Any:
         """a ~ π_θ(·|s)."""
-        ...
 
     def log_prob(self, theta: Params, observation: Observation, action: Any) -> Float[Array, ""]:
         """log π_θ(a|s)."""
@@ -217,7 +161,6 @@ class Critic(Protocol):
 
     def init(self, key: Key) -> Params:
         """w_0."""
-        ...
 
     def values(self, w: Params, observation: Observation) -> Float[Array, "... M"]:
         """V^i(s) ≈ φ(s)ᵀwⁱ, over any leading axes."""
@@ -257,7 +200,6 @@ class Source(Protocol):
 
     def start(self, key: Key) -> Any:
         """The chain at its first state."""
-        ...
 
     def sample(self, chain: Any, policy: Policy, theta: Params, key: Key, sizes: Sampling) -> tuple[Any, Batch, Batch]:
         """The chain after N·D + B transitions under θ, the critic's batches [N, D] and the actor's [B]."""
@@ -281,11 +223,9 @@ class Hosted(Source, Protocol):
 
     def memory(self, sizes: Sampling) -> Any:
         """What a new chain has learned: shapes and first values of `chain.memory`."""
-        ...
 
     def start(self, key: Key, memory: Any = None) -> Any:
         """A chain in new episodes, with seeds by the key, and with what another chain has learned."""
-        ...
 
     def evaluate(self, policy: Policy, theta: Params, setting: Any, memory: Any = None) -> Evaluation:
         """What the policies `theta` are worth, each with its chain's memory (leading axis K)."""

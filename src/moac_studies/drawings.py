@@ -17,7 +17,7 @@ from moac.report import style
 from moac.report.figures import Points, above_rounding, around_zero, band, scatter
 from moac.report.figures import dots as dots_of
 from moac.statistics import Mean, mean
-from moac.training.history import History
+from moac.training.run import History
 
 _GREY, _INK = "#888888", "#222222"
 _FEW = 12  # Up to so many points are marked one by one

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from moac.runs import runner
 from moac.runs.problems import model_of
 from moac.runs.runner import Task
 from moac.statistics import Mean, mean
-from moac.training.history import History
+from moac.training.run import History
 from moac_studies import compare, drawings, recorded
 from moac_studies.framework import Study, Workspace
 
@@ -36,9 +35,8 @@ def run(study: Study, work: Workspace) -> Findings:
     model = model_of(env)
 
     def trained(tasks: Sequence[Task]) -> Histories:
-        place: Any = SimpleNamespace(env=env, seed=study.seed)
         show = work.show or runner.unseen
-        return {task.label: runner.complete(task, place, model, work.folder, show).history for task in tasks}
+        return {task.label: runner.complete(task, model, work.folder, show).history for task in tasks}
 
     methods, cells = trained(method_tasks(study)), trained(sensitivity_tasks(study))
     setting, names = method_tasks(study)[0].config.setting or Average(), model.objective_names
@@ -68,22 +66,23 @@ def about(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def method_tasks(study: Study) -> tuple[Task, ...]:
     """One task for each method, in the order of the figures."""
-    figure, config, changes = (study.parameters[table] for table in ("figure", "config", "methods"))
-    return tuple(
-        Task(label, Config.from_json({**config, **changes[label]}), int(figure["trials"]))
-        for label in figure["methods"]
-    )
+    figure, changes = study.parameters["figure"], study.parameters["methods"]
+    return tuple(_task(study, label, changes[label], figure["trials"]) for label in figure["methods"])
 
 
 def sensitivity_tasks(study: Study) -> tuple[Task, ...]:
     """One task for each combination of the listed values, of the named method; none in a reduced run."""
-    config, changes, grid = (study.parameters[table] for table in ("config", "methods", "sensitivity"))
-    axes, tasks = {key: values for key, values in grid.items() if key not in ("of", "trials")}, list[Task]()
-    for values in itertools.product(*axes.values()) if not study.quick else ():
-        cell = dict(zip(axes, values, strict=True))
-        label = ", ".join(f"{key} = {value:g}" for key, value in cell.items())
-        tasks.append(Task(label, Config.from_json({**config, **changes[grid["of"]], **cell}), int(grid["trials"])))
-    return tuple(tasks)
+    changes, grid = (study.parameters[table] for table in ("methods", "sensitivity"))
+    axes = {key: values for key, values in grid.items() if key not in ("of", "trials")}
+    cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    named = {", ".join(f"{key} = {value:g}" for key, value in cell.items()): cell for cell in cells}
+    tasks = (_task(study, name, {**changes[grid["of"]], **cell}, grid["trials"]) for name, cell in named.items())
+    return () if study.quick else tuple(tasks)
+
+
+def _task(study: Study, label: str, changes: Mapping[str, Any], trials: Any) -> Task:
+    config = Config.from_json({**study.parameters["config"], **changes})
+    return Task(label, config, int(trials), study.parameters["figure"]["env"], study.seed)
 
 
 def _methods_table(title: str, first: str, histories: Histories, objectives: tuple[str, ...], points: Any) -> Table:

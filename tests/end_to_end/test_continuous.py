@@ -8,7 +8,6 @@ import pytest
 
 import moac as package
 from moac.cli.main import main
-from tests.helpers import compiling
 
 ENVIRONMENTS = {
     "mo-mountaincarcontinuous-v0": ("pygame", 2),
@@ -19,13 +18,7 @@ ENVIRONMENTS = {
 FIRST = "mo-mountaincarcontinuous-v0"
 FILM = "episodes-trial0.gif"
 SHORT = ["--iterations", "3", "--num-evaluations", "1", "--evaluation-episodes", "1", "--num-envs", "4", "--json"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """A few iterations each: compiling for speed would cost more than it saves."""
-    with compiling.quickly():
-        yield
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def answer(capsys, *arguments):

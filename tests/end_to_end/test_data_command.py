@@ -302,7 +302,7 @@ def test_a_killed_build_can_be_started_again(environment, large, tmp_path):
         ("data kuairand", "the command must be one of download, build, generate, got nothing."),
         ("data kuairand biuld x", "got 'biuld'. Did you mean build?"),
         ("data kuairand build", "`SRC` must be given: moac data kuairand build SRC."),
-        ("data kuairand build x", "`--out` must be given, with a folder."),
+        ("data kuairand build x", "`--out` must be given: moac data kuairand build --out."),
         ("data kuairand build x --action 3", "is not an option of moac data kuairand build. Did you mean --actions?"),
         ("data kuairand build x --actions many", "`--actions` must be a whole number, got 'many'."),
         ("data kuairand build x --shares 1", "`--shares` must be followed by 3 values."),

@@ -17,7 +17,6 @@ from moac.runs import runner
 from moac.runs.directory import RunDirectory
 from moac.training.result import prepare
 from moac.types import SourceError
-from tests.helpers import compiling
 from tests.helpers.environments import Line
 from tests.helpers.misbehaving import HangsOnce
 
@@ -36,13 +35,7 @@ ENVIRONMENTS = {
 KINDS = ("four-room-v0", "fruit-tree-v0", "minecart-v0")
 """Whole numbers, many states with six objectives, and vectors; the others differ in size alone."""
 EXTRAS = {"mo-lunar-lander-v3": "Box2D", "mo-supermario-v0": "gym_super_mario_bros"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """A few iterations each: compiling for speed would cost more than it saves."""
-    with compiling.quickly():
-        yield
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def trained(capsys, *arguments):

@@ -10,7 +10,7 @@ import pytest
 import moac
 from moac import files, momdp
 from moac.cli import main as cli
-from moac.report import html
+from moac.report.page import render
 from moac.report.pages import exploration as page
 from moac.search import archive as archives
 from tests.helpers.kuairand import build, generated
@@ -110,7 +110,7 @@ def test_the_same_command_changes_nothing(explored, capsys):
 
 def test_the_page_leads_from_a_mark_to_a_policy(explored):
     out, told = explored
-    text = html.render(page.of_folder(out))
+    text = render(page.of_folder(out))
     for k in range(len(told["archive"])):
         assert f'href="#point-{k}"' in text and f'id="point-{k}"' in text and f"trial={k})" in text
     assert "<script" not in text

@@ -9,7 +9,7 @@ import pytest
 import moac
 from moac import files
 from moac.cli import main as cli
-from moac.report import html
+from moac.report.page import render
 from moac.report.pages import exploration as page
 from moac.runs import problems
 
@@ -79,6 +79,6 @@ def test_a_policy_is_chosen_and_the_line_loads_it(explored, capsys):
 
 def test_the_page_leads_from_a_preference_to_a_policy(explored):
     out, told = explored
-    text = html.render(page.of_folder(out))
+    text = render(page.of_folder(out))
     assert ".at([" in text and "moac watch" in text and "fuel at the top" in text and "<script" not in text
     assert text.count('href="#point-') == 3 * len(told["archive"]) + 6  # three pairs of objectives, and the simplex

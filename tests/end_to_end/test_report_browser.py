@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from moac.report import html, pages
-from moac.report.page import VERDICTS, Claim, Figure, Page, Table
+from moac.report import pages
+from moac.report.page import VERDICTS, Claim, Figure, Page, Table, render
 from tests.helpers.browser import PROGRAM, Browser
 from tests.helpers.run_folders import SVG, invented, make_hostile, trained
 
@@ -51,7 +51,7 @@ def full_report(tmp_path_factory):
     wide = Table("Wide", "c", tuple(f"column {k}" for k in range(16)), (tuple(1 / (k + 3) for k in range(16)),))
     drawing = SVG.replace("'30'", "'3000'")
     facts = (("x" * 90, "y" * 200),)
-    path.write_text(html.render(Page("T" * 120, "S" * 300, facts, "N" * 200, claims,
+    path.write_text(render(Page("T" * 120, "S" * 300, facts, "N" * 200, claims,
                                      (Figure("Drawing", drawing, "c", "a"),), (wide,), facts)))  # fmt: skip
     return path
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from moac import Config, momdp, training
 from moac.training import result
-from moac.training.history import History
+from moac.training.run import History
 
 K, S, A, M = 2, 5, 3, 2
 CONFIG = Config(num_iterations=9, num_critic_steps=1, critic_batch_size=2, actor_batch_size=2)

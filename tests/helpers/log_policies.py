@@ -14,7 +14,7 @@ from moac.policies import SoftmaxMLP
 from moac.policies.networks import Network, Plain
 from moac.runs.directory import RunDirectory
 from moac.training import result
-from moac.training.history import History
+from moac.training.run import History
 from moac.training.trained import TrainedPolicy
 
 MODEL = generate.UserModel.of(seed=0, num_videos=12)

@@ -13,7 +13,7 @@ from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.policies.networks import Network, Plain
 from moac.runs.directory import RunDirectory
 from moac.training import result
-from moac.training.history import History
+from moac.training.run import History
 from tests.helpers.kuairand import build, generated
 
 

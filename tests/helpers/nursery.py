@@ -14,7 +14,7 @@ from pathlib import Path
 import jax, matplotlib.figure, duckdb
 from moac import envs
 from moac.cli import main as cli
-from moac.cli import data, offline, offline_train, process, train
+from moac.cli import data, offline, process, sweep, train
 from moac import progress
 from moac.report.pages import run as run_page
 import moac_studies
@@ -73,7 +73,7 @@ class Nursery:
         self.log = log
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", _NURSERY],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         self._child = None
 
@@ -97,8 +97,8 @@ class Nursery:
         return int(line)
 
     def close(self):
-        if self._child is not None:  # a test that failed may have left it running
-            self.kill()
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
+        """End everything: a test that failed, or ran out of time while an order began, has left its child running."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            stream.close()

@@ -11,7 +11,7 @@ import pytest
 
 from moac import Config, api, momdp, training, weighting
 from moac.training import compiled, result
-from moac.training.history import History
+from moac.training.run import History
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -20,7 +20,7 @@ from moac.logs import engine, folder
 from moac.runs import directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
-from moac.training.history import History
+from moac.training.run import History
 from moac_studies import framework
 from tests.helpers.kuairand import build, generated
 from tests.helpers.limits import limited

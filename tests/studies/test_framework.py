@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,19 +40,6 @@ actor_batch_size = [4]
 [quick.config]
 num_iterations = 2
 """
-
-
-def silent(task, run, iteration):
-    del task, run, iteration
-
-    class Nothing(contextlib.AbstractContextManager):
-        def __exit__(self, *error):
-            return None
-
-        def show(self, snapshot):
-            del snapshot
-
-    return Nothing()
 
 
 TRAINED = [name for name in framework.names() if framework.load(name).module == "training"]
@@ -177,37 +164,37 @@ def test_quick_replaces_settings():
 
 
 def test_finished_tasks_are_kept_and_interrupted_ones_continue(tmp_path):
-    model, place = momdp.library.for_environment("fishwood-v0"), SimpleNamespace(env="fishwood-v0", seed=5)
+    model = momdp.library.for_environment("fishwood-v0")
     (task,) = training.method_tasks(framework.parse("tiny", TINY))
-    first = runner.complete(task, place, model, tmp_path / "a", silent)
-    again = runner.complete(task, place, model, tmp_path / "a", silent)
+    first = runner.complete(task, model, tmp_path / "a")
+    again = runner.complete(task, model, tmp_path / "a")
     np.testing.assert_array_equal(first.history.returns, again.history.returns)
 
     class StopError(Exception):
         pass
 
     def interrupting(task, run, iteration):
-        shown = silent(task, run, iteration)
-        shown.show = lambda snapshot: (_ for _ in ()).throw(StopError) if snapshot.iteration >= 1 else None
-        return shown
+        return contextlib.nullcontext(
+            lambda snapshot: (_ for _ in ()).throw(StopError) if snapshot.iteration >= 1 else None
+        )
 
     with pytest.raises(StopError):
-        runner.complete(task, place, model, tmp_path / "b", interrupting)
-    resumed = runner.complete(task, place, model, tmp_path / "b", silent)
+        runner.complete(task, model, tmp_path / "b", interrupting)
+    resumed = runner.complete(task, model, tmp_path / "b")
     np.testing.assert_array_equal(first.history.returns, resumed.history.returns)
     np.testing.assert_array_equal(first.policy.theta, resumed.policy.theta)
 
 
 def test_anything_that_changes_the_result_changes_the_folder():
-    model, (place, other) = momdp.library.fishwood(), (SimpleNamespace(env="fishwood-v0", seed=seed) for seed in (5, 6))
+    model = momdp.library.fishwood()
     (task,) = training.method_tasks(framework.parse("tiny", TINY))
-    assert runner.key(task, place, model) != runner.key(task, other, model)
-    assert runner.key(task, place, model) != runner.key(task, place, momdp.library.fishwood(0.2))
+    assert runner.key(task, model) != runner.key(replace(task, seed=task.seed + 1), model)
+    assert runner.key(task, model) != runner.key(task, momdp.library.fishwood(0.2))
 
 
 def test_an_experiment_leaves_a_folder_that_its_page_reads(tmp_path, monkeypatch):
     monkeypatch.setitem(training._CLAIMS, "tiny", training._CLAIMS["fishwood-discounted"])
-    framework.run(framework.parse("tiny", TINY), tmp_path, silent)
+    framework.run(framework.parse("tiny", TINY), tmp_path)
     page = experiment_page.of_experiment(tmp_path)
     assert page.title == "Tiny"
     assert len(page.figures) == 6

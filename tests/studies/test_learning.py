@@ -5,8 +5,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from moac.report import html
-from moac.report.page import Page
+from moac.report.page import Page, render
 from moac_studies import environments, framework, learning, recorded
 from moac_studies.framework import Workspace
 
@@ -124,7 +123,7 @@ def test_methods_are_judged_by_the_volume_of_their_points():
     assert claims == ["holds"] * 5
     assert shown.tables[0].rows[1][-2].startswith("4.05e+05")  # 50 · 90 · 90
     assert [row[-1] for row in shown.tables[0].rows] == [0, 1, 0, None]
-    content = html.render(Page("Title", "Summary.", claims=shown.claims, tables=shown.tables))
+    content = render(Page("Title", "Summary.", claims=shown.claims, tables=shown.tables))
     assert "NLMOPPO" in content
     swapped = methods | {"MOAC": other, "other": ours}
     assert verdicts(swapped)[0] == ["does not hold"] * 5

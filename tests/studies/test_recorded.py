@@ -8,8 +8,7 @@ import pytest
 from moac import momdp, statistics
 from moac.config import Discounted
 from moac.momdp import hypervolume
-from moac.report import html
-from moac.report.page import Page
+from moac.report.page import Page, render
 from moac_studies import recorded
 
 METHODS = {
@@ -72,7 +71,7 @@ def test_the_table_can_be_shown_and_says_where_it_is_from(env):
     assert "not measured in this run" in table.caption
     assert "morl-baselines 1.3.0" in table.caption
     assert ("simulated" in table.caption) == (env == "fishwood-v0")
-    content = html.render(Page("Title", "Summary.", tables=(table,)))
+    content = render(Page("Title", "Summary.", tables=(table,)))
     for name in METHODS[env]:
         assert f">{name}</th>" in content
 

@@ -17,13 +17,7 @@ SETTINGS = (Discounted(0.7), Average())
 NAMES = {"η = 1": "1", "η = 1/√t": "1/sqrt(t)", "η = 1/t": "1/t", "η = 1/t²": "1/t^2", "η = 0": "0"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """These programs are small: compiling for speed would cost more than it saves."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 gradients = jax.jit(small_problems.gradients, static_argnums=(2, 3))
 

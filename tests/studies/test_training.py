@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moac import momdp
-from moac.training.history import History
+from moac.training.run import History
 from moac_studies import framework, training
 
 YES, PART, NO, OPEN = "holds", "holds in part", "does not hold", "not decided"

@@ -14,12 +14,12 @@ import pytest
 import moac
 from moac import Config, api, driver, evaluating, momdp
 from moac.training import result
-from tests.helpers import compiling
 
 CONFIG = Config(num_iterations=3, num_evaluations=2)
 """Of the usual sizes: most tests here, and the examples of the docstrings, share one compiled program."""
 STEPPED = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 16, "actor_batch_size": 16}
 FUNCTIONS = ("certify", "choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train")
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,7 @@ def test_an_id_is_the_model_of_the_library(trained):
 
 def test_an_environment_is_made_anew_from_its_spec():
     environment = mo_gymnasium.make("fishwood-v0")
-    with compiling.quickly():
-        assert np.isfinite(api.train(environment, **STEPPED, num_evaluations=1).returns).all()
+    assert np.isfinite(api.train(environment, **STEPPED, num_evaluations=1).returns).all()
     by_function = api.source_of(lambda: mo_gymnasium.make("fishwood-v0"))
     assert by_function.spec.num_states == api.source_of(environment).spec.num_states == 2
     with pytest.raises(ValueError, match="without: give a function that makes it"):

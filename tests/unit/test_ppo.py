@@ -9,7 +9,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 import moac
-from moac import envs, ppo, settings
+from moac import default_config, envs, ppo, settings
 from moac import parts as components
 from moac.config import Average, Config, Discounted
 from moac.momdp import FiniteMOMDP, library
@@ -46,8 +46,8 @@ def test_an_environment_gets_ppo_unless_what_only_the_paper_has_is_asked_for(lin
 
 
 def test_the_reason_names_the_learner(line):
-    assert "ppo learner" in settings.reasons(line)
-    assert "paper's learner" in settings.reasons(line, Config(num_critic_steps=1))
+    assert "ppo learner" in default_config.reasons(line)
+    assert "paper's learner" in default_config.reasons(line, Config(num_critic_steps=1))
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from moac.cli import options
 from moac.cli.console import print_lines, print_paths, print_table
-from moac.cli.options import (
-    Address,
-    Answer,
-    Command,
-    DataPath,
-    ExecutorName,
-    RequiredFolder,
-    Workers,
-    option,
-    required,
-)  # fmt: skip
+from moac.cli.options import Answer, Command, option
 from moac.progress import Progress, say
 
 if TYPE_CHECKING:
@@ -37,14 +28,14 @@ Source = Annotated[Path, tyro.conf.arg(metavar="SRC", help="A folder with KuaiRa
 class _Writing(Command):
     """A command that writes a folder."""
 
-    out: RequiredFolder = None
+    out: options.Folder
     """Folder to write into."""
 
     def answer(self) -> Answer:
         """Write, and say what came out."""
-        out, began = required("out", self.out, "with a folder"), time.monotonic()
+        began = time.monotonic()
         with Progress() as progress:
-            summary = self.write(out, progress.show)
+            summary = self.write(self.out, progress.show)
         return Answer(summary | {"seconds": time.monotonic() - began}, lambda: None)
 
     def write(self, out: Path, show: Any) -> dict[str, Any]:
@@ -83,13 +74,13 @@ class _Building(_Writing):
     """Whether states hold the responses to viewed items; off is the state of the paper and of the public code."""
     memory: Annotated[str, tyro.conf.arg(metavar="SIZE", aliases=["--memory-limit"])] = "2GB"
     """The most memory to use, in each process; what does not fit is spilled beside the dataset."""
-    threads: Workers = None
+    threads: options.Workers = None
     """Threads of DuckDB."""
-    executor: ExecutorName = "serial"
+    executor: options.ExecutorName = "serial"
     """Where buckets of users are worked on: here, in processes of this machine, or on Ray."""
-    workers: Workers = None
+    workers: options.Workers = None
     """Buckets at a time, one core each."""
-    address: Address = None
+    address: options.Address = None
     """Of a running Ray cluster, or auto."""
 
     def write(self, out: Path, show: Any) -> dict[str, Any]:
@@ -217,7 +208,7 @@ class Generate(_Writing):
 class Describe(Command):
     """Show what a dataset holds: signals, splits, rows per user, days; with a figure."""
 
-    data: tyro.conf.Positional[DataPath]
+    data: tyro.conf.Positional[options.DataPath]
     out: Annotated[Path | None, option("DIR", "default: DATA/figures")] = None
     """Folder for the figure."""
 

@@ -11,25 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
-from moac.choices import did_you_mean
-from moac.cli import process
+from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table, print_tables
-from moac.cli.options import (
-    Answer,
-    Command,
-    Problem,
-    RunPath,
-    ShowConfig,
-    check_environment,
-    check_episodes,
-    check_run,
-    config_of,
-    config_options,
-    group,
-    option,
-)
+from moac.cli.options import Answer, Command, RunPath, config_of, group, option
 from moac.cli.train import config_shown
-from moac.config import CHOICES, Config, check_trials, is_choice
+from moac.config import CHOICES, Config, check_trials
 from moac.progress import say
 from moac.search import CONDITIONED, EXPLORING
 
@@ -39,7 +25,7 @@ if TYPE_CHECKING:
     class ExploreConfig:
         """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 else:
-    ExploreConfig = config_options(("weighting", "weights", "entropy", "conditioned"), **EXPLORING)
+    ExploreConfig = options.config_options(("weighting", "weights", "entropy", "conditioned"), **EXPLORING)
 
 _LISTED, _NARROW = 25, 4
 """So many policies are printed, and vectors of so many numbers; the report has all."""
@@ -56,9 +42,9 @@ class Explore(Command):
     """Train policies for many preferences at once, and keep those that none dominates: a Pareto archive."""
 
     env: tyro.conf.Positional[Place]
-    problem: Annotated[Problem, group("problem")]
+    problem: Annotated[options.Problem, group("problem")]
     config: Annotated[ExploreConfig, group("")]
-    show_config: ShowConfig = False
+    show_config: options.ShowConfig = False
     preferences: Annotated[int | None, option("INT", "default: 128 on a model, 36 of one network, else 16")] = None
     """Preference vectors: a trial of each rule for each, or what one network is asked for."""
     draw: Annotated[Literal["random", "grid"] | None, option("{random,grid}", "default: grid of one network")] = None
@@ -89,13 +75,13 @@ class Explore(Command):
         """Train, select, measure and print; Ctrl-C leaves a folder that the same command continues."""
         config, began, out = self._checked(), time.monotonic(), self._folder()
         process.use_all_cores()
-        from moac import settings
+        from moac import default_config, settings
         from moac.runs import problems
 
         logged = Path(self.env).is_dir()
         source = moac.api.source_of(self.env) if logged else problems.problem_of(self.env, **self.problem.stepping)
         if self.show_config:
-            return config_shown(settings.complete(config, source.spec), settings.reasons(source, config))
+            return config_shown(settings.complete(config, source.spec), default_config.reasons(source, config))
         if not source.compiled:
             process.dispatch_synchronously()
         if (out / "explore.json").exists():
@@ -113,17 +99,10 @@ class Explore(Command):
     def _checked(self) -> Config:
         """The configuration that all rules share, with all that can be checked before JAX is imported."""
         if not Path(self.env).is_dir():
-            check_environment(self.env, ", or a dataset's folder")
+            options.check_environment(self.env, ", or a dataset's folder")
         check_trials(1 if self.preferences is None else self.preferences, self.seed)
-        for rule in self.rules or ():
-            if rule != CONDITIONED and not is_choice("weighting", rule):
-                near = did_you_mean(rule, _RULES)
-                raise ValueError(f"`rules` must be some of {', '.join(_RULES)}, got {rule!r}.{near}")
         if self.given is not None and self.preferences is not None:
             raise ValueError("`preferences` must be left out with --given: those given are all there are.")
-        for entropy in self.entropy or ():
-            Config(entropy=entropy)
-        check_episodes(self.episodes)
         return config_of(self.config, self.problem.setting, self.problem.discount)
 
     def _folder(self) -> Path:
@@ -162,7 +141,7 @@ def _print(archive: Archive, out: Path) -> None:
 class Choose(Command):
     """Choose a policy of an exploration: floors under some objectives are kept, others are as large as possible."""
 
-    path: tyro.conf.Positional[RunPath]
+    run_path: tyro.conf.Positional[RunPath]
     protect: Annotated[tuple[str, ...], option("NAME=LEAST [...]", "default: none")] = ()
     """Floors such as fuel=-1.5, or fuel=-1% for a change from the best; intervals keep them at their lower ends."""
     prefer: Annotated[tuple[str, ...], option("NAME [NAME ...]", "default: all")] = ()
@@ -170,15 +149,14 @@ class Choose(Command):
 
     def answer(self) -> Answer:
         """Choose, and say how the policy is loaded."""
-        check_run(self.path)
         from moac.report.pages import exploration
 
-        archive = moac.load(self.path).archive
+        archive = moac.load(self.run_path).archive
         if archive is None:
-            raise ValueError(f"{self.path} is no exploration: moac explore makes one.")
+            raise ValueError(f"{self.run_path} is no exploration: moac explore makes one.")
         choice = archive.choose(self.protect, self.prefer)
         chosen, point = choice.index, archive.record(choice.index)
-        load, play = exploration.loading(self.path, point, chosen), exploration.playing(self.path, point, chosen)
+        load, play = (how(self.run_path, point, chosen) for how in (exploration.loading, exploration.playing))
 
         def show() -> None:
             if not choice.fits:
@@ -191,4 +169,4 @@ class Choose(Command):
             print_table(f"policy {chosen} of {len(archive)}", ["objective", "value", "95 % interval", "floor"], rows)
             print_paths(load=load, play=play)
 
-        return Answer(choice.record() | {"run": str(self.path), "load": load, "play": play}, show)
+        return Answer(choice.record() | {"run": str(self.run_path), "load": load, "play": play}, show)

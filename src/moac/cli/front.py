@@ -1,10 +1,10 @@
-"""`moac front`: the exact Pareto front of an environment's model."""
+"""`moac envs` and `moac front`: the environments there are, and the exact Pareto front where a model is known."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -74,3 +74,28 @@ class Front(Command):
         title = f"{self.env}, γ = {', '.join(map(str, self.discount))}: {len(front.points)} points"
         style.write(out, "front", figures.front(front.points, front.hull, model.objective_names, title))
         return out / "front.png"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envs(Command):
+    """List the environments that are installed, with their objectives, and which have an exact model."""
+
+    def answer(self) -> Answer:
+        """Print what MO-Gymnasium registers; nothing is made."""
+        from moac import envs
+        from moac.envs.make import OBJECTIVES
+        from moac.momdp import library
+
+        exact = library.known_environments()
+        rows: list[dict[str, Any]] = [
+            {"id": name, "objectives": list(OBJECTIVES.get(name.rpartition("-v")[0], ())), "exact": name in exact}
+            for name in envs.known_ids()
+        ]
+        shown = [(row["id"], ", ".join(row["objectives"]), "yes" if row["exact"] else "") for row in rows]
+
+        def show() -> None:
+            print_table("Environments", ("id", "objectives", "exact model"), shown, ("objectives",))
+            extras = "mo-lunar-lander needs pip install 'moac[box2d]', MuJoCo's need 'moac[mujoco]'"
+            print_lines([f"Your own: moac train package.module:Id-v0. {extras}."])
+
+        return Answer({"environments": rows}, show)

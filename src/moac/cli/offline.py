@@ -1,88 +1,150 @@
-"""`moac offline compare | score | recommend`: methods side by side on a log, and what a policy recommends."""
+"""`moac offline train | score | recommend`: a policy learned from a log, and what it recommends."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 import moac
-from moac.cli import process
-from moac.cli.options import Answer, Command, DataPath, RequiredFolder, RunPath, check_run, option, required
-from moac.cli.reproduce import begin, conclude, studies
-from moac.config import check_trials
+from moac.cli import options, process
+from moac.cli.console import print_lines, print_paths, print_table
+from moac.cli.options import Answer, Command, RunPath, config_of, group, option
+from moac.cli.train import config_shown
+from moac.config import Config, check_trials
 from moac.progress import Progress, say
 
-_COMPAT_STEPS = 500
-"""Of each learner, where the published ones took 240,000 to 1,000,000."""
+if TYPE_CHECKING:
+    from moac.offline.choose import Choice
+
+    class LogConfig:
+        """What shapes a run on a log."""
+else:
+    LogConfig = options.config_options(options.NEVER_ON_A_LOG, {"policy": ("linear", "mlp")})
+
+_NOTHING_CHOSEN = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Command):
-    """Train PDPG, TSCAC and MOAC with its ablations on a dataset, beside baselines that know items and no person."""
+class Train(Command):
+    """Train policies on a dataset, from close to its behaviour to far from it, and choose one on validation users."""
 
-    data: tyro.conf.Positional[DataPath]
-    trials: Annotated[int | None, option("INT", "default: 6; quick 2")] = None
-    """Training seeds of each setting of each method."""
-    iterations: Annotated[int | None, option("INT", "default: 1000; quick 50")] = None
-    """Steps of each policy."""
-    protocol: Literal["sound", "tscac-compat"] = "sound"
-    """`tscac-compat` is the published protocol with its faults, each named; only iterations and seed may be set."""
-    feature: Annotated[str | None, option("NAME", "default: duration, where items have it")] = None
-    """Of items, for the baseline of one feature alone; a minus before it turns it round."""
-    test: bool = False
-    """Read test users, once, for the settings that validation users chose; it is noted."""
-    quick: bool = False
-    """A reduced run, for a first look."""
+    data: tyro.conf.Positional[options.DataPath]
+    config: Annotated[LogConfig, group("")]
+    protect: Annotated[tuple[str, ...], option("SIGNAL=CHANGE% [...]", "default: none")] = ()
+    """Signals that must not change for the worse by more than this, such as Like=-1%; of a cost, Dislike=+1%."""
+    pulls: Annotated[tuple[float, ...], option("FLOAT [FLOAT ...]", "default: 1 0.3 0.1 0.03")] = ()
+    """Pulls to the behaviour, a policy for each; --behaviour-pull is one alone."""
+    preferences: int = 0
+    """Preference vectors over the signals, drawn at random: a policy of the rule `preferred` for each, too."""
+    discount: options.Discounts = None
+    """One discount, or one per signal."""
+    trials: int = 5
+    """Training seeds of each policy."""
     seed: int = 0
-    """Of all methods alike."""
-    out: RequiredFolder = None
-    """Folder of the comparison; the same command continues what was interrupted."""
+    """Trial i depends on (seed, i) alone."""
+    show_config: options.ShowConfig = False
+    out: options.Folder
+    """Run directory of the policy that is chosen; the same command continues what was interrupted."""
 
     def answer(self) -> Answer:
-        """Compare, and write the report."""
-        check_trials(1 if self.trials is None else self.trials, self.seed)
-        out: Path = required("out", self.out, "with a folder")
-        if self.iterations is not None and self.iterations < 1:
-            raise ValueError(f"`iterations` must be at least 1, got {self.iterations}.")
+        """Fit how the log chose, train the candidates, choose on validation users, and say how it went."""
+        config, out, began = self._checked(), self.out, time.monotonic()
         process.use_all_cores()
-        from moac import files, locks
+        from moac import settings
 
-        if self.protocol == "tscac-compat":
-            return self._compat(out)
-        study = studies().comparison_of(self.data, self)
-        files.check_folder("out", out)
-        with process.continued(f"the same command continues {out}"), locks.folder(out):
-            began = begin(study)
-            studies().run(study, out, None, say)
-            concluded = conclude(study, out, began)
-        return Answer({**concluded.record, "data": str(self.data)}, concluded.show)
+        dataset: Any = moac.api.source_of(self.data)
+        if self.show_config:
+            filled = settings.complete(replace(config, start=config.start or "random"), dataset.spec)
+            return config_shown(filled, "Steps by Adam from the behaviour model, pulled back to it.")
+        if dataset.propensity is None:
+            say(f"{dataset.name} has no propensities: a behaviour model is fitted on train users")
+        if (out / "choice.json").exists():
+            say(f"{out} holds a choice: its runs are kept and used again, what is chosen is replaced.")
+        with process.continued(f"the same command continues {out}"), process.Interrupts() as interrupts:
+            choice = moac.choose(
+                dataset, config, protect=self.protect, pulls=self.pulls, preferences=self.preferences,
+                trials=self.trials, seed=self.seed, out=out, progress=True, check=interrupts.check,
+            )  # fmt: skip
+        record = self._summary(choice) | {"seconds": time.monotonic() - began}
+        return Answer(record, lambda: self._print(choice), 0 if choice.chosen is not None else _NOTHING_CHOSEN)
 
-    def _compat(self, out: Path) -> Answer:
-        """The published protocol on the rows at hand; its table, and every fault of it."""
-        from moac import files
+    def _checked(self) -> Config:
+        """The configuration, with all that can be checked before JAX is imported."""
+        config = config_of(self.config, "discounted", self.discount)
+        check_trials(self.trials, self.seed)
+        if not (self.data / "manifest.json").exists():
+            raise ValueError(f"{self.data} is no dataset: it has no manifest.json. Build one with moac data build.")
+        if self.pulls and config.behaviour_pull is not None:
+            raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: several policies, or one.")
+        if len(set(self.pulls)) < len(self.pulls) or any(not pull >= 0 for pull in self.pulls):
+            raise ValueError(f"`pulls` must be different numbers of at least 0, got {list(self.pulls)}.")
+        if self.preferences < 0:
+            raise ValueError(f"`preferences` must be at least 0, got {self.preferences}.")
+        return config
 
-        if self.trials is not None or self.feature is not None or self.test or self.quick:
-            raise ValueError("`--protocol tscac-compat` takes --iterations and --seed only, got another.")
-        files.check_folder("out", out)
-        table = studies().published_protocol(self.data, self.iterations or _COMPAT_STEPS, self.seed)
-        out.mkdir(parents=True, exist_ok=True)
-        files.write_json(out / "tscac-compat.json", files.finite(table.as_dict()))
-        files.write_bytes(out / "tscac-compat.txt", f"{table}\n".encode())
-        return Answer(table.as_dict(), lambda: sys.stdout.write(f"{table}\n"))
+    def _summary(self, choice: Choice) -> dict[str, Any]:
+        evaluation = choice.evaluation
+        return {
+            "data": str(self.data),
+            "chosen": choice.chosen,
+            "protected": list(self.protect),
+            "candidates": {c.name: {"gain": c.gain, "against": list(c.against)} for c in choice.candidates},
+            "signals": [] if choice.chosen is None else [vars(line) for line in evaluation.lines(choice.chosen)],
+            "split": evaluation.split,
+            "run_dir": str(self.out) if choice.chosen is not None else None,
+        }
+
+    def _print(self, choice: Choice) -> None:
+        _print_changes(choice)
+        print_lines(f"{each.name}: not chosen, {why}" for each in choice.candidates for why in each.against)
+        if choice.chosen is None:
+            wanted = f" with {', '.join(self.protect)}" if self.protect else ""
+            print_lines([f"no candidate can be chosen{wanted}: Behavior-Clone stays"])
+            return
+        print_lines([f"chosen on validation users: {choice.chosen}; their numbers are a little too good"])
+        print_paths(report=f"{self.out}/report.html", next=f"moac evaluate {self.out} --data {self.data}")
+
+
+def _print_changes(choice: Choice) -> None:
+    """A row for each signal, a column for each policy; changes to Behavior-Clone with 95 % intervals."""
+    evaluation = choice.evaluation
+    names = [each.name for each in choice.candidates]
+    policies = [evaluation.report.policies[name] for name in names]
+    columns = [[_change(line) for line in evaluation.lines(name)] for name in names]
+    labels = [line.label for line in evaluation.lines(names[0])]
+    shares = [f"{min(d.row_effective_share for d in policy.diagnostics):.2f}" for policy in policies]
+    print_table(
+        f"{evaluation.data}: change to Behavior-Clone on {evaluation.users:,} validation users",
+        ["", *(f"{name} *" if name == choice.chosen else name for name in names)],
+        [
+            *([label, *(column[i] for column in columns)] for i, label in enumerate(labels)),
+            None,
+            ["effective share", *shares],
+            ["verdict", *(policy.verdict.level for policy in policies)],
+        ],
+    )
+
+
+def _change(line: Any) -> str:
+    from moac.report.numbers import change
+
+    if line.outcome == "not estimable":
+        return line.outcome
+    return change(line.relative, line.relative_interval)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score(Command):
     """Write what a policy recommends to requests, or to every user of its log at the state after the last row."""
 
-    path: tyro.conf.Positional[RunPath]
+    run_path: tyro.conf.Positional[RunPath]
     requests: Annotated[Path | None, option("FILE", "default: all users of the log")] = None
     """CSV or Parquet: user_id, the context by name, history (a|b|c), responses (1 0|0 1|0 0), eligible (a|c).
 
@@ -90,7 +152,7 @@ class Score(Command):
     """
     data: Annotated[Path | None, option("DATA", "default: where it was")] = None
     """The dataset that the run was trained on."""
-    out: Annotated[Path | None, option("FILE", "required")] = None
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """The file, .parquet or .csv: user_id, rank, item_id, probability."""
     k: int = 10
     """Items for each request."""
@@ -101,8 +163,7 @@ class Score(Command):
 
     def answer(self) -> Answer:
         """Write the file, and say how many users are in it."""
-        check_run(self.path)
-        out: Path = required("out", self.out, "with a file")
+        out = self.out
         if out.is_dir():
             raise ValueError(f"`out` must be a file, got {out}.")
         from moac import files
@@ -112,23 +173,21 @@ class Score(Command):
 
         files.check_folder("out", out.parent)
         began, absent = time.monotonic(), 0
-        dataset = log_files.dataset_of(self.path, self.data) if self.requests is None else None
-        trained = moac.load(self.path, self.trial)
-        if dataset is not None:
+        dataset: Any = log_files.dataset_of(self.run_path, self.data) if self.requests is None else None
+        trained = moac.load(self.run_path, self.trial)
+        if self.requests is None:
             blocks = recommend.all_users(trained, dataset, self.k, exclude_seen=self.exclude_seen)
             total = len(recommend.last_rows(dataset))
             absent = dataset.num_users - total
         else:
             catalogue: Any = trained.catalogue
-            known = partial(log_files.dataset_of, self.path, self.data)
-            read = requests.read(
-                required("requests", self.requests, "with a file"), catalogue, known, self.exclude_seen
-            )
+            known = partial(log_files.dataset_of, self.run_path, self.data)
+            read = requests.read(self.requests, catalogue, known, self.exclude_seen)
             blocks, total = recommend.answered(trained, read, self.k), 0
         out.parent.mkdir(parents=True, exist_ok=True)
         with Progress() as progress:
             told = recommend.write(out, _shown(blocks, progress, total))
-        record = {"run": str(self.path), "out": str(out), "users_without_rows": absent, "k": self.k} | told
+        record = {"run": str(self.run_path), "out": str(out), "users_without_rows": absent, "k": self.k} | told
         rest = f" ({absent:,} more have no rows)" if self.requests is None else ""
         shown = f"{told['lines']:,} recommendations to {told['users']:,} users{rest}: {out}\n"
         unknown = f"unknown to the run: {told['unknown_users']:,} users, {told['unknown_items']:,} items of histories\n"
@@ -148,8 +207,8 @@ def _shown(blocks: Iterable[Any], progress: Any, total: int) -> Iterator[Any]:
 class Recommend(Command):
     """Show what a policy recommends to one user; where the data is at hand, by the user's history in it."""
 
-    path: tyro.conf.Positional[RunPath]
-    user: Annotated[str | None, option("ID", "required")] = None
+    run_path: tyro.conf.Positional[RunPath]
+    user: Annotated[str, tyro.conf.arg(metavar="ID")]
     """As the log names users."""
     context: Annotated[tuple[str, ...], option("VALUE [VALUE ...]", "default: that of the user's last row")] = ()
     """Of the request, in order, or each as NAME=VALUE; for KuaiRand tab, hour and day of the week."""
@@ -168,24 +227,22 @@ class Recommend(Command):
 
     def answer(self) -> Answer:
         """Print the recommendation to one user."""
-        check_run(self.path)
-        user: str = required("user", self.user, "as the log names users")
         from moac.offline import recommend
 
         named = dict(word.split("=", 1) for word in self.context if "=" in word)
         context: Any = named if named and len(named) == len(self.context) else self.context
         how: dict[str, Any] = {"k": self.k, "exclude_seen": self.exclude_seen, "eligible": self.eligible}
-        trained, dataset = moac.load(self.path, self.trial), None if self.history is not None else self._dataset()
+        trained, dataset = moac.load(self.run_path, self.trial), None if self.history is not None else self._dataset()
         if dataset is not None:
-            recommended = recommend.known_user(trained, dataset, user, context, **how)
+            recommended = recommend.known_user(trained, dataset, self.user, context, **how)
         else:
-            recommended = trained.recommend(user, context, self.history or (), **how)
+            recommended = trained.recommend(self.user, context, self.history or (), **how)
         for note in recommended.notes:
             say(f"note: {note}")
         names = [str(name) if str(name).isprintable() else repr(name) for name in recommended.ids]
         width, rows = max(map(len, ["item", *names])), zip(names, recommended.probabilities, strict=True)
         lines = [f"{rank:4d}  {name:{width}}  {p:.4g}\n" for rank, (name, p) in enumerate(rows, start=1)]
-        about = {"run": str(self.path), "user": user, "notes": list(recommended.notes)}
+        about = {"run": str(self.run_path), "user": self.user, "notes": list(recommended.notes)}
         record = about | {"ids": recommended.ids, "probabilities": recommended.probabilities}
         return Answer(record, lambda: sys.stdout.write("".join([f"rank  {'item':{width}}  probability\n", *lines])))
 
@@ -194,7 +251,7 @@ class Recommend(Command):
         from moac.runs import log_files
 
         try:
-            return log_files.dataset_of(self.path, self.data)
+            return log_files.dataset_of(self.run_path, self.data)
         except ValueError:
             if self.data is not None:
                 raise

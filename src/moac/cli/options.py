@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import tyro
 
-from moac.choices import did_you_mean
+from moac.choices import COUNT, did_you_mean
 from moac.cli.console import print_json
 from moac.config import CHOICES, Average, Config, Discounted
 
@@ -35,7 +35,10 @@ class Command(ABC):
     """End with one JSON object on stdout."""
 
     def run(self) -> int:
-        """Do it and print; the exit code."""
+        """Do it and print; the exit code. What can be checked by an option's name is refused before JAX is imported."""
+        for name, check in _CHECKS.items():
+            if hasattr(self, name):
+                check(getattr(self, name))
         answer = self.answer()
         if self.json:
             print_json(answer.record)
@@ -46,6 +49,20 @@ class Command(ABC):
     @abstractmethod
     def answer(self) -> Answer:
         """Check what can be checked without JAX, then call the library."""
+
+
+def _check_runs(paths: tuple[Path, ...]) -> None:
+    """Refuse a folder that is missing or empty; what others hold is checked by those who read it."""
+    for path in paths:
+        if not (path / "config.json").exists() and not any(path.glob("*")):
+            raise ValueError(f"{path} is not a run directory: it has no config.json.")
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "run_path": lambda path: _check_runs((path,)),
+    "runs": _check_runs,
+    "episodes": lambda count: COUNT.checked("episodes", count),
+}
 
 
 def option(metavar: str, default: str) -> Any:
@@ -68,7 +85,7 @@ Trust = Annotated[
 ]
 Preference = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: drawn for each episode")]
 DataPath = Annotated[Path, tyro.conf.arg(metavar="DATA", help="A dataset that build made.")]
-RequiredFolder = Annotated[Path | None, option("DIR", "required")]
+Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 Discounts = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: see --show-config")]
 SettingName = Literal["discounted", "average"]
 ExecutorName = Literal["serial", "process", "ray"]
@@ -205,29 +222,3 @@ def check_environment(env: str, beside: str = "") -> None:
     if env not in known:
         near = did_you_mean(env, known)
         raise ValueError(f"`ENV` must be an id that moac envs lists{beside}, got {env!r}.{near}")
-
-
-def check_run(*paths: Path) -> None:
-    """Refuse a folder that is missing or empty; what others hold is checked by those who read it."""
-    for path in paths:
-        if not (path / "config.json").exists() and not any(path.glob("*")):
-            raise ValueError(f"{path} is not a run directory: it has no config.json.")
-
-
-def check_data(path: Path) -> None:
-    """Refuse a dataset that is not there."""
-    if not (path / "manifest.json").exists():
-        raise ValueError(f"{path} is no dataset: it has no manifest.json. Build one with moac data build.")
-
-
-def check_episodes(episodes: int) -> None:
-    """Refuse fewer than one."""
-    if episodes < 1:
-        raise ValueError(f"`episodes` must be at least 1, got {episodes}.")
-
-
-def required(name: str, value: Any, what: str) -> Any:
-    """The value of an option that must be given."""
-    if value is None:
-        raise ValueError(f"`--{name}` must be given, {what}.")
-    return value

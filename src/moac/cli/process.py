@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Generator
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from moac.tasks import cores, one_thread
@@ -90,7 +90,11 @@ def terminable() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, _raise)
+
+    def terminate(number: int, _: FrameType | None) -> None:
+        raise _error(number)
+
+    previous = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
@@ -119,9 +123,7 @@ class Interrupts:
             self._entered.enter_context(self._listening())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         self._entered.close()
 
     def check(self) -> None:
@@ -165,11 +167,6 @@ class Interrupts:
             elif not self._left.wait(_PATIENCE):
                 _say("moac: stopped at once; what was written before is kept")
                 os._exit(128 + number)
-
-
-def _raise(number: int, frame: FrameType | None) -> None:
-    del frame
-    raise _error(number)
 
 
 def _say(text: str) -> None:

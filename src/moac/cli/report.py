@@ -12,7 +12,7 @@ import tyro
 
 import moac
 from moac.cli.console import print_lines, print_paths, print_tables
-from moac.cli.options import Answer, Command, Preference, RunPath, RunPaths, Trust, check_episodes, check_run, option
+from moac.cli.options import Answer, Command, Preference, RunPath, RunPaths, Trust, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,14 +27,13 @@ _HOLD = 8
 class Report(Command):
     """Write the report of a run or an experiment again, from its folder alone."""
 
-    path: tyro.conf.Positional[RunPath]
+    run_path: tyro.conf.Positional[RunPath]
 
     def answer(self) -> Answer:
         """Write the page and say where it is."""
-        check_run(self.path)
         from moac.report import pages
 
-        report = pages.write(self.path)
+        report = pages.write(self.run_path)
         return Answer({"report": str(report)}, lambda: print_paths(report=report))
 
 
@@ -48,7 +47,6 @@ class Compare(Command):
 
     def answer(self) -> Answer:
         """Compare, and write the page if a folder is given."""
-        check_run(*self.runs)
         comparison = moac.compare(*self.runs, out=self.out)
         report = None if self.out is None else str(self.out / "report.html")
 
@@ -65,7 +63,7 @@ class Compare(Command):
 class Watch(Command):
     """Record episodes of a trained policy as an animated GIF."""
 
-    path: tyro.conf.Positional[RunPath]
+    run_path: tyro.conf.Positional[RunPath]
     episodes: int = 3
     """How many, one after the other."""
     trial: int = 0
@@ -80,17 +78,15 @@ class Watch(Command):
 
     def answer(self) -> Answer:
         """Play, draw, write."""
-        check_episodes(self.episodes)
-        check_run(self.path)
         from moac import files
         from moac.runs import problems
 
-        out = self.out or files.below(self.path, "figures") / f"episodes-trial{self.trial}.gif"
+        out = self.out or files.below(self.run_path, "figures") / f"episodes-trial{self.trial}.gif"
         files.check_folder("out", out.parent)
-        trained = moac.load(self.path, self.trial)
+        trained = moac.load(self.run_path, self.trial)
         trained = trained if self.preference is None else trained.at(self.preference)
         _without_screen()
-        environment: Any = problems.environment_of_run(self.path, self.trust)
+        environment: Any = problems.environment_of_run(self.run_path, self.trust)
         from moac.envs import evaluation
 
         shown = evaluation.record(environment, trained, self.episodes, self.seed, _MOST_FRAMES)

@@ -1,24 +1,30 @@
-"""`moac sweep`: run what has not finished, then one table, figures and a report of everything."""
+"""`moac sweep`, `moac reproduce` and `moac offline compare`: many runs, which a second call continues; one report."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 import moac
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
-from moac.cli.options import Address, Answer, Command, ExecutorName, Workers, option
-from moac.progress import Progress, say
+from moac.cli.options import Address, Answer, Command, DataPath, ExecutorName, Folder, Workers, option
+from moac.config import check_trials
+from moac.progress import Progress, labelled_progress, say
 
 if TYPE_CHECKING:
     from moac.search.sweep import Swept
 
 _FAILED, _LISTED = 1, 20
+_COMPAT_STEPS = 500
+"""Of each learner, where the published ones took 240,000 to 1,000,000."""
 SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file that says what varies: docs/sweeps.md.")]
 
 
@@ -95,3 +101,125 @@ def _print(swept: Swept, out: Path) -> None:
     if swept.failed:
         print_lines([f"{len(swept.failed)} of {len(swept.rows)} tasks failed; the same command tries them again"])
     print_paths(results=out / "results.csv", report=out / "report.html")
+
+
+def studies() -> Any:
+    """The package of studies, found by its entry point: the library itself does not import it."""
+    for point in entry_points(group="moac.studies"):
+        return point.load()
+    raise ValueError("the studies are not installed: reinstall moac, whose wheel holds the package moac_studies.")
+
+
+def _installed_names() -> str:
+    """Names of the studies, for the help; none where they are not installed."""
+    return "".join(f"{name}, " for point in entry_points(group="moac.studies") for name in point.load().names())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(Command):
+    """Run an experiment of the paper and write its report; a second call continues what was interrupted."""
+
+    name: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{_installed_names()}or all.")]]
+    quick: bool = False
+    """A reduced run, for a first look."""
+    out: Annotated[Path | None, option("DIR", "default: runs/NAME")] = None
+    """Folder of the experiment."""
+
+    def answer(self) -> Answer:
+        """Run one experiment, or all of them."""
+        process.use_all_cores()
+        from moac import files, locks
+
+        installed = studies()
+        chosen = installed.names() if self.name == "all" else (self.name,)
+        root, done = Path("runs") if self.out is None else self.out, list[Mapping[str, Any]]()
+        for experiment in [installed.load(name, self.quick) for name in chosen]:
+            folder = root / experiment.name if self.out is None or self.name == "all" else root
+            files.check_folder("out", folder)
+            with process.continued(f"the same command continues {folder}"), locks.folder(folder):
+                began = begin(experiment)
+                installed.run(experiment, folder, labelled_progress(), say)
+                concluded = conclude(experiment, folder, began)
+                done.append(concluded.record)
+                if not self.json:
+                    concluded.show()
+        return Answer(done[0] if len(done) == 1 else {"experiments": done}, lambda: None)
+
+
+def begin(experiment: Any) -> float:
+    """Say that a run is a reduced one; the time at which it begins."""
+    if experiment.quick:
+        say(f"{experiment.name}: a reduced run, for a first look")
+    return time.monotonic()
+
+
+def conclude(experiment: Any, folder: Path, began: float) -> Answer:
+    """Write the report; the verdicts, as JSON and as lines."""
+    from moac.report import pages
+    from moac.report.pages.experiment import of_experiment
+
+    claims, report = of_experiment(folder).claims, pages.write(folder)
+    record = {
+        "experiment": experiment.name,
+        "quick": experiment.quick,
+        "seconds": time.monotonic() - began,
+        "claims": [{"claim": c.claim, "verdict": c.verdict, "measured": c.measured} for c in claims],
+        "report": str(report),
+    }
+    lines = [f"[{claim.verdict}] {claim.claim}\n    {claim.measured}\n" for claim in claims]
+    return Answer(record, lambda: sys.stdout.write("".join([*lines, f"report: {report}\n"])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Command):
+    """Train PDPG, TSCAC and MOAC with its ablations on a dataset, beside baselines that know items and no person."""
+
+    data: tyro.conf.Positional[DataPath]
+    trials: Annotated[int | None, option("INT", "default: 6; quick 2")] = None
+    """Training seeds of each setting of each method."""
+    iterations: Annotated[int | None, option("INT", "default: 1000; quick 50")] = None
+    """Steps of each policy."""
+    protocol: Literal["sound", "tscac-compat"] = "sound"
+    """`tscac-compat` is the published protocol with its faults, each named; only iterations and seed may be set."""
+    feature: Annotated[str | None, option("NAME", "default: duration, where items have it")] = None
+    """Of items, for the baseline of one feature alone; a minus before it turns it round."""
+    test: bool = False
+    """Read test users, once, for the settings that validation users chose; it is noted."""
+    quick: bool = False
+    """A reduced run, for a first look."""
+    seed: int = 0
+    """Of all methods alike."""
+    out: Folder
+    """Folder of the comparison; the same command continues what was interrupted."""
+
+    def answer(self) -> Answer:
+        """Compare, and write the report."""
+        check_trials(1 if self.trials is None else self.trials, self.seed)
+        out = self.out
+        if self.iterations is not None and self.iterations < 1:
+            raise ValueError(f"`iterations` must be at least 1, got {self.iterations}.")
+        process.use_all_cores()
+        from moac import files, locks
+
+        if self.protocol == "tscac-compat":
+            return self._compat(out)
+        study = studies().comparison_of(self.data, self)
+        files.check_folder("out", out)
+        with process.continued(f"the same command continues {out}"), locks.folder(out):
+            began = begin(study)
+            studies().run(study, out, None, say)
+            concluded = conclude(study, out, began)
+        return Answer({**concluded.record, "data": str(self.data)}, concluded.show)
+
+    def _compat(self, out: Path) -> Answer:
+        """The published protocol on the rows at hand; its table, and every fault of it."""
+        from moac import files
+
+        if self.trials is not None or self.feature is not None or self.test or self.quick:
+            raise ValueError("`--protocol tscac-compat` takes --iterations and --seed only, got another.")
+        files.check_folder("out", out)
+        table = studies().published_protocol(self.data, self.iterations or _COMPAT_STEPS, self.seed)
+        out.mkdir(parents=True, exist_ok=True)
+        files.write_json(out / "tscac-compat.json", files.finite(table.as_dict()))
+        files.write_bytes(out / "tscac-compat.txt", f"{table}\n".encode())
+        return Answer(table.as_dict(), lambda: sys.stdout.write(f"{table}\n"))

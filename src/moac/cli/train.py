@@ -13,23 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 import moac
-from moac.cli import process
+from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table, print_tables
-from moac.cli.options import (
-    Answer,
-    Command,
-    Environment,
-    Problem,
-    RunPath,
-    ShowConfig,
-    TrainConfig,
-    Trust,
-    check_environment,
-    check_run,
-    config_of,
-    group,
-    option,
-)  # fmt: skip
+from moac.cli.options import Answer, Command, RunPath, config_of, group, option
 from moac.config import Average, Config, check_trials
 from moac.progress import say
 from moac.runs import CHECKPOINT_SECONDS
@@ -83,31 +69,31 @@ class Running(Saving):
 class Train(Command):
     """Train MOAC on an environment and save the run."""
 
-    env: tyro.conf.Positional[Environment]
+    env: tyro.conf.Positional[options.Environment]
     running: Annotated[Running, group("run")]
-    problem: Annotated[Problem, group("problem")]
-    config: Annotated[TrainConfig, group("")]
-    show_config: ShowConfig = False
+    problem: Annotated[options.Problem, group("problem")]
+    config: Annotated[options.TrainConfig, group("")]
+    show_config: options.ShowConfig = False
 
     def answer(self) -> Answer:
         """Train, save, and say how it went."""
         config = config_of(self.config, self.problem.setting, self.problem.discount)
         running, trials, seed = self.running, self.running.trials, self.running.seed
         check_trials(trials, seed)
-        check_environment(self.env)
+        options.check_environment(self.env)
         if running.certify and self.problem.setting == "average":
             raise ValueError("`--certify` must be left out in the average setting: it has no certificate yet.")
         saving = running.arguments
         process.use_all_cores()
-        from moac import settings
+        from moac import default_config, settings
         from moac.runs import problems
 
         problem = problems.problem_of(self.env, **self.problem.stepping)
         if self.show_config:
-            return config_shown(settings.complete(config, problem.spec), settings.reasons(problem, config))
+            return config_shown(settings.complete(config, problem.spec), default_config.reasons(problem, config))
         if not problem.compiled:
             process.dispatch_synchronously()
-            say(f"{self.env}: {settings.reasons(problem, config)}")
+            say(f"{self.env}: {default_config.reasons(problem, config)}")
         out = running.out or _unused(self.env, seed)
         with completing(out) as meter:
             outcome = moac.train(
@@ -123,27 +109,26 @@ class Train(Command):
 class Resume(Command):
     """Continue a run: as if it had not stopped on a model or a log, in new episodes on an environment."""
 
-    path: tyro.conf.Positional[RunPath]
+    run_path: tyro.conf.Positional[RunPath]
     saving: Annotated[Saving, group("")]
     iterations: Annotated[int | None, option("INT", "default: those it was begun with")] = None
     """T, to train a run longer, also a finished one."""
-    trust: Trust = False
+    trust: options.Trust = False
 
     def answer(self) -> Answer:
         """Continue a run; of one that has finished, show the summary again."""
-        check_run(self.path)
         saving = self.saving.arguments
         process.use_all_cores()
         from moac.runs import problems
 
-        problem = problems.problem_of_run(self.path, self.trust)
+        problem = problems.problem_of_run(self.run_path, self.trust)
         if not problem.compiled:
             process.dispatch_synchronously()
-        with completing(self.path) as meter:
-            outcome = moac.resume(self.path, problem, iterations=self.iterations, callback=meter, **saving)
+        with completing(self.run_path) as meter:
+            outcome = moac.resume(self.run_path, problem, iterations=self.iterations, callback=meter, **saving)
         if meter.first is None:
-            say(f"{self.path} has finished: nothing to resume.")
-        return told(self.path, outcome, meter)
+            say(f"{self.run_path} has finished: nothing to resume.")
+        return told(self.run_path, outcome, meter)
 
 
 class Meter:

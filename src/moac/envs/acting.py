@@ -1,4 +1,4 @@
-"""Acting on the host: no compiled call per step wherever NumPy can compute the policy.
+"""Drawing on the host: actions, with no compiled call per step wherever NumPy can compute the policy; preferences.
 
 An index comes from a uniform number and the cumulative probabilities of the actions, a vector from normal numbers.
 """
@@ -21,6 +21,12 @@ from moac.types import Params, Policy
 Actor = Callable[[Any, Any, Any], np.ndarray[Any, Any]]
 """π on the host: n observations, n uniform numbers and normal numbers [n, k], which are None where actions are indices,
 ↦ one action each, indices [n] or vectors [n, k]."""
+UNIFORM = "dirichlet:1"
+"""Evenly on the simplex."""
+_STREAM = 0x70726566
+"""Sets the draws of preferences apart from all others of a seed."""
+_CORNER, _CENTRE = 0.25, 0.1
+"""Shares of the episodes for which `corners` draws one of the M corners, or the centre."""
 
 
 def of_policy(policy: Policy, theta: Params, continuous: bool) -> Actor:
@@ -75,3 +81,19 @@ def _sampler(policy: Policy) -> Any:
     """(θ, observations, seeds) ↦ one action per observation, each with a key of its own."""
     draw = jax.vmap(lambda theta, x, seed: policy.sample(theta, x, jax.random.key(seed)), in_axes=(None, 0, 0))
     return jax.jit(draw)
+
+
+def preferences(draw: str | None, num_objectives: int, seed: int) -> Callable[[], Float[np.ndarray, " M"] | None]:
+    """A function that draws one p at each call, by `Config.preference_draw`; None where nothing is to be drawn."""
+    if draw is None:
+        return lambda: None
+    M, generator = num_objectives, np.random.default_rng([_STREAM, seed])
+    kind, _, alpha = draw.partition(":")
+
+    def drawn() -> Float[np.ndarray, " M"]:
+        place = generator.random() if kind == "corners" else 1.0
+        if place < _CORNER:
+            return np.eye(M)[generator.integers(M)]
+        return np.full(M, 1 / M) if place < _CORNER + _CENTRE else generator.dirichlet(np.full(M, float(alpha or 1)))
+
+    return drawn

@@ -25,15 +25,10 @@ Simulators = list[Simulator] | list[SimulatorProcess]
 
 @dataclass(eq=False)
 class Chain:
-    """The copies of one trial.
+    """The copies of one trial."""
 
-    Attributes:
-        number: by which simulators know them.
-        moments: of the vectors seen; None where they are scaled by their bounds, or are states.
-    """
-
-    number: int
-    moments: Moments | None = None
+    number: int  # by which simulators know them
+    moments: Moments | None = None  # of the vectors seen; None where they are scaled by their bounds, or are states
 
     @property
     def memory(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
 from moac.config import Average, Setting
-from moac.envs import acting, preferences
+from moac.envs import acting
 from moac.envs.rollout import Copy, Interface, described, packed, rewards_of, seeded_globally
 from moac.training.trained import TrainedPolicy
 from moac.types import Evaluation, Params, Policy
@@ -32,19 +32,12 @@ _STREAM = 0x6D6F6163
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """E episodes, one after the other as their seeds are.
+    """E episodes, one after the other as their seeds are."""
 
-    Attributes:
-        returns: [E, M] Σ rⁱ.
-        discounted: [E, M] Σ (γⁱ)ᵗ rⁱ.
-        lengths: [E] steps.
-        truncated: [E] whether the episode was cut short, by a time limit or by us.
-    """
-
-    returns: Float[np.ndarray, "E M"]
-    discounted: Float[np.ndarray, "E M"]
-    lengths: Int[np.ndarray, " E"]
-    truncated: Bool[np.ndarray, " E"]
+    returns: Float[np.ndarray, "E M"]  # [E, M] Σ rⁱ
+    discounted: Float[np.ndarray, "E M"]  # [E, M] Σ (γⁱ)ᵗ rⁱ
+    lengths: Int[np.ndarray, " E"]  # [E] steps
+    truncated: Bool[np.ndarray, " E"]  # [E] whether the episode was cut short, by a time limit or by us
 
 
 @contextmanager
@@ -101,7 +94,7 @@ def episodes(
 
 def _drawing(interface: Interface, trained: TrainedPolicy) -> Interface:
     """The interface for a policy: episodes draw preferences evenly where it takes them, and none where it has one."""
-    return replace(interface, draw=preferences.UNIFORM if trained.conditioned_on else None)
+    return replace(interface, draw=acting.UNIFORM if trained.conditioned_on else None)
 
 
 def _played(
@@ -175,15 +168,11 @@ def seeds_of(stream: int, count: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Some episodes.
+    """Some episodes."""
 
-    Attributes:
-        frames: of each episode, pictures [h, w, 3], the first before the first step.
-        returns: [E, M] undiscounted.
-    """
-
+    # of each episode, pictures [h, w, 3], the first before the first step
     frames: list[list[UInt8[np.ndarray, "h w 3"]]]
-    returns: list[list[float]]
+    returns: list[list[float]]  # [E, M] undiscounted
 
     @property
     def lengths(self) -> list[int]:

@@ -126,17 +126,11 @@ class Anew:
 
 @dataclass(frozen=True)
 class Maker:
-    """How a copy is made.
+    """How a copy is made."""
 
-    Attributes:
-        env: an id, also `package.module:Id-v0`, or a function that returns an environment.
-        time_limit: whether the time limit of the registration holds.
-        options: of the environment's constructor.
-    """
-
-    env: str | Callable[..., Any]
-    time_limit: bool
-    options: tuple[tuple[str, Any], ...] = ()
+    env: str | Callable[..., Any]  # an id, also `package.module:Id-v0`, or a function that returns an environment
+    time_limit: bool  # whether the time limit of the registration holds
+    options: tuple[tuple[str, Any], ...] = ()  # of the environment's constructor
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from moac.envs import preferences
+from moac.envs import acting
 from moac.envs.acting import Actor
 from moac.policies.encoding import ActionBox, Encoder
 from moac.policies.observations import Scale
@@ -31,22 +31,15 @@ _kept: list[bool] = []
 
 @dataclass(frozen=True, eq=False)
 class Interface:
-    """How an environment is made, observed and acted on; the same for all its copies.
+    """How an environment is made, observed and acted on; the same for all its copies."""
 
-    Attributes:
-        make: returns an environment without a time limit around it, and that limit; options are for its constructor.
-        encoder: of observations.
-        num_actions: A; 0 where actions are vectors.
-        num_objectives: M.
-        box: how continuous actions are taken; None for A actions.
-        draw: how a copy draws a preference as an episode starts (`Config.preference_draw`); None is not at all.
-    """
-
+    # returns an environment without a time limit around it, and that limit; options are for its constructor
     make: Callable[..., tuple[Any, float]]
-    encoder: Encoder
-    num_actions: int
-    num_objectives: int
-    box: ActionBox | None = None
+    encoder: Encoder  # of observations
+    num_actions: int  # A; 0 where actions are vectors
+    num_objectives: int  # M
+    box: ActionBox | None = None  # how continuous actions are taken; None for A actions
+    # how a copy draws a preference as an episode starts (`Config.preference_draw`); None is not at all
     draw: str | None = None
 
     @property
@@ -83,7 +76,7 @@ class Copy:
         """Start as a copy that was made anew, which some environments take long for."""
         self.here: Any = None
         self.steps = self.elapsed = self.age = 0
-        self._draw = preferences.drawing(interface.draw, interface.num_objectives, seed)
+        self._draw = acting.preferences(interface.draw, interface.num_objectives, seed)
         self.restart(seed=seed)
 
     def restart(self, **options: Any) -> Any:
@@ -113,19 +106,13 @@ class Copy:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """The random numbers of n copies' next T steps, and how their chains go on.
+    """The random numbers of n copies' next T steps, and how their chains go on."""
 
-    Attributes:
-        uniform: [n, T], one per action.
-        forced: [n, T], whether the chain restarts after the step; None is never, and keeps no age.
-        average: the successor of a terminated transition is the restart state.
-        normal: [n, T, k], where actions are vectors.
-    """
-
-    uniform: Float[np.ndarray, "n T"]
+    uniform: Float[np.ndarray, "n T"]  # [n, T], one per action
+    # [n, T], whether the chain restarts after the step; None is never, and keeps no age
     forced: Bool[np.ndarray, "n T"] | None
-    average: bool
-    normal: Float[np.ndarray, "n T k"] | None = None
+    average: bool  # the successor of a terminated transition is the restart state
+    normal: Float[np.ndarray, "n T k"] | None = None  # [n, T, k], where actions are vectors
 
     @property
     def seed(self) -> int:

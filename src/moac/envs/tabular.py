@@ -58,20 +58,13 @@ class StateIndex:
 
 @dataclass(eq=False)
 class _Steps:
-    """The steps of all copies, one copy after the other.
+    """The steps of all copies, one copy after the other."""
 
-    Attributes:
-        action: of each step.
-        reward: its bytes.
-        arrived: the row of the state that it led to.
-        ends: steps that terminated.
-        starts: steps that did not begin where the one before led to, and the rows where they began.
-    """
-
-    action: list[int] = field(default_factory=list[int])
-    reward: list[bytes] = field(default_factory=list[bytes])
-    arrived: list[Any] = field(default_factory=list[Any])
-    ends: list[int] = field(default_factory=list[int])
+    action: list[int] = field(default_factory=list[int])  # of each step
+    reward: list[bytes] = field(default_factory=list[bytes])  # its bytes
+    arrived: list[Any] = field(default_factory=list[Any])  # the row of the state that it led to
+    ends: list[int] = field(default_factory=list[int])  # steps that terminated
+    # steps that did not begin where the one before led to, and the rows where they began
     starts: dict[int, int] = field(default_factory=dict[int, int])
 
 

@@ -42,7 +42,6 @@ class Behaviour(Protocol):
 
     def propensities(self, dataset: LoggedDataset) -> Any:
         """[N] probability of each row's action, from a model that has not seen the row's user."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,18 +9,7 @@ from moac.momdp.support import Support
 from moac.momdp.support import of as support_of
 
 __all__ = [
-    "Exact",
-    "FiniteMOMDP",
-    "ParetoFront",
-    "Support",
-    "discounted_visitation",
-    "evaluate",
-    "hypervolume",
-    "igd_plus",
-    "library",
-    "non_dominated",
-    "pareto_front",
-    "stationary_distribution",
-    "support_of",
+    "Exact", "FiniteMOMDP", "ParetoFront", "Support", "discounted_visitation", "evaluate", "hypervolume",
+    "igd_plus", "library", "non_dominated", "pareto_front", "stationary_distribution", "support_of",
     "td_fixed_point",
-]
+]  # fmt: skip

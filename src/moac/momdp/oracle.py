@@ -225,10 +225,7 @@ def shortest(gradient: Float[np.ndarray, "... M S A"]) -> _Shortest:
     largest = np.abs(rows).max(axis=(-1, -2), keepdims=True)
     unit = rows / np.where(largest > 0, largest, 1.0)
     K = unit @ np.swapaxes(unit, -1, -2)
-    flat = K.reshape(-1, *K.shape[-2:])
-    padded = np.concatenate([flat, np.repeat(flat[-1:], -len(flat) % BLOCK, axis=0)])  # whole blocks: one program
-    blocks = [simplex.min_norm_from_gram(padded[k : k + BLOCK]).weights for k in range(0, len(flat), BLOCK)]
-    lam = np.concatenate(blocks)[: len(flat)].reshape(K.shape[:-1])
+    lam = simplex.weights_in_blocks(K.reshape(-1, *K.shape[-2:])).reshape(K.shape[:-1])
     d = np.einsum("...m,...mp->...p", lam, rows)
     return _Shortest(lam, np.einsum("...p,...p->...", d, d))
 

@@ -38,19 +38,13 @@ _TOGETHER = 64
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """h(λ) by its pieces and its corners.
+    """h(λ) by its pieces and its corners."""
 
-    Attributes:
-        points: values [V, M] of the policies that are best for some λ: the corners of the convex hull.
-        corners: [C, M] weights at which pieces meet.
-        heights: h at the corners.
-        precision: the regret is too large by no more than this; rounding, unless there are too many corners.
-    """
-
+    # values [V, M] of the policies that are best for some λ: the corners of the convex hull
     points: Float[np.ndarray, "V M"]
-    corners: Float[np.ndarray, "C M"]
-    heights: Float[np.ndarray, " C"]
-    precision: float
+    corners: Float[np.ndarray, "C M"]  # [C, M] weights at which pieces meet
+    heights: Float[np.ndarray, " C"]  # h at the corners
+    precision: float  # the regret is too large by no more than this; rounding, unless there are too many corners
 
     def regret(self, returns: Any) -> Float[np.ndarray, "..."]:
         """min over λ of h(λ) − λᵀJ for J [..., M]; never below 0."""

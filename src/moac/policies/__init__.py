@@ -15,18 +15,6 @@ from moac.policies.protocols import (
 from moac.policies.softmax import SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
 
 __all__ = [
-    "Accumulating",
-    "Entropic",
-    "Factor",
-    "Factored",
-    "GaussianMLP",
-    "OnHost",
-    "Reparametrised",
-    "Sharpening",
-    "SoftmaxBasis",
-    "SoftmaxLinear",
-    "SoftmaxMLP",
-    "SoftmaxTable",
-    "Tabulated",
-    "log_probs",
-]
+    "Accumulating", "Entropic", "Factor", "Factored", "GaussianMLP", "OnHost", "Reparametrised", "Sharpening",
+    "SoftmaxBasis", "SoftmaxLinear", "SoftmaxMLP", "SoftmaxTable", "Tabulated", "log_probs",
+]  # fmt: skip

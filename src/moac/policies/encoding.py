@@ -21,20 +21,14 @@ KINDS = ("integer", "binary", "float", "preference")
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array of an observation.
+    """One array of an observation."""
 
-    Attributes:
-        path: keys and positions that lead to it inside dictionaries and tuples.
-        kind: `integer`, `binary` (whatever is not 0 counts as 1), `float`, or `preference`: p, which stands beside the
-            observation and not in it.
-        low: smallest value of each number, in C order.
-        high: largest value of each number.
-    """
-
-    path: tuple[str | int, ...]
+    path: tuple[str | int, ...]  # keys and positions that lead to it inside dictionaries and tuples
+    # `integer`, `binary` (whatever is not 0 counts as 1), `float`, or `preference`: p, which stands beside the
+    # observation and not in it
     kind: str
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    low: tuple[float, ...]  # smallest value of each number, in C order
+    high: tuple[float, ...]  # largest value of each number
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Leaf:
@@ -158,18 +152,12 @@ class ActionBox:
     """The bounds, shape and precision of continuous actions, as the environment takes them.
 
     Policies act on k real numbers in single precision, in the environment's own units.
-
-    Attributes:
-        shape: of an action.
-        dtype: of its numbers, by name.
-        low: smallest value of each number, in C order; may be infinite.
-        high: largest value of each number.
     """
 
-    shape: tuple[int, ...]
-    dtype: str
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    shape: tuple[int, ...]  # of an action
+    dtype: str  # of its numbers, by name
+    low: tuple[float, ...]  # smallest value of each number, in C order; may be infinite
+    high: tuple[float, ...]  # largest value of each number
 
     @property
     def size(self) -> int:

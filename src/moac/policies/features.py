@@ -73,7 +73,6 @@ class Features(Protocol):
 
     def apply(self, w: Any, observation: Observation) -> Any:
         """φ(s)ᵀw [..., k] for w [d, k], over any leading axes."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,9 @@ Weights = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Inputs(ABC):
-    """What a network sees of an observation.
+    """What a network sees of an observation."""
 
-    Attributes:
-        size: how many numbers, or how many states.
-    """
-
-    size: int
+    size: int  # how many numbers, or how many states
 
     @abstractmethod
     def see(self, observation: Observation) -> Any:
@@ -61,12 +57,9 @@ class Digits(Inputs):
     """Whole numbers, each as a one-hot vector of its own, one after the other.
 
     They come as x ∈ [0, 1]^d, where 1 is the largest value, or as the index of a state, whose digits they are.
-
-    Attributes:
-        radix: how many values each number has; `size` is their sum.
     """
 
-    radix: tuple[int, ...] = ()
+    radix: tuple[int, ...] = ()  # how many values each number has; `size` is their sum
 
     def see(self, observation: Observation) -> Any:
         """Ones and zeros [..., Σ radix]."""
@@ -107,32 +100,20 @@ class Plain(Inputs):
 
 
 class Passed(NamedTuple):
-    """A forward pass.
+    """A forward pass."""
 
-    Attributes:
-        outputs: [..., k] of the last layer.
-        inputs: of every layer; vectors without the constant that the bias belongs to.
-    """
-
-    outputs: Any
-    inputs: tuple[Any, ...]
+    outputs: Any  # [..., k] of the last layer
+    inputs: tuple[Any, ...]  # of every layer; vectors without the constant that the bias belongs to
 
 
 @dataclass(frozen=True)
 class Network:
-    """x ↦ W_Lᵀ tanh(… tanh(W_1ᵀ x)), with biases.
+    """x ↦ W_Lᵀ tanh(… tanh(W_1ᵀ x)), with biases."""
 
-    Attributes:
-        inputs: what it sees.
-        hidden: width of each hidden layer; none makes it linear.
-        outputs: width of the last layer.
-        last_scale: the last layer starts with weights this much smaller than the others.
-    """
-
-    inputs: Inputs
-    hidden: tuple[int, ...]
-    outputs: int
-    last_scale: float = 1.0
+    inputs: Inputs  # what it sees
+    hidden: tuple[int, ...]  # width of each hidden layer; none makes it linear
+    outputs: int  # width of the last layer
+    last_scale: float = 1.0  # the last layer starts with weights this much smaller than the others
 
     def init(self, key: Key) -> Weights:
         """Normal weights of variance 1 / (number of inputs); biases start at zero."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -80,19 +80,13 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class StateSpec:
-    """Policies see the index of one of S states.
+    """Policies see the index of one of S states."""
 
-    Attributes:
-        num_states: S.
-        shown: [S, …] what the environment shows in each state of a model; None where it shows the index.
-        encoder: from an environment's observation to the index; None on a model.
-        reference: the most visited state under the uniform policy, where known.
-    """
-
-    num_states: int
+    num_states: int  # S
+    # [S, …] what the environment shows in each state of a model; None where it shows the index
     shown: np.ndarray[Any, Any] | None = None
-    encoder: Encoder | None = None
-    reference: int = 0
+    encoder: Encoder | None = None  # from an environment's observation to the index; None on a model
+    reference: int = 0  # the most visited state under the uniform policy, where known
     size: ClassVar[int] = 1
     bounded: ClassVar[bool] = True
     scales: ClassVar[None] = None
@@ -120,15 +114,10 @@ class StateSpec:
 
 @dataclass(frozen=True, eq=False)
 class VectorSpec:
-    """Policies see all numbers of an observation, scaled to [0, 1]; then p, where they are conditioned on it.
+    """Policies see all numbers of an observation, scaled to [0, 1]; then p, where they are conditioned on it."""
 
-    Attributes:
-        encoder: from an environment's observation to a vector.
-        scales: of K trials; None before they are trained.
-    """
-
-    encoder: Encoder
-    scales: Scales | None = None
+    encoder: Encoder  # from an environment's observation to a vector
+    scales: Scales | None = None  # of K trials; None before they are trained
     num_states: ClassVar[None] = None
 
     @property
@@ -168,16 +157,11 @@ class VectorSpec:
 
 @dataclass(frozen=True, eq=False)
 class LogSpec:
-    """Policies see feature vectors of logged requests as they are; another policy has chosen the logged actions.
+    """Policies see feature vectors of logged requests as they are; another policy has chosen the logged actions."""
 
-    Attributes:
-        size: F, numbers of a feature vector.
-        catalogue: from ids to feature vectors; None where there are no ids.
-        behaviour_hidden: hidden layers of the network that models how the log chose; None where there is none.
-    """
-
-    size: int
-    catalogue: Catalogue | None = None
+    size: int  # F, numbers of a feature vector
+    catalogue: Any = None  # from ids to feature vectors (`moac.logs.catalogue`); None where there are no ids
+    # hidden layers of the network that models how the log chose; None where there is none
     behaviour_hidden: tuple[int, ...] | None = None
     num_states: ClassVar[None] = None
     encoder: ClassVar[None] = None
@@ -190,30 +174,11 @@ class LogSpec:
         return self.known_catalogue.vector(observation)
 
     @property
-    def known_catalogue(self) -> Catalogue:
+    def known_catalogue(self) -> Any:
         """The catalogue; a ValueError where there is none."""
         if self.catalogue is None:
             raise ValueError("`catalogue` must be known to see ids of a log, got None.")
         return self.catalogue
-
-
-class Catalogue(Protocol):
-    """What turns ids of a log into feature vectors: `moac.logs.states` has it."""
-
-    @property
-    def action_ids(self) -> np.ndarray[Any, Any]:
-        """As the log names them."""
-        ...
-
-    def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
-        """A feature vector, checked."""
-        ...
-
-    def see(
-        self, user: Any, context: Any, history: Any, responses: Any = None
-    ) -> tuple[Float[np.ndarray, " F"], tuple[str, ...]]:
-        """The feature vector of a request, and in words what of the request is unknown."""
-        ...
 
 
 Observations = StateSpec | VectorSpec | LogSpec

@@ -60,7 +60,6 @@ class OnHost(Policy, Protocol):
 
     def logits(self, theta: Any, observation: Observation) -> Any:
         """Logits [..., A] over any leading axes, in the namespace of θ's arrays."""
-        ...
 
 
 @runtime_checkable
@@ -69,7 +68,6 @@ class Sharpening(Policy, Protocol):
 
     def sharpened(self, theta: Any) -> Any:
         """θ, over any leading axes, of the policy that takes it; actions that are equally likely stay so."""
-        ...
 
 
 @runtime_checkable
@@ -78,7 +76,6 @@ class Reparametrised(Policy, Protocol):
 
     def act(self, theta: Any, observation: Observation, normal: Any) -> Any:
         """Actions [..., k] over any leading axes, in the namespace of θ's arrays."""
-        ...
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from moac import statistics
 from moac.report import style
 
 if TYPE_CHECKING:
-    from moac.training.history import History
+    from moac.training.run import History
 
 ROUNDING = 1e-24
 """A squared gradient below this is zero."""

@@ -17,15 +17,8 @@ from moac import files
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 """Okabe and Ito's palette, in the order in which neighbours differ most."""
-DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 2)),
-    (0, (1, 1.2)),
-    (0, (5, 1, 1, 1)),
-    (0, (8, 2)),
-    (0, (3, 1, 1, 1, 1, 1)),
-    "-",
-)
+_GAPS = ((5, 2), (1, 1.2), (5, 1, 1, 1), (8, 2), (3, 1, 1, 1, 1, 1))
+DASHES: tuple[Any, ...] = ("-", *((0, gaps) for gaps in _GAPS), "-")
 _RC: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 10.5,

@@ -18,8 +18,8 @@ from moac.files import Arrays
 from moac.policies import SoftmaxLinear, features
 from moac.policies.observations import StateSpec, VectorSpec, scaled
 from moac.settings import Settings
-from moac.training.history import History
 from moac.training.result import Result
+from moac.training.run import History
 from moac.training.trained import TrainedPolicy
 from moac.types import Params, Policy, Spec
 

@@ -40,8 +40,11 @@ class Ray:
 
     def __init__(self, address: str, workers: int | None, limits: Limits) -> None:
         self._address, self._workers, self._limits = address, workers, limits
-        self._ray, self._joined = _library(), False
-        self._pending: dict[Any, int] = {}
+        try:
+            self._ray: Any = import_module("ray")
+        except ImportError:
+            raise ValueError("the ray executor needs Ray: pip install 'moac[cluster]'.") from None
+        self._joined, self._pending = False, dict[Any, int]()
         _check_listening(address)
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[Outcome[R]]:
@@ -103,13 +106,6 @@ def watch(call: bytes, limits: Limits, environment: Mapping[str, str]) -> bytes:
     if not _beside:
         _beside.append(Worker())
     return _beside[0].attempt(call, limits)
-
-
-def _library() -> Any:
-    try:
-        return import_module("ray")
-    except ImportError:
-        raise ValueError("the ray executor needs Ray: pip install 'moac[cluster]'.") from None
 
 
 def _check_listening(address: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Int
@@ -22,7 +22,7 @@ from moac.runs import checkpoints, problems, sinks
 from moac.runs.checkpoints import Checkpoints, check_same_run
 from moac.settings import Settings
 from moac.training import result
-from moac.training.history import History
+from moac.training.run import History
 from moac.training.trained import TrainedPolicy
 from moac.types import Policy, Source
 
@@ -53,7 +53,9 @@ class RunDirectory:
         try:
             files.write_json(path / "provenance.json", origin)
             if isinstance(run.source.spec.observations, LogSpec):
-                _log_files().write(path, run.source)
+                from moac.runs import log_files  # which knows run directories
+
+                log_files.write(path, cast(Any, run.source))
             files.write_json(path / "config.json", description)
         except BaseException:
             if not (path / "config.json").exists():  # written last: with it, the run can be continued
@@ -183,11 +185,6 @@ class FinishedRun:
         """The last logged iteration."""
         return int(self.history.iteration[-1])
 
-    @property
-    def versions(self) -> dict[str, str]:
-        """Of the packages, by name."""
-        return {str(name): str(version) for name, version in self.origin["versions"].items()}
-
 
 def read(path: Path) -> FinishedRun:
     """What a finished run has left; what is missing or damaged is a ValueError that names the file."""
@@ -216,19 +213,15 @@ def save(
 
     `figures` are contents by file name; `env` is the id by which the problem can be made again, where it has one.
     """
-    if not overwrite or not problems.is_run(path):
-        return _saved(outcome, path, figures, env)
-    real = path.resolve()
-    beside = real.with_name(f".{real.name}.{os.getpid()}.tmp")
-    with RunDirectory(real).held():
-        shutil.rmtree(beside, ignore_errors=True)
-        _saved(outcome, beside, figures, env)
-        shutil.rmtree(real)
-        beside.rename(real)
-    return path
-
-
-def _saved(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None, env: str | None) -> Path:
+    if overwrite and problems.is_run(path):
+        real = path.resolve()
+        beside = real.with_name(f".{real.name}.{os.getpid()}.tmp")
+        with RunDirectory(real).held():
+            shutil.rmtree(beside, ignore_errors=True)
+            save(outcome, beside, figures, env=env)
+            shutil.rmtree(real)
+            beside.rename(real)
+        return path
     directory = RunDirectory.create(path, outcome.run, env)
     if outcome.snapshot is not None:
         directory.checkpoints().write(outcome.snapshot)  # so that the run can be lengthened
@@ -239,14 +232,7 @@ def _saved(outcome: result.Result, path: Path, figures: Mapping[str, bytes] | No
 def load(
     directory: str | Path, trial: int = 0, policy: Policy | None = None, iteration: int | None = None
 ) -> TrainedPolicy:
-    """The trained policy of a run directory; `.act(observation, key)` acts on the real environment's observations.
-
-    Args:
-        directory: of a run that has finished.
-        trial: which of its trials.
-        policy: the object that was trained, where `train` was given one.
-        iteration: one whose policies were kept (`keep_every`); None is the end.
-    """
+    """`moac.load`, but for the archive of an exploration."""
     opened = RunDirectory(Path(directory))
     problem, given = opened.description["problem"], opened.description["own"]
     path = opened.policy_path(iteration)
@@ -254,7 +240,11 @@ def load(
         raise ValueError(_parts_wanted(directory, ["policy"] if "policy" in given else []))
     arrays, _ = opened.policy_arrays(iteration)
     chosen = Settings.of(opened.config)
-    catalogue = _log_files().catalogue_of(opened.path, problem["fingerprint"]) if "log" in problem else None
+    catalogue = None
+    if "log" in problem:
+        from moac.runs import log_files
+
+        catalogue = log_files.catalogue_of(opened.path, problem["fingerprint"])
     spec = problems.spec_of(problem, arrays.get("observations"), catalogue)
     with files.interpreting(path):
         kind = checkpoints.policy(arrays, chosen, spec) if policy is None else policy
@@ -281,10 +271,3 @@ def _parts_wanted(path: str | Path, names: list[str]) -> str:
     if not names:
         return f"{path} was trained without parts of its own: give no policy, critic or rule."
     return f"{path} was trained with a {' and a '.join(names)} of its own: give the same, as {'=, '.join(names)}=."
-
-
-def _log_files() -> Any:
-    """The module, which knows run directories, and needs what runs without a log do not."""
-    from moac.runs import log_files
-
-    return log_files

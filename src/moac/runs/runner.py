@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 from moac import files, settings, training
 from moac.config import Config
@@ -26,18 +24,33 @@ _NO_RESULT = ("workers", "step_timeout")
 
 
 def train(
-    directory: RunDirectory,
+    directory: RunDirectory | None,
     run: training.Run,
     snapshot: training.Snapshot | None = None,
     every: float = CHECKPOINT_SECONDS,
     show: Callable[[training.Snapshot], Any] = lambda _: None,
     more: Sequence[str] = (),
 ) -> training.Snapshot:
-    """Iterate a run from where it stands to its end; the caller holds the directory.
+    """Iterate a run from where it stands to its end; the caller holds the directory, None keeps all in memory.
 
     A checkpoint is written `every` so many seconds, and one when it is interrupted; `show` is shown the snapshots as
     they come; `more` names sinks beside `metrics.jsonl`.
     """
+    latest = snapshot
+    if directory is not None:
+        latest = _kept(directory, run, snapshot, every, show, more)
+    else:
+        for latest in training.iterate(run, snapshot):
+            show(latest)
+    if latest is None:
+        raise ValueError("`run` must have its last state to go on from, got one that was read from files.")
+    return latest
+
+
+def _kept(
+    directory: RunDirectory, run: training.Run, snapshot: training.Snapshot | None, every: float, show: Any, more: Any
+) -> training.Snapshot | None:
+    """The same with checkpoints, metrics and the policies that are to be kept."""
     files.remove_unfinished(directory.path)
     files.subfolder(directory.path, "checkpoint")
     checkpoints, last_time, latest = directory.checkpoints(), time.monotonic(), snapshot
@@ -57,8 +70,6 @@ def train(
         finally:
             if latest is not None and latest.iteration != written:
                 checkpoints.write(latest)
-    if latest is None:
-        raise ValueError(f"{directory.path} has nothing to train.")
     return latest
 
 
@@ -94,78 +105,62 @@ def longer_run(run: training.Run, iterations: int) -> training.Run:
 
 @dataclass(frozen=True)
 class Task:
-    """One training run among several: its name, what differs from the defaults, and the number of trials."""
+    """One training run among several."""
 
-    label: str
-    config: Config
+    label: str  # its name
+    config: Config  # what differs from the defaults
     trials: int
-
-
-class Place(Protocol):
-    """The experiment, or the cell of a sweep, that a task belongs to."""
-
-    @property
-    def env(self) -> str: ...  # noqa: D102
-
-    @property
-    def seed(self) -> int: ...  # noqa: D102
+    env: str  # the id of its environment, or the name of its data
+    seed: int
 
 
 Show = Callable[[Task, training.Run, int], AbstractContextManager[Any]]
-"""Called as a task starts, with the iteration it starts from; what it returns is entered and shown the snapshots."""
+"""Called as a task starts, with the iteration it starts from; what it returns is entered, and then called with each
+snapshot."""
 
 
 def unseen(*_: Any) -> AbstractContextManager[Any]:
     """A `Show` that shows nothing."""
-    return contextlib.nullcontext(SimpleNamespace(show=lambda snapshot: None))
+    return nullcontext(lambda snapshot: None)
 
 
 def complete(
     task: Task,
-    experiment: Place,
     problem: Source,
     folder: Path | None,
-    show: Show,
+    show: Show = unseen,
     start: Callable[[], training.Snapshot] | None = None,
 ) -> result.Result:
     """The task's result, from its folder if it has finished; `start` gives its first snapshot, where it has one.
 
     Without a folder everything stays in memory.
     """
-    if folder is None:
-        return _in_memory(task, experiment, problem, show, start)
-    path = files.below(folder.parent, folder.name, key(task, experiment, problem))
-    if (path / "config.json").exists():
-        directory, run = reopen(path, problem)
-        if directory.finished:
-            return directory.outcome(run)
-    else:
-        run = result.prepare(problem, task.config, task.trials, experiment.seed)
-        directory = RunDirectory.create(path, run, experiment.env)
-    with directory.held():
-        snapshot = directory.checkpoints().newest(run)
+    directory, run = _opened(task, problem, folder)
+    if directory is not None and directory.finished:
+        return directory.outcome(run)
+    with nullcontext() if directory is None else directory.held():
+        snapshot = None if directory is None else directory.checkpoints().newest(run)
         if snapshot is None and start is not None:
             snapshot = start()
-        with show(task, run, 0 if snapshot is None else snapshot.iteration) as display:
-            final = train(directory, run, snapshot, show=display.show)
-        outcome = result.Result.of(run, final)
-        directory.finish(outcome)  # without figures: the experiment's own show it
+        with show(task, run, 0 if snapshot is None else snapshot.iteration) as watch:
+            outcome = result.Result.of(run, train(directory, run, snapshot, show=watch))
+        if directory is not None:
+            directory.finish(outcome)  # without figures: the experiment's own show it
     return outcome
 
 
-def _in_memory(task: Task, experiment: Place, problem: Source, show: Show, start: Any) -> result.Result:
-    run, snapshot = result.prepare(problem, task.config, task.trials, experiment.seed), None
-    with show(task, run, 0) as display:
-        for snapshot in training.iterate(run, None if start is None else start()):
-            display.show(snapshot)
-    if snapshot is None:
-        raise ValueError(f"{task.label} has nothing to train.")
-    return result.Result.of(run, snapshot)
+def _opened(task: Task, problem: Source, folder: Path | None) -> tuple[RunDirectory | None, training.Run]:
+    """The run directory of a task, new or begun before, None without a folder; and its run."""
+    path = None if folder is None else files.below(folder.parent, folder.name, key(task, problem))
+    if path is not None and (path / "config.json").exists():
+        return reopen(path, problem)
+    run = result.prepare(problem, task.config, task.trials, task.seed)
+    return None if path is None else RunDirectory.create(path, run, task.env), run
 
 
-def key(task: Task, experiment: Place, problem: Source) -> str:
+def key(task: Task, problem: Source) -> str:
     """A readable folder name that changes with anything that changes the result."""
-    data: list[Any] = [task.config.to_json(), task.trials, experiment.seed, problem.spec.fingerprint]
+    data: list[Any] = [task.config.to_json(), task.trials, task.seed, problem.spec.fingerprint]
     stepping = {name: value for name, value in (problem.spec.options or {}).items() if name not in _NO_RESULT}
     data += [files.finite(stepping)] if stepping else []
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]

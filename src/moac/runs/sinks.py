@@ -17,26 +17,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from moac import files, training
-from moac.training.history import History
+from moac.training.run import History
 
 Row = Mapping[str, Any]
 """`iteration`, `env_steps` of a trial, and the mean over trials of all else that was logged there; a number, or a list
 of one per objective."""
 
 
-class Sink(Protocol):
-    """Takes the numbers of a run, one logged iteration after the other."""
+class Sink(NamedTuple):
+    """Takes the numbers of a run: `write` one logged iteration after the other, then `close`."""
 
-    def write(self, row: Row) -> None:
-        """One more logged iteration."""
-        ...
-
-    def close(self) -> None:
-        """No more will come."""
-        ...
+    write: Callable[[Row], Any]
+    close: Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -50,6 +45,10 @@ class Place:
     description: Mapping[str, Any]
     steps: int = 1
     iteration: int = 0
+
+    def flat(self, row: Row) -> dict[str, float]:
+        """The numbers of a row by name, as curves are called."""
+        return flat(row, self.description["problem"]["objectives"])
 
 
 def rows(history: History, steps: int) -> Iterator[Row]:
@@ -67,77 +66,44 @@ def lines(logged: Iterable[Row]) -> bytes:
     return "".join(f"{json.dumps(row)}\n" for row in logged).encode()
 
 
-class Jsonl:
+def _jsonl(path: Path, before: bytes | None, told: Callable[[Row], Row] = dict) -> Sink:
     """A file of JSON, a line for each row, after what is given; None leaves what is there."""
-
-    def __init__(self, path: Path, before: bytes | None, told: Callable[[Row], Row] = dict) -> None:
-        if before is not None:
-            files.write_bytes(path, before)
-        self._told = told
-        self._file = os.fdopen(files.no_follow(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
-
-    def write(self, row: Row) -> None:
-        """A line."""
-        self._file.write(lines([self._told(row)]))
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    if before is not None:
+        files.write_bytes(path, before)
+    file = os.fdopen(files.no_follow(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+    return Sink(lambda row: (file.write(lines([told(row)])), file.flush()), file.close)
 
 
-class TensorBoard:
+def tensorboard(place: Place) -> Sink:
     """Event files in `tensorboard/`, by environment steps; what a kill left beyond the checkpoint is struck out."""
+    folder = str(files.subfolder(place.path, "tensorboard"))
+    purged = place.iteration * place.steps + 1
+    writer: Any = importlib.import_module("tensorboardX").SummaryWriter(folder, purge_step=purged)
 
-    def __init__(self, place: Place) -> None:
-        writer: Any = importlib.import_module("tensorboardX").SummaryWriter
-        self._objectives = place.description["problem"]["objectives"]
-        folder = str(files.subfolder(place.path, "tensorboard"))
-        self._writer = writer(folder, purge_step=place.iteration * place.steps + 1)
-
-    def write(self, row: Row) -> None:
-        """A point on every curve."""
-        for name, value in flat(row, self._objectives).items():
+    def write(row: Row) -> None:
+        for name, value in place.flat(row).items():
             if name != "env_steps":
-                self._writer.add_scalar(name, value, row["env_steps"])
+                writer.add_scalar(name, value, row["env_steps"])
 
-    def close(self) -> None:
-        """Write what is buffered."""
-        self._writer.close()
+    return Sink(write, writer.close)
 
 
-class WandB:
+def wandb(place: Place) -> Sink:
     """A run of Weights & Biases; `WANDB_MODE=offline` keeps it in the run's folder. A resumed run goes on there."""
-
-    def __init__(self, place: Place) -> None:
-        init: Any = importlib.import_module("wandb").init
-        self._objectives = place.description["problem"]["objectives"]
-        files.subfolder(place.path, "wandb")
-        config = {
-            **place.description.get("config", {}),
-            "num_iterations": None,
-        }  # a run that is lengthened stays itself
-        identity = json.dumps([str(place.path.absolute()), {**place.description, "config": config}], sort_keys=True)
-        self._run = init(
-            project="moac",
-            dir=str(place.path),
-            id=hashlib.sha256(identity.encode()).hexdigest()[:16],
-            resume="allow",
-            config=dict(place.description),
-        )
-        self._run.define_metric("*", step_metric="env_steps")
-
-    def write(self, row: Row) -> None:
-        """A point on every curve."""
-        self._run.log(flat(row, self._objectives), step=row["iteration"])
-
-    def close(self) -> None:
-        """Wait until it has sent what it was given."""
-        self._run.finish()
+    files.subfolder(place.path, "wandb")
+    config = {**place.description.get("config", {}), "num_iterations": None}  # a run that is lengthened stays itself
+    identity = json.dumps([str(place.path.absolute()), {**place.description, "config": config}], sort_keys=True)
+    told = {"id": hashlib.sha256(identity.encode()).hexdigest()[:16], "config": dict(place.description)}
+    run: Any = importlib.import_module("wandb").init(project="moac", dir=str(place.path), resume="allow", **told)
+    run.define_metric("*", step_metric="env_steps")
+    return Sink(lambda row: run.log(place.flat(row), step=row["iteration"]), run.finish)
 
 
-_KINDS: Mapping[str, Callable[[Place], Sink]] = {"tensorboard": TensorBoard, "wandb": WandB}
-_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+_KINDS: Mapping[str, tuple[str, Callable[[Place], Sink]]] = {
+    "tensorboard": ("tensorboardX", tensorboard),
+    "wandb": ("wandb", wandb),
+}
+"""The package that each sink needs, and what opens it."""
 
 
 def check(names: Sequence[str]) -> None:
@@ -145,8 +111,8 @@ def check(names: Sequence[str]) -> None:
     for name in names:
         if name not in _KINDS:
             raise ValueError(f"`sink` must be one of {', '.join(_KINDS)}, got {name!r}.")
-        if importlib.util.find_spec(_PACKAGES[name]) is None:
-            raise ValueError(f"`sink` {name} needs {_PACKAGES[name]}: pip install 'moac[{name}]'.")
+        if importlib.util.find_spec(_KINDS[name][0]) is None:
+            raise ValueError(f"`sink` {name} needs {_KINDS[name][0]}: pip install 'moac[{name}]'.")
 
 
 def flat(row: Row, objectives: Sequence[str]) -> dict[str, float]:
@@ -160,29 +126,23 @@ def flat(row: Row, objectives: Sequence[str]) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
-def _warn(text: str) -> None:
-    sys.stderr.write(f"warning: {text}\n")
-
-
 @dataclass(eq=False)
 class Feed:
     """Hands what a run logs to its sinks, each iteration once."""
 
     steps: int = 1
     done: int = 0  # logged iterations that the sinks have, or that came before them
-    warn: Callable[[str], None] = _warn
-    _open: dict[str, Sink] = field(default_factory=dict[str, Sink])
+    warn: Callable[[str], Any] = lambda text: sys.stderr.write(f"warning: {text}\n")
+    _open: dict[str, Any] = field(default_factory=dict[str, Any])
 
-    def add(self, name: str, make: Callable[[], Sink]) -> None:
-        """Open one more."""
+    def add(self, name: str, make: Callable[[], Any]) -> None:
+        """Open one more: whatever has `write(row)` and `close()`."""
         self._guarded(name, lambda: self._open.update({name: make()}))
 
     def show(self, snapshot: training.Snapshot) -> None:
         """Hand on what this snapshot has logged beyond the last."""
         logged = len(snapshot.history.iteration)
-        if logged == self.done:
-            return
-        new = list(rows(snapshot.history, self.steps))[self.done :]
+        new = [] if logged == self.done else list(rows(snapshot.history, self.steps))[self.done :]
         for name, sink in list(self._open.items()):
             self._guarded(name, lambda sink=sink: [sink.write(row) for row in new])
         self.done = logged
@@ -210,8 +170,8 @@ def feed(place: Place, names: Sequence[str], history: History | None = None) -> 
 
     known = History.empty() if history is None else history
     opened = Feed(place.steps, len(known.iteration))
-    opened.add("metrics.jsonl", lambda: Jsonl(place.path / "metrics.jsonl", lines(rows(known, place.steps))))
-    opened.add("timing.jsonl", lambda: Jsonl(place.path / "timing.jsonl", None if place.iteration else b"", timed))
+    opened.add("metrics.jsonl", lambda: _jsonl(place.path / "metrics.jsonl", lines(rows(known, place.steps))))
+    opened.add("timing.jsonl", lambda: _jsonl(place.path / "timing.jsonl", None if place.iteration else b"", timed))
     for name in names:
-        opened.add(name, lambda make=_KINDS[name]: make(place))
+        opened.add(name, lambda make=_KINDS[name][1]: make(place))
     return opened

@@ -42,7 +42,7 @@ class Plan:
         configs = {f"pull {each:g}": replace(self.config, behaviour_pull=each) for each in self.kl_coefficients}
         for k, p in enumerate(self.preferences, start=1):
             configs[f"preference {k}"] = replace(self.config, weighting="preferred", preferences=(p,))
-        return [Task(label, config, self.trials) for label, config in configs.items()]
+        return [Task(label, config, self.trials, self.env, self.seed) for label, config in configs.items()]
 
 
 def check_folder(out: Path) -> None:
@@ -75,7 +75,7 @@ def choose(dataset: LoggedDataset, plan: Plan, out: Path | None = None, show: ru
     directory of the policy that is chosen, with `choice.json`, which says how.
     """
     source, folder = with_estimator(dataset), None if out is None else out / _FOLDER
-    outcomes = {task.label: runner.complete(task, plan, source, folder, show) for task in plan.tasks()}
+    outcomes = {task.label: runner.complete(task, source, folder, show) for task in plan.tasks()}
     methods = {name: (outcome.policy.policy, outcome.policy.theta) for name, outcome in outcomes.items()}
     choice = choosing.choose(evaluate(dataset, methods, "validation"), plan.floors)
     if choice.chosen is not None:
@@ -87,7 +87,7 @@ def choose(dataset: LoggedDataset, plan: Plan, out: Path | None = None, show: ru
 
 def directories(dataset: LoggedDataset, plan: Plan, out: Path) -> dict[str, Path]:
     """The run directory of each candidate."""
-    return {task.label: out / _FOLDER / runner.key(task, plan, dataset) for task in plan.tasks()}
+    return {task.label: out / _FOLDER / runner.key(task, dataset) for task in plan.tasks()}
 
 
 def keep(choice: Choice, out: Path, runs: Mapping[str, Path]) -> None:

@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -138,15 +137,15 @@ def train(
 ) -> dict[str, list[Result]]:
     """The stages of every rule; in a folder what has finished is kept, and what was interrupted goes on."""
     folder = None if out is None else out / _RULES
-    return {rule: _staged(plan.stages(rule), plan, problem, folder, show) for rule in plan.rules}
+    return {rule: _staged(plan.stages(rule), problem, folder, show) for rule in plan.rules}
 
 
-def _staged(tasks: list[Task], plan: Plan, problem: Source, folder: Path | None, show: runner.Show) -> list[Result]:
+def _staged(tasks: list[Task], problem: Source, folder: Path | None, show: runner.Show) -> list[Result]:
     done: list[Result] = []
     for k, task in enumerate(tasks):
-        before = None if folder is None or k == 0 else folder / runner.key(tasks[k - 1], plan, problem)
+        before = None if folder is None or k == 0 else folder / runner.key(tasks[k - 1], problem)
         start = partial(_start, done[-1], before) if done else None
-        done.append(runner.complete(task, plan, problem, folder, show, start))
+        done.append(runner.complete(task, problem, folder, show, start))
     return done
 
 
@@ -190,8 +189,8 @@ class Growing:
 
         @contextmanager
         def shown(task: Task, run: training.Run, done: int) -> Generator[Any]:
-            with show(task, run, done) as display:
-                yield SimpleNamespace(show=lambda snapshot: (display.show(snapshot), self._look(run, snapshot)))
+            with show(task, run, done) as watch:
+                yield lambda snapshot: (watch(snapshot), self._look(run, snapshot))
 
         return shown
 

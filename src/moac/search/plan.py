@@ -14,12 +14,13 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import settings as resolving
-from moac.choices import COUNT, takes_preferences
-from moac.config import Config
+from moac.choices import COUNT, did_you_mean, takes_preferences
+from moac.config import CHOICES, Config, is_choice
+from moac.default_config import NETWORKS, learner_of
 from moac.policies.observations import LogSpec
 from moac.runs.runner import Task
 from moac.search import CONDITIONED, EXPLORING
-from moac.settings import NETWORKS, Settings
+from moac.settings import Settings
 from moac.types import Source, Spec
 from moac.weighting import SMALLEST
 
@@ -111,7 +112,8 @@ class Plan:
             vary: dict[str, Any] = {"weighting": weighting, "preferences": p, "entropy": entropy}
             label = f"{rule} entropy {' '.join(f'{each:g}' for each in self.entropies[: k + 1])}"
             config = replace(self.config, **vary, num_iterations=share, num_evaluations=evaluations)
-            tasks.append(Task(label, config, 1 if conditioned else len(self.preferences)))
+            trials = 1 if conditioned else len(self.preferences)
+            tasks.append(Task(label, config, trials, self.env, self.seed))
         return tasks
 
 
@@ -128,7 +130,7 @@ def _entropies(given: tuple[float, ...] | None, config: Config, falls_from: floa
 def _suits(config: Config, spec: Spec) -> bool:
     """Whether nothing that was said asks for another learner or model than one network for every preference has."""
     networks = config.policy in (None, *NETWORKS) and config.critic in (None, "mlp")
-    return resolving.learner_of(spec, config) == "ppo" and networks
+    return learner_of(spec, config) == "ppo" and networks
 
 
 def _config(options: Options, spec: Spec, simple: bool, trials: int) -> Config:
@@ -146,7 +148,12 @@ def _config(options: Options, spec: Spec, simple: bool, trials: int) -> Config:
 
 
 def check_rules(rules: Sequence[str]) -> None:
-    """Refuse a rule that is named twice; an unknown one, or one that asks for more, is refused by the configuration."""
+    """Refuse a rule that is unknown or named twice; one that asks for more is refused by the configuration."""
+    known = (CONDITIONED, *CHOICES["weighting"])
+    for rule in rules:
+        if rule != CONDITIONED and not is_choice("weighting", rule):
+            near = did_you_mean(rule, known)
+            raise ValueError(f"`rules` must be some of {', '.join(known)}, got {rule!r}.{near}")
     if not rules:
         raise ValueError("`rules` must name at least one rule, got none.")
     if CONDITIONED in rules and len(rules) > 1:

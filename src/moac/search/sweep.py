@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from moac import files, locks, settings, training
+from moac import files, locks, settings
 from moac.runs import directory, runner
 from moac.runs.runner import Task
 from moac.search.sweep_spec import Cell, Sweep
 from moac.statistics import Mean, mean
 from moac.tasks import Executor, Failure, Serial, quiet
-from moac.training import result
-from moac.training.history import History
+from moac.training.run import History
 from moac.types import Source
 
 FORMAT = 2
@@ -150,10 +149,10 @@ def jobs(spec: Sweep, out: Path | None, make: Make) -> list[Job]:
 def _job(spec: Sweep, cell: Cell, out: Path | None, make: Make) -> Job:
     problem = make(cell.env, spec.stepping)
     try:
-        task = Task(cell.env, settings.complete(cell.config, problem.spec), spec.trials)
+        task = Task(cell.env, settings.complete(cell.config, problem.spec), spec.trials, cell.env, cell.seed)
     except ValueError as error:
         raise ValueError(f"{cell.label}: {error}") from None
-    return Job(cell, task, spec.stepping, make, runner.key(task, cell, problem), out)
+    return Job(cell, task, spec.stepping, make, runner.key(task, problem), out)
 
 
 def run(all_jobs: list[Job], executor: Executor, report: Report) -> list[Row]:
@@ -190,12 +189,11 @@ def work(job: Job) -> End | None:
     with quiet():
         problem, until = job.make(job.cell.env, job.stepping), time.monotonic() + _PATIENCE
         if job.out is None:
-            run = result.prepare(problem, job.task.config, job.task.trials, job.cell.seed)
-            *_, last = training.iterate(run)
-            return End.of(problem.spec.objective_names, last.history, np.asarray(last.trials.stopped))
+            outcome = runner.complete(job.task, problem, None)
+            return End.of(problem.spec.objective_names, outcome.history, outcome.stopped)
         while True:
             try:
-                runner.complete(job.task, job.cell, problem, job.out / "tasks", runner.unseen)
+                runner.complete(job.task, problem, job.out / "tasks")
             except locks.InUseError:
                 if time.monotonic() > until:
                     raise

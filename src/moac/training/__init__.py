@@ -13,21 +13,12 @@ from dataclasses import dataclass
 
 from moac.training import compiled, hosted
 from moac.training.compiled import WIDTH
-from moac.training.history import History
-from moac.training.run import Run, Snapshot, Trial, evaluation_iterations, mean_over_trials
+from moac.training.run import History, Run, Snapshot, Trial, evaluation_iterations, mean_over_trials
 
 __all__ = [
-    "WIDTH",
-    "Pace",
-    "Run",
-    "Snapshot",
-    "Trial",
-    "evaluation_iterations",
-    "first",
-    "iterate",
-    "mean_over_trials",
+    "WIDTH", "Pace", "Run", "Snapshot", "Trial", "evaluation_iterations", "first", "iterate", "mean_over_trials",
     "template",
-]
+]  # fmt: skip
 
 SECONDS = 0.5
 """A chunk is meant to take so long: half of what may pass between two snapshots, since machines are shared."""

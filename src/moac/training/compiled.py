@@ -18,8 +18,9 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
+from moac.default_config import NETWORKS
 from moac.parts import Parts
-from moac.settings import NETWORKS, Settings, sampling
+from moac.settings import Settings, sampling
 from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, learner
 from moac.types import Evaluation, Metrics, Source
 
@@ -179,9 +180,10 @@ def template(run: Run) -> Trial:
 
 def _join(blocks: list[Any], count: int) -> Any:
     """Blocks to one host pytree of `count` trials; keys as their data."""
-    return jax.tree.map(lambda *x: np.concatenate([part for leaf in x for part in _parts(leaf)])[:count], *blocks)
 
+    def joined(*leaves: Array) -> np.ndarray[Any, Any]:
+        # What each device holds, in order; on a CPU without a copy, which large states make dear.
+        parts = [np.asarray(shard.data) for leaf in leaves for shard in bits(leaf).addressable_shards]
+        return np.concatenate(parts)[:count]
 
-def _parts(leaf: Array) -> list[np.ndarray[Any, Any]]:
-    """What each device holds of a leaf, in order; on a CPU without a copy, which large states make dear."""
-    return [np.asarray(shard.data) for shard in bits(leaf).addressable_shards]
+    return jax.tree.map(joined, *blocks)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from moac import parts, settings, training
 from moac.choices import did_you_mean
 from moac.config import Config, check_trials
-from moac.training.history import History
+from moac.training.run import History
 from moac.training.trained import TrainedPolicy as TrainedPolicy
 from moac.types import Source, Spec
 

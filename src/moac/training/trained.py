@@ -16,7 +16,7 @@ from moac import choices
 from moac.choices import shown
 from moac.config import Setting
 from moac.policies.encoding import ActionBox
-from moac.policies.observations import Catalogue, LogSpec, Observations, VectorSpec
+from moac.policies.observations import LogSpec, Observations, VectorSpec
 from moac.policies.protocols import OnHost, log_probs
 from moac.types import Key, Params, Policy, Spec
 
@@ -71,7 +71,7 @@ class TrainedPolicy:
         return len(jax.tree.leaves(self.theta)[0])
 
     @property
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> Any:
         """Of the log that they were trained on; a ValueError where there was none."""
         if not isinstance(self.observations, LogSpec):
             raise ValueError("the policy was not trained on a log, so it has nothing to recommend: use `act`.")
@@ -229,17 +229,12 @@ class Recommendation:
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """The first k actions of n states.
+    """The first k actions of n states."""
 
-    Attributes:
-        places: [n, k] indices of actions, the most probable first; the earlier action where two are alike.
-        probabilities: [n, k] of each.
-        counts: [n] how many of the k there are; fewer where too many are left out.
-    """
-
+    # [n, k] indices of actions, the most probable first; the earlier action where two are alike
     places: Int[np.ndarray, "n k"]
-    probabilities: Float[np.ndarray, "n k"]
-    counts: Int[np.ndarray, " n"]
+    probabilities: Float[np.ndarray, "n k"]  # [n, k] of each
+    counts: Int[np.ndarray, " n"]  # [n] how many of the k there are; fewer where too many are left out
 
 
 def ranked(logits: Float[np.ndarray, "n K"], k: int, left_out: Bool[np.ndarray, "n K"] | None = None) -> Ranked:

@@ -25,30 +25,10 @@ from moac.weighting.sdmgrad import sdmgrad
 from moac.weighting.upgrad import upgrad
 
 __all__ = [
-    "SMALLEST",
-    "Needs",
-    "Rule",
-    "Seen",
-    "by_name",
-    "cagrad",
-    "capped",
-    "chebyshev",
-    "fairgrad",
-    "first_batch",
-    "fixed",
-    "imtl_g",
-    "min_norm",
-    "moco",
-    "modo",
-    "nash_mtl",
-    "on_simplex",
-    "pcgrad",
-    "preferred",
-    "sdmgrad",
-    "uniform",
-    "upgrad",
-    "with_momentum",
-]
+    "SMALLEST", "Needs", "Rule", "Seen", "by_name", "cagrad", "capped", "chebyshev", "fairgrad", "first_batch",
+    "fixed", "imtl_g", "min_norm", "moco", "modo", "nash_mtl", "on_simplex", "pcgrad", "preferred", "sdmgrad",
+    "uniform", "upgrad", "with_momentum",
+]  # fmt: skip
 
 
 def by_name(name: str, weights: Any = None, momentum: str = "1/t") -> Rule:

@@ -146,8 +146,8 @@ def test_a_mistake_of_an_unknown_kind_is_told_in_the_words_of_the_parser():
         "resume run",
         "evaluate run other --trial 2",
         "theory x --run run",
-        "data kuairand build x --shares 0.5 0.3 0.2",
-        "offline train x --pulls 1 0.1 --protect Like=-1%",
+        "data kuairand build x --out y --shares 0.5 0.3 0.2",
+        "offline train x --out y --pulls 1 0.1 --protect Like=-1%",
     ],
 )
 def test_what_is_right_is_parsed(line):

@@ -8,7 +8,7 @@ from moac import Average, Config, momdp
 from moac.cli import console, process, train
 from moac.runs.directory import RunDirectory
 from moac.training import result
-from moac.training.history import History
+from moac.training.run import History
 
 K, L, M = 4, 3, 3
 METER = train.Meter(process.Interrupts())

@@ -9,7 +9,7 @@ import pytest
 import moac
 from moac import envs, settings, training
 from moac.cli import main as cli
-from moac.envs import preferences
+from moac.envs import acting
 from moac.policies.networks import Digits, Vectors, WithPreference
 from moac.training import result
 from moac.types import Sampling
@@ -21,7 +21,7 @@ SMALL = {"conditioned": True, "num_evaluations": 1, "actor_batch_size": 16, "min
 
 @pytest.mark.parametrize(("draw", "spread"), [("dirichlet:1", 1 / 18), ("dirichlet:0.5", 4 / 45), ("corners", None)])
 def test_draws_are_on_the_simplex_and_spread_as_they_should(draw, spread):
-    drawn = preferences.drawing(draw, 3, 7)
+    drawn = acting.preferences(draw, 3, 7)
     p = np.array([drawn() for _ in range(4000)])
     assert (p >= 0).all() and np.allclose(p.sum(axis=1), 1) and np.abs(p.mean(axis=0) - 1 / 3).max() < 0.02
     if spread is not None:  # (1/M)(1 − 1/M)/(Mα + 1)
@@ -31,8 +31,8 @@ def test_draws_are_on_the_simplex_and_spread_as_they_should(draw, spread):
 
 
 def test_a_seed_gives_the_same_preferences_and_another_others():
-    first, again, other = (preferences.drawing("dirichlet:1", 2, seed)() for seed in (1, 1, 2))
-    assert (first == again).all() and (first != other).any() and preferences.drawing(None, 2, 1)() is None
+    first, again, other = (acting.preferences("dirichlet:1", 2, seed)() for seed in (1, 1, 2))
+    assert (first == again).all() and (first != other).any() and acting.preferences(None, 2, 1)() is None
 
 
 @pytest.mark.parametrize(("make", "sees"), [(Line, Digits), (Unbounded, Vectors), (Push, Digits)])

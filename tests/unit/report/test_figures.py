@@ -7,7 +7,7 @@ from matplotlib.collections import PolyCollection
 from moac import statistics
 from moac.report import figures, style
 from moac.report.figures import Points
-from moac.training.history import History
+from moac.training.run import History
 
 POINTS = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
 

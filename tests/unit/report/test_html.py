@@ -3,8 +3,7 @@
 import re
 from importlib import resources
 
-from moac.report import html
-from moac.report.page import VERDICTS, Claim, Figure, Page, Table
+from moac.report.page import VERDICTS, Claim, Figure, Page, Table, render
 from tests.helpers.outline import Outline, assert_stands_alone
 from tests.helpers.run_folders import HOSTILE, SVG
 
@@ -28,16 +27,16 @@ def test_hostile_text_is_shown_everywhere_and_makes_no_tag():
         tables=(Table("t", "c", ("h", "h"), (("r", "r"),)),),
         details=(("d", "d"),),
     )
-    outline = assert_stands_alone(html.render(DEEP_HOSTILE_PAGE))
+    outline = assert_stands_alone(render(DEEP_HOSTILE_PAGE))
     extra = ["a"]  # evidence that names a figure becomes a link
-    assert sorted(outline.tags) == sorted(Outline(html.render(plain)).tags + extra)
+    assert sorted(outline.tags) == sorted(Outline(render(plain)).tags + extra)
     assert outline.text.count(HOSTILE) == 22
     assert outline.values("img", "alt") == [HOSTILE]
     assert "49" not in outline.text
 
 
 def test_an_empty_page_has_no_empty_parts():
-    outline = assert_stands_alone(html.render(Page("Title", "Summary.")))
+    outline = assert_stands_alone(render(Page("Title", "Summary.")))
     assert outline.tags.count("h1") == 1
     assert not {"h2", "table", "figure", "dl", "nav"} & set(outline.tags)
 
@@ -47,7 +46,7 @@ def test_headings_are_in_order_and_links_lead_somewhere():
     page = Page(
         "T", "S", (), None, claims, (Figure("Fig", SVG, "c", "a"),), (Table("Tab", "c", ("h",), ()),), (("a", 1),)
     )
-    outline = assert_stands_alone(html.render(page))
+    outline = assert_stands_alone(render(page))
     assert [tag for tag in outline.tags if re.fullmatch(r"h\d", tag)] == ["h1"] + ["h2"] * 4
     targets = {value for _, name, value in outline.attributes if name == "id"}
     links = [link.removeprefix("#") for link in outline.values("a", "href")]
@@ -56,7 +55,7 @@ def test_headings_are_in_order_and_links_lead_somewhere():
 
 
 def test_every_verdict_has_its_word_and_its_shape():
-    content = html.render(Page("T", "S", claims=tuple(Claim("c", "m", verdict) for verdict in VERDICTS)))
+    content = render(Page("T", "S", claims=tuple(Claim("c", "m", verdict) for verdict in VERDICTS)))
     badges = re.findall(r'<td role="cell"><span class="verdict [\w-]+"><svg.*?d="(.*?)"/></svg>(.*?)</span>', content)
     assert [word for _, word in badges] == list(VERDICTS)
     assert len({shape for shape, _ in badges}) == len(VERDICTS)
@@ -64,7 +63,7 @@ def test_every_verdict_has_its_word_and_its_shape():
 
 def test_verdicts_are_counted():
     claims = tuple(Claim("c", "m", verdict) for verdict in ("holds", "does not hold", "holds"))
-    tally = re.search(r'class="tally".*?</ul>', html.render(Page("T", "S", claims=claims)), re.DOTALL)
+    tally = re.search(r'class="tally".*?</ul>', render(Page("T", "S", claims=claims)), re.DOTALL)
     assert tally is not None
     assert re.findall(r"</svg>(.*?)</span>", tally[0]) == ["2 hold", "1 does not hold"]
 
@@ -73,7 +72,7 @@ def test_unknown_numbers_are_dashes_in_cells_and_facts():
     page = Page(
         "T", "S", (("fact", float("nan")),), tables=(Table("t", "c", ("a", "b"), (("x", float("nan")), ("y", None))),)
     )
-    content = html.render(page)
+    content = render(page)
     assert content.count(">–<") == 3
     assert "nan" not in Outline(content).text
     assert '<td class="number">–</td>' in content
@@ -81,13 +80,13 @@ def test_unknown_numbers_are_dashes_in_cells_and_facts():
 
 def test_hyphens_before_numbers_are_minus_signs_in_cells_and_claims():
     table = Table("t", "c", ("a", "b"), (("x", "-0.2 [-1.5, 3], 2022-04-24, v-1, 1e-05"),))
-    words = Outline(html.render(Page("T", "S", claims=(Claim("c", "by -.5", "holds"),), tables=(table,)))).text
+    words = Outline(render(Page("T", "S", claims=(Claim("c", "by -.5", "holds"),), tables=(table,)))).text
     assert "−0.2 [−1.5, 3], 2022-04-24, v-1, 1e-05" in words and "by −.5" in words
 
 
 def test_columns_of_numbers_stand_to_the_right_and_words_do_not():
     table = Table("t", "c", ("a", "b", "c", "d"), (("x", 1.5, "(5 ± 1) × 10⁻⁷", "steady"), ("y", -2, None, "2 rise")))
-    content = html.render(Page("T", "S", tables=(table,)))
+    content = render(Page("T", "S", tables=(table,)))
     assert re.findall(r'<th scope="col"( class="number")?>', content) == ["", ' class="number"', ' class="number"', ""]
 
 

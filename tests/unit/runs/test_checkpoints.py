@@ -10,7 +10,7 @@ import pytest
 from moac import training
 from moac.runs import checkpoints
 from moac.runs.directory import RunDirectory
-from moac.training.history import History
+from moac.training.run import History
 from tests.helpers.hand_made import K, OwnPolicy, S, run_of, same, snapshot_of
 from tests.helpers.limits import limited
 

@@ -13,7 +13,7 @@ import pytest
 from moac import training
 from moac.cli.main import main
 from moac.runs import sinks
-from moac.training.history import History
+from moac.training.run import History
 from moac.types import Evaluation, Metrics
 
 K, M = 2, 2
@@ -273,7 +273,7 @@ def test_a_run_goes_on_without_weights_and_biases_where_nobody_is_logged_in(wand
     monkeypatch.setenv("WANDB_MODE", "online")
     said = []
     feed = sinks.Feed(warn=said.append)
-    feed.add("wandb", lambda: sinks.WandB(sinks.Place(tmp_path, DESCRIPTION)))
+    feed.add("wandb", lambda: sinks.wandb(sinks.Place(tmp_path, DESCRIPTION)))
     feed.show(snapshot(3))
     feed.close()
     assert len(said) == 1
@@ -284,7 +284,7 @@ def test_a_run_goes_on_without_weights_and_biases_where_nobody_is_logged_in(wand
 def test_a_run_goes_on_without_weights_and_biases_where_its_service_ends(wandb, tmp_path):
     said = []
     feed = sinks.Feed(warn=said.append)
-    feed.add("wandb", lambda: sinks.WandB(sinks.Place(tmp_path, DESCRIPTION)))
+    feed.add("wandb", lambda: sinks.wandb(sinks.Place(tmp_path, DESCRIPTION)))
     feed.show(snapshot(1))
     children = [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
     (service,) = [pid for pid in children if "wandb" in Path(f"/proc/{pid}/comm").read_text()]

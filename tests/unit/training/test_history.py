@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from moac.training.history import History
+from moac.training.run import History
 from moac.types import Evaluation, Metrics
 
 K, M = 3, 2

@@ -7,7 +7,7 @@ import pytest
 
 from moac import Config, Discounted, api, envs, momdp, training
 from moac.training import result
-from moac.training.history import History
+from moac.training.run import History
 from tests.helpers.environments import Own
 
 K, L, M = 4, 3, 3

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from moac import files
-from moac.report import html
-from moac.report.page import Page
+from moac.report.page import Page, render
 
 
 def write(folder: Path) -> Path:
@@ -15,7 +14,7 @@ def write(folder: Path) -> Path:
         raise ValueError(f"{folder} is not a folder: give one that moac train or moac reproduce has written.")
     files.check_folder("run", folder)
     page, report = _page_of(folder), folder / "report.html"
-    files.write_bytes(report, html.render(page).encode())
+    files.write_bytes(report, render(page).encode())
     return report
 
 

@@ -174,7 +174,7 @@ def _details(run: FinishedRun) -> Named:
     named: dict[str, Any] = run.config.to_json() | {"setting": _setting(run.config)}
     named |= {"given as objects": ", ".join(map(str, objects))} if objects else {}
     named |= {name: problem.get(name) or None for name in ("num_states", "num_actions", "fingerprint")}
-    named |= {name: run.origin.get(name) for name in ("cpu", "devices", "commit")} | run.versions
+    named |= {name: run.origin.get(name) for name in ("cpu", "devices", "commit")} | run.origin["versions"]
     return tuple((name.replace("_", " "), _plain(value)) for name, value in named.items())
 
 

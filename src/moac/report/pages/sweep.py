@@ -22,7 +22,6 @@ from moac.report.pages.experiment import About, Findings, Shown
 from moac.search import sweep as results
 from moac.search.sweep import End, Row, Swept
 from moac.search.sweep_spec import METHOD, Sweep, is_number, readable
-from moac.statistics import Mean
 
 _NAMED = 8
 """Up to so many values of a setting are named one by one; more are drawn along an axis of numbers."""
@@ -73,26 +72,19 @@ def ends(rows: list[Row], env: str, sweep: Sweep, short: bool = False) -> Table 
     if not done:
         return None
     axes = [name for name in sweep.axes if name != "env"] or ["seed"]
-    objectives = done[0][1].objectives
+    objectives, lines = done[0][1].objectives, list[tuple[Any, ...]]()
     header = (*axes, *objectives, "exact gap", "not dominated")
-    lines = [
-        (*_named(row, axes), *(_shown(one, short) for one in (*ended.returns, ended.gap)), not row.dominated)
-        for row, ended in done
-    ]
+    for row, ended in done:
+        named = [readable(row.cell.values.get(name, getattr(row.cell, name, ""))) for name in axes]
+        means = (*ended.returns, ended.gap)
+        shown = [number(m.value, 3) if short else plus_minus(m.value, (m.high - m.low) / 2) for m in means]
+        lines.append((*named, *shown, not row.dominated))
     caption = (
         f"Means over {sweep.trials} trials after the last iteration; ± is half the width of their 95 % interval. "
         "A task is dominated where another one's means are at least as good in all objectives and better in one. "
         "results.csv has all digits."
     )
     return Table(f"Results, {env}", caption, header, tuple(lines))
-
-
-def _named(row: Row, axes: Sequence[str]) -> list[str]:
-    return [readable(row.cell.values.get(name, getattr(row.cell, name, ""))) for name in axes]
-
-
-def _shown(one: Mean, short: bool) -> str:
-    return number(one.value, 3) if short else plus_minus(one.value, (one.high - one.low) / 2)
 
 
 def _failures(failed: Sequence[Row]) -> Table | None:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from moac.cli.report import Report
-from moac.report import figures, html, pages, style
+from moac.report import figures, pages, style
+from moac.report.page import render
 from moac.report.pages import run as run_page
 from tests.helpers.outline import Outline, assert_stands_alone
 from tests.helpers.run_folders import HOSTILE, SVG, invented, make_hostile, rewrite, rewrite_history
@@ -19,15 +20,15 @@ def folder(tmp_path):
 
 
 def test_a_hostile_folder_is_shown_and_makes_no_tag(folder):
-    tags = Outline(html.render(run_page.of_run(folder))).tags
+    tags = Outline(render(run_page.of_run(folder))).tags
     make_hostile(folder)
-    outline = assert_stands_alone(html.render(run_page.of_run(folder)))
+    outline = assert_stands_alone(render(run_page.of_run(folder)))
     assert sorted(set(outline.tags)) == sorted(set(tags))
     assert outline.text.count(HOSTILE) >= 8
 
 
 def test_the_drawing_is_carried_as_an_image(folder):
-    (source,) = Outline(html.render(run_page.of_run(folder))).values("img", "src")
+    (source,) = Outline(render(run_page.of_run(folder))).values("img", "src")
     assert source.startswith("data:image/svg+xml;base64,")
     assert base64.b64decode(source.partition(",")[2]).decode() == SVG
 
@@ -120,23 +121,23 @@ def damaged(name, content):
 def test_what_is_missing_or_damaged_is_named_in_one_line(folder, damage, message):
     damage(folder)
     with pytest.raises(ValueError, match=message) as caught:
-        Report(path=folder, json=False).run()
+        Report(run_path=folder, json=False).run()
     assert "\n" not in str(caught.value)
     assert not (folder / "report.html").exists()
 
 
 def test_a_path_that_is_no_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="nowhere is not a"):
-        Report(path=tmp_path / "nowhere", json=False).run()
+        Report(run_path=tmp_path / "nowhere", json=False).run()
 
 
 def test_the_command_writes_the_page_again_and_says_where(folder, capsys):
     (folder / "report.html").write_text("old")
-    assert Report(path=folder, json=True).run() == 0
+    assert Report(run_path=folder, json=True).run() == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"report": str(folder / "report.html")}
     content = (folder / "report.html").read_text()
     assert content.startswith("<!doctype html>")
-    assert Report(path=folder, json=False).run() == 0
+    assert Report(run_path=folder, json=False).run() == 0
     assert capsys.readouterr().out == f"report: {folder / 'report.html'}\n"
     assert (folder / "report.html").read_text() == content
     assert not list(folder.glob(".*"))
