@@ -163,16 +163,13 @@ def find(folder: str | Path, random_log: Path | None = None, video_statistics: b
     if random_log is not None and not random_log.is_file():
         raise ValueError(f"`random_log` must be a file, got {random_log}.")
     there = _by_name(folder)
-    variant = _variant(there, folder, random_log is not None)
+    described = (USER_FEATURES, VIDEO_FEATURES, *((VIDEO_STATISTICS,) if video_statistics else ()))
+    variant = _variant(there, folder, described, random_log is not None)
     standard = tuple(path for kind in STANDARD_LOGS for path in _parts(there, kind, variant))
     random = _parts(there, RANDOM_LOG, variant) if random_log is None else (random_log,)
     expected = (*STANDARD_LOGS, *(() if random else (RANDOM_LOG,)))
     absent = tuple(name for kind in expected for name in kind.file_names(variant) if name not in there)
-    kinds = (VIDEO_FEATURES, VIDEO_STATISTICS) if video_statistics else (VIDEO_FEATURES,)
-    users, *items = (_parts(there, kind, variant) for kind in (USER_FEATURES, *kinds))
-    for kind, paths in zip((USER_FEATURES, *kinds), (users, *items), strict=True):
-        if not paths:
-            raise _missing(kind, variant, folder)
+    users, *items = (_parts(there, kind, variant) for kind in described)
     schema, warnings = (_WITH_STATISTICS, (LEAK,)) if video_statistics else (SCHEMA, ())
     warnings += (GENERATED,) if (users[0].parent.parent / ABOUT_GENERATED).exists() else ()
     return LogFiles(f"kuairand-{variant}", schema, standard, random, users[0], tuple(items), absent, warnings)
@@ -190,13 +187,13 @@ def _by_name(folder: Path) -> dict[str, Path]:
     return there
 
 
-def _variant(there: dict[str, Path], folder: Path, log_given: bool) -> str:
-    """The variant that is there with a log, users and videos."""
+def _variant(there: dict[str, Path], folder: Path, described: tuple[Kind, ...], log_given: bool) -> str:
+    """The variant that is there with a log and with all tables of features."""
     logs = () if log_given else ((STANDARD_LOGS[1], STANDARD_LOGS[0], RANDOM_LOG),)
     missing = {
         variant: [
             kinds[0]
-            for kinds in (*logs, (USER_FEATURES,), (VIDEO_FEATURES,))
+            for kinds in (*logs, *((kind,) for kind in described))
             if not any(name in there for kind in kinds for name in kind.file_names(variant))
         ]
         for variant in VARIANTS
@@ -209,11 +206,8 @@ def _variant(there: dict[str, Path], folder: Path, log_given: bool) -> str:
     if not there:
         raise ValueError(f"{folder} holds no file of KuaiRand, such as {STANDARD_LOGS[1].file_names('pure')[0]}.")
     nearest = min(VARIANTS, key=lambda variant: len(missing[variant]))
-    raise _missing(missing[nearest][0], nearest, folder)
-
-
-def _missing(kind: Kind, variant: str, folder: Path) -> ValueError:
-    return ValueError(f"{kind.file_names(variant)[0]} ({kind.table.name}) is missing in {folder}.")
+    kind = missing[nearest][0]
+    raise ValueError(f"{kind.file_names(nearest)[0]} ({kind.table.name}) is missing in {folder}.")
 
 
 def _parts(there: dict[str, Path], kind: Kind, variant: str) -> tuple[Path, ...]:
