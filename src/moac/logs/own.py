@@ -131,7 +131,7 @@ class _Numbering:
         self.connection, self.files, self.schema, self.place, self.rule = connection, files, files.schema, place, rule
         self.work, self.context = place / "work", list(files.schema.context.items())
         self.columns = {name: column(getattr(self.schema, name)) for name in ("user", "item", "time")}
-        self.columns |= {f"signal{k}": signal.column for k, signal in enumerate(self.schema.signals)}
+        self.columns |= {signal.column: signal.expression or column(signal.column) for signal in self.schema.signals}
         self.columns |= {f"code{k}": expression for k, (_, (expression, _)) in enumerate(self.context)}
         if self.schema.propensity is not None:
             self.columns["propensity"] = column(self.schema.propensity)
@@ -191,9 +191,9 @@ class _Numbering:
         for name, right in (("user", "an id"), ("item", "an id"), ("time", "a time")):
             condition = f"{name} IS NOT NULL" if name == "time" else f"{name} <> ''"
             checks.append(engine.Check(getattr(schema, name), condition, right, self.columns[name]))
-        for k, signal in enumerate(schema.signals):
+        for signal in schema.signals:
             advice = f": {signal.name}=coalesce({signal.name}, 0) makes a gap 0"
-            finite = (f"isfinite(signal{k})", "a finite number", signal.column, advice)
+            finite = (f"isfinite({signal.column})", "a finite number", self.columns[signal.column], advice)
             checks.append(engine.Check(signal.name, *finite))
         if schema.propensity is not None:
             share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
@@ -273,7 +273,7 @@ class _Numbering:
         second = per_second(newest, dated=False)
         schema = Schema(
             Table("log", {name: kinds.get(name, "DOUBLE") for name in self.columns}), "user", "item", "time",
-            tuple(replace(signal, column=f"signal{k}") for k, signal in enumerate(self.schema.signals)),
+            tuple(replace(signal, expression=None) for signal in self.schema.signals),
             {label: (f"code{k}", len(values[k])) for k, (label, _) in enumerate(self.context)},
             **features, day=f"time // {86400 * second}" if second else None,
             propensity="propensity" if self.schema.propensity is not None else None, named=True,

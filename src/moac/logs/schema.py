@@ -41,7 +41,7 @@ class Signal:
     """An objective: its reward is sign × column / unit."""
 
     name: str  # of the objective
-    column: str  # of the log; of a log that is `named`, SQL over its columns
+    column: str  # of the log
     sign: int = 1  # −1 where the signal is a cost
     unit: float = 1  # what counts as one
     expression: str | None = None  # SQL of the column over those of the log; None where the log has it
@@ -114,7 +114,8 @@ class LogFiles:
 
 def declared(user: str, item: str, time: str, signals: Any, context: Any = (), propensity: str | None = None) -> Schema:
     """Which columns mean what, from texts such as `click,-returned,watch=play/duration` and `tab,hour`."""
-    objectives = tuple(Signal(*each) for each in _parsed("signals", signals))
+    parsed = enumerate(_parsed("signals", signals))
+    objectives = tuple(Signal(name, f"signal{k}", sign, expression=sql) for k, (name, sql, sign) in parsed)
     if not objectives:
         raise ValueError("`signals` must name what is maximised, such as click,-returned, got nothing.")
     shown = {name: (expression, 0) for name, expression, _ in _parsed("context", context)}
