@@ -116,7 +116,7 @@ class Verdict:
     """`trusted`, `with care` or `not trusted`; trusted has no reasons."""
 
     level: Level  # by what is about all signals; at least `with care` where one is not trusted for its own sake
-    reasons: tuple[Reason, ...]  # the gravest first
+    reasons: tuple[Reason, ...]  # the gravest first; of these first what is about all signals
 
     def of(self, signal: str) -> Level:
         """The word on one signal: by what is about all of them and what is about it."""
@@ -142,7 +142,7 @@ def verdict(
     reasons += _of_opinions(signals, estimate, opinions)
     if not all(_is_the_logs(one) for one in diagnostics):
         reasons += [*_of_controls(signals, checks), *_of_balance(checks), *_of_tails(signals, checks)]
-    reasons.sort(key=lambda reason: reason.level == "with care")
+    reasons.sort(key=lambda reason: (reason.level == "with care", reason.signal is not None))
     found = Verdict("trusted", tuple(reasons))
     by_signal = [LEVELS.index(found.of(signal)) for signal in signals]
     level = max(min(by_signal), 1 if max(by_signal) else 0)

@@ -12,7 +12,7 @@ from moac.offline.access_log import AccessLog
 from moac.offline.evaluation import OfflineEvaluation
 from moac.offline.ncis.limits import MIN_POSITIVES
 from moac.report import log_figures, style
-from moac.report.numbers import UNKNOWN, change, number, with_interval
+from moac.report.numbers import UNKNOWN, change, number
 from moac.report.page import Figure, Named, Page, Table
 from moac.report.pages import checks
 
@@ -152,16 +152,15 @@ def changes(evaluation: OfflineEvaluation, method: str) -> Table:
             number(line.baseline, 3),
             number(line.value, 3),
             change(line.relative, line.relative_interval),
-            with_interval(line.difference, line.difference_interval, sign=True),
             line.outcome,
             UNKNOWN if policy.checks is None else checks.gamma(float(policy.checks.sensitivity.interval[k])),
             policy.verdict.of(line.signal),
         )
         for k, line in enumerate(evaluation.lines(method))
     ]
-    rows += [(name, *[UNKNOWN] * 4, "never fires", UNKNOWN, UNKNOWN) for name in evaluation.left_out]
+    rows += [(name, *[UNKNOWN] * 3, "never fires", UNKNOWN, UNKNOWN) for name in evaluation.left_out]
     base, level = str(evaluation.report.baseline), f"{100 * evaluation.report.options.level:g} %"
-    header = ("Signal", base, method, "Change, relative", "Change, absolute", "Effect", "Γ", "Verdict")
+    header = ("Signal", base, method, "Change", "Effect", "Γ", "Verdict")
     caption = (
         f"Means per row; {level} intervals over users. Better and worse are significant after Holm’s adjustment over "
         f"the signals. Not estimable: fewer than {MIN_POSITIVES} weighted positives. Γ: something unobserved that "
