@@ -28,6 +28,10 @@ FAMILIES = (
 _TIMES = np.linspace(-1, 1, 11)
 _REASONS = ("control", "balance", "pareto_k", "mean_weight", "retained_mass", "SNIPS", "user_effective_size", "other")
 _TABLE, _CURVE = "How often the verdict was right", "Over the strength of a hidden taste"
+_CAPTION = (
+    "Left: share of pairs that are trusted, and of all intervals of Click that hold the truth, with exact 95 % "
+    "intervals. Right: mean error of Click's change beside the mean change of earlier clicks."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +79,7 @@ def pair(family: str, kappa: float, users: int, seed: int) -> Pair:
     seen = (cells * click).sum(axis=(0, 1, 2)) / cells.sum(axis=(0, 1, 2))
     lift = (seen - seen.mean()) / seen.std()
     flat = 0.6 if family == "near-deterministic" else 1.0
-    policy = _softmax(flat * np.log(known) + 0.5 * lift + (6.0 * rare if family == "tiny propensities" else 0.0))
+    policy = _softmax(flat * np.log(known) + 0.5 * lift + 6.0 * (rare & (family == "tiny propensities")))
     where = (LEVEL_SHARE[:, None] / len(_TIMES) / KINDS)[None, :, :, None]
     true = (where * policy[:, None, None] * click).sum() / (cells * click).sum() - 1
     return _drawn(rng, family, users, (shown, click, known, policy), true)
@@ -121,7 +125,9 @@ def run(study: Study, work: Workspace) -> Findings:
     cells |= {("hidden taste", kappa): sizes["pairs"] for kappa in sizes["kappas"]}
     cells |= {(family, 0.0): sizes["pairs"] for family in FAMILIES[2:]}
     measured = {cell: Measured.of(cell, pairs, sizes, study.seed, work) for cell, pairs in cells.items()}
-    return Findings(claims(measured, aims), (_table(measured),), (_curve(measured),))
+    curve = _curve({k: each for (family, k), each in measured.items() if family in ("clean", "hidden taste")})
+    shown = Shown(_CURVE, "kappa", curve, _CAPTION, "Two panels against the strength κ of a hidden taste.")
+    return Findings(claims(measured, aims), (_table(measured),), (shown,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +144,10 @@ class Measured:
     @staticmethod
     def of(cell: tuple[str, float], pairs: int, sizes: framework.Table, seed: int, work: Workspace) -> Measured:
         """Measured piece by piece."""
-        piece = sizes["piece"]
         parts = list[Arrays]()
-        for first in range(0, pairs, piece):
-            count = min(piece, pairs - first)
+        for first in range(0, pairs, sizes["piece"]):
             keys = {"family": cell[0], "kappa": cell[1], "users": sizes["users"], "draws": sizes["draws"]}
-            keys |= {"first": seed + first, "count": count}
+            keys |= {"first": seed + first, "count": min(sizes["piece"], pairs - first)}
             name = f"{cell[0].replace(' ', '-')}-{cell[1]:g}-{first}"
             parts.append(work.keep(name, keys, lambda keys=keys: _measure(keys)))
         return Measured(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
@@ -167,7 +171,7 @@ def share(events: Any) -> Mean:
 
 
 def _measure(keys: framework.Table) -> Arrays:
-    columns: dict[str, list[Any]] = {name: [] for name in Measured.__dataclass_fields__}
+    names, rows = tuple(Measured.__dataclass_fields__), list[tuple[Any, ...]]()
     for seed in range(keys["first"], keys["first"] + keys["count"]):
         one = pair(keys["family"], keys["kappa"], keys["users"], seed)
         report = estimated(one, ncis.Options(draws=keys["draws"]))
@@ -176,17 +180,11 @@ def _measure(keys: framework.Table) -> Arrays:
             raise RuntimeError("a pair has a baseline and evidence.")
         low, high = change.relative_interval.T
         named = {r.measure if r.measure in _REASONS else "other" for r in verdict.reasons}
-        row = {
-            "word": WORDS.index(verdict.level),
-            "words": [WORDS.index(verdict.of(signal)) for signal in SIGNALS],
-            "held": (low <= one.truth) & (one.truth <= high),
-            "error": change.relative - one.truth,
-            "control": checks.controls[0].change,
-            "reasons": [name in named for name in _REASONS],
-        }
-        for name, value in row.items():
-            columns[name].append(value)
-    return {name: np.array(values) for name, values in columns.items()}
+        words = [WORDS.index(verdict.of(signal)) for signal in SIGNALS]
+        held, error = (low <= one.truth) & (one.truth <= high), change.relative - one.truth
+        reasons = [name in named for name in _REASONS]
+        rows.append((WORDS.index(verdict.level), words, held, error, checks.controls[0].change, reasons))
+    return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 def claims(measured: dict[tuple[str, float], Measured], aims: framework.Table) -> tuple[Claim, ...]:
@@ -194,36 +192,32 @@ def claims(measured: dict[tuple[str, float], Measured], aims: framework.Table) -
     clean = measured["clean", 0.0]
     strong = [own for (family, kappa), own in measured.items() if family == "hidden taste" and kappa >= aims["kappa"]]
     caught = share(np.concatenate([own.word for own in strong]) == 0)
-    covered = {signal: clean.coverage(k) for k, signal in enumerate(SIGNALS)}
-    least = aims["coverage"]
+    covered, least = {signal: clean.coverage(k) for k, signal in enumerate(SIGNALS)}, aims["coverage"]
+    right = all(own.value >= least for own in covered.values())
     short = {
         f"{_label(cell)}, {signal}": own.coverage(k)
         for cell, own in measured.items()
         for k, signal in enumerate(SIGNALS)
         if own.coverage(k).value < least
     }
-    named = "; ".join(f"{name}: {_told(own)}" for name, own in short.items())
-    listed = "; ".join(f"{signal}: {_told(own)}" for signal, own in covered.items())
-    kappa, trusted = aims["kappa"], clean.trusted()
-    told = (
-        (f"Clean logs are trusted in at least {aims['trusted']:.0%}", _told(trusted), trusted.value >= aims["trusted"]),
-        (
-            f"Logs with a hidden taste of κ ≥ {kappa:g} are trusted in at most {aims['caught']:.0%}",
-            _told(caught),
-            caught.value <= aims["caught"],
+    kappa, most, wanted, trusted = aims["kappa"], aims["caught"], aims["trusted"], clean.trusted()
+    texts = {
+        f"Clean logs are trusted in at least {wanted:.0%}": (trusted.value >= wanted, {"Trusted": trusted}),
+        f"Logs with κ ≥ {kappa:g} are trusted in at most {most:.0%}": (
+            caught.value <= most,
+            {"Trusted": caught},
         ),
-        (
-            f"Trusted intervals of clean logs hold the truth in at least {least:.0%}",
-            listed,
-            all(own.value >= least for own in covered.values()),
-        ),
-        (
-            f"In every family trusted intervals hold the truth in at least {least:.0%}",
-            f"Not in {named}" if short else "In all of them",
-            not short,
-        ),
+        f"Trusted intervals of clean logs hold the truth in at least {least:.0%}": (right, covered),
+        f"Trusted intervals of every family hold the truth in at least {least:.0%}": (not short, short),
+    }
+    return tuple(
+        compare.claim(text, _listed(shares) or "In all families.", [compare.known(true)], _TABLE)
+        for text, (true, shares) in texts.items()
     )
-    return tuple(compare.claim(text, f"{number}.", [compare.known(true)], _TABLE) for text, number, true in told)
+
+
+def _listed(shares: dict[str, Mean]) -> str:
+    return "; ".join(f"{name}: {_told(own)}" for name, own in shares.items())
 
 
 def _told(own: Mean) -> str:
@@ -253,17 +247,8 @@ def _table(measured: dict[tuple[str, float], Measured]) -> Table:
     return Table(_TABLE, caption, header, tuple(rows))
 
 
-def _curve(measured: dict[tuple[str, float], Measured]) -> Shown:
-    own = {k: each for (family, k), each in measured.items() if family in ("clean", "hidden taste")}
-    caption = (
-        "Left: share of pairs that are trusted, and of all intervals of Click that hold the truth, with exact 95 % "
-        "intervals. Right: mean error of Click's change beside the mean change of earlier clicks."
-    )
-    return Shown(_CURVE, "kappa", _drawn_curve(own), caption, "Two panels against the strength κ of a hidden taste.")
-
-
 @style.styled
-def _drawn_curve(own: dict[float, Measured]) -> Any:
+def _curve(own: dict[float, Measured]) -> Any:
     figure, (left, right) = style.grid(1, 2, (9.6, 3.4))
     x = np.array(sorted(own))
     shown = {"trusted": [own[k].trusted() for k in x], "truth held": [own[k].coverage(0, False) for k in x]}

@@ -57,7 +57,7 @@ def judged(run, data, tmp_path_factory):
     """A run that was judged by validation users, and, after somebody had looked at them, by test users."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        assert moac_evaluate(run, "--trial", 1, "--json") == 0
+        assert moac_evaluate(run, "--trial", 1, "--control", "hour", "time", "--json") == 0
         assert not (run / ACCESS_LOG).exists()
         assert not (data / ACCESS_LOG).exists()
         other = SimpleNamespace(fingerprint="abc", folder=str(data))
@@ -76,6 +76,13 @@ def test_the_card_says_all(judged):
     assert card["report"]["sweep"]["caps"][-1] == "inf"
     assert card["report"]["policies"]["MOAC"]["doubly_robust"]
     assert set(card["signals"]) == set(dataset.signal_names)
+    assert card["verdict"] == card["methods"]["MOAC"]["verdict"] in ("trusted", "with care", "not trusted")
+    own = card["signals"]["Click"]
+    assert {"change", "interval", "effect", "controls", "sensitivity", "balance", "tails", "random_exposure"} <= set(
+        own
+    )
+    assert list(own["controls"]) == ["earlier rewards", "later rewards", "hour", "time"]
+    assert own["controls"]["hour"]["no_power"] == "it is in the state of b"
     assert card["looks"] is None
     assert card["seeds"] == {"MOAC": 1}
     line = next(line for line in judged.text.splitlines() if line.startswith("{"))
@@ -83,7 +90,7 @@ def test_the_card_says_all(judged):
 
 
 def test_python_gives_the_numbers_of_the_command(judged):
-    evaluated = moac.evaluate(judged.run, trials=[1])
+    evaluated = moac.evaluate(judged.run, trials=[1], control=["hour", "time"])
     assert files.finite(evaluated.card(), name_infinities=True)["methods"] == judged.card("validation")["methods"]
     assert (
         files.finite(evaluated.card(), name_infinities=True)["report"]["policies"]
@@ -92,7 +99,15 @@ def test_python_gives_the_numbers_of_the_command(judged):
 
 
 def test_the_table_says_what_matters(judged):
-    for word in ("MOAC (2 seeds)", "Behavior-Clone", "Click", "WatchTime", "not estimable", "effective share of rows"):
+    for word in (
+        "MOAC (2 seeds)",
+        "Behavior-Clone",
+        "Click",
+        "WatchTime",
+        "not estimable",
+        "effective share of rows",
+        "earlier rewards",
+    ):
         assert word in judged.text
 
 
@@ -118,13 +133,20 @@ def test_the_page_in_a_browser(judged):
             assert visit.requests == [page.as_uri()]
             assert visit.evaluate("document.documentElement.scrollWidth") <= width
             assert visit.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
-            assert visit.evaluate("document.images.length") == 3
+            assert visit.evaluate("document.images.length") == 4
             assert visit.evaluate("document.title") != "owned"
         headings = visit.evaluate("[...document.querySelectorAll('h2')].map(h => h.textContent)")
         assert headings == ["Results", "Figures", "Numbers", "Details"]
         assert visit.evaluate("document.querySelectorAll('#table-1 tbody tr').length") == 7
         text = visit.evaluate("document.body.innerText")
-    for words in ("looked at 2 times", "Behaviour model", "To bear in mind", "Cap sweep"):
+    for words in (
+        "looked at 2 times",
+        "Behaviour model",
+        "To bear in mind",
+        "Cap sweep",
+        "What may not change",
+        "Two models",
+    ):
         assert words in text
 
 
@@ -148,6 +170,7 @@ def test_mistakes_are_one_line(run, tmp_path, capsys):
         ((copy, "--cap", 0), "`cap` must be positive, got 0.0"),
         ((copy, "--split", "train"), "`--split` must be one of validation, test, got 'train'"),
         ((copy, "--trial", 7), "`trial` must be in [0, 2), got 7"),
+        ((copy, "--control", "age"), "`control` must be one of tab, hour, day, time, got 'age'"),
     ):
         assert moac_evaluate(*arguments) == 2
         said = capsys.readouterr()
