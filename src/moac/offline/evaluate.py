@@ -157,7 +157,6 @@ class _Summed:
 
     shard: Shard
     weights: Mapping[str, Mapping[str, Weighted]]  # by model of b, "own" or a recipe, and by policy
-    covariates: Float[np.ndarray, "n D"]
     without: Shard | None  # by b without past responses, where there is one
 
     @property
@@ -185,8 +184,7 @@ class _Policies:
             for b, weights in blocks[0].weights.items()
         }
         shard, others = ncis.total(b.shard for b in blocks), [b.without for b in blocks if b.without is not None]
-        covariates = np.concatenate([b.covariates for b in blocks])
-        return _Summed(shard, joined, covariates, ncis.total(others) if others else None)
+        return _Summed(shard, joined, ncis.total(others) if others else None)
 
     def _block(self, rows: Any, model: Any, options: ncis.Options) -> _Summed:
         log = Logged.from_dataset(self.dataset, rows).signals(self.signals)
@@ -198,7 +196,7 @@ class _Policies:
         models = {"own": baseline} | {recipe: _of_model(each, rows) for recipe, each in self.refitted.items()}
         weights = {b: _weighted(log, {BASELINE: [baseline]} | policies, table, options) for b, table in models.items()}
         without = None if "none" not in models else _accumulated(log, policies, models["none"], options)
-        return _Summed(shard, weights, x[:, [*controls.covariates(self.dataset).values()]], without)
+        return _Summed(shard, weights, without)
 
     def _baseline(self, log: Logged, x: Any) -> Any:
         """Behavior-Clone, whose probabilities of what was logged are the propensities; of all actions where known."""
@@ -249,7 +247,8 @@ def _evidence(
     count = len(rows) if len(rows) <= _CHECKED else int(np.searchsorted(user, user[_CHECKED]))
     taken, log = rows[:count], Logged.from_dataset(dataset, rows[:count]).signals(signals)
     weights = {b: {name: each.rows(slice(count)) for name, each in own.items()} for b, own in summed.weights.items()}
-    covariates = {name: summed.covariates[:count, k] for k, name in enumerate(controls.covariates(dataset))}
+    places = controls.covariates(dataset)
+    columns = _joined(lambda block: states.of_rows(dataset.data, block)[:, np.array([*places.values()], int)], taken)
     earlier, later = controls.of_rewards(dataset, taken, signals, weights.get("half"))
     known = np.flatnonzero(np.isfinite(earlier.values).all(axis=1))
     blind = {name: each.rows(known) for name, each in weights["own" if half is None else "half"].items()}
@@ -260,7 +259,7 @@ def _evidence(
         log,
         weights["own"],
         (replace(earlier, influence=moved), later, *(replace(each, values=each.values[:count]) for each in named)),
-        covariates | controls.tenths_of_time(dataset, taken),
+        dict(zip(places, columns.T, strict=True)) | controls.tenths_of_time(dataset, taken),
         model_error.influence(dataset, taken, weights["own"], log.reward, cap),
         model_error.strongest(dataset, taken),
     )

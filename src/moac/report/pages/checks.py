@@ -101,6 +101,8 @@ def _controls(evaluation: OfflineEvaluation) -> Table:
         "No policy changes what has happened before, so each change must be chance. Where it is not, something that b "
         "does not know decided who was shown what; the effect above then holds a bias of about this size."
     )
+    few = next((own for _, own in _checked(evaluation) if own.rows < evaluation.rows), None)
+    caption += f" Checks are made on {few.rows:,} rows, of the first {few.users:,} users." if few is not None else ""
     header = ("Control", "Column", "Change (must be 0)", "Power")
     return Table("What may not change", caption, header, tuple(rows))
 
