@@ -18,14 +18,15 @@ SIGNALS, CAP = ("Click", "WatchTime"), 10.0
 
 
 def main(logs=20, refits=50, first=0):
-    """Print a line for each log: standard deviations of the relative change of each signal."""
+    """Print a line for each log: the spread of refits, and the influence's, plain and scaled, relative to it."""
     options = behaviour.Options(hidden=(16,))
     for seed in range(first, first + logs):
         dataset = generate.log(8_000, 100 + seed, model=MODEL, num_users=800).dataset(
             known=False, history_responses=True
         )
         rows, rng, train = dataset.rows("validation"), np.random.default_rng(seed), dataset.rows("train")
-        model = behaviour.fit(dataset, options, cross_fit=False)
+        model = behaviour.fit(dataset, options)
+        dataset = dataset.with_behaviour(model)
         popular = np.bincount(dataset.action[train], minlength=12) + 1
         policy = np.exp(0.7 * rng.standard_normal(12)) * popular
         _, told = estimated(dataset, model, policy / policy.sum(), rows)
@@ -36,7 +37,8 @@ def main(logs=20, refits=50, first=0):
             member = behaviour._member(model.network, dataset, (picked, rows), options, 0)
             changes.append(estimated(dataset, replace(model, members=(member,)), policy / policy.sum(), rows, False)[0])
         spread = np.std(changes, axis=0, ddof=1)
-        print(seed, *(f"{x:.5f}" for x in (*spread, *told)), "ratio", *(f"{x:.2f}" for x in told / spread), flush=True)
+        ratio = told / np.tile(spread, 2)
+        print(seed, "refits", *(f"{x:.5f}" for x in spread), "ratio", *(f"{x:.2f}" for x in ratio), flush=True)
 
 
 def estimated(dataset, model, policy, rows, with_error=True):
@@ -48,8 +50,9 @@ def estimated(dataset, model, policy, rows, with_error=True):
     change = w @ reward / w.sum() / mean - 1
     if not with_error:
         return change, None
-    psi = model_error.influence(replace(dataset, behaviour=model), rows, {"p": weight}, reward, CAP)["p"]
-    return change, np.sqrt((psi**2).sum(axis=0)) / mean
+    alone = replace(dataset, behaviour=replace(model, members=model.members[:1]))
+    psi = [model_error.influence(each, rows, {"p": weight}, reward, CAP)["p"] for each in (alone, dataset)]
+    return change, np.concatenate([np.sqrt((each**2).sum(axis=0)) / mean for each in psi])
 
 
 if __name__ == "__main__":

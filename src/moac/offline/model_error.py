@@ -2,8 +2,9 @@
 
 An estimate V depends on the last layer W of b. Were other train users drawn, W would move by H⁻¹ Σ_u s_u / n, with s_u
 the score of user u's rows and H the curvature of the log-loss where fitting ended; V moves by ∇V of that. Each train
-user's part in it is an influence, which draws of users turn into an interval. Earlier layers and the temperature are
-taken as given: against full refits see `benchmarks/behaviour_error.py`.
+user's part in it is an influence, which draws of users turn into an interval. Earlier layers, and the chance in
+training, are not in it. So influences are scaled up where b's two halves, fitted on one half of the train users each,
+disagree by more than they say. Against full refits: `benchmarks/behaviour_error.py`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,36 @@ def influence(
             np.add.at(sums, index[place], np.asarray(_scores(h, b, dataset.action[train[place]], solved), np.float64))
         return scale * sums
 
-    return {name: of_policy(each) for name, each in weights.items() if not (each.ratio == 1).all()}
+    found = {name: of_policy(each) for name, each in weights.items() if not (each.ratio == 1).all()}
+    factor = _disagreement(dataset, rows, weights, reward, cap, found)
+    return {name: factor * each for name, each in found.items()}
+
+
+def _disagreement(
+    dataset: LoggedDataset,
+    rows: Any,
+    weights: Mapping[str, Weighted],
+    reward: Any,
+    cap: float,
+    found: Mapping[str, Any],
+) -> float:
+    """How much more the models of the two halves of train users disagree than influences say; at least 1.
+
+    Each half's value varies twice as much as that of all users, and their difference four times.
+    """
+    model: Any = dataset.behaviour
+    if len(model.members) != 3 or dataset.propensity is None:
+        return 1.0
+    action, own, values = dataset.action[rows], dataset.propensity[rows], list[dict[str, Any]]()
+    for member in model.members[1:]:
+        weights_of = (*member.weights[:-1], member.weights[-1] / np.float32(member.temperature))
+        layer = partial(_layer, model.network, weights_of, dataset.data)
+        b = np.concatenate([both[1][np.arange(len(both[1])), action[place]] for place, both in _blocks(layer, rows)])
+        w = {name: np.minimum(cap, weights[name].ratio * own / b) for name in found}
+        values.append({name: (x @ reward / x.sum(axis=1, keepdims=True)).mean(axis=0) for name, x in w.items()})
+    told = np.concatenate([(each**2).sum(axis=0) for each in found.values()]) if found else np.zeros(0)
+    seen = np.concatenate([(values[0][name] - values[1][name]) ** 2 / 4 for name in found]) if found else told
+    return math.sqrt(max(1.0, float(np.mean(seen[told > 0] / told[told > 0])))) if (told > 0).any() else 1.0
 
 
 def _some(rng: np.random.Generator, rows: Any, most: int) -> Any:

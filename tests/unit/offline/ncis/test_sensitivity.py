@@ -80,7 +80,7 @@ def test_the_interval_at_its_gamma_just_holds_no_change():
         at = np.repeat(np.arange(120), n)
         low = sensitivity.bounds(ratio[at], log.propensity[at], log.reward[at], found.interval[0], options.cap)[0, 0]
         lower.append(low - log.reward[at, 0].mean())
-    assert np.quantile(lower, 0.025) == pytest.approx(0, abs=0.003)  # the change itself is 0.16
+    assert np.quantile(lower, 0.025) == pytest.approx(0, abs=0.0008)  # the next quantile, 0.05, is at 0.002
 
 
 def test_seeds_that_are_alike_are_one_and_noise_of_b_lowers_gamma():
