@@ -1,6 +1,7 @@
 """Controls, balance and tails: by enumeration, by hand, on known distributions, on logs with and without a secret."""
 
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -76,6 +77,38 @@ def test_earlier_rewards_change_only_where_something_hidden_decided(family, kapp
     np.testing.assert_allclose(report.checks.half_width, np.diff(report.change.relative_interval)[:, 0] / 2, rtol=0.2)
 
 
+def test_p_values_of_a_control_are_adjusted_over_the_columns_that_fire_often_enough():
+    rng, N = np.random.default_rng(6), 600
+    log = ncis.Logged.of(np.arange(N), np.ones((N, 3)), np.full(N, 0.5))
+    policy, rare = rng.uniform(0, 1, N), np.arange(N) < 50
+    columns = np.stack([policy + rng.standard_normal(N), rng.standard_normal(N) + 1, 1.0 * rare], axis=1)
+
+    def p_values(*which):
+        named = tuple(f"signal {k}" for k in range(len(which)))
+        control = ncis.Control("earlier", columns[:, which], named)
+        evidence = ncis.evidence_of(log.signals(log.signal_names[: len(which)]), {"p": policy}, [control])
+        return evidence.check("p", ncis.Options(draws=100)).controls[0].p
+
+    alone = [p_values(k)[0] for k in range(3)]
+    assert max(alone) < 0.5  # so that an adjustment shows
+    np.testing.assert_allclose(p_values(0, 1, 2), ncis.holm(np.array(alone)))
+    columns[49, 2] = 0.0  # one row too few: it neither speaks nor costs the others
+    np.testing.assert_allclose(p_values(0, 1, 2), [*ncis.holm(np.array(alone[:2])), 1.0])
+
+
+def test_a_controls_interval_is_that_of_drawing_users():
+    one = trust.pair("clean", 0.0, 300, seed=70_003)
+    policies, options = {"p": one.policy}, ncis.Options(cap=1.5)
+    evidence = ncis.evidence_of(one.log, policies, one.controls, behaviour=one.behaviour, options=options)
+    found, weights = evidence.check("p", options).controls[0], evidence.weights["p"]
+    rows = np.flatnonzero(np.isfinite(one.controls[0].values[:, 0]))
+    z, w, m = one.controls[0].values[rows, 0], np.minimum(1.5, weights.ratio[0, rows]), weights.mass[0, rows]
+    sums = np.stack([np.bincount(one.log.user[rows], x, 300) for x in (w * z, w, m * z, m)])
+    n = np.random.default_rng(0).multinomial(300, np.full(300, 1 / 300), 2000)
+    wz, w, mz, m = sums @ n.T
+    np.testing.assert_allclose(np.diff(found.interval)[0, 0] / 2, 1.96 * np.std((wz / w) / (mz / m)), rtol=0.08)
+
+
 def test_balance_by_hand():
     """Two users; weights 1, 3, 1, 3 on a covariate 0, 1, 0, 1: ¾ in place of ½, half a standard deviation more."""
     log = ncis.Logged.of([1, 1, 2, 2], [1.0, 0, 1, 0], np.full(4, 0.25))
@@ -97,6 +130,10 @@ def test_ten_covariates_are_listed_worst_first():
     assert len(found.names) == 10 and found.covariates == 30
     assert (np.diff(np.abs(found.difference)) <= 0).all()
     assert found.off.sum() >= 5
+    alone = {found.names[0]: covariates[found.names[0]]}
+    single = ncis.evidence_of(log, {"p": policy}, (), alone).check("p", ncis.Options(draws=100)).balance
+    adjusted = np.diff(found.interval[0]) / np.diff(single.interval[0])
+    assert adjusted == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 60) / NormalDist().inv_cdf(0.975))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +148,13 @@ def test_ten_covariates_are_listed_worst_first():
 def test_pareto_k_of_known_distributions(draw, k, tolerance):
     found = [checks.pareto_k(draw(np.random.default_rng(seed))) for seed in range(5)]
     assert np.mean(found) == pytest.approx(k, abs=tolerance)
+
+
+def test_pareto_k_looks_at_the_largest_values_alone():
+    values = np.sort(np.random.default_rng(0).pareto(2.0, 10_000))
+    tail = np.where(np.arange(10_000) < 10_000 - 301, 0.0, values)  # 3√n of them, above the next
+    assert checks.pareto_k(tail) == checks.pareto_k(values)
+    assert checks.pareto_k(np.where(tail == tail[-300], 0.0, tail)) != checks.pareto_k(values)
 
 
 def test_pareto_k_of_what_has_no_tail():
