@@ -77,7 +77,8 @@ def test_influence_is_what_a_user_more_would_change(case):
     dataset, rows, policy, reward = case
     _, b = value(*case, np.asarray(dataset.behaviour.clone[-1], float))
     weights = {"p": ncis.Weighted((policy / b)[None]), "b": ncis.Weighted(np.ones((1, len(rows))))}
-    found = model_error.influence(dataset, rows, weights, reward, CAP)
+    alone = replace(dataset, behaviour=replace(dataset.behaviour, members=dataset.behaviour.members[:1]))
+    found = model_error.influence(alone, rows, weights, reward, CAP)
     assert list(found) == ["p"]  # the policy that made the log has weights of 1 whatever b is
     train, layer = dataset.rows("train"), layer_of(dataset)
     values, w = value(*case, np.asarray(dataset.behaviour.clone[-1], float))[0], np.minimum(CAP, policy / b)
@@ -93,6 +94,27 @@ def test_influence_is_what_a_user_more_would_change(case):
     noise = ncis.estimates.model_noise(found, ncis.Options(draws=2000))["p"]
     spread = np.sqrt(((found["p"] - found["p"].mean(axis=0)) ** 2).sum(axis=0))
     np.testing.assert_allclose(noise.std(axis=0), spread, rtol=0.1)
+    assert (np.abs(noise.mean(axis=0)) < 0.1 * spread).all()
+
+
+def test_influences_are_scaled_to_what_two_halves_of_the_users_disagree_by(case):
+    dataset, rows, policy, reward = case
+    own = np.asarray(dataset.propensity, float)[rows]
+    weights, model = {"p": ncis.Weighted((policy / own)[None])}, dataset.behaviour
+    first, other, last = model.members
+    apart = replace(last, weights=(last.weights[0], 4 * last.weights[1]))
+
+    def influence(*members):
+        each = replace(dataset, behaviour=replace(model, members=members))
+        return model_error.influence(each, rows, weights, reward, CAP)["p"]
+
+    plain = influence(first)
+    np.testing.assert_array_equal(influence(first, other, other), plain)  # no disagreement makes nothing smaller
+    alone = [replace(dataset, behaviour=replace(model, members=(member,))) for member in (other, apart)]
+    halves = [value(each, rows, policy, reward, each.behaviour.clone[-1])[0] for each in alone]
+    factor = np.sqrt(((halves[0] - halves[1]) ** 2 / 4 / (plain**2).sum(axis=0)).mean())
+    assert factor > 1
+    np.testing.assert_allclose(influence(first, other, apart), factor * plain, rtol=1e-3)
 
 
 def test_the_strongest_covariate_is_what_b_looks_at_most(case):

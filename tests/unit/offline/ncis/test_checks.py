@@ -78,7 +78,7 @@ def test_earlier_rewards_change_only_where_something_hidden_decided(family, kapp
 
 
 def test_p_values_of_a_control_are_adjusted_over_the_columns_that_fire_often_enough():
-    rng, N = np.random.default_rng(6), 600
+    rng, N = np.random.default_rng(9), 600
     log = ncis.Logged.of(np.arange(N), np.ones((N, 3)), np.full(N, 0.5))
     policy, rare = rng.uniform(0, 1, N), np.arange(N) < 50
     columns = np.stack([policy + rng.standard_normal(N), rng.standard_normal(N) + 1, 1.0 * rare], axis=1)
