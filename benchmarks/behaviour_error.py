@@ -21,7 +21,7 @@ def main(logs=20, refits=50, first=0):
     """Print a line for each log: the spread of refits, and the influence's, plain and scaled, relative to it."""
     options = behaviour.Options(hidden=(16,))
     for seed in range(first, first + logs):
-        dataset = generate.log(8_000, 100 + seed, model=MODEL, num_users=800).dataset(
+        dataset = generate.log(4_000, 100 + seed, model=MODEL, num_users=400).dataset(
             known=False, history_responses=True
         )
         rows, rng, train = dataset.rows("validation"), np.random.default_rng(seed), dataset.rows("train")

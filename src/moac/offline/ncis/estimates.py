@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -137,15 +138,28 @@ def resampled(arrays: Sequence[Any], draws: int, seed: int) -> list[Any]:
     size = len(arrays[0])
     flat = [np.reshape(array, (size, -1)) for array in arrays]
     sums = [np.empty((draws, array.shape[1])) for array in flat]
+    for begin, n in [(0, _counts(size, draws, seed))] if draws * size <= _BLOCK else _blocks(size, draws, seed):
+        for out, array in zip(sums, flat, strict=True):
+            np.matmul(n, array, out=out[begin : begin + len(n)])
+    return [out.reshape(draws, *np.shape(array)[1:]) for out, array in zip(sums, arrays, strict=True)]
+
+
+@lru_cache(maxsize=1)
+def _counts(size: int, draws: int, seed: int) -> Float[np.ndarray, "draws size"]:
+    """All of the counts, where they are few: a search for Γ asks for the same draws many times."""
+    ((_, n),) = _blocks(size, draws, seed)
+    return n
+
+
+def _blocks(size: int, draws: int, seed: int) -> Iterator[tuple[int, Float[np.ndarray, "b size"]]]:
+    """How often each of `size` users is drawn, in blocks of draws; the array is used again for the next block."""
     rng = np.random.default_rng([seed, 0])
     n = np.empty((min(draws, max(1, _BLOCK // size)), size))
     for begin in range(0, draws, len(n)):
         n = n[: draws - begin]
         for row in n:
             row[:] = np.bincount(rng.integers(size, size=size), minlength=size)
-        for out, array in zip(sums, flat, strict=True):
-            np.matmul(n, array, out=out[begin : begin + len(n)])
-    return [out.reshape(draws, *np.shape(array)[1:]) for out, array in zip(sums, arrays, strict=True)]
+        yield begin, n
 
 
 def _seed_shares(num_seeds: int, draws: int, seed: int) -> Float[np.ndarray, "B R"]:

@@ -40,7 +40,7 @@ def bounds(
 ) -> Float[np.ndarray, "M 2"]:
     """The least and the largest value of each signal, for one policy's ratios π/b on rows with b of logged actions."""
     count = reward.shape[1]
-    ends = [_Programme(ratio, propensity, sign * reward, cap).least(np.full(count, gamma))[0] for sign in (1.0, -1.0)]
+    ends = [_Programme(ratio, propensity, sign * reward, cap).least(np.full(count, gamma)) for sign in (1.0, -1.0)]
     return np.stack([ends[0], -ends[1]], axis=1)
 
 
@@ -54,18 +54,25 @@ class _Programme:
         self.policy = np.take(ratio * propensity, self.order)
         self.rest = np.maximum(np.take(ratio, self.order) - self.policy, 0.0)
 
-    def least(self, gamma: Float[np.ndarray, " M"]) -> tuple[Any, Any]:
-        """The values [M], and what a row more or less of each kind would change [N, M], in the rows' order."""
+    def least(self, gamma: Float[np.ndarray, " M"]) -> Any:
+        """The values [M]."""
+        return self._solved(gamma)[0]
+
+    def parts(self, gamma: Float[np.ndarray, " M"]) -> tuple[Any, Any]:
+        """The values, and what a row more or less of each kind would change [N, M], in the rows' order."""
+        value, at, (high, low) = self._solved(gamma)
+        z = np.where(np.arange(len(high))[:, None] < at, high, low)
+        parts = np.empty_like(z)
+        np.put_along_axis(parts, self.order, z * (self.reward - value) / z.sum(axis=0), axis=0)
+        return value, parts
+
+    def _solved(self, gamma: Float[np.ndarray, " M"]) -> tuple[Any, Any, tuple[Any, Any]]:
         high, low = (np.minimum(self.cap, self.policy + self.rest * g) for g in (gamma, 1 / gamma))
         weight, product = (_split_sums(high * r, low * r) for r in (np.ones_like(self.reward), self.reward))
         with np.errstate(divide="ignore", invalid="ignore"):
             values = np.where(weight > 0, product / weight, np.inf)
         at = values.argmin(axis=0)
-        value = np.take_along_axis(values, at[None], axis=0)[0]
-        z = np.where(np.arange(len(high))[:, None] < at, high, low)
-        parts = np.empty_like(z)
-        np.put_along_axis(parts, self.order, z * (self.reward - value) / z.sum(axis=0), axis=0)
-        return value, parts
+        return np.take_along_axis(values, at[None], axis=0)[0], at, (high, low)
 
 
 def _split_sums(first: Any, second: Any) -> Any:
@@ -88,19 +95,19 @@ def analyse(
     programmes = [_Programme(one, log.propensity, sign * log.reward, cap) for one in ratio]
     base = sign * (log.reward - mean) / len(log.reward)
 
-    def left(gamma: Any) -> tuple[Any, Any]:
-        """What is left of the change, in its own direction, and each row's part in it."""
-        each = [programme.least(gamma) for programme in programmes]
-        return np.mean([v for v, _ in each], axis=0) - sign * mean, np.mean([p for _, p in each], axis=0) - base
+    def remaining(gamma: Any) -> Any:
+        """What is left of the change, in its own direction."""
+        return np.mean([programme.least(gamma) for programme in programmes], axis=0) - sign * mean
 
     def lower(gamma: Any) -> Any:
-        value, parts = left(gamma)
+        values, every = zip(*(programme.parts(gamma) for programme in programmes), strict=True)
+        left, parts = np.mean(values, axis=0) - sign * mean, np.mean(every, axis=0) - base
         by_user = np.stack([np.bincount(index, column, len(users)) for column in parts.T], axis=1)
-        draws = value + estimates.resampled([by_user], options.draws, options.seed)[0] - by_user.sum(axis=0)
+        draws = left + estimates.resampled([by_user], options.draws, options.seed)[0] - by_user.sum(axis=0)
         draws = draws if noise is None else draws + sign * noise
         return np.quantile(draws, (1 - options.level) / 2, axis=0)
 
-    point = _first_zero(lambda gamma: left(gamma)[0], len(mean), _STEPS)
+    point = _first_zero(remaining, len(mean), _STEPS)
     return Sensitivity(point, np.minimum(point, _first_zero(lower, len(mean), _STEPS_OF_DRAWS)), strongest)
 
 
