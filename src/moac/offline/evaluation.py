@@ -16,7 +16,7 @@ from jaxtyping import Float
 from moac import files
 from moac.offline.access_log import AccessLog
 from moac.offline.behaviour import Calibration
-from moac.offline.ncis import Report
+from moac.offline.ncis import Controlled, Report
 from moac.offline.ncis.trust import power
 from moac.types import Params, Policy
 
@@ -189,20 +189,9 @@ class OfflineEvaluation:
         if checks is None:
             return shown | dict.fromkeys(("controls", "sensitivity", "balance", "tails"))
         names, sensitive = self.report.signal_names, checks.sensitivity
+        powers = [(one, power(one, names, checks.half_width)) for one in checks.controls]
         rest = {
-            "controls": {
-                one.name: {
-                    "change": one.change[j],
-                    "interval": one.interval[j],
-                    "p": one.p[j],
-                    "power": power(one, names, checks.half_width) is None,
-                    "no_power": power(one, names, checks.half_width),
-                    "soft": one.soft,
-                    "unit": "of its mean" if one.relative else "standard deviations",
-                }
-                for one in checks.controls
-                for j in [one.columns.index(line.signal) if line.signal in one.columns else 0]
-            },
+            "controls": {one.name: _control(one, line.signal, why) for one, why in powers},
             "sensitivity": {
                 "gamma": sensitive.interval[k],
                 "gamma_of_estimate": sensitive.point[k],
@@ -221,6 +210,20 @@ class OfflineEvaluation:
         if shown is not None:
             files.write_bytes(path / f"evaluation-{self.label}.html", shown.encode())
         return path
+
+
+def _control(control: Controlled, signal: str, no_power: str | None) -> dict[str, Any]:
+    """A control of one signal; one that is no reward is the same for all of them."""
+    j = control.columns.index(signal) if signal in control.columns else 0
+    return {
+        "change": control.change[j],
+        "interval": control.interval[j],
+        "p": control.p[j],
+        "power": no_power is None,
+        "no_power": no_power,
+        "soft": control.soft,
+        "unit": "of its mean" if control.relative else "standard deviations",
+    }
 
 
 def _range(sign: float, interval: Any) -> Range:

@@ -75,8 +75,10 @@ def reasons(evaluation: OfflineEvaluation) -> Table:
 def control_rows(evaluation: OfflineEvaluation, method: str) -> list[tuple[str, str, str, str]]:
     """Control, signal, its change, and whether it has power."""
     checks, rows = evaluation.report.policies[method].checks, list[tuple[str, str, str, str]]()
-    for one in () if checks is None else checks.controls:
-        why = power(one, evaluation.report.signal_names, checks.half_width) if checks else None
+    if checks is None:
+        return rows
+    for one in checks.controls:
+        why = power(one, evaluation.report.signal_names, checks.half_width)
         told = "softer: may follow from what was shown" if one.soft else "yes"
         for j, column in enumerate(one.columns):
             low, high = (float(end) for end in one.interval[j])
@@ -163,11 +165,11 @@ def _tails(evaluation: OfflineEvaluation) -> Table:
 def _recipes(evaluation: OfflineEvaluation) -> Table:
     """The changes by b with and without past responses."""
     rows, other = list[tuple[str, ...]](), evaluation.without_responses
-    for name in evaluation.methods if other is not None else ():
-        without = other.policies[name].change if other is not None else None
-        for k, line in enumerate(evaluation.lines(name) if without is not None else ()):
-            low, high = (float(end) for end in without.relative_interval[k]) if without is not None else (0.0, 0.0)
-            shown = change(float(without.relative[k]), (low, high)) if without is not None else UNKNOWN
+    changes = {} if other is None else {name: other.policies[name].change for name in evaluation.methods}
+    for name, without in ((name, own) for name, own in changes.items() if own is not None):
+        for k, line in enumerate(evaluation.lines(name)):
+            low, high = (float(end) for end in without.relative_interval[k])
+            shown = change(float(without.relative[k]), (low, high))
             rows.append((f"{name}: {line.signal}", change(line.relative, line.relative_interval), shown))
     caption = "What past responses explain of how the log chose is no effect of the policy; what is left may be one."
     header = ("Policy and signal", "b with past responses", "b without")
