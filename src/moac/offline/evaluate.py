@@ -71,6 +71,7 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
     summed = _Policies(dataset, methods, kept, refitted).accumulate(rows, model, chosen)
     evidence = None if control is None else _evidence((dataset, refitted.get("half")), rows, summed, named, chosen.cap)
     report = ncis.analyse(summed.shard, baseline=BASELINE, evidence=evidence, options=chosen)
+    other, one_cap = summed.without, replace(chosen, caps=())
     shown = {} if control is None else exposures(dataset, methods, probabilities, chosen)
     policies = {name: replace(each, random_exposure=shown.get(name)) for name, each in report.policies.items()}
     built = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
@@ -87,7 +88,7 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
         seeds={name: _num_seeds(theta) for name, (_, theta) in methods.items()},
         costs=tuple(name for name, sign in zip(dataset.signal_names, dataset.signs, strict=True) if sign < 0),
         report=replace(report, policies=policies),
-        without_responses=None if summed.without is None else _without(summed.without, chosen),
+        without_responses=None if other is None else ncis.analyse(other, baseline=BASELINE, options=one_cap),
         left_out=tuple(name for name in dataset.signal_names if name not in kept),
         calibration=_calibration(dataset, split, summed.own),
         reward_model=None if model is None else model.as_dict(),
@@ -226,10 +227,6 @@ def _accumulated(log: Logged, policies: Mapping[str, Any], b: Any, options: ncis
     """Sums by another model of b, with one cap."""
     taken = replace(log, propensity=b[np.arange(len(b)), log.action])
     return ncis.accumulate(taken, {BASELINE: [taken.propensity]} | dict(policies), None, replace(options, caps=()))
-
-
-def _without(shard: Shard, options: ncis.Options) -> ncis.Report:
-    return ncis.analyse(shard, baseline=BASELINE, options=replace(options, caps=()))
 
 
 def _concatenated(parts: Sequence[Weighted]) -> Weighted:
