@@ -190,7 +190,7 @@ def _check_spaces(config: Config, spec: Spec) -> None:
 def _check_batches(config: Config, spec: Spec) -> None:
     if config.learner == "ppo" and isinstance(spec.observations, LogSpec):
         raise ValueError("`learner` must be paper on a log, whose rows another policy has chosen, got 'ppo'.")
-    for name in ("critic_batch_size", "actor_batch_size"):
+    for name in ("actor_batch_size",) if config.learner == "ppo" else ("critic_batch_size", "actor_batch_size"):
         size = getattr(config, name)
         if size % spec.num_chains:
             raise ValueError(f"`{name}` must be a multiple of `num_envs` ({spec.num_chains}), got {size}.")

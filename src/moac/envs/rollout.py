@@ -22,7 +22,7 @@ from moac.policies.encoding import ActionBox, Encoder
 from moac.policies.observations import Scale
 from moac.types import Batch, Sampling, SourceError
 
-_FLOAT_BYTES = np.dtype(np.float32).itemsize
+_FLOAT = np.dtype(np.float32)
 _NUMPY_GLOBAL: Any = np.random
 """NumPy's global generator, which some environments draw from."""
 _kept: list[bool] = []
@@ -58,14 +58,13 @@ class Copy:
     Attributes:
         number: which copy it is.
         steps: taken since it was made.
-        elapsed: steps of this episode.
-        age: steps since the last start of the chain.
+        elapsed: steps of this episode, which is the age of its chain.
         observation: the last one, as the environment gave it.
         preference: p of this episode, which belongs to its observations; None where none is drawn.
         here: what the last rollout made of the last observation; None before the first rollout.
     """
 
-    __slots__ = ("_draw", "age", "elapsed", "env", "here", "limit", "number", "observation", "preference", "steps")
+    __slots__ = ("_draw", "elapsed", "env", "here", "limit", "number", "observation", "preference", "steps")
 
     def __init__(self, interface: Interface, number: int, seed: int) -> None:
         self.number = number
@@ -75,7 +74,7 @@ class Copy:
     def begin(self, interface: Interface, seed: int) -> None:
         """Start as a copy that was made anew, which some environments take long for."""
         self.here: Any = None
-        self.steps = self.elapsed = self.age = 0
+        self.steps = self.elapsed = 0
         self._draw = acting.preferences(interface.draw, interface.num_objectives, seed)
         self.restart(seed=seed)
 
@@ -85,7 +84,7 @@ class Copy:
             self.observation, _ = self.env.reset(**options)
         except Exception as error:
             raise self.failure(f"reset raised {described(error)}") from error
-        self.elapsed, self.age, self.preference = 0, 0, self._draw()
+        self.elapsed, self.preference = 0, self._draw()
         return self.observation
 
     def failure(self, what: str, done: int = 0) -> SourceError:
@@ -148,30 +147,71 @@ def roll_out(copies: list[Copy], interface: Interface, actor: Actor, scale: Scal
     encode, dtype = (interface.encoder.state, int) if scale is None else (interface.encoder.flat, np.float64)
     now = [copy.read(encode, copy.observation, 0) if copy.here is None else copy.here for copy in copies]
     here = np.array(now, dtype=dtype)
-    rewards, columns = [list[bytes]() for _ in copies], list[tuple[Any, ...]]()
+    kept = _Kept(interface, draws, np.empty((2, draws.uniform.shape[1], *here.shape), dtype=dtype))
     for t in range(draws.uniform.shape[1]):
         normal = None if draws.normal is None else draws.normal[:, t]
         actions = actor(here if scale is None else scale(here), draws.uniform[:, t], normal)
-        arrived, ended, starts = np.empty_like(here), np.zeros(len(copies), dtype=bool), dict[int, Any]()
-        columns.append((here, actions, arrived, ended, [copy.age for copy in copies]))
-        for k, (copy, action) in enumerate(zip(copies, interface.given(actions), strict=True)):
-            try:
-                observation, reward, terminated, truncated, _ = copy.env.step(action)
-                rewards[k].append(packed(reward))
-            except Exception as error:
-                raise copy.raised(error, t) from error
-            arrived[k] = copy.read(encode, observation, t)
-            copy.elapsed, copy.age = copy.elapsed + 1, copy.age + 1
-            forced = draws.forced is not None and draws.forced[k, t]
-            if terminated or truncated or forced or copy.elapsed >= copy.limit:
-                starts[k] = np.array(copy.read(encode, copy.restart(), t))  # the environment may write to it
-                ended[k] = terminated and not truncated
+        kept.began[t], arrived = here, kept.arrived[t]
+        starts = kept.step(copies, actions, encode, t)
         here = _after_restarts(copies, arrived, starts, t)
         if starts and draws.average:
-            arrived[ended] = here[ended]
+            arrived[kept.ended[t]] = here[kept.ended[t]]
     for copy, now in zip(copies, here, strict=True):
         copy.here = now
-    return _joined(copies, columns, rewards, interface, draws.forced is not None)
+    return kept.batch(copies)
+
+
+class _Kept:
+    """What a rollout keeps of its steps, [T, n, …]: vectors in double precision, rewards as bytes.
+
+    Args:
+        interface: of the environment.
+        draws: of the rollout.
+        observations: [2, T, n, …], where steps begin and arrive.
+    """
+
+    def __init__(self, interface: Interface, draws: Draws, observations: Any) -> None:
+        self.began, self.arrived = observations
+        self.ended = np.zeros(draws.uniform.T.shape, dtype=bool)
+        self._interface, self._forced = interface, None if draws.forced is None else draws.forced.T
+        self._actions, self._ages = list[Any](), list[list[int]]()
+        self._rewards: list[list[bytes]] = [[] for _ in draws.uniform]
+        self._shape = interface.encoder.plain_shape if observations.ndim == 4 else None
+
+    def step(self, copies: list[Copy], actions: Any, encode: Callable[..., Any], t: int) -> dict[int, Any]:
+        """One step of every copy; observations of those that start anew. Little is called: it is per step and copy."""
+        self._actions.append(actions)
+        restarts, starts, row, shape = (), dict[int, Any](), self.arrived[t], self._shape
+        if self._forced is not None:
+            self._ages.append([copy.elapsed for copy in copies])
+            restarts = np.flatnonzero(self._forced[t]).tolist()
+        for k, (copy, action) in enumerate(zip(copies, self._interface.given(actions), strict=True)):
+            try:
+                observation, reward, terminated, truncated, _ = copy.env.step(action)
+                self._rewards[k].append(packed(reward))
+            except Exception as error:
+                raise copy.raised(error, t) from error
+            plain = type(observation) is np.ndarray and observation.shape == shape and copy.preference is None
+            row[k] = observation if plain else copy.read(encode, observation, t)
+            copy.elapsed += 1
+            if terminated or truncated or copy.elapsed >= copy.limit or k in restarts:
+                starts[k] = np.array(copy.read(encode, copy.restart(), t))  # the environment may write to it
+                self.ended[t, k] = terminated and not truncated
+        return starts
+
+    def batch(self, copies: list[Copy]) -> Batch:
+        """The rollout, one copy after the other."""
+        T, interface = len(self.ended), self._interface
+        began, arrived = (x if x.ndim == 3 else x.astype(np.int32) for x in (self.began, self.arrived))
+        action = np.array(self._actions, dtype=np.int32 if interface.box is None else np.float32)
+        ages = None if self._forced is None else np.array(self._ages, dtype=np.int32).T
+        rows = [row for rewards in self._rewards for row in rewards]
+        reward = rewards_of(copies, rows, T, interface.num_objectives)
+        for copy in copies:
+            copy.steps += T
+        began, action, arrived, ended = (x.swapaxes(0, 1) for x in (began, action, arrived, self.ended))
+        rollout: list[Any] = [began, action, reward, arrived, ended, ages]
+        return Batch(*rollout)
 
 
 def _after_restarts(copies: list[Copy], arrived: Any, starts: dict[int, Any], t: int) -> Any:
@@ -192,31 +232,17 @@ def _check_finite(copies: list[Copy], observations: Any, t: int) -> None:
         raise copies[k].failure(f"its observation must be finite, got {observations[k].tolist()}", t)
 
 
-def _joined(
-    copies: list[Copy], columns: list[tuple[Any, ...]], rewards: list[list[bytes]], interface: Interface, aged: bool
-) -> Batch:
-    """The rollout of what was kept at each time; vectors are kept in double precision."""
-    began, action, arrived, ended, ages = (np.stack(column, axis=1) for column in zip(*columns, strict=True))
-    began, arrived = (x if x.ndim == 3 else x.astype(np.int32) for x in (began, arrived))
-    action = action.astype(np.int32 if interface.box is None else np.float32)
-    T = len(columns)
-    reward = rewards_of(copies, [row for rows in rewards for row in rows], T, interface.num_objectives)
-    for copy in copies:
-        copy.steps += T
-    rollout: list[Any] = [began, action, reward, arrived, ended, ages.astype(np.int32) if aged else None]
-    return Batch(*rollout)
-
-
 def packed(reward: Any) -> bytes:
     """A reward as the bytes of its numbers in single precision: a copy, whatever array the environment hands out."""
-    return np.asarray(reward, dtype=np.float32).tobytes()
+    plain = type(reward) is np.ndarray and reward.dtype is _FLOAT
+    return reward.tobytes() if plain else np.asarray(reward, dtype=np.float32).tobytes()
 
 
 def rewards_of(copies: list[Copy], rows: list[bytes], steps: int, num_objectives: int) -> Float[np.ndarray, "n T M"]:
     """Rewards of `steps` steps of each copy, one copy after the other; a wrong length, or NaN, is refused."""
-    if set(map(len, rows)) != {num_objectives * _FLOAT_BYTES}:
-        bad = next(i for i, row in enumerate(rows) if len(row) != num_objectives * _FLOAT_BYTES)
-        what = f"its reward must have length {num_objectives}, got {len(rows[bad]) // _FLOAT_BYTES}"
+    if set(map(len, rows)) != {num_objectives * _FLOAT.itemsize}:
+        bad = next(i for i, row in enumerate(rows) if len(row) != num_objectives * _FLOAT.itemsize)
+        what = f"its reward must have length {num_objectives}, got {len(rows[bad]) // _FLOAT.itemsize}"
         raise copies[bad // steps].failure(what, bad % steps)
     table = np.frombuffer(b"".join(rows), dtype=np.float32).reshape(len(copies), steps, num_objectives)
     if not np.isfinite(table).all():

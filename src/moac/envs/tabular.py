@@ -18,8 +18,6 @@ from moac.envs.rollout import Copy, Draws, packed, rewards_of
 from moac.policies.encoding import Encoder
 from moac.types import Batch
 
-_FLOAT32 = np.dtype(np.float32)
-
 
 class StateIndex:
     """The states met so far: each has a row, in the order in which they were met.
@@ -78,7 +76,7 @@ class TabularRollout:
     def roll_out(self, copies: list[Copy], draws: Draws) -> Batch:
         """The next T steps of every copy."""
         n, T = draws.uniform.shape
-        ages = [copy.age for copy in copies]
+        ages = [copy.elapsed for copy in copies]
         steps = self._steps(copies, draws)
         rewards = rewards_of(copies, steps.reward, T, self._M)
         for copy in copies:
@@ -110,8 +108,8 @@ class TabularRollout:
         first, array = 0, np.ndarray
         for copy, uniform, forced in zip(copies, draws.uniform.tolist(), restarts, strict=True):
             # The episode began at step `began` of this rollout (negative: before it); `last` is the step that ends it
-            # if the environment does not, by the time limit or by a forced restart. A chain's age is `age` + step.
-            step, limit, began, age = copy.env.step, copy.limit, -copy.elapsed, copy.age
+            # if the environment does not, by the time limit or by a forced restart.
+            step, limit, began = copy.env.step, copy.limit, -copy.elapsed
             here = self._row(copy, copy.observation, 0) if copy.here is None else copy.here
             steps.starts[first] = here
             last = min(began + limit - 1, forced[0]) if forced else began + limit - 1
@@ -120,8 +118,7 @@ class TabularRollout:
                 try:
                     observation, reward, terminated, truncated, _ = step(action)
                     here = row_of(observation.tobytes() if type(observation) is array else key(observation))
-                    fast = type(reward) is array and reward.dtype is _FLOAT32
-                    add_reward(reward.tobytes() if fast else packed(reward))
+                    add_reward(packed(reward))
                 except Exception as error:
                     raise copy.raised(error, i) from error
                 if here is None:
@@ -129,13 +126,13 @@ class TabularRollout:
                 add_action(action)
                 add_arrival(here)
                 if terminated or truncated or i >= last:
-                    began, age = i + 1, -i - 1
+                    began = i + 1
                     last = min([i + limit, *forced[bisect(forced, i) :][:1]]) if forced else i + limit
                     here = steps.starts[first + began] = self._row(copy, copy.restart(), i)
                     if terminated and not truncated:
                         steps.ends.append(first + i)
                         steps.arrived[-1] = here if average else steps.arrived[-1]
-            copy.here, copy.elapsed, copy.age = here, T - began, age + T
+            copy.here, copy.elapsed = here, T - began
             first += T
         return steps
 

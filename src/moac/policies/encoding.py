@@ -110,7 +110,7 @@ class Encoder:
 
     def flat(self, observation: Any, preference: Any = None) -> Float[np.ndarray, " d"]:
         """All numbers of an observation, those of a preference last; a vector of real numbers is read at once."""
-        if type(observation) is np.ndarray and observation.shape == self._plain_shape:
+        if type(observation) is np.ndarray and observation.shape == self.plain_shape:
             return np.concatenate((observation, preference)) if self.preference_size else observation
         parts = [leaf.flat(preference if leaf.kind == "preference" else observation) for leaf in self.leaves]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -136,7 +136,7 @@ class Encoder:
             raise ValueError(f"`encoder` must be a list of leaves with path, kind, low and high: {error}.") from None
 
     @cached_property
-    def _plain_shape(self) -> tuple[int] | None:
+    def plain_shape(self) -> tuple[int] | None:
         """The shape of observations that are one vector of real numbers; None where they are something else."""
         plain = [(leaf.path, leaf.kind) for leaf in self.bare.leaves] == [((), "float")]
         return (self.bare.size,) if plain else None

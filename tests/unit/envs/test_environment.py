@@ -30,6 +30,8 @@ def test_running_moments_are_kept_per_chain_and_recalled():
 def test_batches_must_hold_whole_rows_of_copies():
     with pytest.raises(ValueError, match=r"`critic_batch_size` must be a multiple of `num_envs` \(3\), got 64"):
         result.prepare(envs.make(Line, num_envs=3), moac.Config(critic_batch_size=64), 1, 0)
+    with pytest.raises(ValueError, match=r"`actor_batch_size` must be a multiple of `num_envs` \(3\), got 64"):
+        result.prepare(envs.make(Line, num_envs=3), moac.Config(learner="ppo", actor_batch_size=64), 1, 0)
     assert moac.defaults(envs.make(Line, num_envs=3), moac.Config(learner="paper")).critic_batch_size == 66
 
 

@@ -148,6 +148,12 @@ def test_a_bad_reward_names_the_copy_that_gave_it(bad, line):
     assert str(error.value) == f"the environment failed at step 2 of copy 1: its reward must {line}."
 
 
+@pytest.mark.parametrize("kind", [list, np.float32, np.float64, np.int64])
+def test_rewards_of_any_kind_are_packed_in_single_precision(kind):
+    reward = [3, 0] if kind is list else np.array([3, 0], dtype=kind)
+    assert packed(reward) == np.array([3, 0], dtype=np.float32).tobytes()
+
+
 def test_an_observation_that_is_not_finite_is_refused():
     class Lost(Own):
         def shown(self):
