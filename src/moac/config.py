@@ -88,8 +88,7 @@ class Config:
             network), `gaussian` (continuous actions; mean from a network).
         critic: `linear`, the paper's; `mlp` is a network with one output per objective, outside the theory.
         hidden: widths of the hidden layers of networks.
-        action_spread: σ of a Gaussian policy at the start, before its actions are squashed into their bounds; 2 where
-            networks are conditioned, which explore for all preferences at once, else e^(−1/2).
+        action_spread: σ of a Gaussian policy at the start, before its actions are squashed into their bounds.
         action_scale: of a Gaussian policy: `shared` by all states, or from the network for each `state`.
         optimiser: of the actor: `constant` is the paper's step; `adam` is outside the theory.
         critic_optimiser: of the critic, likewise.
@@ -142,7 +141,7 @@ class Config:
     critic: str | None = _one_of("linear", "mlp")
     hidden: tuple[int, ...] | None = None
     action_scale: str = _one_of("shared", "state", default="shared")
-    action_spread: float | None = _within(choices.SPREAD)
+    action_spread: float = _within(choices.SPREAD, 0.6065306597126334)  # log σ = −1/2
     optimiser: str | None = _one_of("constant", "adam")
     critic_optimiser: str | None = _one_of("constant", "adam")
     gradient_clip: float | None = _within(choices.POSITIVE)

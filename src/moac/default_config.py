@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from moac.config import Average, Config, Discounted
@@ -14,13 +13,11 @@ NETWORKS = ("mlp", "gaussian")
 _VECTOR_STEP = 20.0
 _ADAM_STEP = 1e-3
 _TABLE_STEP = 0.05
-_WIDE = 2.0
-"""Spread of actions at the start where one network explores for all preferences."""
 _TILED_INPUTS = 3
 """Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
 _BOTH: dict[str, Any] = {
     "ratio_clip": 0.2, "hidden": (64, 64), "weighting": "min-norm", "normalise": "none", "start": "random",
-    "behaviour_pull": 0.0, "action_spread": math.exp(-0.5),
+    "behaviour_pull": 0.0,
 }  # fmt: skip
 """What both learners have on models and environments."""
 _PAPER: dict[str, Any] = _BOTH | {
@@ -96,7 +93,7 @@ def _of_ppo(spec: Spec, given: Config) -> Config:
     encoder = None if spec.observations.encoder is None else spec.observations.encoder.bare
     whole = encoder is None or encoder.whole
     states = spec.num_states if encoder is None else encoder.num_states
-    one_network: dict[str, Any] = {"weighting": "fixed", "conditioned": True, "action_spread": _WIDE}
+    one_network: dict[str, Any] = {"weighting": "fixed", "conditioned": True}
     return Config(
         **_PPO | (one_network if given.conditioned else {}),
         setting=Discounted(0.9 if states is not None else 0.99),

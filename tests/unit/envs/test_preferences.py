@@ -53,12 +53,6 @@ def test_an_episode_keeps_its_preference_and_the_next_has_another(make, sees):
     assert ended.sum() > 10
 
 
-def test_one_network_explores_for_all_with_a_wider_spread_of_actions():
-    spec = envs.make(Push, num_envs=2).spec
-    wide, usual = (settings.complete(moac.Config(conditioned=each), spec).action_spread for each in (True, False))
-    assert wide == 2 and usual == pytest.approx(np.exp(-0.5))
-
-
 def test_preferences_stay_as_they_are_where_observations_are_scaled_by_moments():
     run = result.prepare(envs.make(Unbounded, num_envs=2), moac.Config(num_iterations=2, **SMALL), 1, 0)
     assert run.config.observation_scale == "standard"
