@@ -31,54 +31,53 @@ if TYPE_CHECKING:
     from moac.theory.certificate import Certificate
 
 
-def certify(  # noqa: PLR0913 - every one of them is optional but the run
+def certify(
     run: str | Path | Result | TrainedPolicy,
     problem: Any = None,
     *,
-    episodes: int = 2000,
-    seed: int = 0,
-    confidence: float = 0.95,
-    until: float | None = None,
-    untrained: bool = True,
     trial: int | None = None,
-    data: Any = None,
     out: str | Path | None = None,
     progress: bool = False,
     trust: bool = False,
+    **plan: Any,
 ) -> Certificate:
     """How far a policy is from Pareto-stationary, with an interval, from episodes of it: docs/certificates.md.
 
     >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
-    >>> certificate = moac.certify(result, episodes=200)
+    >>> certificate = moac.certify(result, episodes=200, confidence=0.9)
     >>> bool(certificate.low <= result.history.gap[0, -1] <= certificate.high)
     True
 
     Args:
-        run: a run's folder, its result, or a policy.
-        problem: what a policy was trained on, as in `train`; a run knows its own.
-        episodes: of the policy; with `until` of the first look; on a log, validation users.
-        seed: of the episodes.
-        confidence: of each interval.
-        until: look again and again, each time with twice the episodes, until the gap is known to be below or above.
-        untrained: whether the policy that training began with stands beside it.
+        run: a run's folder, its result, or a policy; networks that are conditioned on a preference have a certificate
+            for each of a grid of them, which hold together.
+        problem: what a policy was trained on, as in `train`; a run knows its own. Of a run on a log, another place of
+            its data.
         trial: which; None is the policy's own, of a run the first.
-        data: a dataset or its folder, of a run on a log; None is where the run had it.
         out: a folder for certificate.json, such as the run's; None keeps nothing on disk.
         progress: show on stderr how far it is.
         trust: as in `evaluate`.
+        **plan: `episodes`, `confidence`, `until`, `seed`, `untrained`, `preferences`: `moac.theory.certificate.Plan`.
     """
     from moac.progress import watched
+    from moac.search.plan import given, grid
     from moac.theory import certificate
 
-    subject = Subject.of(run, problem, data, trust, real=False)
-    plan = certificate.Plan(subject.episodes(episodes, until), confidence, until, seed, subject.cap)
+    asked = certificate.Plan(**plan)
+    alone = isinstance(run, TrainedPolicy)
+    subject = Subject.of(run, problem if alone else None, None if alone else problem, trust, real=False)
     trained = subject.trained if trial is None else subject.trained.of_trial(trial)
+    M = trained.conditioned_on
+    p: Any = asked.preferences
+    if not M and "preferences" in plan:
+        raise ValueError("`preferences` must be left out: the policy is not conditioned on one.")
     if out is not None:
         files.check_folder("out", Path(out))
-    kinds = {"the policy": trained} | ({"the untrained policy": subject.untrained(trained)} if untrained else {})
-    policies = [certificate.Subject.of(subject.source, each, plan, name) for name, each in kinds.items()]
+    untrained = subject.untrained(trained) if asked.untrained else None
+    policy = certificate.Subject(subject.source, trained, untrained, subject.cap)
+    vectors = () if not M else grid(max(p, M), M, 0.0) if isinstance(p, int) else given(p, M, 0.0)
     with watched(progress, None) as (_, show):
-        found = certificate.certify(policies[0], plan, policies[1] if untrained else None, show)
+        found = certificate.certify(policy, asked, vectors, show)
     if out is not None:
         found.save(out)
         if (Path(out) / "report.html").exists():

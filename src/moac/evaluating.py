@@ -132,20 +132,6 @@ class Subject:
         config, model = directory.config, log_files.behaviour_of(path)
         return cls(trained, source_of(data), config.weighting, path, cap=config.importance_cap, model=model)
 
-    def episodes(self, asked: int, until: float | None) -> int:
-        """How many there are to certify with: those asked for; on a log at most its users, and no second look."""
-        if not isinstance(self.source.spec.observations, LogSpec):
-            return asked
-        from moac.theory import certificate, logged
-
-        known = len(logged.users(self.source))
-        if known < certificate.FEWEST:
-            need = f"at least {certificate.FEWEST} {logged.SPLIT} users to certify with"
-            raise ValueError(f"the log must have {need}, got {known}.")
-        if until is not None:
-            raise ValueError(f"`until` must be left out on a log, whose users are all there are, got {until}.")
-        return min(asked, known)
-
     def untrained(self, trained: TrainedPolicy) -> TrainedPolicy:
         """The policy that training began with: of a run, the trial's own; of a policy alone, a new one."""
         run = self.run

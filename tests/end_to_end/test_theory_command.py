@@ -15,8 +15,9 @@ def _json(capsys, *arguments):
 
 
 def test_a_table_for_people(capsys):
-    assert cli.main(["theory", "resource-gathering-v0", "--epsilon", "0.01"]) == 0
-    out = capsys.readouterr().out
+    assert cli.main(["theory", "resource-gathering-v0"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("Vacuous in practice") and "moac certify" in out and "asks for nothing" not in out
     for word in ("irreducible", "λ_A", "ρ, κ certified", "our plan, derived", "× 10", "uniform policy"):
         assert word in out
 

@@ -9,7 +9,7 @@ from moac import momdp, simplex
 from moac.momdp import sampling
 from moac.policies import SoftmaxTable
 from moac.theory.episodes import sampler
-from moac.theory.evidence import Look
+from moac.theory.gap import Look
 from moac.theory.scores import Scores
 from moac.training.trained import TrainedPolicy
 

@@ -204,6 +204,8 @@ class Certify(Command):
     """Of each interval."""
     until: Annotated[float | None, option("EPS", "default: one look")] = None
     """Look again with twice the episodes until the gap is known to be below or above this; Ctrl-C keeps the last."""
+    preferences: Annotated[int | None, option("INT", "default: 6")] = None
+    """Preferences on a grid, for a network that is conditioned on them; at most so many, which share the confidence."""
     trial: int = 0
     """Which trial of the run."""
     seed: int = 0
@@ -215,10 +217,11 @@ class Certify(Command):
     def answer(self) -> Answer:
         """Certify, keep certificate.json in the run, write its page again, and print."""
         process.use_all_cores()
+        plan = {name: getattr(self, name) for name in ("episodes", "confidence", "until", "seed")}
+        plan |= {} if self.preferences is None else {"preferences": self.preferences}
         found = moac.certify(
-            self.run_path, episodes=self.episodes, confidence=self.confidence, until=self.until, trial=self.trial,
-            seed=self.seed, data=self.data, out=self.run_path, progress=True, trust=self.trust,
-        )  # fmt: skip
+            self.run_path, self.data, trial=self.trial, out=self.run_path, progress=True, trust=self.trust, **plan
+        )
         return Answer({"run": str(self.run_path), **found.record()}, lambda: _print_certificate(self.run_path, found))
 
 
@@ -229,6 +232,9 @@ def _print_certificate(path: Path, certificate: Certificate) -> None:
     if c.untrained is not None and c.ratio is not None:
         rows += [("gap in θ, untrained policy", c.untrained.low, c.untrained.high), ("ratio of the two", *c.ratio)]
     print_table(f"{path}: {c.episodes} episodes, {100 * c.confidence:g} % intervals", ("", "low", "high"), rows)
+    if c.each:
+        preferences = [(", ".join(f"{p:g}" for p in each.preference or ()), each.low, each.high) for each in c.each]
+        print_table("Gap in θ for each preference", ("preference", "low", "high"), preferences)
     named = zip(c.objectives, c.weights, c.norms, strict=True)
     print_table("The upper end", ("objective", "weight λ", "‖∇J‖"), [(n, float(w), float(g)) for n, w, g in named])
     print_lines([c.sentence, f"Objectives: {c.objective}.", *([] if c.warning is None else [c.warning])])

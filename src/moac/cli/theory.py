@@ -45,7 +45,7 @@ class Theory(Command):
     """Check the theorems' assumptions, compute their constants, and plan the samples that guarantee ε."""
 
     env: tyro.conf.Positional[Environment]
-    epsilon: Annotated[float, tyro.conf.arg(metavar="FLOAT")] = 0.01
+    epsilon: Annotated[float | None, option("FLOAT", "default: a tenth of the uniform policy's gap")] = None
     """Stationarity gap to be guaranteed."""
     setting: Annotated[SettingName | None, option("{discounted,average}", "default: discounted")] = None
     """Discounted return, or reward per step."""
@@ -63,7 +63,7 @@ class Theory(Command):
     def answer(self) -> Answer:
         """Compute."""
         config = self.config()
-        if not 0 < self.epsilon < math.inf:
+        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
             raise ValueError(f"`epsilon` must be positive and finite, got {self.epsilon}.")
         from moac import settings
         from moac.runs import problems
@@ -78,12 +78,13 @@ class Theory(Command):
     def _print(self, config: Config, guaranteed: Guarantees) -> None:
         setting = str(vars(config.setting).get("discount", "average")).strip("()")
         about = f"{self.env}, {setting if setting == 'average' else f'discounted, γ = {setting}'}"
+        print_lines([] if guaranteed.vacuous is None else [guaranteed.vacuous])
         title = f"{about}, features {config.features}: assumptions"
         print_table(title, *_assumptions(guaranteed), left=("verdict", "why, and what to change"))
         if guaranteed.start is not None:
             print_table("Constants", *_constants(guaranteed), left=("what it is",))
         if guaranteed.plans:
-            title = f"Sizes for a mean gap ≤ ε = {self.epsilon:g}, by Theorem 2 and Theorem 1"
+            title = f"Sizes for a mean gap ≤ ε = {guaranteed.epsilon:.4g}, by Theorem 2 and Theorem 1"
             print_table(title, *_plans(guaranteed))
         print_lines(f"• {note}" for note in guaranteed.notes)
 
@@ -174,7 +175,7 @@ def _summary(command: Theory, config: Config, guaranteed: Guarantees) -> dict[st
         "setting": "average" if isinstance(config.setting, Average) else "discounted",
         "features": config.features,
         "momentum": config.momentum,
-        "epsilon": command.epsilon,
+        "epsilon": guaranteed.epsilon,
         "policies": guaranteed.policies,
         "assumptions": [{**asdict(c.assumption), "failing": c.failing} for c in guaranteed.assumptions],
         "constants_at_start": None if start is None else asdict(start),
@@ -182,6 +183,7 @@ def _summary(command: Theory, config: Config, guaranteed: Guarantees) -> dict[st
         "plans": {name: {**asdict(plan), "bound": plan.bound} for name, plan in guaranteed.plans.items()},
         "smallest_critic_batch": guaranteed.smallest_batch,
         "practice": practice and {f.name: getattr(practice, f.name) for f in fields(practice) if f.name != "config"},
+        "vacuous": guaranteed.vacuous,
         "notes": list(guaranteed.notes),
     }
 

@@ -1,12 +1,9 @@
-"""How far a policy is from Pareto-stationary, with an interval, from its episodes alone.
-
-No learning, no model, no critic is involved. `evidence` has what episodes say, `intervals` the statistics.
-"""
+"""How far a policy is from Pareto-stationary, with an interval, from its episodes alone: no learning, no critic."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +14,8 @@ from jaxtyping import Float
 from moac import files
 from moac.config import Discounted
 from moac.policies.observations import LogSpec
-from moac.theory import logged
-from moac.theory.episodes import Episodes, sampler
-from moac.theory.evidence import Interval, Look
+from moac.theory.episodes import SPLIT, sampler, users
+from moac.theory.gap import Interval, Look
 from moac.theory.scores import Scores
 from moac.training.trained import TrainedPolicy
 from moac.types import Source
@@ -35,6 +31,8 @@ _NOT_THE_WORLD = "it certifies the gradient of that estimate, not of the world"
 _MOST_LOOKS = 12
 _BATCH = 1000
 """Episodes that are sampled between two signs of progress."""
+Show = Callable[[str, int, int], Any]
+"""Told what is sampled, how many are done, and of how many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +56,9 @@ class Certificate:
     ratio: tuple[float, float] | None = None  # interval of the gap over that of the untrained policy; likewise
     looks: tuple[tuple[int, float, float], ...] = ()  # episodes, low and high of each look
     trial: int = 0  # of the run
+    preference: tuple[float, ...] | None = None  # that the policy acts for, where it is conditioned on one
+    # of a network that is conditioned, one for each preference of a grid; the rest is of the one with the largest gap
+    each: tuple[Certificate, ...] = ()
 
     def __repr__(self) -> str:
         return f"Certificate(gap in [{self.low:.3g}, {self.high:.3g}], {self.episodes} episodes)"
@@ -65,10 +66,10 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """What it says, in plain words."""
-        slope = f"{math.sqrt(self.high):.2g} per unit step in θ"
-        return (
-            f"With {100 * self.confidence:g} % confidence, no direction improves every objective by more than {slope}."
-        )
+        sure, slope = f"With {100 * self.confidence:g} % confidence", f"{math.sqrt(self.high):.2g} per unit step in θ"
+        if self.each:
+            sure += f", for each of {len(self.each)} preferences"
+        return f"{sure}, no direction improves every objective by more than {slope}."
 
     @property
     def warning(self) -> str | None:
@@ -82,10 +83,10 @@ class Certificate:
 
     def record(self) -> dict[str, Any]:
         """All of it as plain data."""
-        plain = {name: value for name, value in vars(self).items() if name not in ("natural", "zeta", "untrained")}
         natural = {"metric": "fisher", "zeta": self.zeta, **vars(self.natural)}
         rest = {"natural": natural, "untrained": self.untrained and vars(self.untrained)}
-        return {"metric": "theta", **plain, **rest, "sentence": self.sentence, "warning": self.warning}
+        rest |= {"each": [each.record() for each in self.each], "sentence": self.sentence, "warning": self.warning}
+        return {"metric": "theta", **{name: value for name, value in vars(self).items() if name != "zeta"}, **rest}
 
     def save(self, directory: str | Path) -> Path:
         """Write certificate.json into a folder, beside those of other trials."""
@@ -102,23 +103,25 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
         return {}
     data = files.read_json(path)
     with files.interpreting(path):
-        found = {int(each["trial"]): dict(each) for each in data["certificates"]}
-        for each in found.values():
+        known = {int(each["trial"]): dict(each) for each in data["certificates"]}
+        for each in known.values():
             for end in (each["low"], each["high"], each["natural"]["low"], each["natural"]["high"], *each["norms"]):
                 float("inf" if end is None else end)
-        return found
+        return known
 
 
 @dataclass(frozen=True)
 class Plan:
     """How much is sampled, and what is asked for."""
 
-    episodes: int = 2000  # of one look, or of the first
+    episodes: int = 2000  # of one look, or of the first; on a log, validation users
     confidence: float = 0.95  # of each interval
     # go on, each time with twice the episodes, until the gap is known to be below or above this; None looks once
     until: float | None = None
     seed: int = 0  # of the episodes
-    cap: float = 10.0  # of importance ratios on a log
+    untrained: bool = True  # whether the policy that training began with stands beside it
+    # of networks that are conditioned: how many on a grid, or vectors [N, M]
+    preferences: int | Sequence[Sequence[float]] = 6
 
     def __post_init__(self) -> None:
         if not self.episodes >= FEWEST:
@@ -127,6 +130,17 @@ class Plan:
             raise ValueError(f"`confidence` must be between 0 and 1, got {self.confidence}.")
         if self.until is not None and not self.until > 0:
             raise ValueError(f"`until` must be above 0, got {self.until}.")
+
+    def on(self, source: Source) -> Plan:
+        """The plan for a source: a log has no more episodes than users, and no second look."""
+        if not isinstance(source.spec.observations, LogSpec):
+            return self
+        known = len(users(source))
+        if known < FEWEST:
+            raise ValueError(f"the log must have at least {FEWEST} {SPLIT} users to certify with, got {known}.")
+        if self.until is not None:
+            raise ValueError(f"`until` must be left out on a log, whose users are all there are, got {self.until}.")
+        return replace(self, episodes=min(self.episodes, known))
 
     def levels(self) -> Iterator[tuple[int, float]]:
         """Episodes and α of each look: Σ 1/(k(k + 1)) = 1, so that all looks together hold at the confidence."""
@@ -138,101 +152,103 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A policy whose gap is asked for."""
+    """A policy on a model, an environment or a log."""
 
-    scores: Scores  # of the policy
-    sample: Callable[[int, int], Episodes]  # (first, count) ↦ its episodes of these numbers
-    name: str  # which policy it is, in words
-    gamma: tuple[float, ...]  # γ, one per objective
-    bound: float  # of rewards
-    objectives: tuple[str, ...]  # their names
-    objective: str  # what Jⁱ is, in words
-    trial: int = 0  # of the run
+    source: Source
+    trained: TrainedPolicy
+    untrained: TrainedPolicy | None = None  # that training began with, to stand beside it
+    cap: float = 10.0  # of importance ratios on a log
 
-    @classmethod
-    def of(cls, source: Source, trained: TrainedPolicy, plan: Plan, name: str) -> Subject:
-        """A trained policy on a model, an environment or a log; the average setting is refused."""
-        if not isinstance(trained.setting, Discounted):
+    @property
+    def gamma(self) -> tuple[float, ...]:
+        """γ, one per objective; the average setting is refused."""
+        if not isinstance(self.trained.setting, Discounted):
             raise ValueError("`setting` must be discounted: there is no certificate of average rewards yet.")
-        spec = source.spec
-        gamma, scores = trained.setting.discounts(spec.num_objectives), Scores(trained.policy, trained.trial_theta)
-        words = f"discounted return, γ = {', '.join(f'{value:g}' for value in dict.fromkeys(gamma))}"
-        if isinstance(spec.observations, LogSpec):
-            sample = logged.sampler(source, trained, plan.cap, plan.seed)
-            words += f", as training on the log estimates it, here over {logged.SPLIT} users: {_NOT_THE_WORLD}"
-        else:
-            sample = sampler(source, trained, gamma, plan.seed)
-        return cls(scores, sample, name, gamma, spec.reward_bound, spec.objective_names, words, trained.trial)
+        return self.trained.setting.discounts(self.source.spec.num_objectives)
 
+    def at(self, preference: Any) -> Subject:
+        """The same for one preference, of networks that are conditioned on it."""
+        untrained = None if self.untrained is None else self.untrained.at(preference)
+        return replace(self, trained=self.trained.at(preference), untrained=untrained)
 
-def certify(
-    subject: Subject, plan: Plan, untrained: Subject | None = None, show: Callable[[str, int, int], Any] | None = None
-) -> Certificate:
-    """The certificate of a policy, beside the untrained one's; Ctrl-C keeps the last look that was finished.
+    def objective(self, cut: float) -> str:
+        """What Jⁱ is, in words, where a time limit ends a share of the episodes."""
+        words = f"discounted return, γ = {', '.join(f'{value:g}' for value in dict.fromkeys(self.gamma))}"
+        if isinstance(self.source.spec.observations, LogSpec):
+            words += f", as training on the log estimates it, here over {SPLIT} users: {_NOT_THE_WORLD}"
+        return words + (f", in episodes of which a time limit ends {100 * cut:.2g} %" if cut > 0 else "")
 
-    In each look λ and d come from earlier episodes, so that the interval holds for what was fixed before.
-    """
-    progress = show or (lambda *_: None)
-    certificate: Certificate | None = None
-    seen: Look | None = None
-    try:
+    def looks(self, plan: Plan, show: Show) -> Iterator[tuple[Look, float]]:
+        """The episodes so far, each time more of them, and the α of the look."""
+        scores, gamma, episodes = Scores(self.trained.policy, self.trained.trial_theta), self.gamma, None
+        sample = sampler(self.source, self.trained, gamma, plan.seed, self.cap)
         for count, alpha in plan.levels():
-            seen = _look(subject, seen, count, progress)
-            certificate = _certificate(subject, seen, alpha, plan, certificate)
-            if plan.until is not None and not certificate.low <= plan.until < certificate.high:
+            for at in range(0 if episodes is None else episodes.count, count, _BATCH):
+                show("episodes", at, count)
+                more = sample(at, min(_BATCH, count - at))
+                episodes = more if episodes is None else episodes.joined(more)
+            if episodes is not None:
+                yield Look(scores, episodes, gamma, self.source.spec.reward_bound), alpha
+
+
+def certify(subject: Subject, plan: Plan, preferences: Any = (), show: Show = lambda *_: None) -> Certificate:
+    """The certificate of a policy, or for each of some preferences; Ctrl-C keeps the last look that was finished.
+
+    Preferences share α evenly, so that all their intervals hold together, and the largest gap is between their largest
+    ends.
+    """
+    plan = plan.on(subject.source)
+    if not len(preferences):
+        return _of_policy(subject, plan, show)
+    one = replace(plan, confidence=1 - (1 - plan.confidence) / len(preferences))
+    each = tuple(_of_policy(subject.at(p), one, show) for p in preferences)
+    low, rarest = max(c.low for c in each), min(c.rarest for c in each)
+    natural = replace(max((c.natural for c in each), key=lambda c: c.high), low=max(c.natural.low for c in each))
+    worst = max(each, key=lambda c: c.high)
+    return replace(worst, low=low, natural=natural, rarest=rarest, confidence=plan.confidence, each=each)
+
+
+def _of_policy(subject: Subject, plan: Plan, show: Show) -> Certificate:
+    """Look by look: λ and d come from earlier episodes, so that the interval holds for what was fixed before."""
+    looks = subject.looks(plan, show)
+    look, alpha = next(looks)
+    certificate = _of_look(subject, look, alpha, plan)
+    try:
+        while plan.until is not None and certificate.low <= plan.until < certificate.high:
+            more = next(looks, None)
+            if more is None:
                 break
-        if certificate is None or seen is None:
-            raise ValueError("`plan` must have a look.")
-        if untrained is not None:
-            reference = _look(untrained, None, certificate.episodes, progress)
-            certificate = _beside(certificate, seen, reference, plan)
+            look, alpha = more
+            certificate = _of_look(subject, look, alpha, plan, certificate.looks)
+        if subject.untrained is None:
+            return certificate
+        once = replace(plan, episodes=certificate.episodes, until=None)
+        reference, level = next(replace(subject, trained=subject.untrained).looks(once, show))
+        ours, theirs = look.theta.interval(alpha / 2), reference.theta.interval(level / 2)  # the ratio needs both
+        ratio = _divided(ours.low, theirs.high), _divided(ours.high, theirs.low)
+        return replace(certificate, untrained=reference.theta.interval(level), ratio=ratio)
     except KeyboardInterrupt:
-        if certificate is None:
-            raise
-    return certificate
+        return certificate
 
 
-def _look(subject: Subject, earlier: Look | None, count: int, show: Callable[[str, int, int], Any]) -> Look:
-    """The episodes so far and more of them, `count` in all."""
-    episodes = None if earlier is None else earlier.episodes
-    first = 0 if episodes is None else episodes.count
-    for at in range(first, count, _BATCH):
-        show(f"episodes of {subject.name}", at, count)
-        more = subject.sample(at, min(_BATCH, count - at))
-        episodes = more if episodes is None else episodes.joined(more)
-    if episodes is None:
-        raise ValueError(f"`episodes` must be at least {FEWEST}, got {count}.")
-    return Look(subject.scores, episodes, subject.gamma, subject.bound)
-
-
-def _certificate(subject: Subject, seen: Look, alpha: float, plan: Plan, earlier: Certificate | None) -> Certificate:
-    interval, episodes = seen.theta.interval(alpha), seen.episodes
-    cut = f", in episodes of which a time limit ends {100 * episodes.cut:.2g} %" if episodes.cut > 0 else ""
+def _of_look(subject: Subject, look: Look, alpha: float, plan: Plan, earlier: Any = ()) -> Certificate:
+    interval, episodes, trained = look.theta.interval(alpha), look.episodes, subject.trained
     return Certificate(
         interval.low,
         interval.high,
         interval.weights,
-        seen.norms,
+        look.norms,
         plan.confidence,
         episodes.count,
-        subject.objective + cut,
-        subject.objectives,
-        episodes.rarest,
-        seen.natural.interval(alpha),
-        seen.metric.zeta,
-        trial=subject.trial,
-        looks=(*(() if earlier is None else earlier.looks), (episodes.count, interval.low, interval.high)),
+        subject.objective(float(episodes.cut.sum()) / episodes.count),
+        subject.source.spec.objective_names,
+        float(episodes.rarest.min()),
+        look.natural.interval(alpha),
+        look.metric.zeta,
+        looks=(*earlier, (episodes.count, interval.low, interval.high)),
+        trial=trained.trial,
+        preference=trained.preference,
     )
-
-
-def _beside(certificate: Certificate, seen: Look, reference: Look, plan: Plan) -> Certificate:
-    """The same beside the untrained policy; the ratio takes half of α from each."""
-    alpha = 1 - plan.confidence
-    ours, theirs = seen.theta.interval(alpha / 2), reference.theta.interval(alpha / 2)
-    if plan.until is not None:  # the last look is one of several
-        ours = seen.theta.interval(alpha / (2 * len(certificate.looks) * (len(certificate.looks) + 1)))
-    ratio = _divided(ours.low, theirs.high), _divided(ours.high, theirs.low)
-    return replace(certificate, untrained=reference.theta.interval(alpha), ratio=ratio)
 
 
 def _divided(a: float, b: float) -> float:

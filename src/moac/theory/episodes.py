@@ -2,7 +2,8 @@
 
 An episode survives each step with probability c = max γ, in place of an endless sum; rewards at age t count (γⁱ/c)ᵗ.
 Of A actions the policy's own is drawn with probability 1 − ε and any with ε, ε = (1 − c)/4, and what follows counts by
-the exact ratio of both: actions that a saturated policy never takes would else be taken for harmless.
+the exact ratio of both: actions that a saturated policy never takes would else be taken for harmless. On a log its
+users stand for episodes, with the gradients of the off-policy objective that training follows.
 """
 
 from __future__ import annotations
@@ -11,27 +12,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import softmax
 
+from moac import beyond
 from moac.envs import Environment, acting
-from moac.envs.rollout import Copy, packed, seeded_globally
+from moac.envs.rollout import Copy, packed, rewards_of, seeded_globally
+from moac.logs import states
 from moac.momdp import FiniteMOMDP
-from moac.momdp.sampling import action_probabilities
-from moac.policies import OnHost, log_probs
+from moac.policies.observations import LogSpec
 from moac.training.trained import TrainedPolicy
-from moac.types import SourceError
 
+SPLIT = "validation"
+"""Users of a log that training has not seen: the policy does not depend on them."""
 _STREAM = 0x63657274
 """Sets these seeds apart from those of training and evaluation."""
 _COPIES = 32
 """Copies of an environment that are stepped side by side."""
 _SHARE = 0.25
 """Of the episodes, about, deviate from the policy once."""
-_RIDGE = 1.0
-_COLUMNS = ("observation", "action", "reward", "weight", "successor", "ended")
+_RIDGE, _SHOWN = 1.0, 2000
+_COLUMNS = ("observation", "action", "reward", "weight", "successor", "ended", "rarest", "cut")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +48,10 @@ class Episodes:
     weight: Float[np.ndarray, "N M"]
     successor: Any  # the next observation, also of the last step
     ended: Bool[np.ndarray, " N"]  # [N] the successor is worth 0
+    rarest: Float[np.ndarray, " N"]  # [N] the smallest action probability; 1 where actions are vectors
+    cut: Bool[np.ndarray, " N"]  # [N] whether a time limit ended the episode here
     number: Int[np.ndarray, " N"]  # [N] of the episode, from 0
     count: int  # E
-    rarest: float  # the smallest action probability in the visited states; 1 where actions are vectors
-    cut: float  # share of episodes that a time limit ended
     summed: bool = True  # whether what comes later in an episode counts for a step; on a log V stands for it
 
     @property
@@ -59,16 +62,14 @@ class Episodes:
     def part(self, first: int, last: int) -> Episodes:
         """Episodes `first` to `last` − 1."""
         a, b = np.searchsorted(self.number, (first, last))
-        rows = {name: jax.tree.map(lambda x: x[a:b], getattr(self, name)) for name in _COLUMNS}
+        rows = {name: getattr(self, name)[a:b] for name in _COLUMNS}
         return replace(self, **rows, number=self.number[a:b] - first, count=last - first)
 
     def joined(self, more: Episodes) -> Episodes:
         """These, and more of them."""
-        pairs = {name: (getattr(self, name), getattr(more, name)) for name in _COLUMNS}
-        rows = {name: jax.tree.map(lambda *x: np.concatenate(x), *pair) for name, pair in pairs.items()}
-        total, number = self.count + more.count, np.concatenate([self.number, self.count + more.number])
-        cut = (self.cut * self.count + more.cut * more.count) / total
-        return replace(self, **rows, number=number, count=total, rarest=min(self.rarest, more.rarest), cut=cut)
+        rows = {name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in _COLUMNS}
+        number = np.concatenate([self.number, self.count + more.number])
+        return replace(self, **rows, number=number, count=self.count + more.count)
 
     def per_episode(self, values: Float[np.ndarray, "N ..."]) -> Float[np.ndarray, "E ..."]:
         """Sums over the steps of each episode."""
@@ -80,18 +81,15 @@ class Episodes:
         last = np.searchsorted(self.number, self.number, side="right")
         return after - np.concatenate([after, np.zeros((1, values.shape[1]))])[last]
 
-    def advantages(self, V: Baseline, gamma: tuple[float, ...]) -> Float[np.ndarray, "N M"]:
-        """Aⁱ_t = Σ_{k ≥ t} weightⁱ_k (rⁱ + γⁱ V(s') − V(s)) to the episode's end: E Σ_t A_t ψ_t = ∇Jⁱ for any V."""
-        errors = self._errors(V, gamma)
-        return self.to_come(errors) if self.summed else errors
-
-    def innovations(self, V: Baseline, gamma: tuple[float, ...]) -> Float[np.ndarray, "E M"]:
-        """Root of the sum of squares of each episode's terms: what it tells beyond V."""
-        return np.sqrt(self.per_episode(self._errors(V, gamma) ** 2))
-
-    def _errors(self, V: Baseline, gamma: tuple[float, ...]) -> Float[np.ndarray, "N M"]:
+    def errors(self, V: Baseline, gamma: tuple[float, ...]) -> Float[np.ndarray, "N M"]:
+        """weightⁱ (rⁱ + γⁱ V(s') − V(s)) of each step: what it tells beyond V."""
         after = np.where(self.ended[:, None], 0.0, V(self.successor))
         return self.weight * (self.reward + np.array(gamma) * after - V(self.observation))
+
+    def advantages(self, V: Baseline, gamma: tuple[float, ...]) -> Float[np.ndarray, "N M"]:
+        """Aⁱ_t, the sum of errors from t to the episode's end: E Σ_t A_t ψ_t = ∇Jⁱ for any V."""
+        errors = self.errors(V, gamma)
+        return self.to_come(errors) if self.summed else errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,70 +102,41 @@ class Baseline:
     @classmethod
     def of(cls, episodes: Episodes, gamma: tuple[float, ...]) -> Baseline:
         """Fitted to the discounted sums that followed each step, which other episodes then are compared with."""
-        ratio = np.log(np.array(gamma) / max(gamma))
+        if not episodes.summed:
+            return cls(np.zeros(len(gamma)), _temporal_differences(episodes, gamma))
         age = np.arange(len(episodes.number)) - np.searchsorted(episodes.number, episodes.number)
-        decay = np.exp(age[:, None] * ratio)
+        decay = _decay(age, gamma)
         target = episodes.to_come(decay * episodes.reward) / decay
         mean, x = target.mean(axis=0), episodes.observation
         if x.ndim == 1:
             size = int(max(x.max(), episodes.successor.max())) + 1
             total = np.stack([np.bincount(x, column, size) for column in (target - mean).T], axis=1)
             return cls(mean, total / (np.bincount(x, minlength=size)[:, None] + _RIDGE))
-        phi = powers(x)
+        phi = _powers(x)
         gram = phi.T @ phi + _RIDGE * np.eye(phi.shape[1])
         return cls(mean, np.linalg.solve(gram, phi.T @ (target - mean)))
 
     def __call__(self, x: Any) -> Float[np.ndarray, "n M"]:
         """V; of a state that was never seen the mean."""
         if x.ndim > 1:
-            return self.mean + powers(x) @ self.table
+            return self.mean + _powers(x) @ self.table
         known = x < len(self.table)
         return self.mean + np.where(known[:, None], self.table[np.where(known, x, 0)], 0.0)
 
 
-def powers(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n 2d+1"]:
+def _temporal_differences(episodes: Episodes, gamma: tuple[float, ...]) -> Float[np.ndarray, "d M"]:
+    """V of a log, by least squares with importance ratios (Bradtke and Barto, 1996)."""
+    phi, after = _powers(episodes.observation), _powers(episodes.successor)
+    after, ridge = np.where(episodes.ended[:, None], 0.0, after), _RIDGE * np.eye(phi.shape[1])
+    weighted = phi * (episodes.weight[:, :1] / episodes.weight[:, 0].mean())
+    columns = zip(gamma, (weighted.T @ episodes.reward).T, strict=True)
+    return np.stack([np.linalg.solve(weighted.T @ (phi - g * after) + ridge, b) for g, b in columns], axis=1)
+
+
+def _powers(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n 2d+1"]:
     """1, x and x²."""
     x = x.astype(np.float64)
     return np.concatenate([np.ones((len(x), 1)), x, x**2], axis=1)
-
-
-def sampler(source: Any, trained: TrainedPolicy, gamma: tuple[float, ...], seed: int) -> Callable[[int, int], Episodes]:
-    """(first, count) ↦ episodes of that number; the same numbers are the same episodes."""
-    stream = [_STREAM, seed]
-    if not isinstance(source, FiniteMOMDP):
-        return lambda first, count: _of_environment(source, trained, gamma, [*stream, first, count])
-    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], trained.trial_theta)
-    pi = action_probabilities(source, trained.policy, one)[0]
-    return lambda first, count: _of_model(source, pi, gamma, [*stream, first, count])
-
-
-def _mixed(p: Float[np.ndarray, "n A"], c: float) -> Float[np.ndarray, "n A"]:
-    epsilon = _SHARE * (1 - c)
-    return (1 - epsilon) * p + epsilon / p.shape[-1]
-
-
-def _of_model(model: FiniteMOMDP, pi: Float[np.ndarray, "S A"], gamma: tuple[float, ...], seed: list[int]) -> Episodes:
-    """From the tables of a model, which has no time limit; all episodes side by side."""
-    generator, count, c = np.random.default_rng(seed), seed[-1], max(gamma)
-    mixed, outcomes = _mixed(pi, c), model.num_outcomes
-    joint = np.cumsum((mixed[:, :, None] * model.probability).reshape(len(pi), -1), axis=1)
-    joint /= joint[:, -1:]
-    state = np.searchsorted(np.cumsum(model.start_distribution)[:-1], generator.random(count), side="right")
-    number, ratio, columns, age = np.arange(count), np.ones(count), list[tuple[Any, ...]](), 0
-    while len(number):
-        place = (generator.random(len(number))[:, None] >= joint[state, :-1]).sum(axis=1)
-        a, o = place // outcomes, place % outcomes
-        ratio = ratio * pi[state, a] / mixed[state, a]
-        ended, after = model.terminated[state, a, o], model.next_state[state, a, o]
-        columns.append((number, state, a, model.reward[state, a, o], ratio, after, ended, np.full(len(a), age)))
-        on = ~ended & (generator.random(len(number)) < c)
-        number, state, ratio, age = number[on], after[on], ratio[on], age + 1
-    flat = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    order = np.argsort(flat[0], kind="stable")
-    number, x, a, reward, ratio, after, ended, ages = (column[order] for column in flat)
-    weight = ratio[:, None] * _decay(ages, gamma)
-    visited = (x.astype(np.int32), a.astype(np.int32), reward, weight, after.astype(np.int32), ended)
-    return Episodes(*visited, number, count, float(pi[np.unique(x)].min()), 0.0)
 
 
 def _decay(age: Int[np.ndarray, " N"], gamma: tuple[float, ...]) -> Float[np.ndarray, "N M"]:
@@ -175,95 +144,152 @@ def _decay(age: Int[np.ndarray, " N"], gamma: tuple[float, ...]) -> Float[np.nda
     return np.exp(age[:, None] * np.log(np.array(gamma) / max(gamma)))
 
 
-def _of_environment(
-    environment: Environment, trained: TrainedPolicy, gamma: tuple[float, ...], seed: list[int]
-) -> Episodes:
-    """Of the real environment, some copies side by side; its time limit ends an episode for good."""
-    count, c, interface = seed[-1], max(gamma), environment.interface
-    seeds = np.random.SeedSequence(seed).generate_state(count).tolist()
-    kept: list[list[tuple[Any, ...]]] = [[] for _ in seeds]
-    draw, cut = _actor(environment, trained, c), 0
-    with seeded_globally(seeds[0]):
-        copies = [Copy(interface, number, seeds[number]) for number in range(min(_COPIES, count))]
-        generators = [np.random.default_rng(each) for each in seeds]
-        playing, waiting = dict(enumerate(copies)), iter(range(len(copies), count))
-        seen = {e: copy.read(trained.see, copy.observation, 0) for e, copy in playing.items()}
-        while playing:
-            numbers = list(playing)
-            actions, ratios, rarest = draw(np.stack([seen[e] for e in numbers]), [generators[e] for e in numbers])
-            for k, (e, given) in enumerate(zip(numbers, interface.given(actions), strict=True)):
-                copy = playing[e]
-                try:
-                    copy.observation, reward, terminated, truncated, _ = copy.env.step(given)
-                    row = packed(reward)
-                except Exception as error:
-                    raise copy.raised(error, len(kept[e])) from error
-                copy.steps, copy.elapsed = copy.steps + 1, copy.elapsed + 1
-                here, seen[e] = seen[e], copy.read(trained.see, copy.observation, 0)
-                over = bool(truncated) or copy.elapsed >= copy.limit
-                kept[e].append((here, actions[k], row, ratios[k], seen[e], terminated or over, rarest[k]))
-                if not (terminated or over) and generators[e].random() < c:
-                    continue
-                cut += over and not terminated
-                del playing[e]
-                if (following := next(waiting, None)) is not None:
-                    copy.restart(seed=seeds[following])
-                    playing[following], seen[following] = copy, copy.read(trained.see, copy.observation, 0)
-        for copy in copies:
+Sampler = Callable[[int, int], Episodes]
+"""(first, count) ↦ episodes of these numbers; the same numbers are the same episodes."""
+
+
+def sampler(source: Any, trained: TrainedPolicy, gamma: tuple[float, ...], seed: int, cap: float = 10.0) -> Sampler:
+    """Of a model, an environment or a log, whose importance ratios are at most `cap`."""
+    if isinstance(source.spec.observations, LogSpec):
+        return _of_log(source, trained, cap, seed)
+    act = _actor(source, trained, max(gamma))
+
+    def sample(first: int, count: int) -> Episodes:
+        generator = np.random.default_rng([_STREAM, seed, first, count])
+        if isinstance(source, FiniteMOMDP):
+            return _gathered(_played(_Model(source, generator), act, max(gamma), range(count)), gamma)
+        with seeded_globally(int(generator.integers(2**32))):
+            copies = _Copies(source, trained, generator, min(_COPIES, count))
+            waves = [range(k, min(k + _COPIES, count)) for k in range(0, count, _COPIES)]
+            steps = [step for wave in waves for step in _played(copies, act, max(gamma), wave)]
+            copies.close()
+        return _gathered(steps, gamma)
+
+    return sample
+
+
+class _Model:
+    """Any number of episodes of a model side by side; it has no time limit."""
+
+    def __init__(self, model: FiniteMOMDP, generator: np.random.Generator) -> None:
+        self.generator, self._model = generator, model
+        self._outcomes = np.cumsum(model.probability, axis=2)[:, :, :-1]
+
+    def start(self, count: int) -> Any:
+        """First observations."""
+        start = np.cumsum(self._model.start_distribution)[:-1]
+        return np.searchsorted(start, self.generator.random(count), side="right").astype(np.int32)
+
+    def step(self, places: Any, x: Any, a: Any) -> tuple[Any, ...]:
+        """Rewards, successors, whether episodes ended, and whether by a time limit."""
+        o = (self.generator.random(len(places))[:, None] >= self._outcomes[x, a]).sum(axis=1)
+        after, ended = self._model.next_state[x, a, o].astype(np.int32), self._model.terminated[x, a, o]
+        return self._model.reward[x, a, o], after, ended, np.zeros(len(places), dtype=bool)
+
+
+class _Copies:
+    """As many episodes of the real environment as it has copies; its time limit ends an episode for good."""
+
+    def __init__(self, environment: Environment, trained: TrainedPolicy, generator: Any, count: int) -> None:
+        self.generator, self._see = generator, trained.see
+        self._interface = replace(environment.interface, draw=None)
+        self._copies = [Copy(self._interface, number, number) for number in range(count)]
+
+    def close(self) -> None:
+        """Close them."""
+        for copy in self._copies:
             copy.env.close()
-    return _gathered(environment, kept, gamma, cut / count)
+
+    def start(self, count: int) -> Any:
+        """First observations."""
+        seeds = self.generator.integers(2**31, size=count).tolist()
+        return np.stack([c.read(self._see, c.restart(seed=s), 0) for c, s in zip(self._copies, seeds, strict=False)])
+
+    def step(self, places: Any, _: Any, a: Any) -> tuple[Any, ...]:
+        """Rewards, successors, whether episodes ended, and whether by a time limit."""
+        copies, rows, ends = [self._copies[k] for k in places], list[bytes](), list[tuple[bool, bool]]()
+        for copy, action in zip(copies, self._interface.given(a), strict=True):
+            try:
+                copy.observation, reward, terminated, truncated, _ = copy.env.step(action)
+                rows.append(packed(reward))
+            except Exception as error:
+                raise copy.raised(error, 0) from error
+            copy.elapsed += 1
+            over = bool(truncated) or copy.elapsed >= copy.limit
+            ends.append((bool(terminated) or over, over and not terminated))
+        reward = rewards_of(copies, rows, 1, self._interface.num_objectives)[:, 0]
+        after = np.stack([copy.read(self._see, copy.observation, 0) for copy in copies])
+        for copy in copies:
+            copy.steps += 1
+        return reward.astype(np.float64), after, *np.array(ends).T
 
 
-def _gathered(
-    environment: Environment, kept: list[list[tuple[Any, ...]]], gamma: tuple[float, ...], cut: float
-) -> Episodes:
-    """Steps of all episodes as arrays."""
-    steps = [step for episode in kept for step in episode]
-    here, action, rows, _, after, ended, rarest = zip(*steps, strict=True)
-    lengths, M = [len(episode) for episode in kept], environment.spec.num_objectives
-    reward = np.stack([np.frombuffer(row, np.float32) for row in rows]).astype(np.float64)
-    if reward.shape[1] != M or not np.isfinite(reward).all():
-        raise SourceError(f"the environment's rewards must be {M} finite numbers.")
-    age = np.concatenate([np.arange(length) for length in lengths])
-    path = np.concatenate([np.cumprod([step[3] for step in episode]) for episode in kept])
-    x, y, a = (np.stack(column) for column in (here, after, action))
-    number = np.repeat(np.arange(len(kept)), lengths)
-    weight = path[:, None] * _decay(age, gamma)
-    return Episodes(x, a, reward, weight, y, np.array(ended, dtype=bool), number, len(kept), float(min(rarest)), cut)
+def _played(world: _Model | _Copies, act: Any, c: float, numbers: range) -> list[tuple[Any, ...]]:
+    """What is kept of each time of the episodes of these numbers, side by side."""
+    places, ratio, steps = np.arange(len(numbers)), np.ones(len(numbers)), list[tuple[Any, ...]]()
+    x = world.start(len(numbers))
+    while len(places):
+        a, ratios, rarest = act(x, world.generator)
+        ratio = ratio * ratios
+        reward, after, ended, cut = world.step(places, x, a)
+        age = np.full(len(places), len(steps))
+        steps.append((x, a, reward, ratio, after, ended, numbers.start + places, age, rarest, cut))
+        on = ~ended & (world.generator.random(len(places)) < c)
+        places, x, ratio = places[on], after[on], ratio[on]
+    return steps
 
 
-def _actor(environment: Environment, trained: TrainedPolicy, c: float) -> Callable[[Any, Any], tuple[Any, Any, Any]]:
-    """Observations and generators ↦ actions, their ratios of the policy to what was drawn from, smallest chances."""
-    box, theta = environment.interface.box, trained.trial_theta
+def _gathered(steps: list[tuple[Any, ...]], gamma: tuple[float, ...]) -> Episodes:
+    """One episode after the other."""
+    columns = [np.concatenate(column) for column in zip(*steps, strict=True)]
+    order = np.argsort(columns[6], kind="stable")
+    x, a, reward, ratio, after, ended, number, age, rarest, cut = (column[order] for column in columns)
+    weight = ratio[:, None] * _decay(age, gamma)
+    return Episodes(x, a, reward, weight, after, ended, rarest, cut, number, int(number[-1]) + 1)
+
+
+def _actor(source: Any, trained: TrainedPolicy, c: float) -> Callable[[Any, np.random.Generator], tuple[Any, Any, Any]]:
+    """Observations ↦ actions, their ratios of the policy to what was drawn from, the smallest chances."""
+    policy, theta, box, A = trained.policy, trained.trial_theta, source.spec.action_box, source.spec.num_actions
     if box is not None:
-        act = acting.of_policy(trained.policy, theta, continuous=True)
+        draw = acting.of_policy(policy, theta, continuous=True)
+        return lambda x, g: (draw(x, *acting.noise([g] * len(x), box)), np.ones(len(x)), np.ones(len(x)))
+    num_states, epsilon = trained.observations.num_states, _SHARE * (1 - c)
+    table = None if num_states is None else acting.table(policy, theta, num_states, A)
 
-        def continuous(x: Any, generators: Any) -> tuple[Any, Any, Any]:
-            return act(x, *acting.noise(generators, box)), np.ones(len(x)), np.ones(len(x))
-
-        return continuous
-    logits = _logits(trained, environment.interface.num_actions)
-
-    def discrete(x: Any, generators: Any) -> tuple[Any, Any, Any]:
-        p = softmax(logits(x).astype(np.float64), axis=1)
-        mixed = _mixed(p, c)
+    def act(x: Any, generator: np.random.Generator) -> tuple[Any, Any, Any]:
+        p = softmax((trained.logits(x, A) if table is None else table[x]).astype(np.float64), axis=1)
+        mixed = (1 - epsilon) * p + epsilon / A
         total = np.cumsum(mixed, axis=1)
-        uniform = np.array([generator.random() for generator in generators])
-        a = (uniform[:, None] >= total[:, :-1] / total[:, -1:]).sum(axis=1)
+        a = (generator.random(len(x))[:, None] >= total[:, :-1] / total[:, -1:]).sum(axis=1).astype(np.int32)
         row = np.arange(len(a))
-        return a.astype(np.int32), p[row, a] / mixed[row, a], p.min(axis=1)
+        return a, p[row, a] / mixed[row, a], p.min(axis=1)
 
-    return discrete
+    return act
 
 
-def _logits(trained: TrainedPolicy, num_actions: int) -> Callable[[Any], Any]:
-    """Observations [n, …] ↦ logits [n, A]."""
-    policy, theta, states = trained.policy, trained.trial_theta, trained.observations.num_states
-    if states is not None:
-        table = acting.table(policy, theta, states, num_actions)
-        return lambda x: table[x]
-    if isinstance(policy, OnHost):
-        host = jax.tree.map(np.asarray, theta)
-        return lambda x: policy.logits(host, x)
-    compiled = jax.jit(lambda theta, x: log_probs(policy, theta, x, num_actions))
-    return lambda x: np.asarray(compiled(theta, x))
+def users(dataset: Any) -> Int[np.ndarray, " U"]:
+    """Those of a log whose rows are used."""
+    return np.unique(dataset.user[dataset.rows(SPLIT)])
+
+
+def _of_log(dataset: Any, trained: TrainedPolicy, cap: float, seed: int) -> Sampler:
+    """Users in random order, each with its rows: E x = E min{C, π/π_b} (rⁱ + γⁱ V(s') − V(s)) ψ."""
+    rows, known = dataset.rows(SPLIT), users(dataset)
+    order, mean = np.random.default_rng(seed).permutation(known), len(rows) / len(known)
+
+    def sample(first: int, count: int) -> Episodes:
+        place = np.full(dataset.num_users, -1)
+        place[order[first : first + count]] = np.arange(count)
+        number = place[dataset.user[rows]]
+        picked = np.argsort(number, kind="stable")[(number < 0).sum() :]
+        batch = states.with_features(dataset.data, states.transitions(dataset.data, jnp.asarray(rows[picked])))
+        batch = beyond.with_ratios(trained.policy, cap, trained.trial_theta, batch)
+        names = ("observation", "action", "reward", "next_observation", "terminated", "weight")
+        x, action, reward, after, ended, ratio = (np.asarray(getattr(batch, name)) for name in names)
+        weight = np.repeat(ratio[:, None].astype(np.float64) / mean, reward.shape[1], axis=1)
+        rarest, cut = np.ones(len(x)), np.zeros(len(x), dtype=bool)
+        rarest[:_SHOWN] = softmax(trained.logits(x[:_SHOWN]), axis=1).min(axis=1)
+        return Episodes(x, action, reward, weight, after, ended, rarest, cut, number[picked], count, summed=False)
+
+    return sample

@@ -25,6 +25,11 @@ _MOST = 1e300
 """More iterations than this are none."""
 MAX_POLICIES = 32
 """Policies of a run that are looked at, beside its start."""
+EPSILON = 0.01
+"""Where nobody says, a tenth of the uniform policy's gap; this where that policy is stationary itself."""
+_STATIONARY = 1e-12
+_VACUOUS = 1e12
+"""A plan with more samples, two weeks of a million a second, promises nothing that anybody will see."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,7 @@ class Practice:
 class Guarantees:
     """Assumptions, constants and plans."""
 
+    epsilon: float  # ε
     policies: int  # how many were looked at; the first is the start
     assumptions: tuple[Checked, ...]
     start: Constants | None  # the constants at the start; None, like `worst`, where the chain has no one stationary law
@@ -170,15 +176,30 @@ class Guarantees:
     practice: Practice | None
     notes: tuple[str, ...]  # what a reader must know
 
+    @property
+    def vacuous(self) -> str | None:
+        """What is to be said first, where no plan can be carried out."""
+        fewest = min((plan.samples for plan in self.plans.values()), default=0.0)
+        if fewest <= _VACUOUS:
+            return None
+        instead = "how far a trained policy is from stationary, `moac certify RUN` measures from episodes"
+        return f"Vacuous in practice: the theorems ask for at least {fewest:.2g} samples; {instead}."
+
 
 def guarantees(
-    model: FiniteMOMDP, config: Config, epsilon: float, outcome: result.Result | None = None, seed: int = 0
+    model: FiniteMOMDP,
+    config: Config,
+    epsilon: float | None = None,
+    outcome: result.Result | None = None,
+    seed: int = 0,
 ) -> Guarantees:
     """The guarantees at the uniform policy, or at the policies of a run on `model`.
 
-    Of `config` the setting, features, policy and momentum count; `seed` is that of random features.
+    Of `config` the setting, features, policy and momentum count; `seed` is that of random features. An ε of None is a
+    tenth of the uniform policy's gap.
     """
-    _check(epsilon)
+    if epsilon is not None:
+        _check(epsilon)
     config = settings.complete(config, model.spec)
     resolved = settings.Settings.of(config)
     Phi = features.of_states(resolved.features, model.spec, parts.run_key(seed)).table()
@@ -186,18 +207,21 @@ def guarantees(
     grounds = [ground(model, logits, resolved.setting, Phi, inputs) for logits in _policies(model, outcome)]
     assumptions = tuple(map(_over_policies, zip(*map(check, grounds), strict=True)))
     notes = _about(config, assumptions, len(grounds))
-    practice = _practice(outcome, epsilon)
     try:
-        constants = [constants_of(each) for each in grounds]
+        constants, gap = [constants_of(each) for each in grounds], float(grounds[0].exact.gap)
     except ValueError as error:
         notes.append(f"No constants: {error}")
-        return Guarantees(len(grounds), assumptions, None, None, {}, {}, practice, tuple(notes))
-    gap = float(grounds[0].exact.gap)
+        asked = EPSILON if epsilon is None else epsilon
+        practice = _practice(outcome, asked)
+        return Guarantees(asked, len(grounds), assumptions, None, None, {}, {}, practice, tuple(notes))
+    if epsilon is None:
+        epsilon = gap / 10 if gap > _STATIONARY else EPSILON
     if gap <= epsilon:
         notes.append(f"The uniform policy's own gap is {gap:.3g}: ε asks for nothing.")
-    worst_of_all = worst(constants)
-    plans, smallest, more = _plans(worst_of_all, epsilon, config.momentum)
-    return Guarantees(len(grounds), assumptions, constants[0], worst_of_all, plans, smallest, practice, (*notes, *more))
+    hardest = worst(constants)
+    plans, smallest, more = _plans(hardest, epsilon, config.momentum)
+    said, practice = (*notes, *more), _practice(outcome, epsilon)
+    return Guarantees(epsilon, len(grounds), assumptions, constants[0], hardest, plans, smallest, practice, said)
 
 
 def _policies(model: FiniteMOMDP, outcome: result.Result | None) -> Float[np.ndarray, "n S A"]:

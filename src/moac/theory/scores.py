@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -21,8 +19,6 @@ from moac.types import Batch, Params, Policy
 
 Steps = tuple[Any, Any]
 """Observations and actions, leading axis [N]."""
-_SHORT = 1 << 11
-"""Groups of up to so many steps are summed by one call."""
 _CHUNK = 1 << 14
 """Steps that go through the policy at once."""
 _FISHER_STEPS, _FISHER_NUMBERS = 1 << 10, 1 << 27
@@ -43,31 +39,21 @@ class Scores:
         """P."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.theta))
 
-    def total(self, x: Steps, weights: Float[np.ndarray, "N K"]) -> Float[np.ndarray, "K P"]:
-        """Σ_l weight_lk ψ_l, K sums at the cost of little more than one where the policy has factors."""
-        total = np.zeros((weights.shape[1], self.size), np.float32)
-        for part, w, _ in _chunks(x, weights.astype(np.float32)):
-            total += np.asarray(_total(self.policy, self.theta, *part, w))
-        return total
+    def sums(self, x: Steps, weights: Float[np.ndarray, "N K"], edges: Int[np.ndarray, " G+1"]) -> Any:
+        """Σ_l weight_lk ψ_l over the steps of each group [G, K, P], which are those between two edges.
 
-    def totals(self, x: Steps, signal: Float[np.ndarray, " N"], edges: Int[np.ndarray, " G+1"]) -> Any:
-        """Σ_l signal_l ψ_l over the steps of each group [G, P], which are those between two edges."""
-        longest = int(np.diff(edges).max())
-        if longest > _SHORT:
-            pairs = itertools.pairwise(edges.tolist())
-            return np.concatenate([self.total(_rows(x, slice(a, b)), signal[a:b, None]) for a, b in pairs])
-        places = np.arange(1 << max((longest - 1).bit_length(), 6))
-        rows = np.minimum(edges[:-1, None] + places, len(signal) - 1)
-        weights = np.where(places < np.diff(edges)[:, None], signal[rows], 0).astype(np.float32)
-        return np.asarray(_totals(self.policy, self.theta, *_rows(x, rows), weights))
+        K sums cost little more than one where the policy has factors.
+        """
+        rows, inside = _padded(edges)
+        padded = np.where(inside[..., None], weights[rows], 0).astype(np.float32)
+        return np.asarray(_sums(self.policy, self.theta, *_rows(x, rows), padded))
 
     def slopes(self, x: Steps, v: Float[np.ndarray, " P"]) -> Float[np.ndarray, " N"]:
         """ψ_l·v of each step, by one forward derivative."""
-        direction = jnp.asarray(v, jnp.float32)
-        parts = _chunks(x, np.zeros((len(x[1]), 0), np.float32))
-        return np.concatenate(
-            [np.asarray(_slopes(self.policy, self.theta, *part, direction))[:n] for part, _, n in parts]
-        )
+        N = len(x[1])
+        rows, inside = _padded(np.append(np.arange(0, N, _CHUNK), N))
+        slopes = _slopes_of(self.policy, self.theta, *_rows(x, rows), jnp.asarray(v, jnp.float32))
+        return np.asarray(slopes)[inside]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +68,15 @@ class Metric:
 
     @classmethod
     def of(cls, scores: Scores, x: Steps, weight: Float[np.ndarray, " N"]) -> Metric:
-        """From at most the first 1,024 steps; along what they do not visit the metric is ζI."""
-        first = slice(0, max(min(_FISHER_STEPS, _FISHER_NUMBERS // scores.size), 64))
-        ((x, padded, _),) = _chunks(_rows(x, first), weight[first, None].astype(np.float32))
+        """From at most 1,024 steps, evenly spread; along what they do not visit the metric is ζI."""
+        N = len(weight)
+        count = min(N, max(min(_FISHER_STEPS, _FISHER_NUMBERS // scores.size), 64))
+        rows, inside = _padded(np.array([0, count]))
+        some = (rows[0] * (N / count)).astype(int)
+        x, w = _rows(x, some), np.where(inside[0], weight[some] * (N / count), 0).astype(np.float32)
         signs = np.random.default_rng(0).choice([-1.0, 1.0], (4, scores.size)).astype(np.float32)
         slopes = jax.vmap(partial(_slopes, scores.policy, scores.theta, *x))(jnp.asarray(signs))
-        return cls(scores, x, padded[:, 0], float((np.asarray(slopes) ** 2 @ padded[:, 0]).mean()), signs)
+        return cls(scores, x, w, float((np.asarray(slopes) ** 2 @ w).mean()), signs)
 
     @property
     def zeta(self) -> float:
@@ -109,25 +98,21 @@ def _rows(x: Steps, rows: Any) -> Steps:
     return jax.tree.map(lambda leaf: leaf[rows], x)
 
 
-def _chunks(x: Steps, weights: Any) -> Iterator[tuple[Steps, Any, int]]:
-    """Steps in chunks whose sizes are powers of two, so that few programs are compiled; padded rows have weight 0."""
-    for first in range(0, len(weights), _CHUNK):
-        n = min(_CHUNK, len(weights) - first)
-        size = max(1 << (n - 1).bit_length(), 64)
-        rows = first + np.minimum(np.arange(size), n - 1)
-        w = np.where(np.arange(size)[:, None] < n, weights[rows], 0)
-        yield _rows(x, rows), w, n
+def _padded(edges: Int[np.ndarray, " G+1"]) -> tuple[Int[np.ndarray, "G L"], Any]:
+    """Steps of each group, and which are no padding; L is a power of two, so that few programs are compiled."""
+    lengths = np.diff(edges)
+    places = np.arange(1 << max((int(lengths.max()) - 1).bit_length(), 6))
+    return np.minimum(edges[:-1, None] + places, edges[-1] - 1), places < lengths[:, None]
 
 
-@partial(jax.jit, static_argnums=0)
-def _total(policy: Policy, theta: Params, observation: Any, action: Any, weights: Float[Array, "N K"]) -> Any:
+def _sum(policy: Policy, theta: Params, observation: Any, action: Any, weights: Float[Array, "N K"]) -> Any:
     g = actor.of_samples(policy, theta, Batch(observation, action, weights, observation), weights)
     return jnp.stack([ravel_pytree(g.mix(one))[0] for one in jnp.eye(weights.shape[1], dtype=weights.dtype)])
 
 
 @partial(jax.jit, static_argnums=0)
-def _totals(policy: Policy, theta: Params, observation: Any, action: Any, signal: Float[Array, "G N"]) -> Any:
-    return lax.map(lambda x: _total(policy, theta, *x[:2], x[2][:, None])[0], (observation, action, signal))
+def _sums(policy: Policy, theta: Params, observation: Any, action: Any, weights: Float[Array, "G N K"]) -> Any:
+    return lax.map(lambda x: _sum(policy, theta, *x), (observation, action, weights))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -139,12 +124,17 @@ def _slopes(policy: Policy, theta: Params, observation: Any, action: Any, v: Flo
 
 
 @partial(jax.jit, static_argnums=0)
+def _slopes_of(policy: Policy, theta: Params, observation: Any, action: Any, v: Float[Array, " P"]) -> Any:
+    return lax.map(lambda x: _slopes(policy, theta, *x, v), (observation, action))
+
+
+@partial(jax.jit, static_argnums=0)
 def _solve(policy: Policy, theta: Params, steps: Any, rows: Float[Array, "K P"]) -> Any:
     observation, action, weight, zeta = steps
 
     def apply(v: Any) -> Any:
         along = weight * _slopes(policy, theta, observation, action, v)
-        return _total(policy, theta, observation, action, along[:, None])[0] + zeta * v
+        return _sum(policy, theta, observation, action, along[:, None])[0] + zeta * v
 
     def solve(row: Any) -> Any:
         scale = jnp.maximum(jnp.max(jnp.abs(row)), jnp.finfo(row.dtype).tiny)

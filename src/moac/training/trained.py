@@ -170,11 +170,12 @@ class TrainedPolicy:
         ids, p = names[first.places[0, :count]], first.probabilities[0, :count]
         return Recommendation(tuple(ids.tolist()), tuple(p.tolist()), notes)
 
-    def logits(self, x: Float[np.ndarray, "n F"]) -> Float[np.ndarray, "n K"]:
-        """Of all actions of a log, for each of n feature vectors: π(·|x) is their softmax."""
+    def logits(self, x: Float[np.ndarray, "n F"], num_actions: int | None = None) -> Float[np.ndarray, "n K"]:
+        """Of all actions, by default those of the log, for each of n feature vectors: π(·|x) is their softmax."""
         if isinstance(self.policy, OnHost):
             return self.policy.logits(self._host_theta, x)
-        return np.asarray(self._log_probs(self.trial_theta, x, len(self.catalogue.action_ids)))
+        count = len(self.catalogue.action_ids) if num_actions is None else num_actions
+        return np.asarray(self._log_probs(self.trial_theta, x, count))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """θ as an array, where it is one: for a table, logits [K, S, A] ready for `momdp.evaluate`."""

@@ -18,6 +18,7 @@ from moac.theory import certificate
 from moac.theory.certificate import Plan
 from moac.theory.episodes import sampler
 from moac.training.trained import TrainedPolicy
+from tests.helpers import compiling
 from tests.helpers.certificates import Case
 
 
@@ -90,17 +91,19 @@ def test_a_damaged_file_is_one_line(run, tmp_path):
     assert certificate.read(tmp_path / "nowhere") == {}
 
 
-def subject(interrupt_at=None):
+def subject():
     case = Case(momdp.library.fishwood(), moac.Discounted(0.9))
-    found = certificate.Subject.of(case.model, case.trained, Plan(), "the policy")
-    sample = found.sample
+    return certificate.Subject(case.model, case.trained)
 
-    def interrupted(first, count):
-        if first == interrupt_at:
+
+def interrupting(at):
+    """Ctrl-C when episodes from there on are sampled."""
+
+    def show(what, first, count):
+        if first == at:
             raise KeyboardInterrupt
-        return sample(first, count)
 
-    return replace(found, sample=interrupted)
+    return show
 
 
 def test_looks_share_the_confidence_and_stop_when_they_know():
@@ -111,14 +114,14 @@ def test_looks_share_the_confidence_and_stop_when_they_know():
     counts, _, highs = zip(*found.looks, strict=True)
     assert counts == tuple(80 << k for k in range(len(counts))) and found.episodes == counts[-1]
     assert highs[-1] <= 0.5 < min(highs[:-1], default=1.0)
-    assert shown[0] == ("episodes of the policy", 0, 80)
+    assert shown[0] == ("episodes", 0, 80)
 
 
 def test_ctrl_c_keeps_the_last_look():
-    found = certificate.certify(subject(interrupt_at=160), Plan(80, until=1e-6))
+    found = certificate.certify(subject(), Plan(80, until=1e-6), show=interrupting(160))
     assert [count for count, *_ in found.looks] == [80, 160]
     with pytest.raises(KeyboardInterrupt):
-        certificate.certify(subject(interrupt_at=0), Plan(80))
+        certificate.certify(subject(), Plan(80), show=interrupting(0))
 
 
 def test_a_saturated_policy_is_warned_about(run):
@@ -145,7 +148,7 @@ def test_an_environment_gives_episodes_like_those_of_its_model():
     assert np.all(np.abs(returns.mean(axis=0) - case.exact.returns) < 4.5 * returns.std(axis=0) / np.sqrt(1000))
     again = sampler(real, trained, gamma, 0)(0, 1000)
     np.testing.assert_array_equal(again.observation, played.observation)
-    assert played.rarest == pytest.approx(drawn.rarest) and played.cut == 0.0
+    assert played.rarest.min() == pytest.approx(drawn.rarest.min()) and not played.cut.any()
 
 
 def test_a_time_limit_is_named_and_vectors_are_acted_on():
@@ -157,3 +160,38 @@ def test_a_time_limit_is_named_and_vectors_are_acted_on():
     found = moac.certify(trained, Environment(limited, spec), episodes=80, untrained=False)
     assert "a time limit ends 7" in found.objective or "a time limit ends 8" in found.objective  # .99^30 = .74
     assert found.rarest == 1.0 and found.warning is None and 0 < found.high < np.inf
+
+
+@pytest.fixture(scope="module")
+def conditioned(tmp_path_factory):
+    """A run of one network for every preference, in a folder."""
+    folder = tmp_path_factory.mktemp("conditioned") / "run"
+    small = {"actor_batch_size": 16, "minibatch_size": 16, "epochs": 1, "hidden": (3,), "num_evaluations": 1}
+    made = moac.envs.make("minecart-deterministic-v0", 2, evaluation_episodes=1)
+    short = moac.Discounted(0.5)  # an episode has two steps, about
+    with compiling.quickly():
+        moac.train(made, num_iterations=1, conditioned=True, setting=short, out=folder, **small)
+    return folder
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+def test_a_conditioned_network_is_certified_for_each_preference_of_a_grid(conditioned, capsys):
+    assert main(["certify", str(conditioned), "--episodes", "80", "--preferences", "3", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [each["preference"] for each in record["each"]] == np.eye(3).tolist()
+    assert record["confidence"] == 0.95 and "each of 3 preferences" in record["sentence"]
+    for end in ("low", "high"):
+        assert record[end] == max(each[end] for each in record["each"])
+    policy, problem = moac.load(conditioned), moac.envs.make("minecart-deterministic-v0")
+    one = moac.certify(policy.at([0, 0, 1]), problem, episodes=80, confidence=1 - 0.05 / 3, untrained=False)
+    assert (one.low, one.high) == (record["each"][2]["low"], record["each"][2]["high"])  # a third of α each
+    assert one.preference == (0.0, 0.0, 1.0) and one.each == ()
+    page = (conditioned / "report.html").read_text()
+    assert page.count("0, p = ") == 3
+
+
+def test_preferences_are_for_conditioned_networks(run, conditioned):
+    with pytest.raises(ValueError, match="`preferences` must be left out"):
+        moac.certify(run, episodes=80, preferences=3)
+    with pytest.raises(ValueError, match="vectors of 3 numbers"):
+        moac.certify(conditioned, episodes=80, preferences=[[0.5, 0.5]])

@@ -86,6 +86,20 @@ def test_an_epsilon_above_the_gap_of_the_start_asks_for_nothing():
         assert any("asks for nothing" in note for note in found.notes) == asked
 
 
+def test_the_usual_epsilon_asks_for_something_and_plans_beyond_reach_are_called_vacuous():
+    config = Config(setting=Discounted(0.9))
+    found = planning.guarantees(MODEL, config)
+    gap = float(momdp.evaluate(MODEL, np.zeros((3, 2)), Discounted(0.9)).gap)
+    assert found.epsilon == pytest.approx(gap / 10)
+    assert found.vacuous is not None and "moac certify" in found.vacuous
+    one = next(iter(found.plans.values()))
+    for samples, vacuous in ((1e12, False), (1.01e12, True)):
+        assert (replace(found, plans={"plan": replace(one, samples=samples)}).vacuous is not None) == vacuous
+    assert (
+        planning.guarantees(momdp.library.fishwood(), config).epsilon == planning.EPSILON
+    )  # every policy is stationary
+
+
 def test_an_epsilon_that_is_not_positive_is_refused():
     for epsilon in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match="`epsilon` must be positive"):

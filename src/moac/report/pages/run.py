@@ -153,11 +153,14 @@ def _certificates(directory: Path) -> tuple[Table, ...]:
         return ()
     header = ("Trial", "Gap in θ", "Gap in F̂ + ζI", "Untrained, in θ", "Ratio", "Rarest action", "Episodes")
     rows: list[tuple[str | int | float | None, ...]] = []
-    for trial, each in known.items():
+    several = [(str(trial), each) for trial, each in known.items()]
+    for trial, each in list(several):
+        several += [(f"{trial}, p = {', '.join(f'{x:g}' for x in p['preference'])}", p) for p in each.get("each", ())]
+    for trial, each in several:
         before = each["untrained"] and _ends(each["untrained"]["low"], each["untrained"]["high"])
         ratio, natural = each["ratio"] and _ends(*each["ratio"]), each["natural"]
         ends = _ends(each["low"], each["high"]), _ends(natural["low"], natural["high"])
-        rows.append((str(trial), *ends, before, ratio, each["rarest"], each["episodes"]))
+        rows.append((trial, *ends, before, ratio, each["rarest"], each["episodes"]))
     first = next(iter(known.values()))
     said = " ".join(part for part in (first["sentence"], first["warning"], "Stationary is not optimal.") if part)
     caption = f"Intervals at {100 * first['confidence']:g} %; of {first['objective']}. {said}"

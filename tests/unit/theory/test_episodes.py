@@ -7,7 +7,7 @@ import pytest
 import moac
 from moac.logs.arrays import About, Rows
 from moac.logs.dataset import LoggedDataset
-from moac.theory import logged
+from moac.theory.episodes import Baseline, sampler, users
 from moac.theory.scores import Scores
 
 ACTIONS, USERS, ROWS = 3, 400, 5
@@ -29,14 +29,14 @@ def result():
 
 def test_gradients_are_the_mean_over_rows_of_what_training_follows(result):
     dataset, trained, cap = result.run.source, result.policy, 1.5
-    count = len(logged.users(dataset))
-    episodes = logged.sampler(dataset, trained, cap, 0)(0, count)
+    count, gamma = len(users(dataset)), (0.5, 0.2)
+    episodes = sampler(dataset, trained, gamma, 0, cap)(0, count)
     rows = dataset.rows("validation")
     assert len(episodes.number) == len(rows) and set(np.diff(episodes.number)) == {0, 1}
-    V, gamma = np.random.default_rng(1).normal(size=2), (0.5, 0.2)
+    V = np.random.default_rng(1).normal(size=2)
     A = episodes.advantages(lambda x: np.repeat(V[None], len(x), axis=0), gamma)
     scores = Scores(trained.policy, trained.trial_theta)
-    found = scores.total(episodes.x, A) / count
+    found = scores.sums(episodes.x, A, np.array([0, len(A)]))[0] / count
 
     x = np.asarray(dataset.features(dataset.observation(rows)))
     log_pi = jax.vmap(trained.policy.log_prob, in_axes=(None, 0, 0))
@@ -50,8 +50,8 @@ def test_gradients_are_the_mean_over_rows_of_what_training_follows(result):
 
 
 def test_values_solve_the_projected_bellman_equation(result):
-    episodes = logged.sampler(result.run.source, result.policy, 10.0, 0)(0, 150)
-    V = logged.values(episodes, (0.5, 0.9))
+    episodes = sampler(result.run.source, result.policy, (0.5, 0.9), 0)(0, 150)
+    V = Baseline.of(episodes, (0.5, 0.9))
     after = np.where(episodes.ended[:, None], 0.0, V(episodes.successor))
     error = episodes.weight * (episodes.reward + np.array([0.5, 0.9]) * after - V(episodes.observation))
     assert np.all(np.abs(error.mean(axis=0)) < 0.02 * np.abs(episodes.weight * episodes.reward).mean(axis=0))
@@ -59,7 +59,7 @@ def test_values_solve_the_projected_bellman_equation(result):
 
 def test_a_log_has_a_certificate_that_says_what_it_is_of(result):
     found = moac.certify(result, episodes=10_000)
-    assert found.episodes == len(logged.users(result.run.source))  # all there are
+    assert found.episodes == len(users(result.run.source))  # all there are
     assert 0 <= found.low <= found.high < np.inf
     assert "not of the world" in found.objective and "validation users" in found.objective
     with pytest.raises(ValueError, match="`until` must be left out on a log"):
