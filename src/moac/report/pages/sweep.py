@@ -13,15 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from moac import files
-from moac.report import figures, pages, style
-from moac.report.figures import ROUNDING, Points
+from moac.report import pages, style
+from moac.report.figures import ROUNDING
 from moac.report.numbers import number, plus_minus
 from moac.report.page import Table
 from moac.report.pages import experiment
 from moac.report.pages.experiment import About, Findings, Shown
 from moac.search import sweep as results
-from moac.search.sweep import End, Row, Swept
-from moac.search.sweep_spec import METHOD, Sweep, is_number, readable
+from moac.search.sweep import Row, Swept
+from moac.search.sweep_spec import Sweep, is_number, readable
 
 _NAMED = 8
 """Up to so many values of a setting are named one by one; more are drawn along an axis of numbers."""
@@ -95,55 +95,23 @@ def _failures(failed: Sequence[Row]) -> Table | None:
 
 
 def _figures(rows: list[Row], env: str, sweep: Sweep) -> list[Shown]:
+    """Each setting's effect on each objective, and on the gap where that is known and not 0 but for rounding."""
     done, ended = [row for row in rows if row.end], [row.end for row in rows if row.end]
-    if len(done) < 2:
-        return []
-    objectives, name = ended[0].objectives, re.sub(r"[^a-z0-9]+", "-", env.lower()).strip("-")
     values = {axis: tuple(row.cell.values[axis] for row in done) for axis in sweep.axes if axis not in _APART}
     values = {axis: given for axis, given in values.items() if len(set(map(readable, given))) > 1}
-    effects = [_effects(values, ended, objectives, (env, name))] if values else []
-    return effects + ([_places(values, done, objectives, (env, name))] if len(objectives) > 1 else [])
-
-
-def _effects(values: dict[str, tuple[Any, ...]], done: list[End], objectives: tuple[str, ...], env: Any) -> Shown:
-    """Each setting's effect on each objective, and on the gap where that is known and not 0 but for rounding."""
-    columns = {name: np.array([ended.returns[i].value for ended in done]) for i, name in enumerate(objectives)}
-    gap = np.array([ended.gap.value for ended in done])
+    if not values:
+        return []
+    columns = {name: np.array([e.returns[i].value for e in ended]) for i, name in enumerate(ended[0].objectives)}
+    gap = np.array([e.gap.value for e in ended])
     columns |= {"exact gap": gap} if np.isfinite(gap).all() and gap.max() > ROUNDING else {}
-    return Shown(
-        f"What each setting does, {env[0]}",
-        f"effects-{env[1]}",
+    shown = Shown(
+        f"What each setting does, {env}",
+        f"effects-{re.sub(r'[^a-z0-9]+', '-', env.lower()).strip('-')}",
         _effects_figure(values, columns),
         "A small dot is a task, its mean over trials; a large one is the mean of all tasks that share the value.",
         f"Panels of {', '.join(columns)} over {', '.join(values)}.",
     )
-
-
-def _places(values: dict[str, tuple[Any, ...]], rows: list[Row], objectives: tuple[str, ...], env: Any) -> Shown:
-    """Where tasks end, coloured by the method or the first axis; a ring around what is not dominated."""
-    axis = METHOD if METHOD in values else next(iter(values), None)
-    points = np.stack([row.end.point for row in rows if row.end is not None])
-    best = np.array([not row.dominated for row in rows])
-    groups = [Points("not dominated", points[best], figures.rings())]
-    for index, (label, chosen) in enumerate(_groups(len(points), axis, values).items()):
-        groups.append(Points(label, points[chosen], figures.dots(index, 30, 0.75)))
-    return Shown(
-        f"Where the tasks end, {env[0]}",
-        f"ends-{env[1]}",
-        figures.scatter(groups, objectives),
-        "Mean returns of every task; those that no other task dominates have a ring.",
-        f"Scatter plots of mean returns for each pair of {', '.join(objectives)}.",
-    )
-
-
-def _groups(count: int, axis: str | None, values: dict[str, tuple[Any, ...]]) -> dict[str, list[int]]:
-    """Tasks by the value of a setting, where there are not too many for colours to tell apart."""
-    if axis is None or len(set(map(readable, values[axis]))) > len(style.COLOURS):
-        return {"a task": list(range(count))}
-    groups: dict[str, list[int]] = {}
-    for k, value in enumerate(values[axis]):
-        groups.setdefault(f"{axis} = {readable(value)}", []).append(k)
-    return groups
+    return [shown]
 
 
 @style.styled
