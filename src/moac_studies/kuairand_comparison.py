@@ -68,15 +68,15 @@ def run(study: Study, work: Workspace) -> Findings:
 
     judging, own = parameters["judging"], bench(Path(folder), work.folder)
     searched = kuairand_search.search(own)
-    tested, repeated = {}, {} if is_real(Path(folder)) else None
-    if judging["test"]:
-        tested[TEST] = own.judged("test", searched.methods, "test")
-        repeated = repeated if repeated is None else tscac_compat.kept(own.source, study, work)
+    split, repeated = "test" if judging["test"] else "validation", {} if is_real(Path(folder)) else None
+    results = {TEST if judging["test"] else VALIDATION: own.judged(split, searched.methods, split)}
+    again = kuairand_search.again(own, searched) if judging["variations"] else {}
+    if judging["test"] and repeated is not None:
+        repeated = tscac_compat.kept(own.source, study, work)
     if judging["test"] and judging["since"]:
-        split = f"time:{judging['since']}"
-        data = kuairand_statistics.built(parameters["data"], study.seed, work, rows, split)
-        tested[TIME] = kuairand_search.later(bench(data, data.with_name(f"{data.name}-behaviour")), searched)
-    return findings(parameters, searched, tested, own.first_batches(FIRST_BATCHES), repeated)
+        data = kuairand_statistics.built(parameters["data"], study.seed, work, rows, f"time:{judging['since']}")
+        results[TIME] = kuairand_search.later(bench(data, data.with_name(f"{data.name}-behaviour")), searched)
+    return findings(searched, results, again, own.first_batches(FIRST_BATCHES), (parameters, repeated))
 
 
 def is_real(folder: Path) -> bool:
@@ -86,33 +86,29 @@ def is_real(folder: Path) -> bool:
 
 
 def findings(
-    parameters: Mapping[str, Any],
     searched: Searched,
-    tested: Mapping[str, Mapping[str, OnUsers]],
+    results: Mapping[str, Mapping[str, OnUsers]],
+    again: Mapping[str, Mapping[str, OnUsers]],
     first: Any,
-    repeated: Mapping[str, Any] | None = None,
+    paper: tuple[Mapping[str, Any], Mapping[str, Any] | None],
 ) -> Findings:
     """Everything, in reading order.
 
-    `repeated` are values of the published protocol by method, none where it was not run, and None on other rows than
-    KuaiRand's own, beside which the paper's table does not stand.
+    `results` and `again` are by title; the first are those that count. `paper` are the study's tables and values of the
+    published protocol by method: none where it was not run, and None on other rows than KuaiRand's own, beside which
+    the paper's table does not stand.
     """
-    chosen = {method: searched.chosen(method) for method in searched.trained}
-    settings = {name: each.about for name, each in chosen.items()}
-    validated, main = searched.chosen_on_users, parameters["judging"]["signals"]
-    results = {VALIDATION: validated, **tested}
+    settings, (parameters, repeated) = {name: searched.chosen(name).about for name in searched.trained}, paper
+    main, judged = parameters["judging"]["signals"], next(iter(results.values()))
     claims = [claim for title, own in results.items() for claim in aims(own[MAIN], main, title)]
     claims += [beats(name, own, main, title) for title, own in results.items() for name in own if beside(name) in own]
     claims += [degenerate(first)]
-    judged = next(iter(tested.values()), validated)
+    listed = [_users_table(title, own, settings) for title, own in results.items()]
+    listed += [_checks_table(judged, main), *(_users_table(title, own, settings) for title, own in again.items())]
     if repeated is not None:
         claims += [*statements(parameters["paper"], judged), printed_means(parameters["paper"])]
-    listed = [_users_table(title, own, settings) for title, own in reversed(results.items())]
-    listed += [_checks_table(judged, main)]
-    listed += [_users_table(title, own, settings) for title, own in searched.again.items()]
-    listed += [_search_table(searched)]
-    listed += [] if repeated is None else [_paper_table(parameters["paper"], judged, repeated)]
-    return Findings(tuple(claims), tuple(table for table in listed if table.rows), (_changes_figure(judged),))
+        listed.append(_paper_table(parameters["paper"], judged, repeated))
+    return Findings(tuple(claims), (*listed, _search_table(searched)), (_changes_figure(judged),))
 
 
 def aims(own: OnUsers, signals: Sequence[str], users: str) -> list[Claim]:

@@ -239,8 +239,7 @@ class Searched:
     """All settings of all learners, on validation users."""
 
     trained: Mapping[str, Sequence[Trained]]  # by method, in the order of the search; from Behavior-Clone
-    on_users: Mapping[str, OnUsers]  # by name of the setting, and of baselines
-    again: Mapping[str, Mapping[str, OnUsers]] = field(default_factory=dict)  # chosen settings with something changed
+    on_users: Mapping[str, OnUsers]  # by name of the setting
     baselines: Mapping[str, Method] = field(default_factory=dict)  # by name; see `standing`
 
     def of(self, method: str) -> list[OnUsers]:
@@ -258,11 +257,6 @@ class Searched:
         return {name: self.chosen(name).policies for name in self.trained} | dict(self.baselines)
 
     @property
-    def chosen_on_users(self) -> dict[str, OnUsers]:
-        """The same on validation users."""
-        return {name: best(self.of(name)) for name in self.trained} | {k: self.on_users[k] for k in self.baselines}
-
-    @property
     def shares(self) -> dict[str, float]:
         """Effective share of rows of each learner's chosen setting."""
         return {name: best(self.of(name)).share for name in self.trained}
@@ -276,19 +270,17 @@ def search(bench: Bench) -> Searched:
     by_method = {name: [bench.trained(name, each) for each in table["search"]] for name, table in methods.items()}
     policies = {each.name: each.policies for settings in by_method.values() for each in settings}
     searched = Searched(by_method, bench.judged("search", policies))
-    baselines = standing(bench.dataset, searched.shares, bench.parameters["judging"])
-    judged = {**searched.on_users, **bench.judged("baselines", baselines)}
-    searched = replace(searched, baselines=baselines, on_users=judged)
-    again = {
-        title: {
-            name: bench.trained(name, searched.chosen(name).setting, table["common"], table.get("options", {})).policies
-            for name in table["methods"]
-        }
-        for title, table in bench.parameters["variations"].items()
-        if bench.parameters["judging"]["variations"]
-    }
-    parts = {title: f"again-{k}" for k, title in enumerate(again)}
-    return replace(searched, again={title: bench.judged(parts[title], own) for title, own in again.items()})
+    return replace(searched, baselines=standing(bench.dataset, searched.shares, bench.parameters["judging"]))
+
+
+def again(bench: Bench, searched: Searched) -> dict[str, dict[str, OnUsers]]:
+    """Chosen settings with something changed, on validation users, by title."""
+    results: dict[str, dict[str, OnUsers]] = {}
+    for k, (title, table) in enumerate(bench.parameters["variations"].items()):
+        changes = (table["common"], table.get("options", {}))
+        own = {n: bench.trained(n, searched.chosen(n).setting, *changes).policies for n in table["methods"]}
+        results[title] = bench.judged(f"again-{k}", own)
+    return results
 
 
 def later(bench: Bench, searched: Searched) -> dict[str, OnUsers]:
@@ -302,15 +294,17 @@ def later(bench: Bench, searched: Searched) -> dict[str, OnUsers]:
 def standing(dataset: LoggedDataset, shares: Mapping[str, float], judging: Table) -> dict[str, Method]:
     """Baselines that know items and no person: uniform, popularity, one feature, and the tilt.
 
-    The tilt by the judged signals stands beside each learner at the effective share that the learner's chosen setting
-    has on validation users (`beside`), since a policy further from the log gains more; one feature beside MOAC.
+    The tilt by the judged signals stands beside MOAC and the learners that `beside` names at the effective share that
+    the learner's chosen setting has on validation users, since a policy further from the log gains more; one feature
+    stands beside MOAC.
     """
     scores, feature = tilt.signal_scores(dataset, judging["signals"]), judging["feature"]
     methods = {"Uniform": tilt.uniform(dataset), "Popularity": tilt.popularity(dataset)}
     if feature.removeprefix("-") in tilt.item_features(dataset):
         along = tilt.feature_scores(dataset, feature)
         methods[FEATURE] = tilt.tilted_to(dataset, along, shares[MAIN])[0]
-    return methods | {beside(name): tilt.tilted_to(dataset, scores, share)[0] for name, share in shares.items()}
+    stands = {name: share for name, share in shares.items() if name in (MAIN, *judging["beside"])}
+    return methods | {beside(name): tilt.tilted_to(dataset, scores, share)[0] for name, share in stands.items()}
 
 
 def beside(learner: str) -> str:
