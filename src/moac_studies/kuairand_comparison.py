@@ -22,13 +22,13 @@ from moac.search import candidates
 from moac.statistics import Mean
 from moac_studies import compare, drawings, framework, kuairand_search, kuairand_statistics, tscac_compat
 from moac_studies.framework import Study, Workspace
-from moac_studies.kuairand_search import MAIN, TILT, Bench, OnUsers, Searched, beside, leads, percent
+from moac_studies.kuairand_search import MAIN, NOT_CHECKED, TILT, Bench, OnUsers, Searched, beside, leads, percent
 
 VALIDATION, TEST, TIME = "Validation users", "Test users, read once", "Later rows, by time"
 FIXED, COMPLETE, PAPER = "MOAC, fixed weights", "MOAC, fixed at a complete batch", "The paper's table beside ours"
 FIRST_BATCHES = 24
 """Seeds whose first batch is looked at."""
-_READ: dict[str, Verdict] = {"trusted": "holds", "with care": "not decided"}
+_READ: dict[str, Verdict] = {"trusted": "holds", "with care": "not decided", NOT_CHECKED: "not measured"}
 _DIGIT = 5e-4  # of a value: the paper prints three or four digits
 
 
@@ -71,12 +71,13 @@ def run(study: Study, work: Workspace) -> Findings:
     split, repeated = "test" if judging["test"] else "validation", {} if is_real(Path(folder)) else None
     results = {TEST if judging["test"] else VALIDATION: own.judged(split, searched.methods, split)}
     again = kuairand_search.again(own, searched) if judging["variations"] else {}
-    if judging["test"] and repeated is not None:
-        repeated = tscac_compat.kept(own.source, study, work)
     if judging["test"] and judging["since"]:
         data = kuairand_statistics.built(parameters["data"], study.seed, work, rows, f"time:{judging['since']}")
         results[TIME] = kuairand_search.later(bench(data, data.with_name(f"{data.name}-behaviour")), searched)
-    return findings(searched, results, again, own.first_batches(FIRST_BATCHES), (parameters, repeated))
+    first = own.first_batches(FIRST_BATCHES)
+    if judging["test"] and repeated is not None:
+        repeated = tscac_compat.kept(own.source, study, work)
+    return findings(searched, results, again, first, (parameters, repeated))
 
 
 def is_real(folder: Path) -> bool:

@@ -31,7 +31,7 @@ from moac.statistics import Mean
 from moac.weighting import first_batch
 from moac_studies.framework import Table, Workspace
 
-MAIN, TILT, FEATURE = "MOAC", "Tilt", "One feature"
+MAIN, TILT, FEATURE, NOT_CHECKED = "MOAC", "Tilt", "One feature", "not checked"
 _OTHERS = {"pdpg": pdpg, "tscac": tscac}
 LEARNERS = ("moac", *_OTHERS)
 _NOT_OPTIONS = ("learner", "search", "permuted", "first_complete_batch")
@@ -102,7 +102,7 @@ class Bench:
         policy = SoftmaxMLP(Plain(self.source.num_features), hidden, self.source.num_actions)
         return Trained(name, setting, (policy, layers), arrays["weights"])
 
-    def judged(self, part: str, methods: Mapping[str, Method], split: str = "validation") -> dict[str, OnUsers]:
+    def judged(self, part: str, methods: Mapping[str, Method], split: str, checked: bool = True) -> dict[str, OnUsers]:
         """What a split's users say; of the same policies and data an earlier answer is taken: nobody is asked again."""
         asked = {"data": self.dataset.fingerprint, "policies": fingerprints(methods), "split": split}
         path = self.work.folder / f"judged-{part}.json"
@@ -111,9 +111,12 @@ class Bench:
             return {name: OnUsers.of_dict(own) for name, own in kept["judged"].items()}
         options = Options() if split == "test" else Options(draws=self.parameters["judging"]["draws"])
         about = {"study": "comparison", "part": part}
-        evaluation = evaluate(self.dataset, methods, split, options, run=self.work.folder, about=about)
+        noted: Any = {"control": () if checked else None, "run": self.work.folder, "about": about}
+        evaluation = evaluate(self.dataset, methods, split, options, **noted)
         self.work.say(f"{part}: {split} users" if evaluation.accesses is None else str(evaluation.accesses))
         results = on_users(evaluation)
+        if not checked:
+            results = {name: replace(own, verdict=NOT_CHECKED, card={}) for name, own in results.items()}
         files.write_json(path, {"asked": asked, "judged": {name: own.as_dict() for name, own in results.items()}})
         return results
 
@@ -269,7 +272,7 @@ def search(bench: Bench) -> Searched:
         raise ValueError("`search` must hold the same number of settings for every method.")
     by_method = {name: [bench.trained(name, each) for each in table["search"]] for name, table in methods.items()}
     policies = {each.name: each.policies for settings in by_method.values() for each in settings}
-    searched = Searched(by_method, bench.judged("search", policies))
+    searched = Searched(by_method, bench.judged("search", policies, "validation"))
     return replace(searched, baselines=standing(bench.dataset, searched.shares, bench.parameters["judging"]))
 
 
@@ -279,7 +282,7 @@ def again(bench: Bench, searched: Searched) -> dict[str, dict[str, OnUsers]]:
     for k, (title, table) in enumerate(bench.parameters["variations"].items()):
         changes = (table["common"], table.get("options", {}))
         own = {n: bench.trained(n, searched.chosen(n).setting, *changes).policies for n in table["methods"]}
-        results[title] = bench.judged(f"again-{k}", own)
+        results[title] = bench.judged(f"again-{k}", own, "validation", checked=False)
     return results
 
 
@@ -288,7 +291,7 @@ def later(bench: Bench, searched: Searched) -> dict[str, OnUsers]:
     judging = bench.parameters["judging"]
     methods = {name: bench.trained(name, searched.chosen(name).setting).policies for name in judging["later"]}
     shares = {name: searched.shares[name] for name in methods}
-    return bench.judged("later", methods | standing(bench.dataset, shares, judging), "test")
+    return bench.judged("later", methods | standing(bench.dataset, shares, judging), "test", checked=False)
 
 
 def standing(dataset: LoggedDataset, shares: Mapping[str, float], judging: Table) -> dict[str, Method]:
