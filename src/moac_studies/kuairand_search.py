@@ -109,10 +109,9 @@ class Bench:
         kept = files.read_json(path) if path.exists() else {}
         if kept.get("asked") == asked:
             return {name: OnUsers.of_dict(own) for name, own in kept["judged"].items()}
-        options = Options() if split == "test" else Options(draws=self.parameters["judging"]["draws"])
         about = {"study": "comparison", "part": part}
         noted: Any = {"control": () if checked else None, "run": self.work.folder, "about": about}
-        evaluation = evaluate(self.dataset, methods, split, options, **noted)
+        evaluation = evaluate(self.dataset, methods, split, **noted)
         self.work.say(f"{part}: {split} users" if evaluation.accesses is None else str(evaluation.accesses))
         results = on_users(evaluation)
         if not checked:
