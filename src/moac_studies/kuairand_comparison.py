@@ -167,7 +167,7 @@ def degenerate(first: Any) -> Claim:
         f"{count} of {len(first)} first batches put all weight on one signal, which has not fired: its gradient is 0. "
         f"“{COMPLETE}” waits for the first batch in which every signal has fired",
         "does not hold" if count > len(first) / 2 else "holds",
-        VALIDATION,
+        "The search",
     )
 
 
