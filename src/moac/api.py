@@ -57,7 +57,7 @@ def certify(
         out: a folder for certificate.json, such as the run's; None keeps nothing on disk.
         progress: show on stderr how far it is.
         trust: as in `evaluate`.
-        **plan: `episodes`, `confidence`, `until`, `seed`, `untrained`, `preferences`: `moac.theory.certificate.Plan`.
+        plan: `episodes`, `confidence`, `until`, `seed`, `untrained`, `preferences`: `moac.theory.certificate.Plan`.
     """
     from moac.progress import watched
     from moac.search.plan import given, grid

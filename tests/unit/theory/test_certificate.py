@@ -18,8 +18,9 @@ from moac.theory import certificate
 from moac.theory.certificate import Plan
 from moac.theory.episodes import sampler
 from moac.training.trained import TrainedPolicy
-from tests.helpers import compiling
 from tests.helpers.certificates import Case
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 @pytest.fixture(scope="module")
@@ -169,12 +170,10 @@ def conditioned(tmp_path_factory):
     small = {"actor_batch_size": 16, "minibatch_size": 16, "epochs": 1, "hidden": (3,), "num_evaluations": 1}
     made = moac.envs.make("minecart-deterministic-v0", 2, evaluation_episodes=1)
     short = moac.Discounted(0.5)  # an episode has two steps, about
-    with compiling.quickly():
-        moac.train(made, num_iterations=1, conditioned=True, setting=short, out=folder, **small)
+    moac.train(made, num_iterations=1, conditioned=True, setting=short, out=folder, **small)
     return folder
 
 
-@pytest.mark.usefixtures("quick_to_compile")
 def test_a_conditioned_network_is_certified_for_each_preference_of_a_grid(conditioned, capsys):
     assert main(["certify", str(conditioned), "--episodes", "80", "--preferences", "3", "--json"]) == 0
     record = json.loads(capsys.readouterr().out.splitlines()[-1])
