@@ -1,6 +1,8 @@
 """Certificates from samples against the exact oracle: unbiased gradients, intervals that cover, widths that fall."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -66,6 +68,16 @@ def test_coverage_is_not_below_nominal(name, episodes):
     if case is None:
         case = Case(getattr(momdp.library, name.replace("-", "_"))(), Discounted(0.9), scale=0.5)
     assert binom.cdf(case.covered(episodes, 300), 300, 0.95) > 0.01
+
+
+def test_the_recorded_study_is_not_below_nominal_and_is_what_the_page_shows():
+    root = Path(__file__).parents[2]
+    rows = [json.loads(line) for line in (root / "tests" / "data" / "certificates.jsonl").read_text().splitlines()]
+    page = {line.split(" | ")[0]: line for line in (root / "docs" / "certificates.md").read_text().splitlines()}
+    for row in rows:
+        assert binom.cdf(row["covered"], row["repetitions"], 0.95) > 0.01 and row["repetitions"] == 500
+        assert f"{row['covered'] / 500:.3f}" in page[f"| {row['case']}"]
+    assert len({(row["case"], row["episodes"]) for row in rows}) == len(rows)
 
 
 def test_far_from_stationarity_the_interval_is_on_both_sides():
