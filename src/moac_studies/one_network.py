@@ -173,12 +173,12 @@ def table(measured: Mapping[str, Measured]) -> Table:
     caption = (
         "Hypervolume of the front that one network has on a grid of preferences, each valued by new episodes that "
         "chose nothing: mean over seeds with its 95 % interval, smallest and largest seed. A volume of noisy means is "
-        "biased upwards, for all alike; nothing is filtered after valuing. Steps, peers' too, are those of the "
-        "environment, and peers are valued at as many points and episodes; those that were stopped say when. Published "
-        "values have settings of their own. A ceiling is the volume of the exact front, or of the environment's own, "
-        "which policies that choose at random may exceed. Settings are what differs from the defaults, chosen on other "
-        "seeds. CPU seconds of training, compiling included, and of valuing, on one core. "
-        f"{recorded.one_front_source()}"
+        "biased upwards, for all alike; nothing is filtered after valuing. Steps are those of the environment. Peers "
+        "have as many, or what they had when they were stopped, and are valued at up to as many points and episodes. "
+        "Published values have settings of their own. A ceiling is the volume of the exact front, or of the "
+        "environment's own, which policies that choose at random may exceed. Settings are what differs from the "
+        "defaults, chosen on other seeds. CPU seconds of training, compiling included unless a program of the same "
+        f"kind was kept on disk, and of valuing, on one core. {recorded.one_front_source()}"
     )
     return Table(TITLE, caption, header, tuple(_row(name, own) for name, own in measured.items()))
 
@@ -200,7 +200,7 @@ def _row(name: str, own: Measured) -> tuple[Value, ...]:
 
 def _best_peer(own: Measured) -> str | None:
     """Of the agents on record the one with the largest mean volume above the same reference; else what is published."""
-    peers = recorded.one_front(own.table["env"], own.setting.discount)
+    peers = recorded.one_front(own.table["env"], own.setting.discount, own.table["steps"])
     volumes = {name: [hypervolume(np.array(run["points"]), np.array(own.reference)) for run in runs]
                for name, runs in peers.items()}  # fmt: skip
     if not volumes:

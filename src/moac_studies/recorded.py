@@ -117,12 +117,19 @@ def fronts_source() -> str:
     )
 
 
-def one_front(env: str, discount: Any) -> dict[str, list[dict[str, Any]]]:
-    """By method, of each seed `steps`, `cpu` seconds and `points` of one front, valued as one network's is."""
+def one_front(env: str, discount: Any, steps: int) -> dict[str, list[dict[str, Any]]]:
+    """By method, of each seed `steps`, `cpu` seconds and `points` of one front, after at most so many steps.
+
+    Valued as one network's is; or, of a method that was only recorded over time, what it had found in the end.
+    """
     by_method: dict[str, list[dict[str, Any]]] = {}
     for run in record("fronts")["one_front"]:
         if (run["env"], run["discount"]) == (env, discount):
             by_method.setdefault(run["method"], []).append(run)
+    for method, seeds in fronts(env, discount).items():
+        ends = [seen[-1] | {"points": seen[-1]["returns"]} for seen in seeds]
+        if max(end["steps"] for end in ends) <= steps:
+            by_method.setdefault(method, ends)
     return by_method
 
 

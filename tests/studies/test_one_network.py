@@ -9,7 +9,7 @@ from moac.momdp import hypervolume
 from moac_studies import framework, one_network, recorded
 from moac_studies.one_network import Measured
 
-ROW = {"env": "mo-mountaincarcontinuous-v0", "config": {}, "reference": [0.0, 0.0]}
+ROW = {"env": "mo-mountaincarcontinuous-v0", "config": {}, "reference": [0.0, 0.0], "steps": 1000}
 SEA = {"env": "deep-sea-treasure-v0", "config": {"setting": {"name": "discounted", "discount": 0.99}}}
 
 
@@ -63,17 +63,23 @@ def test_a_peer_is_the_best_on_record_above_the_same_reference(monkeypatch):
         return about | {"points": points}
 
     runs = [peer("A", (1, 1)), peer("A", (1, 3)), peer("B", (5, 0.1))]
-    content = {"one_front": runs, "command": "it", "versions": {"morl-baselines": "1", "torch": "2"}}
+    content = {"runs": [], "one_front": runs, "command": "it", "versions": {"morl-baselines": "1", "torch": "2"}}
     monkeypatch.setattr(recorded, "record", lambda study: content)
     (row,) = one_network.table({"row": Measured(TWO, {**ROW, "published": "C 9 (published)"})}).rows
     assert row[6].startswith("A 2") and "2 seeds, 500 steps in 7 CPU s" in row[6] and "C 9 (published)" in row[6]
-    content["one_front"] = []
+    seen = [{"steps": 900, "cpu": 1.0, "returns": [[9, 1]]}, {"steps": 1000, "cpu": 2.0, "returns": [[3, 3]]}]
+    longer = [{"steps": 1001, "cpu": 2.0, "returns": [[30, 30]]}]
+    about = {"env": ROW["env"], "discount": 0.9}
+    content["runs"] = [about | {"method": "D", "seen": seen}, about | {"method": "E", "seen": longer}]
+    (row,) = one_network.table({"row": Measured(TWO, ROW)}).rows
+    assert row[6].startswith("D 9")  # what it had in the end; E has had more steps
+    content["one_front"], content["runs"] = [], []
     (row,) = one_network.table({"row": Measured(TWO, {**ROW, "config": {"entropy": 0.3}})}).rows
     assert row[6] is None and row[8] == "entropy 0.3"
 
 
 def test_bars_and_peers_may_change_after_measuring_but_not_what_was_measured(tmp_path):
-    table = {**ROW, "steps": 1000, "preferences": 3, "episodes": 2}
+    table = {**ROW, "preferences": 3, "episodes": 2}
     work = framework.Workspace(Path(tmp_path) / "tasks", lambda line: None)
     work.keep("row-7", one_network.job(table, 7), lambda: run((1, 1)))
     assert one_network.measure({"row": {**table, "least": 5}}, [7], work)["row"].volumes() == [1.0]
