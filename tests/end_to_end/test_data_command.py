@@ -304,7 +304,7 @@ def test_a_killed_build_can_be_started_again(environment, large, tmp_path):
         ("data kuairand build", "`SRC` must be given: moac data kuairand build SRC."),
         ("data kuairand build x", "`--out` must be given: moac data kuairand build --out."),
         ("data kuairand build x --action 3", "is not an option of moac data kuairand build. Did you mean --actions?"),
-        ("data kuairand build x --actions many", "`--actions` must be a whole number, got 'many'."),
+        ("data kuairand build x --out y --actions many", "`--actions` must be a whole number, got 'many'."),
         ("data kuairand build x --shares 1", "`--shares` must be followed by 3 values."),
         ("data kuairand generate here", "'here' is one argument too many for moac data kuairand generate."),
         ("data kuairand generate --out x --rows 0", "`rows` must be at least 1, got 0."),

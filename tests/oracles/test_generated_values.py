@@ -34,10 +34,11 @@ def seen(order, part):
 
 
 def off(part, ratio, truth):
-    """How many standard errors, with users as clusters, the weighted mean is away from the truth."""
-    estimate = (ratio[:, None] * part.reward).sum(axis=0) / ratio.sum()
-    sums = np.zeros((part.num_users, part.num_signals))
-    np.add.at(sums, part.user, ratio[:, None] * (part.reward - estimate))
+    """How many standard errors, with users as clusters, the weighted mean is away from the truth of each signal."""
+    reward = part.reward[:, : len(truth)]  # the model knows the paper's seven
+    estimate = (ratio[:, None] * reward).sum(axis=0) / ratio.sum()
+    sums = np.zeros((part.num_users, len(truth)))
+    np.add.at(sums, part.user, ratio[:, None] * (reward - estimate))
     return (estimate - truth) / (np.sqrt((sums**2).sum(axis=0)) / ratio.sum())
 
 

@@ -20,7 +20,7 @@ def columns(log):
     found = {name: np.zeros(n, np.int64) for name in LOG}
     found |= {"user_id": user.astype(np.int32), "video_id": video.astype(np.int32), "random": random.astype(bool)}
     found["time_ms"] = np.arange(n) * 3_600_000
-    found |= {f"context{k}": np.zeros(n, np.int64) for k in range(3)}
+    found |= {name: np.zeros(n, np.int64) for name in ("context0", "context1", "context2", "completion")}
     return found
 
 
