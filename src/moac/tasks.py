@@ -26,8 +26,9 @@ _UNITS = {f"{prefix}B": 10 ** (3 * k) for k, prefix in enumerate(["", "K", "M", 
 _UNITS |= {f"{prefix}IB": 2 ** (10 * k) for k, prefix in enumerate("KMGT", 1)}
 _ONE_CORE = "--xla_cpu_multi_thread_eigen=false"
 _changing = threading.Lock()
-_HARMLESS = (r"\x1b\[33mWARN", "Gym has been unmaintained", ".*pkg_resources")
-"""Beginnings of the warnings that Gymnasium and pygame give about themselves."""
+_HARMLESS = (r"\x1b\[33mWARN", "Gym has been unmaintained", ".*pkg_resources", "Error reading persistent compilation")
+"""Beginnings of warnings that Gymnasium and pygame give about themselves, and JAX about a program that a kill has cut
+short in its cache: it compiles that anew."""
 
 
 class TaskFailedError(ValueError):
@@ -179,7 +180,7 @@ def resident(process: int) -> int:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Without the warnings that Gymnasium and pygame give about themselves."""
+    """Without warnings that a user can do nothing about."""
     with warnings.catch_warnings():
         for start in _HARMLESS:
             warnings.filterwarnings("ignore", message=start)

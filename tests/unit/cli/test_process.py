@@ -5,10 +5,12 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import pytest
 
 from moac.cli import process
+from moac.tasks import quiet
 
 BUSY = """
 import hashlib, sys
@@ -93,3 +95,11 @@ def test_other_handlers_and_their_pipe_are_put_back():
         assert inside >= 0
     assert signal.set_wakeup_fd(-1) == -1
     assert [signal.getsignal(number) for number in process._SIGNALS] == before
+
+
+def test_a_compiled_program_that_a_kill_cut_short_is_no_failure():
+    """JAX writes its cache in place, says of a damaged entry that it compiles anew, and so it does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with quiet():
+            warnings.warn("Error reading persistent compilation cache entry for 'jit_f': error", stacklevel=1)
