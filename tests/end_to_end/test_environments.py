@@ -153,7 +153,7 @@ def test_a_resumed_run_says_that_it_starts_new_episodes(capsys, tmp_path):
 def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch):
     gymnasium.register("moac-test/Failing-v0", entry_point=lambda: Line("raises", at=3000))
     monkeypatch.setattr(envs, "known_ids", lambda: ("moac-test/Failing-v0",))
-    monkeypatch.setattr("moac.cli.train.check_environment", lambda env: None)
+    monkeypatch.setattr("moac.cli.options.check_environment", lambda env: None)
     run = tmp_path / "run"
     arguments = [
         "train",
