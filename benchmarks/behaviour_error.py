@@ -3,6 +3,8 @@
 For each log b is fitted once and refitted on train users drawn with replacement; each fit estimates the same policy on
 the same validation users. The spread of these estimates stands beside what `moac.offline.model_error` says from the
 first fit alone. `python benchmarks/behaviour_error.py [logs] [refits] [first]` prints a line for each log.
+On 20 logs with 50 refits each, Click and WatchTime, plain influences give 0.77 of the refits' spread in the median
+(0.45 to 1.15), scaled ones 0.98 (0.50 to 2.15).
 """
 
 import sys
