@@ -50,13 +50,13 @@ def beside_bare(env_id: str) -> tuple[float, float, float]:
     clock = _Clock(environment)
     chains = training.hosted.Chains(run, None)
     chains.advance(2)  # compiles
-    found = list[tuple[float, float, float]]()
+    turns = list[tuple[float, float, float]]()
     for _ in range(ROUNDS):
         clock.seconds, began = 0.0, time.process_time()
         chains.advance(1)
         ours = time.process_time() - began
-        found.append((ours, clock.seconds, bare.seconds(run.env_steps_per_iteration)))
-    return tuple(1e6 * median(column) / run.env_steps_per_iteration for column in zip(*found, strict=True))
+        turns.append((ours, clock.seconds, bare.seconds(run.env_steps_per_iteration)))
+    return tuple(1e6 * median(column) / run.env_steps_per_iteration for column in zip(*turns, strict=True))
 
 
 class _Clock:
