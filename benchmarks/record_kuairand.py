@@ -50,7 +50,9 @@ def _cell(cell: Any) -> Any:
     """Numbers of a change with its interval, or the text."""
     text = str(cell)
     if "points [" in text:
-        return {name: [float(x) for x in _NUMBER.findall(part)] for name, part in re.findall(r"(\w+) ([^;]+\])", text)}
+        return {
+            name: [float(x) for x in _NUMBER.findall(part)] for name, part in re.findall(r"(\w+) ([+-][^;]+\])", text)
+        }
     return [float(x) for x in _NUMBER.findall(text)] if re.search(r"% ?\[|%$", text) else cell
 
 

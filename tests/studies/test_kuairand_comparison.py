@@ -1,7 +1,9 @@
 """The comparison of methods on a log: what is chosen, what stands at equal shares, and what the claims say."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ from moac.offline.evaluate import evaluate
 from moac.offline.evaluation import Line
 from moac_studies import framework, kuairand_search
 from moac_studies import kuairand_comparison as comparison
+from moac_studies import recorded as recorded_module
 from moac_studies.kuairand_search import MAIN, OnUsers, beside
+from moac_studies.recorded import record
 from tests.helpers.log_policies import MODEL, tabulated
 from tests.helpers.logs import tilted
 
@@ -230,3 +234,37 @@ def test_mistakes_of_the_command(tmp_path, capsys, more, message):
     assert main(["offline", "compare", str(tmp_path / "nothing"), "--out", str(tmp_path / "out"), *more]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+_CHANGE = re.compile(r"([+-]\d+\.\d) % \[([+-]?\d+\.\d), ([+-]?\d+\.\d)\]")
+_DOCUMENTS = ("README.md", "docs/baselines.md", "docs/offline-training.md", "docs/reproducing.md", "docs/own-log.md")
+
+
+def changes(part):
+    """Every change with its interval in a record, as documents write it."""
+    if isinstance(part, dict):
+        part = list(part.values())
+    if not isinstance(part, list):
+        return set()
+    if len(part) >= 3 and all(isinstance(x, float) for x in part):
+        return {"{:+.1f} % [{:+.1f}, {:+.1f}]".format(*part[-3:])}
+    return set().union(*map(changes, part))
+
+
+def test_every_change_in_the_documents_was_recorded():
+    """In paragraphs that speak of KuaiRand's signals or of MOAC."""
+    recorded, count = changes(record("kuairand")), 0
+    for name in _DOCUMENTS:
+        text = (Path(__file__).parents[2] / name).read_text("utf-8").replace("−", "-").replace("**", "")
+        for paragraph in text.split("\n\n"):
+            if any(word in paragraph for word in ("KuaiRand", "Click", "MOAC")):
+                for value, *ends in _CHANGE.findall(paragraph):
+                    low, high = (end if end[0] in "+-" else f"+{end}" for end in ends)
+                    assert f"{value} % [{low}, {high}]" in recorded, f"{name}: {value} % [{low}, {high}]"
+                    count += 1
+    assert count > 50
+
+
+def test_recorded_numbers_stay_small():
+    sizes = [path.stat().st_size for path in Path(recorded_module.__file__).with_name("recorded").iterdir()]
+    assert sum(sizes) <= 120 * 1024
