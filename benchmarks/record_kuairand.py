@@ -18,6 +18,8 @@ from _timing import ROOT
 OUTPUT = ROOT / "src" / "moac_studies" / "recorded" / "kuairand.json"
 LEFT_OUT = ("The search", "Validation users")
 RARE = ("Like", "Follow", "Comment", "Forward", "Dislike (cost)", "Setting")
+CHECKED_ELSEWHERE = ("MOAC, fixed", "MOAC, uniform", "Uniform", "Popularity")
+"""Methods whose verdict alone is kept, in the table of test users."""
 _NUMBER = re.compile(r"[+-]?\d+\.?\d*(?:e[+-]\d+)?")
 
 
@@ -39,10 +41,11 @@ def _kept(claim: dict[str, Any]) -> bool:
 
 
 def _table(table: dict[str, Any]) -> list[list[Any]]:
-    """Header and rows; without rare signals, which the paper's table has, and tilts at other shares than MOAC's."""
-    by_users = "Share" in table["header"]
+    """Header and rows, without rare signals, which the paper's table has, and tilts at other shares than MOAC's."""
+    by_users, checks = "Share" in table["header"], "Γ" in table["header"]
     kept = [k for k, name in enumerate(table["header"]) if not (by_users and name in RARE)]
-    rows = [row for row in table["rows"] if not str(row[0]).startswith("Tilt at") and row[1] != "paper"]
+    left_out = ("Tilt at", *(CHECKED_ELSEWHERE if checks else ()))
+    rows = [row for row in table["rows"] if not str(row[0]).startswith(left_out) and row[1] != "paper"]
     return [[table["header"][k] for k in kept], *([_cell(row[k]) for k in kept] for row in rows)]
 
 
