@@ -58,9 +58,9 @@ class Trained:
 
 
 def learned_from(dataset: LoggedDataset, signals: Sequence[str]) -> LoggedDataset:
-    """The log with some of its signals as rewards, in their order there; states stay as they are."""
+    """The log with some of its signals as rewards, if it has all of them, in their order there; states stay."""
     kept = [k for k, name in enumerate(dataset.signal_names) if name in signals]
-    if len(kept) in (0, dataset.num_signals):
+    if len(kept) == dataset.num_signals or len(kept) < len(signals):
         return dataset
     names, signs = tuple(dataset.signal_names[k] for k in kept), tuple(dataset.signs[k] for k in kept)
     label = f"{dataset.fingerprint}:{'+'.join(names)}"
