@@ -137,7 +137,7 @@ def test_the_page_in_a_browser(judged):
             assert visit.evaluate("document.title") != "owned"
         headings = visit.evaluate("[...document.querySelectorAll('h2')].map(h => h.textContent)")
         assert headings == ["Results", "Figures", "Numbers", "Details"]
-        assert visit.evaluate("document.querySelectorAll('#table-1 tbody tr').length") == 7
+        assert visit.evaluate("document.querySelectorAll('#table-1 tbody tr').length") == 9  # signals
         text = visit.evaluate("document.body.innerText")
     for words in (
         "looked at 2 times",
