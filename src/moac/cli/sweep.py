@@ -175,7 +175,7 @@ class Compare(Command):
     """Train PDPG, TSCAC and MOAC with its ablations on a dataset, beside baselines that know items and no person."""
 
     data: tyro.conf.Positional[DataPath]
-    trials: Annotated[int | None, option("INT", "default: 6; quick 2")] = None
+    trials: Annotated[int | None, option("INT", "default: 2")] = None
     """Training seeds of each setting of each method."""
     iterations: Annotated[int | None, option("INT", "default: 1000; quick 50")] = None
     """Steps of each policy."""
