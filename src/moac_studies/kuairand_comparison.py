@@ -181,8 +181,9 @@ def statements(paper: Mapping[str, Any], results: Mapping[str, OnUsers]) -> list
 
 def _stated(text: str, ahead: Mapping[str, Mean], above: Sequence[str], below: Sequence[str]) -> Claim:
     """A statement of the paper: MOAC leads in some signals and trails in others; what cannot be estimated is open."""
-    parts: list[Verdict] = [compare.above(ahead[name]).verdict if name in ahead else "not decided" for name in above]
-    parts += [compare.below(ahead[name]).verdict if name in ahead else "not decided" for name in below]
+    unknown: Verdict = "not decided"
+    parts = [compare.above(ahead[name]).verdict if name in ahead else unknown for name in above]
+    parts += [compare.below(ahead[name]).verdict if name in ahead else unknown for name in below]
     told = [f"{name} {_points(ahead[name]) if name in ahead else 'not estimable'}" for name in (*above, *below)]
     return Claim(text, "; ".join(told), verdict_of(parts), PAPER)
 
