@@ -49,6 +49,11 @@ def test_changes_by_hand_and_their_difference(log):
     inside = own.estimable
     assert (own.interval[inside, 0] < own.change[inside]).all()
     assert (own.change[inside] < own.interval[inside, 1]).all()
+    low, high = own.difference_interval[inside].T
+    assert (low < own.difference[inside]).all()
+    assert (own.difference[inside] < high).all()
+    middle = (low + high) / 2
+    assert (np.abs(middle - own.difference[inside]) < np.abs(middle + own.difference[inside])).all()
     np.testing.assert_allclose(own.standard_level[KEPT], reward.mean(axis=0), rtol=1e-6)
 
 
