@@ -153,6 +153,8 @@ def _claim(name: str, what: str, found: Any, least: float, every: bool) -> Claim
     holds = low >= least if every else mean.value >= least
     said = f"On {name} one network has a {what} of at least {number(least)}"
     told = f"{mean}; {len(found)} seeds between {low:,.4g} and {high:,.4g}."
+    if len(found) == 1:
+        return Claim(said, f"One seed has {low:,.4g}: too few to judge.", "not decided", TITLE)
     return Claim(said, told, "holds" if holds else "does not hold", TITLE)
 
 

@@ -41,6 +41,10 @@ def test_a_bar_asks_the_mean_or_every_seed(table, expected):
     assert verdicts(table, *TWO) == expected
 
 
+def test_one_seed_decides_nothing():
+    assert verdicts({"least": 1, "smallest": 9}, TWO[0]) == ["not decided", "not decided"]
+
+
 @pytest.mark.parametrize(("archived", "expected"), [((3, 1), "holds"), ((2, 2), "does not hold")])
 def test_half_of_the_seeds_must_have_points_apart(archived, expected):
     assert verdicts({"apart": 3}, *(run((1, 1), archived=count) for count in archived)) == [expected]
@@ -53,7 +57,7 @@ def test_the_reference_lies_below_the_exact_front_unless_it_is_given():
     assert whole.volumes([0.0, -25.0]) == pytest.approx(360.4009, abs=1e-3)
     bars = {**SEA, "hull": 9}
     for points, expected in ((front[:9], "holds"), (front[:8], "does not hold")):
-        (claim,) = one_network.claims({"sea": Measured((run(*points),), bars)})
+        (claim,) = one_network.claims({"sea": Measured((run(*points),) * 2, bars)})
         assert claim.verdict == expected
 
 
