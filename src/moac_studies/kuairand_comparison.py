@@ -5,7 +5,7 @@ It runs on KuaiRand's rows where they are, on generated ones elsewhere, or on an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -181,9 +181,12 @@ def statements(paper: Mapping[str, Any], results: Mapping[str, OnUsers]) -> list
 
 def _stated(text: str, ahead: Mapping[str, Mean], above: Sequence[str], below: Sequence[str]) -> Claim:
     """A statement of the paper: MOAC leads in some signals and trails in others; what cannot be estimated is open."""
-    unknown: Verdict = "not decided"
-    parts = [compare.above(ahead[name]).verdict if name in ahead else unknown for name in above]
-    parts += [compare.below(ahead[name]).verdict if name in ahead else unknown for name in below]
+
+    def part(name: str, judged: Callable[[Mean], compare.Part]) -> Verdict:
+        return judged(ahead[name]).verdict if name in ahead else "not decided"
+
+    parts: list[Verdict] = [part(name, compare.above) for name in above]
+    parts += [part(name, compare.below) for name in below]
     told = [f"{name} {_points(ahead[name]) if name in ahead else 'not estimable'}" for name in (*above, *below)]
     return Claim(text, "; ".join(told), verdict_of(parts), PAPER)
 
