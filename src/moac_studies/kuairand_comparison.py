@@ -185,8 +185,8 @@ def _stated(text: str, ahead: Mapping[str, Mean], above: Sequence[str], below: S
     def part(name: str, judged: Callable[[Mean], compare.Part]) -> Verdict:
         return judged(ahead[name]).verdict if name in ahead else "not decided"
 
-    parts: list[Verdict] = [part(name, compare.above) for name in above]
-    parts += [part(name, compare.below) for name in below]
+    parts: list[Verdict | bool] = [part(name, compare.above) for name in above]
+    parts.extend(part(name, compare.below) for name in below)
     told = [f"{name} {_points(ahead[name]) if name in ahead else 'not estimable'}" for name in (*above, *below)]
     return Claim(text, "; ".join(told), verdict_of(parts), PAPER)
 
