@@ -100,9 +100,7 @@ def feature_scores(dataset: LoggedDataset, feature: str) -> Float[np.ndarray, " 
 
 def item_features(dataset: LoggedDataset) -> tuple[str, ...]:
     """Names of the numbers that states hold of an item."""
-    first = dataset.tables.users.shape[1] + sum(dataset.tables.context_sizes) + 1
-    names = dataset.feature_names[first : first + dataset.tables.items.shape[1]]
-    return tuple(name.partition(": ")[2] for name in names)
+    return () if dataset.table_names is None else dataset.table_names[1]
 
 
 def permuted(dataset: LoggedDataset, seed: int = 0) -> LoggedDataset:
