@@ -210,7 +210,7 @@ def test_a_propensity_of_zero(log_run, capsys, tmp_path):
     files.write_arrays(run / "behaviour.safetensors", arrays, about)
     message = refused(capsys, "evaluate", run, "--data", log_run.data)
     assert message == "`propensity` must be in (0, 1], got 0.0 in row 5."
-    begun = tmp_path / "begun"  # of a menu that was interrupted
+    begun = tmp_path / "begun"  # by a command that was interrupted
     begun.mkdir()
     shutil.copy(run / "behaviour.safetensors", begun)
     assert main(["offline", "train", str(log_run.data), "--out", str(begun)]) == 2

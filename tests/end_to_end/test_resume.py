@@ -179,6 +179,10 @@ def test_not_a_run(tmp_path, capsys):
     (tmp_path / "begun" / "rules").mkdir(parents=True)
     hint = "It is an exploration that was stopped: the same command continues it."
     assert refused(tmp_path / "begun", capsys) == f"RUN is not a run directory: it has no config.json. {hint}"
+    (tmp_path / "candidates" / "menu").mkdir(parents=True)
+    assert "a set of candidates that was stopped" in refused(tmp_path / "candidates", capsys)
+    (tmp_path / "candidates" / "choice.json").write_text("{}")
+    assert "none was chosen" in refused(tmp_path / "candidates", capsys)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def _print_changes(evaluation: OfflineEvaluation) -> None:
         effective = min(one.row_effective_share for one in policy.diagnostics)
         verdict = f"{name}: {policy.verdict.level}; effective share of rows {100 * effective:.0f} %"
         print_lines([verdict, *(f"  - {reason.text}" for reason in policy.verdict.reasons)])
-        shown = [f"  {row[0]}, {row[1]}: {row[2]}; power: {row[3]}" for row in checks.control_rows(evaluation, name)]
+        shown = [f"  {row[0]}, {row[1]}: {row[2]}; {row[3]}" for row in checks.control_rows(evaluation, name)]
         print_lines(["what may not change, and by how much it does:", *shown] if shown else [])
         print_lines([text for text in [checks.explained(evaluation, name)] if text])
     if evaluation.carried is not None:

@@ -38,7 +38,7 @@ _KEYS: dict[str, tuple[type, ...]] = {
     "problem.objectives": (list,),
 }
 """What config.json must have; only a run that was saved from Python has no `env`."""
-_UNFINISHED = {"rules": "an exploration", "menu": "a menu of policies"}
+_UNFINISHED = {"rules": "an exploration", "menu": "a set of candidates"}
 _UNFINISHED |= dict.fromkeys(("tasks", "tasks-quick"), "an experiment")
 """Commands of several runs, by the folder that each makes first."""
 LOG_FILES = ("behaviour.safetensors", "catalogue.safetensors")
@@ -137,6 +137,8 @@ def check_vacant(path: Path) -> None:
 def unfinished(folder: Path) -> str:
     """A sentence, after a space, on the command of several runs that has begun in a folder; empty where none has."""
     command = next((what for name, what in _UNFINISHED.items() if (folder / name).is_dir()), None)
+    if (folder / "choice.json").exists():
+        return " It is a set of candidates of which none was chosen: choice.json says why."
     return "" if command is None else f" It is {command} that was stopped: the same command continues it."
 
 

@@ -79,7 +79,7 @@ def control_rows(evaluation: OfflineEvaluation, method: str) -> list[tuple[str, 
         return rows
     for one in checks.controls:
         why = power(one, evaluation.report.signal_names, checks.half_width)
-        told = "softer: may follow from what was shown" if one.soft else "yes"
+        told = "a softer control: may follow from what was shown" if one.soft else "has power"
         for j, column in enumerate(one.columns):
             low, high = (float(end) for end in one.interval[j])
             shown = change(float(one.change[j]), (low, high)) if one.relative else _deviations(one.change[j], low, high)
