@@ -27,6 +27,9 @@ _HEAVIEST, _SCALE_CAP = 0.01, 0.99
 """Share of rows and users that are called heaviest; quantile at which a heavy-tailed signal is also cut off."""
 _LISTED = 10
 """Covariates that are listed."""
+_NEAR_TIE = 0.1
+"""The threshold of a tail is raised by this share of the mean excess. Where a policy is close to the log's, weights are
+nearly 1 and counts nearly tied: an excess of a thousandth beside one of 1 would look like the heaviest tail."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +254,7 @@ def pareto_k(values: Float[np.ndarray, " n"]) -> float:
     count = int(min(0.2 * len(values), 3 * math.sqrt(len(values))))
     ordered = np.sort(values)
     x = ordered[len(ordered) - count :] - ordered[len(ordered) - count - 1] if count < len(ordered) else ordered
+    x = x - _NEAR_TIE * x.mean() if len(x) else x  # a higher threshold has the same k
     x = x[x > 0]
     n = len(x)
     if n < 5 or x[-1] - x[0] <= 1e-12 * x[-1]:

@@ -157,6 +157,15 @@ def test_pareto_k_looks_at_the_largest_values_alone():
     assert checks.pareto_k(np.where(tail == tail[-300], 0.0, tail)) != checks.pareto_k(values)
 
 
+@pytest.mark.parametrize("users", [250, 2500])
+def test_counts_under_weights_of_nearly_1_have_no_heavy_tail(users):
+    """A policy close to the log's own: excesses over a near-tie are no tail."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        counts = rng.binomial(rng.geometric(0.4, users), 0.4)
+        assert checks.pareto_k(counts * np.exp(0.01 * rng.normal(size=users))) < 0.2
+
+
 def test_pareto_k_of_what_has_no_tail():
     assert checks.pareto_k(np.ones(1000)) == checks.pareto_k(np.zeros(1000)) == checks.pareto_k(np.arange(3.0)) == -1.0
 
