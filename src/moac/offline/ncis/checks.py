@@ -156,6 +156,7 @@ class Evidence:
         weights, (users, _) = self.weights[name], self.groups
         share = weights.estimate(options.cap)
         mean, _, width = self._moved(share, self.log.reward, options.level)
+        width = _with_error_of_b(width, self.influence.get(name), options.level)
         sensitive = sensitivity.analyse(self.log, weights.ratio, options, noise, self.strongest)
         return Checks(
             tuple(self._controlled(control, name, options) for control in self.controls),
@@ -196,10 +197,8 @@ class Evidence:
         scale = before if control.relative else z.std(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             change = (after - before) / scale
-            half = self._half_width(parts, options.level, rows) / np.abs(scale)
-            if name in control.influence:  # of other users: the variances add up
-                of_model = np.sqrt((control.influence[name] ** 2).sum(axis=0)) / np.abs(scale)
-                half = np.hypot(half, NormalDist().inv_cdf((1 + options.level) / 2) * of_model)
+            of_rows = self._half_width(parts, options.level, rows)
+            half = _with_error_of_b(of_rows, control.influence.get(name), options.level) / np.abs(scale)
         told = (z != 0).sum(axis=0) >= MIN_POSITIVES  # of a rarer one nothing can be said
         p = np.ones(len(change))
         p[told] = holm(_p_values(change[told], half[told], options.level))
@@ -229,6 +228,13 @@ class Evidence:
         heaviest = (_top(parts), _top(by_user))
         k = np.array([pareto_k(column) for column in by_user.T])
         return Tails(k, *heaviest, cut, change, np.stack([change - half, change + half], 1))
+
+
+def _with_error_of_b(half_width: Any, influence: Any, level: float) -> Any:
+    """Half-widths with what train users' rows move through the behaviour model: of other users, so variances add up."""
+    if influence is None:
+        return half_width
+    return np.hypot(half_width, NormalDist().inv_cdf((1 + level) / 2) * np.sqrt((influence**2).sum(axis=0)))
 
 
 def _p_values(change: Any, half_width: Any, level: float) -> Any:

@@ -49,6 +49,14 @@ def test_the_error_of_a_fitted_b_widens_a_control():
     assert second == pytest.approx(np.hypot(first, 1.959964 * 0.2 / (mean @ Z / mean.sum())))
 
 
+def test_the_error_of_a_fitted_b_widens_what_controls_are_held_to():
+    log, policies, control, b = enumerated(PI, B, Z)
+    evidence = ncis.evidence_of(log, policies, [control], behaviour=b, options=OPTIONS)
+    moved = replace(evidence, influence={"p": np.full((4, log.reward.shape[1]), 0.1)})
+    first, second = (each.check("p", OPTIONS).half_width for each in (evidence, moved))
+    np.testing.assert_allclose(second, np.hypot(first, 1.959964 * 0.2 / np.abs(log.reward.mean(axis=0))), rtol=1e-6)
+
+
 def test_without_b_of_all_actions_a_control_uses_no_cap():
     log, policies, control, _ = enumerated(PI, B, Z)
     assert ncis.evidence_of(log, policies, [control]).check("p", OPTIONS).controls[0].change[0] == pytest.approx(0)
