@@ -23,6 +23,7 @@ from scipy.optimize import minimize_scalar
 from moac.logs import splits, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
+from moac.policies import SoftmaxMLP
 from moac.policies.networks import Network, Plain, Weights
 
 BLOCK = 2048
@@ -86,6 +87,12 @@ class BehaviourModel:
         """Weights of the member that has seen all train users, with its temperature: b = softmax(f(x))."""
         *others, last = self.members[0].weights
         return (*others, np.asarray(last / np.float32(self.temperature)))
+
+    @property
+    def method(self) -> tuple[SoftmaxMLP, Weights]:
+        """Behavior-Clone as a policy, with its weights as those of one training seed."""
+        policy = SoftmaxMLP(self.network.inputs, self.network.hidden, self.network.outputs)
+        return policy, tuple(W[None] for W in self.clone)
 
     def propensities(self, dataset: LoggedDataset) -> Float[np.ndarray, " N"]:
         """b(a|s) of each logged action, from a member that has not seen the row's user."""

@@ -23,7 +23,7 @@ from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
 from moac.offline.exposure import exposures
 from moac.offline.ncis import Evidence, Logged, Shard, Weighted
 from moac.offline.reward_model import RewardModel, fit_rewards
-from moac.policies import SoftmaxMLP, log_probs
+from moac.policies import log_probs
 from moac.types import Evaluation, Params, Policy
 
 _NUMBERS = 1 << 24
@@ -204,8 +204,7 @@ class _Policies:
         model = self.dataset.behaviour
         if model is None:
             return log.propensity
-        policy = SoftmaxMLP(model.network.inputs, model.network.hidden, model.network.outputs)
-        (table,) = _tables((policy, tuple(W[None] for W in model.clone)), x, model.network.outputs)
+        (table,) = _tables(model.method, x, model.network.outputs)
         table[np.arange(len(table)), log.action] = log.propensity
         return table
 

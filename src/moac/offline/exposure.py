@@ -18,10 +18,7 @@ from jaxtyping import Bool, Float
 from moac.logs.dataset import LoggedDataset
 from moac.offline import ncis
 from moac.offline.ncis import estimates
-from moac.policies import SoftmaxMLP
-
-MIN_EVENTS = 50
-"""Fewer rows of random exposure with a signal say nothing of it."""
+from moac.offline.ncis.limits import MIN_POSITIVES
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +54,7 @@ class Exposure:
     @property
     def estimable(self) -> Bool[np.ndarray, " M"]:
         """Whether there are enough rows with the signal."""
-        return self.events >= MIN_EVENTS
+        return self.events >= MIN_POSITIVES
 
 
 def exposures(
@@ -76,9 +73,7 @@ def exposures(
         return {}
     users, everywhere = np.unique(random.user), np.arange(random.num_rows)
     rows = np.flatnonzero(np.isin(dataset.user, users))
-    network = model.network
-    clone = SoftmaxMLP(network.inputs, network.hidden, network.outputs), tuple(W[None] for W in model.clone)
-    base = _Sums(random, everywhere, users, np.inf).of(probabilities(random, *clone, everywhere))
+    base = _Sums(random, everywhere, users, np.inf).of(probabilities(random, *model.method, everywhere))
     logged = _Sums(dataset, rows, users, options.cap).of(known[rows][None])
 
     def one(method: Any) -> Exposure:
