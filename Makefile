@@ -27,9 +27,11 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	$(BIN)/python benchmarks/tables.py --check
 
 bench: $(STAMP) $(BENCH)
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/tables.py
 
 # The documentation as a site: site/index.html opens from the disk; its search wants a server (python -m http.server -d site).
 docs: $(STAMP)

@@ -10,6 +10,7 @@ from statistics import median
 import gymnasium
 import mo_gymnasium
 import numpy as np
+from _recorded import keep
 from _timing import run_peer
 from gymnasium import spaces
 
@@ -125,6 +126,7 @@ def _report_peers() -> None:
             f"CPU-second: {ours / theirs:.1f} times   target >= {TARGET_PEER}",
             flush=True,
         )
+        keep(env_id, rate=ours, peer_rate=theirs, peer=name)
 
 
 def _report_workers() -> None:

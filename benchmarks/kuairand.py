@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from _kuairand_batch import report_batch, report_memory
+from _recorded import keep
 from _timing import PEER_PYTHON, ROOT, measure
 from _usage import Usage, measured
 
@@ -88,6 +89,8 @@ def _report_peers(root: Path, runs: dict[str, list[Usage]]) -> None:
     print(f"  the rows, actions and rewards of pandas {theirs.answer['pandas']}: {_agreement(root, ours, theirs)}")
     print(f"  CPU, moac / pandas: {ours.cpu / theirs.cpu:.2f}   target <= {TARGET_CPU}")
     print(f"  peak memory, moac / pandas: {peak / theirs.peak:.2f}   target <= {TARGET_MEMORY:.2f}")
+    keep("kuairand", cpu=ours.cpu, gb=peak / 1e9, peer_cpu=theirs.cpu, peer_gb=theirs.peak / 1e9,
+         peer=f"pandas {theirs.answer['pandas']}")  # fmt: skip
     _report_growth(*(runs[name][0].cpu for name in ("small", "middle", "capped")))
 
 

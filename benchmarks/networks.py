@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _recorded import keep
 from _timing import run_peer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -49,13 +50,16 @@ def report() -> None:
     print(f"obs {INPUTS}, hidden {HIDDEN}, {ACTIONS} actions, {threads} threads; best milliseconds of an update;")
     print(f"  TorchJD {peer['torchjd']}, torch {peer['torch']}, the faster of its two engines")
     for size in SIZES:
-        _compare(size, ours[size], theirs[size])
+        fastest = _compare(size, ours[size], theirs[size])
+        keep(f"networks, {size[0]}, {size[1]}", ms=ours[size]["min-norm"], peer_ms=fastest["MGDA"],
+             without=[ours[size]["uniform"], fastest["mean"]], scalarised_ms=ours[size]["scalarised"],
+             peer=f"TorchJD {peer['torchjd']}")  # fmt: skip
     _growth(ours)
     _curve()
     _trials()
 
 
-def _compare(size: tuple[int, int], ours: dict[str, float], theirs: dict[str, float]) -> None:
+def _compare(size: tuple[int, int], ours: dict[str, float], theirs: dict[str, float]) -> dict[str, float]:
     fastest = {
         rule: min(theirs[f"{engine}, {rule}"] for engine in ("autojac", "autogram")) for rule in ("MGDA", "mean")
     }
@@ -66,6 +70,7 @@ def _compare(size: tuple[int, int], ours: dict[str, float], theirs: dict[str, fl
         f"{fastest['mean']:.2f}: {fastest['mean'] / ours['uniform']:.1f} times; scalarised {ours['scalarised']:.2f} "
         f"(torch {theirs['scalarised']:.2f})"
     )
+    return fastest
 
 
 def _growth(ours: dict[tuple[int, int], dict[str, float]]) -> None:

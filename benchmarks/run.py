@@ -1,6 +1,7 @@
 """Measure moac beside its peers and print the report:  python benchmarks/run.py [SECTION …].
 
-Every ratio is taken between two things measured in this one run on this one machine.
+Every ratio is taken between two things measured in this one run on this one machine. What stands in tables of the
+documents is kept in recorded.json; `python benchmarks/tables.py` writes them.
 """
 
 from __future__ import annotations

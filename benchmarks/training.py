@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from _recorded import keep
 from _timing import Timing, measure, run_peer
 from kernel import FLAGS, Kernel
 
@@ -32,7 +34,8 @@ def report() -> None:
     in_c = _report_kernel(model)
     ours = _report_ours(model)
     print(f"  CPU per step, moac / C kernel: {ours / in_c:.2f}   target <= {TARGET_OVER_C}, must be <= {LIMIT_OVER_C}")
-    _report_peer(ours)
+    peer = _report_peer(ours)
+    keep("training", ns=1e9 * ours, c_ns=1e9 * in_c, **peer)
     _report_scaling()
 
 
@@ -101,7 +104,7 @@ def _report_ours(model: momdp.FiniteMOMDP) -> float:
     return per_step
 
 
-def _report_peer(ours: float) -> None:
+def _report_peer(ours: float) -> dict[str, Any]:
     peer = run_peer("moqlearning.py")
     rate = peer["steps_per_cpu_second"]
     print(
@@ -109,6 +112,7 @@ def _report_peer(ours: float) -> None:
         f"{1e9 / rate:,.0f} CPU ns/step"
     )
     print(f"  steps per CPU second, moac / MOQLearning: {1 / (ours * rate):,.0f}   target >= {TARGET_OVER_PEER}")
+    return {"peer_ns": 1e9 / rate, "peer": f"morl-baselines {peer['morl-baselines']} MOQLearning"}
 
 
 def _timed(run: Callable[[], object]) -> Timing:

@@ -237,7 +237,7 @@ def test_mistakes_of_the_command(tmp_path, capsys, more, message):
 
 
 _CHANGE = re.compile(r"([+-]\d+\.\d) % \[([+-]?\d+\.\d), ([+-]?\d+\.\d)\]")
-_DOCUMENTS = ("README.md", "docs/baselines.md", "docs/offline-training.md", "docs/reproducing.md", "docs/own-log.md")
+_DOCUMENTS = ("README.md", "docs/kuairand.md", "docs/offline-training.md", "docs/reproducing.md", "docs/own-log.md")
 
 
 def changes(part):
