@@ -44,15 +44,16 @@ ONE_FRONT = (
 )
 """Agents, rows of the study's networks, and CPU seconds at most."""
 FEW = range(3)
+KINDS = ("points", "runs", "one_front")
 
 
 def main() -> None:
     """Run what is missing, seed by seed, and write the file after each run."""
-    record: dict[str, Any] = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {"runs": [], "one_front": []}
+    record: dict[str, Any] = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {kind: [] for kind in KINDS}
     done = {(run["method"], run["env"], run["discount"], run["seed"]) for run in record["runs"]}
     for seed, (env, discount), method in product(SEEDS, PROBLEMS, METHODS):
         if (method, env) not in LEFT_OUT and (method, env, discount, seed) not in done:
-            keep(record, "runs", over_time(method, env, discount, seed))
+            keep(record, "runs", over_time(method, env, discount, seed, record["points"]))
     tables, shared = (framework.load("fronts").parameters[name] for name in ("networks", "shared"))
     done = {(run["method"], run["row"], run["seed"]) for run in record["one_front"]}
     for seed, (method, row, seconds) in product(FEW, ONE_FRONT):
@@ -60,11 +61,13 @@ def main() -> None:
             keep(record, "one_front", one_front(method, row, {**shared, **tables[row]}, seed, seconds))
 
 
-def over_time(method: str, env: str, discount: float, seed: int) -> dict[str, Any]:
-    """What was found after some CPU seconds."""
+def over_time(method: str, env: str, discount: float, seed: int, points: list[list[float]]) -> dict[str, Any]:
+    """What was found after some CPU seconds, by its places among all `points`, which grow by those that are new."""
     seen = peer_run("fronts.py", method, env, discount, seed, *SECONDS)["seen"]
     for each in seen:
-        each |= {"cpu": round(each["cpu"], 2), "returns": shortened(each["returns"])}
+        found = shortened(each["returns"])
+        points += [point for point in found if point not in points]
+        each |= {"cpu": round(each["cpu"], 2), "returns": [points.index(point) for point in found]}
     return {"method": method, "env": env, "discount": discount, "seed": seed, "seen": seen}
 
 
@@ -79,9 +82,9 @@ def one_front(method: str, row: str, table: framework.Table, seed: int, seconds:
     return about | kept | {"points": shortened(run["points"])}
 
 
-def shortened(points: Any) -> list[tuple[float, ...]]:
+def shortened(points: Any) -> list[list[float]]:
     """Points to five digits; one that several policies have is kept once."""
-    return list(dict.fromkeys(tuple(float(f"{x:.5g}") + 0.0 for x in point) for point in points))
+    return list(map(list, dict.fromkeys(tuple(float(f"{x:.5g}") + 0.0 for x in point) for point in points)))
 
 
 def keep(record: dict[str, Any], kind: str, run: dict[str, Any]) -> None:
@@ -89,7 +92,7 @@ def keep(record: dict[str, Any], kind: str, run: dict[str, Any]) -> None:
     record[kind].append(run)
     left_out = [{"method": m, "env": e, "why": why} for (m, e), why in LEFT_OUT.items()]
     head = {**about("python benchmarks/record_fronts.py"), "seconds": list(SECONDS), "left_out": left_out}
-    write(OUTPUT, head | {kind: record[kind] for kind in ("runs", "one_front")})
+    write(OUTPUT, head | {kind: record[kind] for kind in KINDS})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import importlib
 import json
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -28,6 +28,7 @@ _MODULES = (
 
 Table = Mapping[str, Any]  # One table of a study's file
 Tables = Mapping[str, Table]
+Job = tuple[str, Table]  # The label of a measurement, and what it depends on
 Say = Callable[[str], None]  # Called with one line for each measurement
 
 
@@ -55,21 +56,47 @@ class Workspace:
 
     def keep(self, label: str, parameters: Table, measure: Callable[[], Arrays]) -> Arrays:
         """The arrays that `measure` returns, from the file of an earlier call where label and parameters agree."""
-        from moac import files
-
-        path = self._path(label, parameters)
-        if path.exists():
-            return files.read_arrays(path)[0]
+        done = self.finished(label, parameters)
+        if done is not None:
+            return done
         began = time.monotonic()
         arrays = measure()
-        files.subfolder(self.folder.parent, self.folder.name)
-        files.write_arrays(path, arrays, dict(parameters))
+        self._write((label, parameters), arrays)
         self.say(f"{label}: {time.monotonic() - began:.1f} s")
         return arrays
 
-    def has(self, label: str, parameters: Table) -> bool:
-        """Whether an earlier call has measured that."""
-        return self._path(label, parameters).exists()
+    def side_by_side(self, measure: Callable[[Table], Arrays], jobs: Sequence[Job]) -> list[Arrays | None]:
+        """What `measure` finds of each job's parameters, one process for each core; what is finished is kept.
+
+        A job that fails is said so, has None, and ends no other.
+        """
+        from moac import tasks
+        from moac.runs import executors
+
+        missing = [job for job in jobs if not self._path(*job).exists()]
+        with executors.opened("process" if missing and tasks.cores() > 1 else "serial") as executor:
+            outcomes = executor.map(measure, [parameters for _, parameters in missing])
+            for count, outcome in enumerate(outcomes, 1):
+                job, told = missing[outcome.index], "measured"
+                if outcome.value is None:
+                    told = f"failed: {outcome.failure and outcome.failure.message}"
+                else:
+                    self._write(job, outcome.value)
+                self.say(f"{job[0]} {told} ({count} of {len(missing)})")
+        return [self.finished(*job) for job in jobs]
+
+    def finished(self, label: str, parameters: Table) -> Arrays | None:
+        """What an earlier call has measured; None where none has."""
+        from moac import files
+
+        path = self._path(label, parameters)
+        return files.read_arrays(path)[0] if path.exists() else None
+
+    def _write(self, job: Job, arrays: Arrays) -> None:
+        from moac import files
+
+        files.subfolder(self.folder.parent, self.folder.name)
+        files.write_arrays(self._path(*job), arrays, dict(job[1]))
 
     def _path(self, label: str, parameters: Table) -> Path:
         identity = json.dumps([label, parameters], sort_keys=True)

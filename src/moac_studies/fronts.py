@@ -80,10 +80,7 @@ def run(study: Study, work: Workspace) -> Findings:
 
 def _with_networks(found: Findings, study: Study, work: Workspace) -> Findings:
     """Beside tables and exact models: one network for every preference, with seeds of its own."""
-    measuring, shared = study.parameters["measuring"], study.parameters["shared"]
-    tables = {name: {**shared, **study.parameters["networks"][name]} for name in measuring["networks"]}
-    first = measuring["network_seed"]
-    measured = one_network.measure(tables, range(first, first + measuring["network_seeds"]), work)
+    measured = one_network.measure(study, work)
     if not measured:
         return found
     claims = (*one_network.claims(measured), *found.claims)

@@ -26,25 +26,28 @@ DEFAULTS = ", defaults"  # Ends the name of a method without what is chosen for 
 _TASKS = ("minecart", "mo-mountaincar", "mo-lunar-lander")  # Environments whose task a claim names
 _IMPROVES = "On {} MOAC improves the hypervolume over the untrained policy"
 _COMMON = ("shared", "methods")  # Tables that are no environment
-_MEASURED = ("env", "num_envs", "trials", "steps", "episodes", "evaluation_episodes")
-"""What of an environment's table decides a measurement, beside the configuration."""
+_MEASURED = ("env", "num_envs", "trials", "steps", "episodes", "evaluation_episodes", "config")
+"""What of an environment's table decides a measurement."""
 
 Methods = Mapping[str, Arrays]
+Row = tuple[str, str, str, framework.Table]  # Environment, method, label of the measurement, what it depends on
 
 
 def run(study: Study, work: Workspace) -> Findings:
     """Measure, judge and draw."""
-    chosen, measured = tables(study), dict[str, Methods]()
+    chosen = tables(study)
     missing = {name: why for name, table in chosen.items() if (why := unavailable(table))}
     for name, why in missing.items():
         work.say(f"{name} is left out: {why}")
-    for name, table in chosen.items():
-        if name not in missing:
-            measured[name] = {START: start(table, study.seed, work)} | {
-                method: trained(table, method, changes, study.seed, work)
-                for method, changes in methods_of(table, study.parameters["methods"]).items()
-            }
-    return findings(chosen, measured, missing)
+    rows = [row for name, table in chosen.items() if name not in missing for row in rows_of(name, table, study)]
+    done = work.side_by_side(measured_row, [(label, job) for _, _, label, job in rows])
+    measured: dict[str, dict[str, Arrays]] = {}
+    for (name, method, *_), arrays in zip(rows, done, strict=True):
+        if arrays is None:
+            missing[name] = f"{method} failed"
+        else:
+            measured.setdefault(name, {})[method] = arrays
+    return findings(chosen, {name: own for name, own in measured.items() if name not in missing}, missing)
 
 
 def tables(study: Study) -> dict[str, framework.Table]:
@@ -73,47 +76,48 @@ def unavailable(table: framework.Table) -> str:
     return ""
 
 
-def trained(table: framework.Table, method: str, changes: framework.Table, seed: int, work: Workspace) -> Arrays:
+def rows_of(name: str, table: framework.Table, study: Study) -> list[Row]:
+    """The untrained policies, then every method."""
+    identity = {"seed": study.seed, **{key: table[key] for key in _MEASURED}}
+    jobs = {START: identity} | {
+        method: {**identity, "changes": changes}
+        for method, changes in methods_of(table, study.parameters["methods"]).items()
+    }
+    return [(name, key, "-".join((table["env"], *key.replace(",", "").split())), job) for key, job in jobs.items()]
+
+
+def measured_row(job: framework.Table) -> Arrays:
+    """What one method learns; a job without `changes` is that of the untrained policies."""
+    return trained(job) if "changes" in job else start(job)
+
+
+def trained(job: framework.Table) -> Arrays:
     """Returns and weights λ over environment steps, and the final policies in episodes of their own."""
-
-    def measure() -> Arrays:
-        options = {"evaluation_episodes": table["evaluation_episodes"]}
-        outcome = environments.train(table, config_of(table, changes), seed, **options)
-        environment: Any = outcome.run.source
-        per_iteration = outcome.run.env_steps_per_iteration // table["trials"]
-        over_time = {
-            "steps": outcome.history.iteration * per_iteration,
-            "over_steps": outcome.history.returns,
-            "weights": outcome.history.weights,
-        }
-        return over_time | environments.played(environment, outcome.policy, table["episodes"])
-
-    label = "-".join((table["env"], *method.replace(",", "").split()))
-    return work.keep(label, {**_identity(table, seed), "changes": changes}, measure)
+    options = {"evaluation_episodes": job["evaluation_episodes"]}
+    outcome = environments.train(job, config_of(job, job["changes"]), job["seed"], **options)
+    environment: Any = outcome.run.source
+    over_time = {
+        "steps": outcome.history.iteration * (outcome.run.env_steps_per_iteration // job["trials"]),
+        "over_steps": outcome.history.returns,
+        "weights": outcome.history.weights,
+    }
+    return over_time | environments.played(environment, outcome.policy, job["episodes"])
 
 
-def start(table: framework.Table, seed: int, work: Workspace) -> Arrays:
+def start(job: framework.Table) -> Arrays:
     """The policies that training begins with, in the same episodes."""
-
-    def measure() -> Arrays:
-        environment = envs.make(table["env"], table["num_envs"])
-        run = result.prepare(environment, config_of(table, {}), table["trials"], seed)
-        trials, sizes = np.zeros(table["trials"]), settings.sampling(run.settings, environment.spec)
-        unseen = {name: np.array([value for _ in trials]) for name, value in environment.memory(sizes).items()}
-        policies = TrainedPolicy.of(run.parts.policy, trials, environment.spec, unseen, run.config.setting)
-        return environments.played(environment, environments.untrained(policies, seed), table["episodes"])
-
-    return work.keep(f"{table['env']}-untrained", _identity(table, seed), measure)
+    environment = envs.make(job["env"], job["num_envs"])
+    run = result.prepare(environment, config_of(job, {}), job["trials"], job["seed"])
+    trials, sizes = np.zeros(job["trials"]), settings.sampling(run.settings, environment.spec)
+    unseen = {name: np.array([value for _ in trials]) for name, value in environment.memory(sizes).items()}
+    policies = TrainedPolicy.of(run.parts.policy, trials, environment.spec, unseen, run.config.setting)
+    return environments.played(environment, environments.untrained(policies, job["seed"]), job["episodes"])
 
 
 def config_of(table: framework.Table, changes: framework.Table) -> Config:
     """The configuration of a method: as many iterations as the steps allow, and defaults for what is left open."""
     config = Config.from_json({**table["config"], **changes})
     return settings.for_steps(config, envs.make(table["env"], table["num_envs"]).spec, table["steps"])
-
-
-def _identity(table: framework.Table, seed: int) -> dict[str, Any]:
-    return {"seed": seed, "config": table["config"], **{key: table[key] for key in _MEASURED}}
 
 
 def findings(tables: Tables, measured: Mapping[str, Methods], missing: Mapping[str, str]) -> Findings:

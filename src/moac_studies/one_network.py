@@ -17,12 +17,11 @@ from moac.files import Arrays
 from moac.momdp import hypervolume, library
 from moac.report.numbers import Value, number
 from moac.report.page import Claim, Table
-from moac.runs import executors
 from moac.search import EXPLORING, archive, explore, values
 from moac.search.measures import Yardstick
 from moac.search.plan import Options, Plan
 from moac_studies import framework, recorded
-from moac_studies.framework import Workspace
+from moac_studies.framework import Study, Workspace
 
 TITLE, COPIES = "One network for every preference", 16
 _NEAR = 0.05
@@ -65,29 +64,17 @@ class Measured:
         return np.array([hypervolume(run["points"], above) for run in self.runs])
 
 
-def measure(tables: framework.Tables, seeds: Sequence[int], work: Workspace) -> dict[str, Measured]:
-    """All environments and seeds side by side, one process for each core; what has finished is kept."""
-    jobs = {
-        f"{name}-{seed}": job(tables[name], seed)
-        for seed in seeds
-        for name in tables
-        if seed in _of(tables[name], seeds)
-    }
-    missing = [label for label, table in jobs.items() if not work.has(label, table)]
-    if missing:
-        with executors.opened("process") as executor:
-            for outcome in executor.map(trial, [jobs[label] for label in missing]):
-                label, arrays = missing[outcome.index], outcome.value
-                if arrays is None:
-                    work.say(f"{label} failed: {outcome.failure and outcome.failure.message}")
-                else:
-                    work.keep(label, jobs[label], lambda arrays=arrays: arrays)
-    done = {label: work.keep(label, table, dict) for label, table in jobs.items() if work.has(label, table)}
-    measured = dict[str, Measured]()
-    for name, table in tables.items():
-        runs = tuple(done[f"{name}-{seed}"] for seed in _of(table, seeds) if f"{name}-{seed}" in done)
-        measured |= {name: Measured(runs, table)} if runs else {}
-    return measured
+def measure(study: Study, work: Workspace) -> dict[str, Measured]:
+    """All environments and seeds of a study side by side; an environment of which no seed has ended is left out."""
+    measuring, shared = study.parameters["measuring"], study.parameters["shared"]
+    tables = {name: {**shared, **study.parameters["networks"][name]} for name in measuring["networks"]}
+    seeds = range(measuring["network_seed"], measuring["network_seed"] + measuring["network_seeds"])
+    rows = [(name, seed) for seed in seeds for name, table in tables.items() if seed in _of(table, seeds)]
+    done = work.side_by_side(trial, [(f"{name}-{seed}", job(tables[name], seed)) for name, seed in rows])
+    runs: dict[str, tuple[Arrays, ...]] = dict.fromkeys(tables, ())
+    for (name, _), arrays in zip(rows, done, strict=True):
+        runs[name] += () if arrays is None else (arrays,)
+    return {name: Measured(runs[name], table) for name, table in tables.items() if runs[name]}
 
 
 def job(table: framework.Table, seed: int) -> framework.Table:

@@ -102,9 +102,11 @@ def networks_source() -> str:
 def fronts(env: str, discount: float) -> dict[str, list[list[dict[str, Any]]]]:
     """By method, the seeds, and of each as time went by `steps`, `cpu` seconds and `returns` of the policies found."""
     by_method: dict[str, list[list[dict[str, Any]]]] = {}
-    for run in record("fronts")["runs"]:
+    data = record("fronts")
+    for run in data["runs"]:
         if (run["env"], run["discount"]) == (env, discount):
-            by_method.setdefault(run["method"], []).append(run["seen"])
+            seen = [one | {"returns": [data["points"][place] for place in one["returns"]]} for one in run["seen"]]
+            by_method.setdefault(run["method"], []).append(seen)
     return by_method
 
 

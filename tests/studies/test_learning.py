@@ -1,6 +1,7 @@
 """The study `learning`: its file, what it measures, how it judges, and the record of the peers."""
 
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,7 +94,8 @@ def test_a_target_is_met_by_the_mean_over_trials(of, reached):
         assert learning.target_claim("here", table, methods, target).verdict == verdict
 
 
-def test_the_whole_study_on_one_small_environment(tmp_path):
+def test_the_whole_study_on_one_small_environment(tmp_path, monkeypatch):
+    monkeypatch.setattr("moac.tasks.cores", lambda: 1)
     study, said = framework.parse("tiny", TINY), []
     found = learning.run(study, Workspace(tmp_path, said.append))
     assert said[0].startswith("nowhere is left out: `env` must be one of")
@@ -107,8 +109,33 @@ def test_the_whole_study_on_one_small_environment(tmp_path):
     assert said[4:] == said[:1]  # nothing was measured again
 
 
-def test_an_untrained_softmax_policy_plays_at_random(tmp_path):
-    found = learning.start({**TABLES[NAME], "trials": 1, "episodes": 20}, 0, Workspace(tmp_path, lambda line: None))
+def test_an_environment_with_a_method_that_failed_is_not_judged(tmp_path, monkeypatch):
+    def measure(job):
+        if job.get("changes", {}).get("weighting") == "uniform":
+            raise ValueError("no weights")
+        return constant((-1.0, -1.0, -1.0))
+
+    monkeypatch.setattr("moac.tasks.cores", lambda: 1)
+    monkeypatch.setattr(learning, "measured_row", measure)
+    said = []
+    found = learning.run(framework.parse("tiny", TINY), Workspace(tmp_path, said.append))
+    assert said[-1] == "mo-mountaincar-v0-uniform-weights failed: ValueError: no weights (3 of 3)"
+    assert [(claim.verdict, claim.measured) for claim in found.claims][1:] == [
+        ("not measured", "uniform weights failed")
+    ]
+    assert len(list(tmp_path.iterdir())) == 2  # what ended is kept
+
+
+def test_rows_have_files_of_their_own():
+    study = framework.load("learning")
+    rows = [row for name, table in TABLES.items() for row in learning.rows_of(name, table, study)]
+    assert len(rows) == 9 * 6 + 3  # and three methods once more with the defaults
+    work = Workspace(Path(), print)
+    assert len({work._path(label, job) for *_, label, job in rows}) == len(rows)
+
+
+def test_an_untrained_softmax_policy_plays_at_random():
+    found = learning.start({**TABLES[NAME], "trials": 1, "episodes": 20, "seed": 0})
     time, reverse, forward = found["returns"][0]
     assert time == -200
     assert found["ended"][0] == 0

@@ -67,12 +67,18 @@ def test_a_peer_is_the_best_on_record_above_the_same_reference(monkeypatch):
         return about | {"points": points}
 
     runs = [peer("A", (1, 1)), peer("A", (1, 3)), peer("B", (5, 0.1))]
-    content = {"runs": [], "one_front": runs, "command": "it", "versions": {"morl-baselines": "1", "torch": "2"}}
+    content = {
+        "points": [[9, 1], [3, 3], [30, 30]],
+        "runs": [],
+        "one_front": runs,
+        "command": "it",
+        "versions": {"morl-baselines": "1", "torch": "2"},
+    }
     monkeypatch.setattr(recorded, "record", lambda study: content)
     (row,) = one_network.table({"row": Measured(TWO, {**ROW, "published": "C 9 (published)"})}).rows
     assert row[6].startswith("A 2") and "2 seeds, 500 steps in 7 CPU s" in row[6] and "C 9 (published)" in row[6]
-    seen = [{"steps": 900, "cpu": 1.0, "returns": [[9, 1]]}, {"steps": 1000, "cpu": 2.0, "returns": [[3, 3]]}]
-    longer = [{"steps": 1001, "cpu": 2.0, "returns": [[30, 30]]}]
+    seen = [{"steps": 900, "cpu": 1.0, "returns": [0]}, {"steps": 1000, "cpu": 2.0, "returns": [1]}]
+    longer = [{"steps": 1001, "cpu": 2.0, "returns": [2]}]
     about = {"env": ROW["env"], "discount": 0.9}
     content["runs"] = [about | {"method": "D", "seen": seen}, about | {"method": "E", "seen": longer}]
     (row,) = one_network.table({"row": Measured(TWO, ROW)}).rows
@@ -86,5 +92,8 @@ def test_bars_and_peers_may_change_after_measuring_but_not_what_was_measured(tmp
     table = {**ROW, "preferences": 3, "episodes": 2}
     work = framework.Workspace(Path(tmp_path) / "tasks", lambda line: None)
     work.keep("row-7", one_network.job(table, 7), lambda: run((1, 1)))
-    assert one_network.measure({"row": {**table, "least": 5}}, [7], work)["row"].volumes() == [1.0]
-    assert not work.has("row-7", one_network.job({**table, "steps": 2000}, 7))
+    measuring = {"networks": ["row"], "network_seed": 7, "network_seeds": 1}
+    changed = {"networks": {"row": {**table, "least": 5}}, "shared": {}, "measuring": measuring}
+    study = framework.Study("fronts", "", "fronts", 0, "", "", changed, quick=False)
+    assert one_network.measure(study, work)["row"].volumes() == [1.0]
+    assert work.finished("row-7", one_network.job({**table, "steps": 2000}, 7)) is None
