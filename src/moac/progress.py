@@ -97,10 +97,12 @@ def _numbers(snapshot: training.Snapshot) -> str:
     history = snapshot.history
     if not len(history.iteration):
         return ""
+    from moac.statistics import without_rounding
     from moac.training import mean_over_trials as mean  # which needs JAX
 
     returns = " ".join(f"{value:.4f}" for value in mean(history.returns[:, -1]))
-    gap, norm = float(mean(history.gap[:, -1])), float(mean(history.gradient_norm_squared[:, -1]))
+    squares = (history.gap, history.gradient_norm_squared)
+    gap, norm = (float(without_rounding(mean(each[:, -1]))) for each in squares)
     shown = f"gap {gap:.1e}  " if gap == gap else ""  # NaN where no model is known
     return f"J {returns}  {shown}‖g‖² {norm:.1e}  "
 

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
+ROUNDING = 1e-24
+"""A squared gradient below this is zero but for rounding."""
+
 
 @dataclass(frozen=True)
 class Mean:
@@ -20,12 +23,18 @@ class Mean:
     trials: int  # how many trials it was estimated from
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        interval = "" if np.isnan(self.low) else f" [{self.low:.3g}, {self.high:.3g}]"
+        return f"{self.value:.3g}{interval}"
 
     def mapped(self, function: Callable[[float], float]) -> Mean:
         """The estimate of a monotone function of the quantity."""
         low, high = sorted((function(self.low), function(self.high)))
         return Mean(function(self.value), low, high, self.trials)
+
+
+def without_rounding(squares: Any) -> Any:
+    """Squared norms; 0 where only rounding is left of them."""
+    return np.where(np.abs(squares) < ROUNDING, 0.0, squares)[()]
 
 
 def mean(values: Any) -> Mean:

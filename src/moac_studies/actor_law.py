@@ -243,7 +243,7 @@ def _claim(kind: str, slopes: dict[tuple[str, str], Mean]) -> Claim:
     shown = compare.listed({f"{name.removeprefix(kind)[2:]}, {label}": s for (name, label), s in slopes.items()})
     return compare.claim(
         text,
-        f"Slopes of log gap in log M: {shown}; asked: below {TOLERANCE}. It grows with M for: "
+        f"Slopes of log gap in log M: {shown}; required: below {TOLERANCE}. It grows with M for: "
         f"{', '.join(grows) or 'none'}.",
         flat.values(),
         _FIGURE,

@@ -173,7 +173,7 @@ def _gap_claims(gap: Any, what: str) -> tuple[Claim, Claim]:
     return (
         compare.claim(
             "With tiny batches momentum reaches a far smaller gap than plain MGDA.",
-            f"{what}: {told}; asked: a tenth or less.",
+            f"{what}: {told}; required: a tenth or less.",
             [compare.falls(a, b, times=10) for a, b in zip(plain, smooth, strict=True)],
             _GAP,
         ),

@@ -141,15 +141,15 @@ def claims_of(slopes: dict[str, dict[str, Mean]], measured: Measured) -> tuple[C
         compare.claim(
             "With exact directions the mean gap falls as 1/T under every schedule (ours; the bound says so of 1/t² and "
             "0 only).",
-            f"{_told(exact)}; asked: −1 ± {TOLERANCE}. Over the last whole decade instead: {_told(longer)}. No "
+            f"{_told(exact)}; required: −1 ± {TOLERANCE}. Over the last whole decade instead: {_told(longer)}. No "
             "mean over iterations can fall faster: it contains the first gap divided by T.",
             as_one_over_t(exact),
             _EXACT,
         ),
         compare.claim(
             "The rate depends on the schedule: T^-1/2 for 1/√t, ln T/T for 1/t, and a term that stays at η = 1.",
-            f"Slope at η = 1 minus slope at η = 1/t², on the same models: {compare.listed(differences)}; asked: beyond "
-            f"± {TOLERANCE}. At the largest T the means of the {len(LABELS)} schedules lie within "
+            f"Slope at η = 1 minus slope at η = 1/t², on the same models: {compare.listed(differences)}; required: "
+            f"beyond ± {TOLERANCE}. At the largest T the means of the {len(LABELS)} schedules lie within "
             f"{ends.max() / ends.min() - 1:.0%} of one another. Where slopes do not differ, the differences "
             "belong to the bound, not to the algorithm; the data cannot say that no problem attains it.",
             [compare.steady(difference, TOLERANCE).negated for difference in differences.values()],
@@ -157,7 +157,7 @@ def claims_of(slopes: dict[str, dict[str, Mean]], measured: Measured) -> tuple[C
         ),
         compare.claim(
             sampled,
-            f"{_told(learned)}; asked: −1 ± {TOLERANCE}. Where it is flatter, noise still feeds the gap; Theorem 2 "
+            f"{_told(learned)}; required: −1 ± {TOLERANCE}. Where it is flatter, noise still feeds the gap; Theorem 2 "
             "allows a floor of order 1/B there.",
             as_one_over_t(learned),
             _LEARNED,

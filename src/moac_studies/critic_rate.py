@@ -159,13 +159,19 @@ def _listed(values: Sequence[Mean], digits: int = 2) -> str:
     return ", ".join(each).replace("-", "−")
 
 
+def _factors(powers: Sequence[Mean]) -> str:
+    """Powers of ten as factors."""
+    each = (f"×{number(10**v.value, 2)} [{number(10**v.low, 2)}, {number(10**v.high, 2)}]" for v in powers)
+    return ", ".join(each)
+
+
 def decay_claims(measured: Measured) -> tuple[Claim, Claim]:
     """Whether the decay is a straight line on a log axis, over more than one order; and at the expected rate."""
     fits = {variant: measured.decays[variant].fits for variant in (DISCOUNTED, EXACT)}
     every, name = [fit for several in fits.values() for fit in several], measured.problem.name
     lines = "; ".join(
         f"{variant}: R² {_listed([fit.straight for fit in several], 3)}, over "
-        f"{_listed([fit.orders for fit in several], 1)} orders"
+        f"{_factors([fit.orders for fit in several])} down"
         for variant, several in fits.items()
     )
     rates = "; ".join(f"{variant}: {_listed([fit.agreement for fit in own], 3)}" for variant, own in fits.items())
@@ -173,15 +179,14 @@ def decay_claims(measured: Measured) -> tuple[Claim, Claim]:
     return (
         compare.claim(
             f"On {name} E‖w_N − w*‖² falls geometrically in N down to a floor, in both settings.",
-            f"log(error − floor) against N, per objective: {lines}. Asked: R² above {STRAIGHT} over more than one "
-            "order.",
+            f"log(error − floor) against N, per objective: {lines}. Required: R² above {STRAIGHT} over more than ×10.",
             straight,
             "Decay",
         ),
         compare.claim(
             f"On {name} the rate is that of the mean dynamics (ours; the theorem promises 1 − βλ_A/8).",
             f"Fitted rate as a multiple of the rate of ‖(I + βA)ᴺ(w_0 − w*)‖² over the same N, per objective: {rates}; "
-            f"asked: 1 ± {AGREE}.",
+            f"required: 1 ± {AGREE}.",
             [compare.slope_near(fit.agreement, 1.0, AGREE) for fit in every],
             "Rates",
         ),
@@ -195,7 +200,7 @@ def floor_claim(measured: Measured, variant: str) -> Claim:
     beside = "" if variant != OURS else _beside_exact(measured)
     return compare.claim(
         f"On {measured.problem.name}, {variant}, the floor falls as 1/D{about}.",
-        f"Slope of log floor against log D, per objective: {_listed(slopes)}; asked: −1 ± {SLACK}.{beside}",
+        f"Slope of log floor against log D, per objective: {_listed(slopes)}; required: −1 ± {SLACK}.{beside}",
         [compare.slope_near(slope, SLOPE, SLACK) for slope in slopes],
         "Floor",
     )
@@ -237,7 +242,7 @@ def bound_holds(tested: Sequence[Tested]) -> Claim:
     )
     return compare.claim(
         "Under its own conditions Theorem 1 is not violated (three states, γ = 0.5, every state equally likely next).",
-        f"Asked: the interval of every mean error lies below the bound ({told}). With the margins of the next row "
+        f"Required: the interval of every mean error lies below the bound ({told}). With the margins of the next row "
         "almost anything would: this is a check of the code, no evidence for the rate.",
         [t.kept for t in tested],
         "Bound",
@@ -247,15 +252,15 @@ def bound_holds(tested: Sequence[Tested]) -> Claim:
 def bound_is_near(tested: Sequence[Tested]) -> Claim:
     """Whether the bound's floor is within an order of the measured one."""
     told = "; ".join(
-        f"{t.guarantee.derivation}: floor {_listed([t.guarantee.orders], 1)} orders too high, decay "
-        f"{t.decay.fits[t.decay.worst].rate.value / t.bound_rate:.1f} × too slow"
+        f"{t.guarantee.derivation}: floor {_factors([t.guarantee.orders])} too high, decay "
+        f"×{t.decay.fits[t.decay.worst].rate.value / t.bound_rate:.1f} too slow"
         for t in tested
     )
     # A floor above the first transient says no more than that w_0 = 0 is at distance ‖w*‖ from w*.
     vacuous = [t.guarantee.derivation for t in tested if t.floor > t.transient[0]]
     about = f"Its floor alone is above the error of w_0 = 0: {' and '.join(vacuous)}." if vacuous else ""
     return compare.claim(
-        "The bound tells how large the error is, within one order of magnitude.",
+        "The bound says how large the error is, within a factor of ten.",
         f"{told}. {about}",
         [compare.steady(t.guarantee.orders, 1.0) for t in tested],
         _ASKED,
@@ -351,9 +356,9 @@ def _rates_table(measured: Sequence[Measured], asked: Sequence[Guarantee]) -> Ta
         for variant, setting in ((DISCOUNTED, "discounted"), (EXACT, "average")):
             slow = promised_rate(m, setting, asked)
             for name, fit in zip(m.problem.model.objective_names, m.decays[variant].fits, strict=True):
-                line = (fit.orders.value, fit.straight.value, str(fit.rate), fit.expected, fit.limit)
+                line = (10**fit.orders.value, fit.straight.value, str(fit.rate), fit.expected, fit.limit)
                 rows.append((f"{m.problem.name}, {variant}, {name}", *line, slow, fit.rate.value / slow))
-    header = ("problem", "orders", "R²", "rate", "mean dynamics", "their limit", "theorem", "times faster")
+    header = ("problem", "falls by ×", "R²", "rate", "mean dynamics", "their limit", "theorem", "times faster")
     caption = (
         "What log(error − floor) loses per TD step. Mean dynamics: the same line fitted to ‖(I + βA)ᴺ(w_0 − w*)‖²; "
         "their limit: −2 log(1 − β min Re eig(−A)). Theorem: −log(1 − βλ_A/8), and how much faster the error falls."
@@ -383,8 +388,16 @@ def _asked_table(asked: Sequence[Guarantee]) -> Table:
     for g in asked:
         sizes = (g.lam, g.step_size, g.batch_size, g.per_batch, g.measured.value)
         own = "yes" if g.own else "no"
-        rows.append((f"{g.problem}, {g.setting}, {g.derivation}", *sizes, f"{g.orders.value:.1f}", own))
-    promised = ("λ_A", "largest β", "smallest D", "bound's floor · D", "measured · D", "orders", "own conditions")
+        rows.append((f"{g.problem}, {g.setting}, {g.derivation}", *sizes, 10**g.orders.value, own))
+    promised = (
+        "λ_A",
+        "largest β",
+        "smallest D",
+        "bound's floor · D",
+        "measured · D",
+        "too high by ×",
+        "own conditions",
+    )
     caption = (
         "Theorem 1 at the largest β it allows; a floor times D does not depend on D. Under its own conditions it is "
         "measured at this β and D, elsewhere at a larger, practical β, for which the theorem promises nothing."

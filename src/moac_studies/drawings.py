@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from moac.report import style
 from moac.report.figures import Points, above_rounding, around_zero, band, scatter
 from moac.report.figures import dots as dots_of
+from moac.report.numbers import number
 from moac.statistics import Mean, mean
 from moac.training.run import History
 
@@ -31,7 +32,7 @@ def ends(
     star = {"s": 110, "marker": "*", "facecolors": "none", "edgecolors": _INK, "linewidths": 1.0, "zorder": 5}
     groups = [Points(label, points, dots_of(k, 18, 0.5)) for k, (label, points) in enumerate(trials.items())]
     groups += [] if front is None else [Points("exact front", front, star)]
-    return scatter(groups, objectives)
+    return scatter(groups, objectives, "Where the trials end")
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,10 @@ def over_iterations(title: str, y: str, history: History, values: Mapping[str, A
 @style.styled
 def curves(shown: Sequence[Panel], columns: int = 2) -> Figure:
     """All panels in rows of `columns`, with one legend for all of them below."""
-    figure, axes = style.panels(len(shown), columns, (4.7, 3.5))
+    figure, axes = style.panels(len(shown), columns)
     for ax, panel in zip(axes, shown, strict=True):
         _draw(ax, panel)
-    style.legend_below(figure, axes, max(2, 2 * columns - 1))
+    style.legend_below(figure, axes)
     return figure
 
 
@@ -188,5 +189,5 @@ def _ticks(ax: Axes, panel: Panel) -> None:
     low, high = ax.get_ylim()
     if panel.log_y and high < 100 * low:
         ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: number(y, 1)))
         ax.yaxis.set_minor_formatter(NullFormatter())

@@ -178,8 +178,8 @@ def agrees(ends: Arrays, extent: Any) -> Claim:
     return compare.claim(
         "Trained on the real resource-gathering, its time limit lifted, policies end as on its exact model",
         f"difference of the mean exact returns, as a share of what Pareto-optimal policies differ by: "
-        f"{', '.join(map(str, shares))}, asked: within ± {_ALIKE}; smallest p of {len(tests)} Kolmogorov–Smirnov tests "
-        f"{smallest:.3g}, asked: no less than {_LEVEL}/{len(tests)}; {len(real)} trials against {len(model)}.",
+        f"{', '.join(map(str, shares))}, required: within ± {_ALIKE}; smallest p of {len(tests)} Kolmogorov–Smirnov "
+        f"tests {smallest:.3g}, required: no less than {_LEVEL}/{len(tests)}; {len(real)} trials against {len(model)}.",
         [compare.all_of([not_told_apart, *(compare.steady(share, _ALIKE) for share in shares)])],
         "Environment and model",
     )

@@ -251,7 +251,7 @@ def watched_table(paper: framework.Table, data: Counted) -> Table:
 
 @style.styled
 def _rates_figure(paper: framework.Table, data: Counted) -> Figure:
-    figure, (ax,) = style.grid(1, 1, (7.5, 3.8))
+    figure, (ax,) = style.grid(1, 1, (6.4, 3.6))
     names = data.compared
     intervals = {
         "paper": [(paper[name] / paper["rows"], *counted_interval(paper[name], paper["rows"])) for name in names],
@@ -264,6 +264,7 @@ def _rates_figure(paper: framework.Table, data: Counted) -> Figure:
         ax.plot(x, value, "os"[k], markersize=5, color=style.COLOURS[k], label=label)
     ax.set_yscale("log")
     ax.set_xticks(range(len(names)), names)
+    ax.set_title("Rows that have each signal")
     ax.set_ylabel("share of rows")
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    style.legend_below(figure, [ax])
     return figure

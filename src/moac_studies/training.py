@@ -13,12 +13,14 @@ import numpy as np
 from moac import momdp
 from moac.config import Average, Config
 from moac.report.figures import gaps
+from moac.report.numbers import number
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
+from moac.report.pages.run import setting as in_words
 from moac.runs import runner
 from moac.runs.problems import model_of
 from moac.runs.runner import Task
-from moac.statistics import Mean, mean
+from moac.statistics import Mean, mean, without_rounding
 from moac.training.run import History
 from moac_studies import compare, drawings, recorded
 from moac_studies.framework import Study, Workspace
@@ -47,7 +49,7 @@ def run(study: Study, work: Workspace) -> Findings:
     tables += [_methods_table("Sensitivity", "setting", cells, names, points)] if cells else []
     peers = None if average else recorded.training_table(env)
     tables += [] if peers is None else [peers]
-    measured = Measured(study.parameters["figure"]["main"], methods, names, extent_of(points))
+    measured = Measured(study.parameters["figure"]["main"], methods, names, extent_of(points), average)
     return Findings(claims_of(study.name, measured), tuple(tables), _figures(measured, trials, points))
 
 
@@ -61,7 +63,7 @@ def about(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
     """Facts and settings of the report."""
     figure, config = study.parameters["figure"], method_tasks(study)[0].config
     facts = {"environment": figure["env"], "trials per method": figure["trials"], "iterations": config.num_iterations}
-    return facts, config.to_json()
+    return facts, config.to_json() | {"setting": in_words(config)}
 
 
 def method_tasks(study: Study) -> tuple[Task, ...]:
@@ -107,8 +109,8 @@ def _ends(history: History, points: Any) -> tuple[str, ...]:
     distance = np.linalg.norm(final[:, None] - useful, axis=2).min(axis=1)
     trapped = np.abs(final).max(axis=1) <= reach
     return (
-        f"{mean(history.gap[:, -1]).value:.1e}",
-        f"{mean(history.regret[:, -1]).value:.1e}",
+        number(without_rounding(mean(history.gap[:, -1]).value), 2),
+        number(mean(history.regret[:, -1]).value, 2),
         f"{int((distance <= reach).sum())} of {len(final)}",
         f"{int(trapped.sum())} of {len(final)}",
     )
@@ -132,7 +134,11 @@ def _figures(m: Measured, trials: int, points: Any) -> tuple[Shown, ...]:
         drawings.over_iterations(name, "exact return", history, {one: history.returns[..., i]})
         for i, name in enumerate(m.objectives)
     ]
-    gap = drawings.over_iterations("Exact stationarity gap", "gap", history, gaps(history), log=True)
+    both = gaps(history)
+    gap = drawings.over_iterations("Exact stationarity gap", "gap", history, both, log=True)
+    equal = " They are equal here, as they must be in the average setting." if len(both) == 1 else ""
+    lower = "Plain MGDA minimises it by construction: lower is not better. " if _MGDA in m.histories else ""
+    stars = "corners of the exact convex hull" if m.average else "exact front of deterministic policies"
     weights = (("Weights used", r"$\lambda_t$", history.weights),)
     weights += (("Min-norm weights of the batch", r"$\hat\lambda_t$", history.min_norm_weights),)
     return (
@@ -147,14 +153,15 @@ def _figures(m: Measured, trials: int, points: Any) -> tuple[Shown, ...]:
             "Squared norm of the step",
             "step-norm",
             of_methods("Squared norm of the step", r"$\|g_t\|^2$", "gradient_norm_squared", log=True),
-            f"‖gₜ‖², which the paper plots. Plain MGDA minimises it by construction: lower is not better. {band}",
+            f"‖gₜ‖², which the paper plots. {lower}{band}",
             "Line chart of the squared norm of the step over iterations, one line per method, logarithmic.",
         ),
         Shown(
             "Exact gap",
             "gap",
             drawings.curves([gap], columns=1),
-            f"Stationarity gap of the exact gradient, and of the direction that Lemma 1 follows, under {main}. {band}",
+            f"Stationarity gap of the exact gradient, and of the direction that Lemma 1 follows, under {main}.{equal} "
+            + band,
             "Line chart of two exact stationarity gaps over iterations, logarithmic.",
         ),
         Shown(
@@ -175,8 +182,8 @@ def _figures(m: Measured, trials: int, points: Any) -> tuple[Shown, ...]:
             "Where the trials end",
             "ends",
             drawings.ends({label: own.returns[:, -1] for label, own in m.histories.items()}, m.objectives, points),
-            "Final exact returns of every trial, beside the exact front of deterministic policies (stars).",
-            "Scatter plots of final returns per pair of objectives with the exact front.",
+            f"Final exact returns of every trial, beside the {stars} (stars).",
+            f"Scatter plots of final returns per pair of objectives with the {stars}.",
         ),
     )
 
@@ -189,6 +196,7 @@ class Measured:
     histories: Histories  # by method
     objectives: tuple[str, ...]  # their names
     extent: Any  # [M] of the exact hull
+    average: bool = False  # whether returns are rewards per step
 
     @property
     def history(self) -> History:
@@ -253,11 +261,12 @@ def _null_test(m: Measured) -> Claim:
 def _falls(m: Measured) -> Claim:
     """By an order of magnitude or more, trial by trial."""
     first, last = (m.history.gradient_norm_squared[:, k] for k in (0, -1))
-    orders = np.log10(mean(first).value / mean(last).value) if mean(last).value > 0 else np.inf
+    ratio = mean(first).value / mean(last).value if mean(last).value > 0 else np.inf
+    moved = f"×{ratio:.2g} lower" if ratio >= 1 else f"×{1 / ratio:.2g} higher"
     return compare.claim(
         f"‖gₜ‖² converges under {m.main}.",
-        f"{mean(first)} at the first evaluation, {mean(last)} at the last: {orders:.1f} orders; asked: one or more. "
-        f"Ten times the last minus the first, trial by trial: {compare.paired(10 * last, first)}.",
+        f"{mean(first)} at the first evaluation, {mean(last)} at the last, {moved}; required: ×10 lower. "
+        f"10 × last − first, paired by trial: {compare.paired(10 * last, first)}.",
         [compare.falls(first, last), compare.falls(first, last, times=10)],
         "Squared norm of the step",
     )
@@ -293,7 +302,7 @@ def _common_ascent(m: Measured) -> Claim:
     return compare.claim(
         "The direction improves every objective (true of the exact min-norm direction; momentum gives it up).",
         f"Share of the logged steps that lower some objective's estimate: {_listed(shares, shares.values())}"
-        f"; asked of all but plain MGDA: below {RARE}.",
+        f"; required of all but plain MGDA: below {RARE}.",
         [compare.below(share, RARE) for label, share in shares.items() if "MGDA" not in label],
         "Smallest alignment",
     )
@@ -301,7 +310,7 @@ def _common_ascent(m: Measured) -> Claim:
 
 def _momentum_helps(m: Measured) -> Claim:
     """Where do momentum, its absence and its controls end? Same seeds, so trial by trial."""
-    controls = ("η = 1 (plain MGDA)", "first-batch weights", "uniform weights")
+    controls = (_MGDA, "first-batch weights", "uniform weights")
     worth = {name: (m.histories[name].returns[:, -1] / m.extent).sum(axis=1) for name in (m.main, *controls)}
     differences = [compare.paired(worth[m.main], worth[name]) for name in controls]
     return compare.claim(
@@ -313,6 +322,7 @@ def _momentum_helps(m: Measured) -> Claim:
     )
 
 
+_MGDA = "η = 1 (plain MGDA)"
 _SCHEDULES = ("η = 1/√t", "η = 1/t", "η = 1/t²")
 _ONE_IMPROVES = "Objective 1 improves while objectives 2 and 3 stay steady."
 _CLAIMS: dict[str, tuple[Callable[[Measured], Claim], ...]] = {

@@ -249,7 +249,7 @@ def _table(measured: dict[tuple[str, float], Measured]) -> Table:
 
 @style.styled
 def _curve(own: dict[float, Measured]) -> Any:
-    figure, (left, right) = style.grid(1, 2, (9.6, 3.4))
+    figure, (left, right) = style.panels(2)
     x = np.array(sorted(own))
     shown = {"trusted": [own[k].trusted() for k in x], "truth held": [own[k].coverage(0, False) for k in x]}
     for index, (label, shares) in enumerate(shown.items()):
@@ -259,8 +259,8 @@ def _curve(own: dict[float, Measured]) -> Any:
         means = [100 * getattr(own[k], name)[:, 0].mean() for k in x]
         right.plot(x, means, marker="o", label=label, **style.line(index))
     left.set_ylim(-0.03, 1.03)
-    for ax, title in ((left, "Share of pairs"), (right, "Points of change")):
+    for ax, title, label in ((left, "Verdicts", "share of pairs"), (right, "Error and control", "percentage points")):
         ax.set_title(title)
-        ax.set_xlabel("κ")
-        ax.legend(fontsize=9)
+        ax.set(xlabel=r"strength $\kappa$ of the hidden taste", ylabel=label)
+        ax.legend()
     return figure

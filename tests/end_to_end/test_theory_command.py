@@ -44,6 +44,19 @@ def test_plain_mgda_has_no_plan_and_says_so(capsys):
     assert any("No number of iterations" in note for note in data["notes"])
 
 
+def test_what_was_certified_stands_beside_the_bounds(capsys, tmp_path):
+    run = str(tmp_path / "run")
+    assert cli.main(["train", "fishwood-v0", "--iterations", "20", "--out", run]) == 0
+    assert cli.main(["theory", "fishwood-v0", "--run", run]) == 0
+    assert f"moac certify {run} measures" in "".join(capsys.readouterr().out.split("\n"))
+    assert cli.main(["certify", run, "--episodes", "100", "--json"]) == 0
+    certificate = json.loads(capsys.readouterr().out.splitlines()[-1])
+    data = _json(capsys, "fishwood-v0", "--run", run)
+    assert data["certificates"] == [{k: certificate[k] for k in ("trial", "low", "high", "confidence", "metric")}]
+    assert cli.main(["theory", "fishwood-v0", "--run", run]) == 0
+    assert "moac certify: trial 0 has a stationarity gap in [" in capsys.readouterr().out
+
+
 def test_a_run_gives_its_settings_its_policies_and_its_practice(capsys, tmp_path):
     run = tmp_path / "run"
     options = ("--trials", "3", "--iterations", "20", "--setting", "average", "--momentum", "1/t^2")

@@ -107,7 +107,7 @@ def test_a_figure_runs_the_methods_that_its_summary_names(name, quick):
     assert {task.trials for task in tasks} == {64 if quick else 500}
     assert bool(training.sensitivity_tasks(study)) != quick
     assert f"{64 if quick else 500} trials of {300 if quick else 1500} iterations" in study.summary
-    *_, listed = study.summary.partition("Run: ")
+    *_, listed = study.summary.partition("Methods: ")
     assert listed.removesuffix(".").split("; ") == [task.label for task in tasks]
     assert ("500" in study.summary) != quick
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -70,7 +71,6 @@ class Evaluate(Command):
     def _one(self, path: Path) -> dict[str, Any]:
         """The JSON object of one run."""
         from moac.runs.directory import RunDirectory
-        from moac.theory import certificate
 
         description = RunDirectory(path).description
         problem, count, setting = description["problem"], description["trials"], description["config"]["setting"]
@@ -81,10 +81,7 @@ class Evaluate(Command):
         values: Any = moac.evaluate(path, preference=self.preference, **options)
         about = {"run": str(path), "env": problem["env"], "setting": setting, "objectives": problem["objectives"]}
         sizes = {"trials": list(trials), "episodes": self.episodes, "average": setting["name"] == "average"}
-        known = [
-            {name: each[name] for name in ("trial", *certificate.SHORT)} for each in certificate.read(path).values()
-        ]
-        sizes |= {"certificates": known, "preference": self.preference}
+        sizes |= {"certificates": certificates(path), "preference": self.preference}
         return about | sizes | values.record()
 
     def _on_users(self) -> Answer:
@@ -105,6 +102,24 @@ class Evaluate(Command):
             print_paths(card=card, page=page)
 
         return Answer({"run": str(folder), "card": str(card), "page": str(page)} | evaluated.card(), show)
+
+
+def certificates(run: Path) -> list[dict[str, Any]]:
+    """What `moac certify` has measured on a run, a short record for each trial."""
+    from moac.theory import certificate
+
+    return [{name: each[name] for name in ("trial", *certificate.SHORT)} for each in certificate.read(run).values()]
+
+
+def certified(run: Path) -> list[str]:
+    """The same as sentences."""
+    from moac.report.numbers import number
+
+    return [
+        f"moac certify: trial {each['trial']} has a stationarity gap in [{number(each['low'], 3)}, "
+        f"{number(math.inf if each['high'] is None else each['high'], 3)}], {100 * each['confidence']:g} % confidence."
+        for each in certificates(run)
+    ]
 
 
 def _archive(evaluated: list[dict[str, Any]], given: tuple[float, ...] | None) -> dict[str, Any]:
@@ -139,9 +154,7 @@ def _exact_front(one: dict[str, Any]) -> Any:
 def _print_episodes(evaluated: list[dict[str, Any]], archive: dict[str, Any]) -> None:
     for one in evaluated:
         print_table(*_table(one))
-        for each in one["certificates"]:
-            ends, sure = f"[{each['low']:.3g}, {each['high']:.3g}]", f"{100 * each['confidence']:g} % confidence"
-            print_lines([f"trial {each['trial']}: stationarity gap in {ends} with {sure} (moac certify)"])
+        print_lines(certified(Path(one["run"])))
     total = sum(len(one["points"]) for one in evaluated)
     lines = [f"archive: {len(archive['points'])} of {total} policies are not dominated"]
     if archive["hypervolume"] is not None:

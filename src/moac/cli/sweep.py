@@ -156,6 +156,7 @@ def begin(experiment: Any) -> float:
 def conclude(experiment: Any, folder: Path, began: float) -> Answer:
     """Write the report; the verdicts, as JSON and as lines."""
     from moac.report import pages
+    from moac.report.numbers import typeset
     from moac.report.pages.experiment import of_experiment
 
     claims, report = of_experiment(folder).claims, pages.write(folder)
@@ -166,7 +167,7 @@ def conclude(experiment: Any, folder: Path, began: float) -> Answer:
         "claims": [{"claim": c.claim, "verdict": c.verdict, "measured": c.measured} for c in claims],
         "report": str(report),
     }
-    lines = [f"[{claim.verdict}] {claim.claim}\n    {claim.measured}\n" for claim in claims]
+    lines = [f"[{claim.verdict}] {claim.claim}\n    {typeset(claim.measured)}\n" for claim in claims]
     return Answer(record, lambda: sys.stdout.write("".join([*lines, f"report: {report}\n"])))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from moac.cli.console import print_lines, print_table
+from moac.cli.evaluate import certificates, certified
 from moac.cli.options import Answer, Command, Environment, SettingName, option, setting_of
 from moac.config import CHOICES, Average, Config
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 _CONSTANTS = {
     "num_objectives": ("M", "number of objectives, a factor of the derived bound"),
     "r_max": ("r_max", "largest |r|, at every policy"),
-    "lambda_A": ("λ_A", "contraction of TD"),
-    "lambda_A_modulo_constants": ("λ_A modulo constants", "the same where Φw is no constant"),
+    "lambda_A": ("λ_A", "contraction rate of TD"),
+    "lambda_A_modulo_constants": ("λ_A modulo constants", "the same for Φw that are not constant"),
     "C_A": ("C_A", "largest ‖(γφ' − φ)φᵀ‖ of a sample (derived)"),
     "C_A_mean": ("C_A of the mean", "‖A‖ (printed)"),
     "C_b": ("C_b", "largest ‖(r − J)φ‖ or ‖rφ‖ of a sample (derived)"),
@@ -32,9 +33,9 @@ _CONSTANTS = {
     "C_psi": ("‖ψ‖", "largest over states and actions"),
     "C_psi_bound": ("C_ψ", "bound on it, at every policy"),
     "zeta": ("ζ", "approximation error of the critic"),
-    "rarest": ("min d(s)", "the rarest state under the stationary law"),
+    "rarest": ("min d(s)", "probability of the least visited state, stationary law"),
     "mixing": ("ρ, κ certified", "by Dobrushin's coefficient"),
-    "spectral": ("ρ, κ spectral", "second eigenvalue and what the distances need"),
+    "spectral": ("ρ, κ spectral", "from the second eigenvalue and the measured distances"),
     "L_J": ("‖∇²J‖", "by Lanczos: a lower bound on L_J"),
     "L_J_bound": ("L_J at most", "proved"),
 }
@@ -58,7 +59,7 @@ class Theory(Command):
     finished: Annotated[Path | None, tyro.conf.arg(name="run", metavar="RUN", help_behavior_hint="(default: none)")] = (
         None
     )
-    """A finished run of ENV: its settings, the worst constants along it, and what it needed in practice."""
+    """A finished run of ENV: its settings, the worst constants along it, what it needed, and its certificate."""
 
     def answer(self) -> Answer:
         """Compute."""
@@ -76,17 +77,26 @@ class Theory(Command):
         return Answer(_summary(self, config, guaranteed), lambda: self._print(config, guaranteed))
 
     def _print(self, config: Config, guaranteed: Guarantees) -> None:
+        from moac.report.numbers import number, typeset
+
         setting = str(vars(config.setting).get("discount", "average")).strip("()")
         about = f"{self.env}, {setting if setting == 'average' else f'discounted, γ = {setting}'}"
-        print_lines([] if guaranteed.vacuous is None else [guaranteed.vacuous])
+        print_lines(typeset(line) for line in (guaranteed.vacuous, *self._certified(config)) if line)
         title = f"{about}, features {config.features}: assumptions"
         print_table(title, *_assumptions(guaranteed), left=("verdict", "why, and what to change"))
         if guaranteed.start is not None:
             print_table("Constants", *_constants(guaranteed), left=("what it is",))
         if guaranteed.plans:
-            title = f"Sizes for a mean gap ≤ ε = {guaranteed.epsilon:.4g}, by Theorem 2 and Theorem 1"
+            title = f"Sizes for a mean gap ≤ ε = {number(guaranteed.epsilon)}, by Theorem 2 and Theorem 1"
             print_table(title, *_plans(guaranteed))
-        print_lines(f"• {note}" for note in guaranteed.notes)
+        print_lines(f"• {typeset(note)}" for note in guaranteed.notes)
+
+    def _certified(self, config: Config) -> list[str]:
+        """What `moac certify` measured on the run, or how to measure it."""
+        if self.finished is None or isinstance(config.setting, Average):  # which has no certificate
+            return []
+        how = f"{self.finished} has no certificate yet: moac certify {self.finished} measures its gap from episodes."
+        return certified(self.finished) or [how]
 
     def config(self) -> Config:
         """The configuration that the options describe; with a run they must be left out."""
@@ -112,6 +122,8 @@ def _outcome(path: Path, model: FiniteMOMDP) -> Result:
 
 
 def _assumptions(guaranteed: Guarantees) -> Rows:
+    from moac.report.numbers import typeset
+
     rows: list[list[str]] = []
     for checked in guaranteed.assumptions:
         verdict, status = checked.assumption, checked.assumption.status
@@ -119,7 +131,7 @@ def _assumptions(guaranteed: Guarantees) -> Rows:
             status = f"{status} at {checked.failing} of {guaranteed.policies}"
         number = "" if verdict.number is None else f"{verdict.measure} {_number(verdict.number)}"
         why = f"{verdict.reason}. To change: {verdict.remedy}" if verdict.remedy else verdict.reason
-        rows.append([verdict.name, status, number, why])
+        rows.append([verdict.name, status, number, typeset(why)])
     return ["assumption", "verdict", "number", "why, and what to change"], rows
 
 
@@ -184,6 +196,7 @@ def _summary(command: Theory, config: Config, guaranteed: Guarantees) -> dict[st
         "smallest_critic_batch": guaranteed.smallest_batch,
         "practice": practice and {f.name: getattr(practice, f.name) for f in fields(practice) if f.name != "config"},
         "vacuous": guaranteed.vacuous,
+        "certificates": [] if command.finished is None else certificates(command.finished),
         "notes": list(guaranteed.notes),
     }
 
@@ -196,7 +209,9 @@ def _shown(value: Any) -> str:
 def _number(value: Any) -> str:
     """Whole numbers below a million as they are, the rest with four digits, scientific where they are large."""
     from moac.report.numbers import number
+    from moac.statistics import without_rounding
 
+    value = None if value is None else without_rounding(value)
     if value is not None and float(value).is_integer() and abs(value) < 1e6:
         return number(int(value))
     return number(None if value is None else float(value))

@@ -14,19 +14,18 @@ from matplotlib.figure import Figure
 
 from moac import statistics
 from moac.report import style
+from moac.statistics import ROUNDING
 
 if TYPE_CHECKING:
     from moac.training.run import History
 
-ROUNDING = 1e-24
-"""A squared gradient below this is zero."""
 _PANELS = (
-    ("Return of each objective", r"$J^i(\theta_t)$"),
-    ("Squared norm of the step taken", r"$\|g_t\|^2$"),
+    ("Returns", r"$J^i(\theta_t)$"),
+    ("Squared step norm", r"$\|g_t\|^2$"),
     ("Exact stationarity gap", r"$\min_\lambda \|\nabla J \lambda\|^2$"),
-    ("Weights of the step", r"$\lambda_t$"),
-    ("Min-norm weights of the batch", r"$\hat\lambda_t$"),
-    ("Smallest alignment: below 0 hurts one", r"$\min_i\, \langle g^i, d\rangle$"),
+    ("Weights used", r"$\lambda_t$"),
+    ("Min-norm weights", r"$\hat\lambda_t$"),
+    ("Alignment (< 0 hurts)", r"$\min_i\, \langle g^i, d\rangle$"),
 )
 """Title and quantity of each panel of `training`, so that a figure that is saved alone says what it shows."""
 
@@ -34,7 +33,7 @@ _PANELS = (
 @style.styled
 def training(history: History, objectives: tuple[str, ...], title: str) -> Figure:
     """Returns, ‖g_t‖², gap, weights and alignment over iterations: means with 95 % bands over trials."""
-    figure, axes = style.grid(2, 3, (12.5, 6.4))
+    figure, axes = style.panels(6)
     trials, x = history.returns.shape[0], history.iteration
     about = "1 trial" if trials == 1 else f"{trials} trials, mean and its 95 % band"
     figure.suptitle(f"{title}: {about}", x=0.01, ha="left", fontweight="bold")
@@ -53,8 +52,9 @@ def training(history: History, objectives: tuple[str, ...], title: str) -> Figur
         if not ax.lines:
             ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", color="#777777")
             ax.set(xticks=[], yticks=[])
-    for ax in (ax for ax in (returns, gap) if ax.lines):
-        ax.legend()
+    style.legend_below(figure, [returns])
+    if gap.lines:
+        gap.legend()
     around_zero(alignment, history.smallest_alignment)
     for ax in (weights, of_batch):
         ax.set_ylim(-0.03, 1.03)
@@ -99,7 +99,7 @@ def pairs(num_objectives: int) -> list[tuple[int, int]]:
 def scatter(groups: Sequence[Points], objectives: Sequence[str], title: str | None = None) -> Figure:
     """Points in one panel for each pair of objectives, with one legend below."""
     of_panels = pairs(len(objectives))
-    figure, axes = style.grid(1, len(of_panels), (max(6.4, 4.3 * len(of_panels)), 4.3))
+    figure, axes = style.panels(len(of_panels))
     if title is not None:
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     for ax, (i, j) in zip(axes, of_panels, strict=True):
@@ -110,7 +110,7 @@ def scatter(groups: Sequence[Points], objectives: Sequence[str], title: str | No
         ax.set_ylabel(objectives[j])
         ax.margins(0.1)
         ax.locator_params(nbins=5)
-    style.legend_below(figure, axes, 3 if len(of_panels) == 1 else 6)
+    style.legend_below(figure, axes)
     return figure
 
 

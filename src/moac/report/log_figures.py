@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _GREY, _INK, _PALE = "#777777", "#222222", "#aaaaaa"
 _MOST_COVARIATES = 20
-_COLUMNS, _SMALL = 4, (2.9, 2.4)
-"""Of small panels: so many in a row, each of this size."""
 
 
 @style.styled
@@ -48,9 +46,10 @@ def forest(evaluation: OfflineEvaluation) -> Figure:
     ax.set_ylim(signals - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
     _in_per_cent(ax.xaxis, (low, high))
-    ax.set_xlabel(f"change to {evaluation.report.baseline}, of the signal: a cost that falls is to the left")
+    ax.set_title(f"Change of each signal against {evaluation.report.baseline}")
+    ax.set_xlabel("relative change; a cost that falls is to the left")
     if len(methods) > 1:
-        ax.legend(loc="best", fontsize=9)
+        ax.legend(loc="best")
     return figure
 
 
@@ -58,7 +57,7 @@ def forest(evaluation: OfflineEvaluation) -> Figure:
 def sweep(evaluation: OfflineEvaluation) -> Figure:
     """The change of each signal under each cap, one panel each, with bands over users."""
     caps, names = evaluation.report.sweep, evaluation.report.signal_names
-    figure, axes = style.panels(len(names), _COLUMNS, _SMALL)
+    figure, axes = style.panels(len(names))
     x = np.arange(len(caps.caps))
     for k, (ax, signal) in enumerate(zip(axes, names, strict=True)):
         ax.axhline(0, color=_GREY, linewidth=0.9)
@@ -70,10 +69,10 @@ def sweep(evaluation: OfflineEvaluation) -> Figure:
         estimable = all(policy.estimable[k] for policy in evaluation.report.policies.values())
         ax.set_title(signal if estimable else f"{signal}, not estimable", color=_INK if estimable else _GREY)
         ax.set_xticks(x, ["∞" if math.isinf(cap) else f"{cap:g}" for cap in caps.caps])
-        ax.set_xlabel("cap")
+        ax.set(xlabel="cap of the weights", ylabel="change")
         ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         _in_per_cent(ax.yaxis, ax.get_ylim())
-    style.legend_below(figure, axes[:1], 8)
+    style.legend_below(figure, axes[:1])
     return figure
 
 
@@ -98,9 +97,9 @@ def weights(evaluation: OfflineEvaluation) -> Figure:
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(_per_cent)
-    ax.set_title("Weights π/π_b: share of the rows")
-    ax.set_xlabel("weight, without a cap")
-    ax.legend(fontsize=9)
+    ax.set_title(r"Importance weights $\pi/\pi_b$ before the cap")
+    ax.set(xlabel="weight", ylabel="share of rows")
+    ax.legend()
     return figure
 
 
@@ -120,9 +119,10 @@ def balance(policies: Mapping[str, Balance]) -> Figure:
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
+    ax.set_title("Balance of covariates")
     ax.set_xlabel("weighted minus unweighted mean, standard deviations")
     if len(policies) > 1:
-        ax.legend(fontsize=9)
+        ax.legend()
     return figure
 
 
@@ -167,7 +167,7 @@ def _in_per_cent(axis: Axis, limits: tuple[float, float]) -> None:
 @style.styled
 def description(log: Description) -> Figure:
     """How often each signal occurs, rows per user, rows per day, and how often each action was shown."""
-    figure, axes = style.grid(2, 2, (11.0, 7.0))
+    figure, axes = style.grid(2, 2, (8.6, 6.4))
     title = f"{log.name}: {log.num_rows:,} rows of {len(log.rows_per_user):,} users on {log.num_actions} items"
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     for ax, draw in zip(axes, (_rates, _rows_per_user, _days, _actions), strict=True):
@@ -193,12 +193,13 @@ def _rates(ax: Axes, log: Description) -> None:
     ax.set_ylim(rarest / 10, 2)
     ax.yaxis.set_major_formatter(_per_cent)
     ax.set_xticks(range(len(names)), names, rotation=25, ha="right")
-    ax.set_title("Rows that have each signal, 95 % intervals by row")
+    ax.set_title("Rows that have each signal")
+    ax.set_ylabel("share of rows, 95 % interval")
     ax.legend()
 
 
 def _rows_per_user(ax: Axes, log: Description) -> None:
-    """Users that have at least so many rows."""
+    """The share of users that have at least n rows."""
     for k, split in enumerate(SPLITS):
         counts = np.sort(log.rows_per_user[log.user_splits == k])
         if not len(counts):
@@ -211,15 +212,15 @@ def _rows_per_user(ax: Axes, log: Description) -> None:
     ax.set_yscale("log")
     ax.xaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_major_formatter(_per_cent)
-    ax.set_xlabel("rows")
-    ax.set_title("Users with at least so many rows")
+    ax.set(xlabel="n, number of rows", ylabel="share of users")
+    ax.set_title("Users with at least n rows")
     ax.legend()
 
 
 def _days(ax: Axes, log: Description) -> None:
     """Rows of the whole logs on each day, where times are dates."""
     if not any(log.days.values()):
-        ax.set_title("Rows on each day: not known")
+        ax.set_title("Rows per day: not known")
         return
     for k, (name, days) in enumerate(log.days.items()):
         x = np.array([np.datetime64(date.fromisoformat(day)) for day in days])
@@ -228,7 +229,8 @@ def _days(ax: Axes, log: Description) -> None:
     ax.xaxis.set_major_formatter(DateFormatter("%d %b"))
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.set_ylim(bottom=0)
-    ax.set_title("Rows on each day, all items")
+    ax.set_title("Rows per day, all items")
+    ax.set(xlabel="day", ylabel="rows")
     ax.legend()
 
 
@@ -238,5 +240,5 @@ def _actions(ax: Axes, log: Description) -> None:
     ax.set_axisbelow(True)
     ax.bar(np.arange(1, log.num_actions + 1), shown, width=1.0, color=style.COLOURS[0])
     ax.yaxis.set_major_formatter(_per_cent)
-    ax.set_xlabel("action, by views of train users")
-    ax.set_title("Share of rows of each action")
+    ax.set(xlabel="action, by views of train users", ylabel="share of rows")
+    ax.set_title("How often each action was shown")

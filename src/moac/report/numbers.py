@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 
@@ -17,6 +18,11 @@ _GROUPED = 10_000
 """From here on the digits of a whole number stand in groups of three."""
 _FINEST = 8
 """Decimals at most."""
+_LONGEST = 12
+"""Digits at most."""
+_EXPONENT = re.compile(r"(?<![\w.])([-−]?)(\d\.?\d*)e([+-]\d+)")
+_HYPHEN = re.compile(r"(?<![\w.-])-(?=\.?\d)")
+"""Before a number and after no word: a minus sign, where a text was made by Python's formatting."""
 
 
 def text(value: Value) -> str:
@@ -43,7 +49,7 @@ def number(value: float | None, digits: int = 4) -> str:
         return _signed(grouped.replace(",", "\u202f"))
     mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
     if value == 0.0 or int(power) in _PLAIN:
-        return _signed(f"{value:.{digits}g}")
+        return _signed(f"{float(f'{mantissa}e{power}'):.{_LONGEST}g}")
     return _signed(mantissa) + times_power(int(power))
 
 
@@ -99,6 +105,16 @@ def change(share: float, interval: tuple[float, float]) -> str:
 def times_power(power: int) -> str:
     """A power of ten as a factor: ` × 10⁻⁷`."""
     return f" × 10{str(power).translate(_SUPERSCRIPTS)}"
+
+
+def typeset(told: str) -> str:
+    """A text in which Python has formatted numbers, with minus signs and powers of ten.
+
+    >>> typeset("gap 7.02e-06 [-6.4e-08, 1.4e+05], of mo-car-v0 -0.2")
+    'gap 7.02 × 10⁻⁶ [−6.4 × 10⁻⁸, 1.4 × 10⁵], of mo-car-v0 −0.2'
+    """
+    powers = _EXPONENT.sub(lambda found: f"{found[1]}{found[2]}{times_power(int(found[3]))}", told)
+    return _HYPHEN.sub("−", powers)
 
 
 def _power(value: float) -> int:

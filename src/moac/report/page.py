@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import jinja2
+from markupsafe import Markup, escape
 
 from moac.files import read_bytes
-from moac.report.numbers import Value, text
+from moac.report.numbers import Value, text, typeset
 
 Verdict = Literal["holds", "holds in part", "does not hold", "not decided", "not measured"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 """What the page may do, told to the browser: style itself and show the images that it carries."""
 _NUMERIC = re.compile(r"[(\[]?[−+–-]?[\d∞]|–?$")
-_HYPHEN = re.compile(r"(?<![\w.-])-(?=\.?\d)")
-"""Before a number and after no word: a minus sign, where a text was made by Python's formatting."""
+_NAME = re.compile(r"[\w.:-]+-v\d+")
+_WIDE = 400.0
+"""Points; a figure that is wider is not made smaller than a screen's text."""
 _SEVERAL = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
 _ICONS = {
     "holds": "M3 8.5 6.5 12 13 4.5",
@@ -82,6 +84,12 @@ class Figure:
     def __post_init__(self) -> None:
         if "<svg" not in self.svg or not self.svg.rstrip().endswith("</svg>"):
             raise ValueError(f"`svg` of figure {self.name!r} must be an SVG document, got {self.svg[:40]!r}.")
+
+    @property
+    def wide(self) -> bool:
+        """Whether it has several panels in a row, which a small screen shows one after the other."""
+        width = re.search(r'<svg[^>]* width="([\d.]+)pt"', self.svg)
+        return width is not None and float(width[1]) > _WIDE
 
     @classmethod
     def of_file(cls, name: str, path: Path, caption: str, alt: str) -> Figure:
@@ -180,8 +188,14 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         finalize=lambda value: value if hasattr(value, "__html__") else text(value),
     )
-    environment.filters["minus"] = lambda value: _HYPHEN.sub("−", text(value))
+    environment.filters["typeset"] = lambda value: typeset(text(value))
+    environment.filters["names"] = lambda value: _unbroken(str(escape(text(value))))
     return environment.get_template("report.html.jinja")
+
+
+def _unbroken(escaped: str) -> Markup:
+    """Ids of environments in a text that has been escaped, which are not broken at their hyphens."""
+    return Markup(_NAME.sub(r'<span class="name">\g<0></span>', escaped))  # noqa: S704
 
 
 def _counted(verdict: str, count: int) -> str:

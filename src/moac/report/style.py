@@ -18,6 +18,8 @@ from moac import files
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 """Okabe and Ito's palette, in the order in which neighbours differ most."""
 _GAPS = ((5, 2), (1, 1.2), (5, 1, 1, 1), (8, 2), (3, 1, 1, 1, 1, 1))
+_PANEL = ((4.8, 3.4), (3.8, 3.0), (2.8, 2.5))
+"""Width and height in inches of one panel: alone, of two in a row, of three or more."""
 DASHES: tuple[Any, ...] = ("-", *((0, gaps) for gaps in _GAPS), "-")
 _RC: dict[Any, Any] = {
     "font.size": 10,
@@ -74,23 +76,25 @@ def grid(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, li
     return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(rows * columns)]
 
 
-def panels(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """So many panels of a size in inches, in rows of `columns`, with room for a legend below."""
+def panels(count: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
+    """So many panels in rows of `columns`, with room for a legend below; all text is legible at a width of 8 cm."""
     rows, across = -(-count // columns), min(count, columns)
-    figure, axes = grid(rows, across, (size[0] * across, size[1] * rows + 0.5))
+    width, height = _PANEL[min(across, len(_PANEL)) - 1]
+    figure, axes = grid(rows, across, (width * across, height * rows + 0.5))
     for ax in axes[count:]:
         ax.remove()
     return figure, axes[:count]
 
 
-def legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
-    """One legend for all panels, at most so many columns wide; what several of them show is named once."""
+def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One legend for all panels, as many columns as there is room for; what several of them show is named once."""
     shown: dict[str, Any] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             shown.setdefault(label, handle)
-    across = min(len(shown), columns)
-    figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=across, fontsize=9)
+    room = figure.get_size_inches()[0] / (0.7 + 0.085 * max(map(len, shown), default=0))  # inches of line and letters
+    columns = max(1, min(len(shown), int(room)))
+    figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=columns)
 
 
 def line(index: int) -> dict[str, Any]:

@@ -46,10 +46,10 @@ def _irreducible(g: Ground) -> Assumption:
     count, _ = connected_components(csr_array(g.P > 0), directed=True, connection="strong")
     classes, reason, remedy = chain.recurrent_classes(g.P), "", ""
     if len(classes) > 1:
-        reason = f"{len(classes)} sets of states never reach one another: {'; '.join(map(named, classes[:4]))}"
+        reason = f"{len(classes)} sets of states cannot reach each other: {'; '.join(map(named, classes[:4]))}"
         remedy = "connect them, or let every episode end, so that the chain restarts"
     elif count > 1:
-        reason = f"states {named(np.setdiff1d(np.arange(len(g.P)), classes[0]))} are left for ever"
+        reason = f"states {named(np.setdiff1d(np.arange(len(g.P)), classes[0]))} are never visited again once left"
         remedy = "drop them from the model, or let episodes start there; the critic learns nothing about them"
     return _verdict("the chain is irreducible", "communicating classes", count, reason, remedy)
 
@@ -58,7 +58,7 @@ def _aperiodic(g: Ground) -> Assumption:
     """The lengths of all ways back have no common divisor."""
     longest = max(period(g.P, members) for members in chain.recurrent_classes(g.P))
     reason = f"every return takes a multiple of {longest} steps" if longest > 1 else ""
-    remedy = "let some action stay in place with a small chance; averages do not feel a period, only the mixing rate"
+    remedy = "let some action stay in place with a small probability; a period changes the mixing rate, not averages"
     return _verdict("the chain is aperiodic", "period", longest, reason, remedy)
 
 
@@ -71,8 +71,8 @@ def _non_negative(g: Ground) -> Assumption:
     """r ≥ 0, which the paper assumes of every reward."""
     lowest = g.rewards.min(axis=0)
     i, worst = int(np.argmin(lowest)), float(lowest.min())
-    reason = f"objective {g.model.objective_names[i]!r} pays {worst:g}" if worst < 0 else ""
-    remedy = "nothing: the derived bound allows for it (1 + Σ2η becomes 2 + Σ2η); a shift would pay for lingering"
+    reason = f"objective {g.model.objective_names[i]!r} has a reward of {worst:g}" if worst < 0 else ""
+    remedy = "nothing: the derived bound allows it (1 + Σ2η becomes 2 + Σ2η); shifted rewards favour long episodes"
     return _verdict("rewards are not negative", "smallest reward", worst, reason, remedy)
 
 
@@ -99,10 +99,10 @@ def _no_constant(g: Ground) -> Assumption:
     """No u with Φu = 1, in the average setting: else w* is unique up to a constant only."""
     name, measure = "no u with Φu = 1", "distance of 1 from the span of Φ"
     if not g.is_average:
-        return Assumption(name, "not applicable", measure, None, "the discounted setting needs it not")
+        return Assumption(name, "not applicable", measure, None, "not needed in the discounted setting")
     ones = np.ones(len(g.Phi))
     u = np.linalg.lstsq(g.Phi, ones, rcond=None)[0]
-    reason = "the features span the constants, so w* is unique up to a constant; δ and g do not feel it"
+    reason = "the features span the constants, so w* is unique up to a constant; δ and g do not depend on it"
     remedy = "drop a reference state (features one-hot-reference), or read critic errors modulo constants"
     distance = float(np.linalg.norm(g.Phi @ u - ones))
     return _verdict(name, measure, distance, "" if g.constant is None else reason, remedy)
@@ -111,7 +111,7 @@ def _no_constant(g: Ground) -> Assumption:
 def _contracting(g: Ground) -> Assumption:
     """λ_max(A + Aᵀ) ≤ −λ_A < 0."""
     if len(chain.recurrent_classes(g.P)) > 1:
-        return Assumption("λ_A > 0", "not applicable", "λ_A", None, "there is no one stationary law")
+        return Assumption("λ_A > 0", "not applicable", "λ_A", None, "there is no unique stationary law")
     value, rarest = contraction(g), int(np.argmin(g.stationary))
     if g.is_average and g.constant is not None:
         modulo = contraction(g, modulo_constants=True)

@@ -182,8 +182,8 @@ class Guarantees:
         fewest = min((plan.samples for plan in self.plans.values()), default=0.0)
         if fewest <= _VACUOUS:
             return None
-        instead = "how far a trained policy is from stationary, `moac certify RUN` measures from episodes"
-        return f"Vacuous in practice: the theorems ask for at least {fewest:.2g} samples; {instead}."
+        instead = "moac certify RUN measures from episodes how far a trained policy is from stationary"
+        return f"Vacuous in practice: the theorems ask for at least {fewest:.2g} samples. Instead, {instead}."
 
 
 def guarantees(
@@ -217,7 +217,7 @@ def guarantees(
     if epsilon is None:
         epsilon = gap / 10 if gap > _STATIONARY else EPSILON
     if gap <= epsilon:
-        notes.append(f"The uniform policy's own gap is {gap:.3g}: ε asks for nothing.")
+        notes.append(f"The uniform policy's own gap is {gap:.3g}, at most ε: ε asks for nothing.")
     hardest = worst(constants)
     plans, smallest, more = _plans(hardest, epsilon, config.momentum)
     said, practice = (*notes, *more), _practice(outcome, epsilon)
@@ -255,18 +255,18 @@ def _plans(c: Constants, epsilon: float, momentum: str) -> tuple[dict[str, Plan]
         return {}, {}, [f"No plan: {error}"]
     smallest = {kind: term.smallest_batch(term.largest_beta) for kind, term in terms.items()}
     printed, derived = plans["corollaries"].bound / epsilon, plans["plan, derived"]
-    notes = [f"As printed, the corollaries make the bound {printed:.2f} ε: each of its terms may take ε for itself."]
+    notes = [f"The printed corollaries give a bound of {printed:.2f} ε: each of its terms alone may be as large as ε."]
     if math.isinf(derived.T):
-        notes.append(f"No number of iterations is enough: with η = {momentum} the first term of the bound stays.")
+        notes.append(f"No number of iterations is enough: with η = {momentum} the bound's first term does not vanish.")
     if derived.approximation > 1e-12:
-        notes.append(f"The features cannot hold the values: ζ adds {derived.approximation:.3g} to the bound for ever.")
+        notes.append(f"The features cannot represent the values: ζ adds {derived.approximation:.3g} to the bound.")
     return plans, smallest, notes
 
 
 def _about(config: Config, assumptions: tuple[Checked, ...], count: int) -> list[str]:
     """What the numbers are of, what the theorems do not cover, and which assumptions fail."""
-    where = "the uniform policy" if count == 1 else f"the worst of {count} policies: the start, θ_T̂ and the last ones"
-    notes = [f"The constants are those of {where}: a plan is a guarantee as long as no policy on the way is worse."]
+    where = "the uniform policy" if count == 1 else f"the worst of {count} policies (the start, θ_T̂ and the last ones)"
+    notes = [f"The constants are those of {where}: a plan is a guarantee only if no policy during training is worse."]
     beyond = ", ".join(settings.beyond_theory(config))
     if beyond:
         instead = "a linear critic with these features, constant steps and a table of logits"
@@ -274,11 +274,11 @@ def _about(config: Config, assumptions: tuple[Checked, ...], count: int) -> list
     if isinstance(config.setting, Average):
         notes.append("Theorem 1 covers the average setting with the exact J, not with a running μ.")
     elif config.visitation == "stationary":
-        followed = "the algorithm follows Lemma 1's direction, which is not ∇J; with --visitation discounted it does"
-        notes.append(f"Discounted, Theorem 2 does not bound the true gap: {followed} (docs/errata.md).")
+        followed = "the algorithm follows Lemma 1's direction, not ∇J; --visitation discounted follows ∇J"
+        notes.append(f"In the discounted setting Theorem 2 does not bound the true gap: {followed} (docs/errata.md).")
     failing = "; ".join(checked.assumption.name for checked in assumptions if checked.failing)
     if failing:
-        notes.append(f"Assumed but not so here: {failing}. The numbers are what the formulas give nevertheless.")
+        notes.append(f"Assumptions that fail here: {failing}. The numbers are what the formulas give all the same.")
     return notes
 
 

@@ -78,10 +78,26 @@ def test_unknown_numbers_are_dashes_in_cells_and_facts():
     assert '<td class="number">–</td>' in content
 
 
-def test_hyphens_before_numbers_are_minus_signs_in_cells_and_claims():
-    table = Table("t", "c", ("a", "b"), (("x", "-0.2 [-1.5, 3], 2022-04-24, v-1, 1e-05"),))
+def test_numbers_have_minus_signs_and_powers_of_ten_in_cells_and_claims():
+    table = Table("t", "c", ("a", "b"), (("x", "-0.2 [-1.5, 3], 2022-04-24, v-1, 1e-05, 2.5e-08"),))
     words = Outline(render(Page("T", "S", claims=(Claim("c", "by -.5", "holds"),), tables=(table,)))).text
-    assert "−0.2 [−1.5, 3], 2022-04-24, v-1, 1e-05" in words and "by −.5" in words
+    assert "−0.2 [−1.5, 3], 2022-04-24, v-1, 1 × 10⁻⁵, 2.5 × 10⁻⁸" in words and "by −.5" in words
+
+
+def test_the_id_of_an_environment_is_one_word_and_stays_escaped():
+    page = Page("Run of mo-car-v0 <b>", "On mo-car-v0.", (("environment", "a-b-v1"), ("steps", 3)))
+    content = render(page)
+    assert content.count('<span class="name">mo-car-v0</span>') == 2 and '<span class="name">a-b-v1</span>' in content
+    assert "<b>" not in content and Outline(content).text.count("mo-car-v0") == 3  # also in the window's title
+
+
+def test_a_wide_figure_is_not_made_smaller_than_text():
+    one, several = (Figure("f", f"<svg width='2' width=\"{width}pt\"></svg>", "c", "a") for width in (346, 605))
+    assert not one.wide and several.wide and not Figure("f", SVG, "c", "a").wide
+    assert re.findall(r'<img( class="wide")? src', render(Page("T", "S", figures=(one, several)))) == [
+        "",
+        ' class="wide"',
+    ]
 
 
 def test_columns_of_numbers_stand_to_the_right_and_words_do_not():

@@ -80,7 +80,7 @@ def test_resource_gathering_pays_less_than_nothing():
     found = verdicts(library.resource_gathering())
     assert failing(found) == [NON_NEGATIVE]
     assert found[NON_NEGATIVE].number == -1
-    assert found[NON_NEGATIVE].reason == "objective 'death' pays -1"
+    assert found[NON_NEGATIVE].reason == "objective 'death' has a reward of -1"
     assert "2 + Σ2η" in found[NON_NEGATIVE].remedy
 
 
@@ -93,10 +93,10 @@ def test_two_classes_are_named_and_the_rest_is_still_checked(setting):
     found = verdicts(chain_model(P), setting)
     assert found[IRREDUCIBLE].status == "fails"
     assert found[IRREDUCIBLE].number == 3  # with the transient state 2
-    assert found[IRREDUCIBLE].reason == "2 sets of states never reach one another: {0, 1}; {3, 4}"
+    assert found[IRREDUCIBLE].reason == "2 sets of states cannot reach each other: {0, 1}; {3, 4}"
     assert "restarts" in found[IRREDUCIBLE].remedy
     assert found[CONTRACTING].status == "not applicable"
-    assert found[CONTRACTING].reason == "there is no one stationary law"
+    assert found[CONTRACTING].reason == "there is no unique stationary law"
     for name in (APERIODIC, BOUNDED, NON_NEGATIVE, NORMALISED, FULL_RANK):
         assert found[name].status == "holds"
 
@@ -105,7 +105,7 @@ def test_transient_states_are_named():
     found = verdicts(chain_model([[0, 1, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]]))
     assert found[IRREDUCIBLE].status == "fails"
     assert found[IRREDUCIBLE].number == 2
-    assert found[IRREDUCIBLE].reason == "states {0} are left for ever"
+    assert found[IRREDUCIBLE].reason == "states {0} are never visited again once left"
     assert "drop them" in found[IRREDUCIBLE].remedy
     assert found[CONTRACTING].status == "fails"
     assert "the rarest state is 0 with d = 0" in found[CONTRACTING].reason
@@ -115,7 +115,7 @@ def test_many_states_are_named_in_part():
     P = np.zeros((12, 12))
     P[:, 11] = 1.0
     assert verdicts(chain_model(P))[IRREDUCIBLE].reason == (
-        "states {0, 1, 2, 3, 4, 5, 6, 7, … 11 in all} are left for ever"
+        "states {0, 1, 2, 3, 4, 5, 6, 7, … 11 in all} are never visited again once left"
     )
 
 
@@ -204,7 +204,7 @@ def test_the_bound_on_rewards_counts_what_can_happen_only():
     assert found[BOUNDED].status == "holds"
     assert found[BOUNDED].number == 2
     assert found[NON_NEGATIVE].number == -0.5
-    assert found[NON_NEGATIVE].reason == "objective 'objective 2' pays -0.5"
+    assert found[NON_NEGATIVE].reason == "objective 'objective 2' has a reward of -0.5"
 
 
 def test_rewards_of_zero_are_not_negative():

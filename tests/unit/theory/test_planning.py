@@ -34,8 +34,8 @@ def test_of_an_assumption_that_holds_everywhere_the_smallest_number_is_shown():
 def test_failing_assumptions_are_named():
     held, failed = (planning.Checked(replace(assumption("holds"), name=n), k) for n, k in (("good", 0), ("bad", 2)))
     one, both = (" ".join(planning._about(Config(), told, 1)) for told in ((held,), (held, failed)))
-    assert "Assumed but not so" not in one
-    assert "Assumed but not so here: bad." in both
+    assert "Assumptions that fail" not in one
+    assert "Assumptions that fail here: bad." in both
 
 
 def outcome(gaps):

@@ -39,8 +39,8 @@ def test_plot_has_all_panels():
     figure = outcome_of().plot()
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert len(titles) == 6
-    assert titles[0] == "Return of each objective"
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["death", "gold", "diamond"]
+    assert titles[0] == "Returns"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["death", "gold", "diamond"]
 
 
 @pytest.mark.parametrize(("value", "trials"), [(0.0, K), (np.nan, 1), (np.inf, K), (1e30, 1)])

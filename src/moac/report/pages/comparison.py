@@ -38,14 +38,14 @@ def save(comparison: Comparison, out: Path) -> Path:
 @style.styled
 def drawing(comparison: Comparison) -> Figure:
     """One panel for each objective, one line for each run."""
-    figure, axes = style.panels(len(comparison.objectives), 3, (4.2, 3.4))
+    figure, axes = style.panels(len(comparison.objectives))
     for i, (ax, name) in enumerate(zip(axes, comparison.objectives, strict=True)):
         for index, run in enumerate(comparison.runs):
             figures.band(ax, run.steps, run.returns[:, :, i], index, run.name)
         ax.set_title(f"Return of {name}")
         ax.set(xlabel="environment steps of a trial", ylabel=name)
         ax.locator_params(axis="x", nbins=5)
-    style.legend_below(figure, axes, 3)
+    style.legend_below(figure, axes)
     return figure
 
 

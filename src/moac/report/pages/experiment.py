@@ -101,7 +101,7 @@ def _page(directory: Path, data: dict[str, Any]) -> Page:
         ),
         details=(
             ("why these settings", data["why"]),
-            *((key, str(value)) for key, value in data["config"].items() if value is not None),
+            *((key.replace("_", " "), str(value)) for key, value in data["config"].items() if value is not None),
             *(origin["versions"].items()),
             ("commit", origin["commit"]),
             ("processor", origin["cpu"]),

@@ -17,6 +17,7 @@ from moac.report.page import Card, Choice, Figure, Page, Panel, Table
 from moac.search import CONDITIONED, measures
 from moac.search.archive import Archive
 from moac.search.explore import FORMAT, RECORD, Exploration, check_folder
+from moac.statistics import without_rounding
 from moac.theory import certificate
 
 _KINDS = {
@@ -63,7 +64,7 @@ def _fronts(explored: Exploration) -> Drawing:
         for label, values, marker, colour in (("front", exact.front, "x", "#999999"), ("hull", exact.hull, "*", _INK)):
             groups.append(Points(f"exact {label}", values, {"s": 70, "marker": marker, "color": colour}))
     groups.append(Points("archive", archive.points, figures.rings(), archive.low, archive.high))
-    return figures.scatter(groups, explored.objectives)
+    return figures.scatter(groups, explored.objectives, f"{explored.plan.env}: returns of all policies")
 
 
 @style.styled
@@ -76,10 +77,11 @@ def _parallel(sets: dict[str, Any], objectives: tuple[str, ...]) -> Drawing:
         colour, width = _LINES[label]
         for k, row in enumerate(_scaled(points, low, high)):
             ax.plot(x, row, color=colour, alpha=0.7, linewidth=width, label=label if k == 0 else None)
-    ax.set_xticks(x, [f"{n}\n{a:.3g} to {b:.3g}" for n, a, b in zip(objectives, low, high, strict=True)], fontsize=9)
+    ax.set_xticks(x, [f"{n}\n{a:.3g} to {b:.3g}" for n, a, b in zip(objectives, low, high, strict=True)])
+    ax.set_title("Returns of all policies: a line is a policy")
     ax.set_yticks([0, 1], ["least", "most"])
     ax.set_ylim(-0.05, 1.05)
-    style.legend_below(figure, [ax], 3)
+    style.legend_below(figure, [ax])
     return figure
 
 
@@ -91,17 +93,17 @@ def _scaled(points: Any, low: Any, high: Any) -> Float[np.ndarray, "N M"]:
 @style.styled
 def _over_steps(curves: dict[str, dict[str, Any]]) -> Drawing:
     """Hypervolume and IGD+ of all that was found so far, over environment steps, a line for each rule."""
-    figure, axes = style.grid(1, 2, (9.6, 3.6))
-    panels = (("hypervolume", "Hypervolume: more is better"), ("igd_plus", "IGD+: less is better"))
+    figure, axes = style.panels(2)
+    panels = (("hypervolume", "Hypervolume (more is better)"), ("igd_plus", "IGD+ (less is better)"))
     for ax, (name, title) in zip(axes, panels, strict=True):
         for index, (rule, curve) in enumerate(curves.items()):
             marker: dict[str, Any] = {"marker": "o"} if len(curve[name]) == 1 else {}
             ax.plot(curve["steps"], curve[name], label=rule, **style.line(index), **marker)
         ax.set_title(title)
-        ax.set_xlabel("environment steps")
+        ax.set(xlabel="environment steps", ylabel=title.partition(" (")[0])
         ax.set_ylim(bottom=0)
         ax.locator_params(axis="x", nbins=5)
-    axes[0].legend(loc="lower right")
+    style.legend_below(figure, axes)
     return figure
 
 
@@ -125,10 +127,10 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
     policies = "1 policy" if numbers["points"] == 1 else f"{numbers['points']} policies"
     found = f" They reach {hull} points of the exact hull." if hull else ""
     facts: dict[str, Any] = {"policies archived": numbers["points"], "environment steps": numbers["env_steps"]}
-    facts |= {"hull points found": hull, "most below the hull": numbers["most_below_hull"]} if hull else {}
+    facts |= {"hull points found": hull, "largest distance below the hull": numbers["most_below_hull"]} if hull else {}
     facts |= {
         "preferences served by their own policy": _share(served["own"]),
-        "by the archive's best": _share(served["archive"]),
+        "preferences served by the archive": _share(served["archive"]),
         "hypervolume": numbers["hypervolume"],
         "expected utility": numbers["expected_utility"],
         "sparsity": numbers["sparsity"],
@@ -163,22 +165,24 @@ def _rules(rules: dict[str, Any]) -> Table:
     caption = (
         "A hull point is found where a policy is within 1 % of the front's range in every objective. A preference p is "
         "served by its own policy where pᵀJ is within 1 % of the best, in units of the ranges; IGD+ is in these units. "
-        "Policies are the trials; on a model also those of earlier stages, and all of them with their likeliest acts."
+        "Policies are those of all trials; on a model also of earlier stages, each with its greedy version."
     )
     return Table("What each rule finds", caption, header, rows)
 
 
 def _choice(folder: Path, data: dict[str, Any]) -> Choice:
     objectives = tuple(map(str, data["objectives"]))
-    about = "A mark is a policy: follow it to its returns, what it was trained for, and the line that loads it."
+    about = "A mark is a policy: click it to see its returns, its preference, and the line that loads it."
     gaps = {k: f"[{number(each['low'], 3)}, {number(each['high'], 3)}]" for k, each in certificate.read(folder).items()}
-    archive = [point | {"gap": gaps.get(k)} for k, point in enumerate(data["archive"])]
-    cards = tuple(_card(folder, k, point, objectives) for k, point in enumerate(archive))
-    points = np.array([point["returns"] for point in data["archive"]], dtype=np.float64)
+    points = without_rounding(np.array([point["returns"] for point in data["archive"]], dtype=np.float64))
+    cards = tuple(
+        _card(folder, k, point | {"returns": points[k], "gap": gaps.get(k)}, objectives)
+        for k, point in enumerate(data["archive"])
+    )
     asked = data["asked"]
     if "points" not in asked or len(objectives) > _FEW:
         return Choice(about, _maps(points, objectives), cards)
-    about += " On the last map a mark is a preference that the network was asked for: it leads to the archive's best."
+    about += " On the last map a mark is a preference: it leads to the archived policy that serves it best."
     p, worth = (np.array(asked[name], dtype=np.float64) for name in ("preferences", "points"))
     return Choice(about, (*_maps(points, objectives), _preference_map(p, worth, points, objectives)), cards)
 
@@ -229,8 +233,8 @@ def _card(folder: Path, k: int, point: dict[str, Any], objectives: tuple[str, ..
     if point["rule"] != CONDITIONED:
         facts += [("weights λ", _vector(point["weights"])), ("rule and trial", f"{point['rule']}, {point['trial']}")]
     facts += [("stationarity gap", point["gap"])] if point["gap"] else []
-    facts += [("to play it", playing(folder, point, k))] if point["interval"] else []
-    return Card(f"Point {k}", tuple(facts), f"policy = {loading(folder, point, k)}")
+    watch = f"\n$ {playing(folder, point, k)}" if point["interval"] else ""
+    return Card(f"Point {k}", tuple(facts), f"policy = {loading(folder, point, k)}{watch}")
 
 
 def loading(folder: Path, point: dict[str, Any], k: int) -> str:
@@ -264,7 +268,8 @@ def _figures(folder: Path, data: dict[str, Any]) -> tuple[Figure, ...]:
         Figure.of_file(
             "Over environment steps",
             folder / "figures" / "over-steps.svg",
-            "Of all that the trials of a rule had found by then; steps are of all its trials together.",
+            "Of all policies that a rule's trials had found by then, or of one network as it was then; steps are those "
+            "of all trials of the rule together.",
             "Line charts of hypervolume and IGD+ over environment steps, one line for each rule.",
         ),
     )

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from moac import settings, statistics
 from moac.config import Config, Discounted
 from moac.report import figures, style
-from moac.report.numbers import UNKNOWN, number, plus_minus
+from moac.report.numbers import UNKNOWN, number, plus_minus, text
 from moac.report.page import Figure, Named, Page, Table
 from moac.runs.directory import FinishedRun, read
 from moac.theory import certificate
@@ -47,20 +47,19 @@ def _what_was_run(run: FinishedRun) -> str:
     rule = f"MOAC with momentum η = {run.config.momentum}"
     if run.config.weighting != "min-norm":
         rule = f"The actor-critic with {run.config.weighting} weights"
-    return f"{rule} trained {policies} for {number(run.last)} iterations, {_setting(run.config)}."
+    return f"{rule} trained {policies} for {number(run.last)} iterations, {setting(run.config)}."
 
 
 def _what_came_out(run: FinishedRun) -> str:
-    """Which objectives gained, by the mean over trials of the change from the first evaluation to the last."""
-    change = mean_over_trials(run.history.returns[:, -1] - run.history.returns[:, 0])
-    gained = [name for name, value in zip(run.objectives, change, strict=True) if value > 0]
-    between = f"between iterations {number(run.first)} and {number(run.last)}"
-    if not gained:
-        return f"The mean return of no objective rose {between}."
-    if len(gained) == len(run.objectives) > 1:
-        return f"The mean return of every objective rose {between}."
-    others = "; that of the others did not" if len(gained) < len(run.objectives) else ""
-    return f"The mean return of {' and '.join(gained)} rose {between}{others}."
+    """Which returns rose and which fell from the first evaluation to the last; over several trials, significantly."""
+    unclear = "did not change" + " significantly" * (run.trials > 1)
+    moved: dict[str, list[str]] = {"rose": [], "fell": [], unclear: []}
+    for name, values in zip(run.objectives, (run.history.returns[:, -1] - run.history.returns[:, 0]).T, strict=True):
+        change = statistics.mean(values)
+        low, high = (change.value, change.value) if np.isnan(change.low) else (change.low, change.high)
+        moved["rose" if low > 0 else "fell" if high < 0 else unclear].append(name)
+    told = "; that of ".join(f"{' and '.join(names)} {how}" for how, names in moved.items() if names)
+    return f"From iteration {number(run.first)} to {number(run.last)} the return of {told}."
 
 
 def _facts(run: FinishedRun) -> Named:
@@ -69,7 +68,7 @@ def _facts(run: FinishedRun) -> Named:
         ("Trials", run.trials),
         ("Iterations", run.last),
         ("Environment steps", run.trials * run.last * steps),
-        ("Setting", _setting(run.config)),
+        ("Setting", setting(run.config)),
         ("Momentum η", run.config.momentum),
         ("Outside the theory", ", ".join(settings.beyond_theory(run.config)) or "nothing"),
         ("Seed", str(run.description["seed"])),
@@ -134,9 +133,9 @@ def _returns(run: FinishedRun) -> Table:
 def _signals(run: FinishedRun) -> Table:
     history = run.history
     named = {
-        "Stationarity gap, true gradient": _rounded(history.gap),
-        "Stationarity gap, stationary-law direction": _rounded(history.direction_gap),
-        "‖g‖² of the direction": _rounded(history.gradient_norm_squared),
+        "Stationarity gap, true gradient": statistics.without_rounding(history.gap),
+        "Stationarity gap, stationary-law direction": statistics.without_rounding(history.direction_gap),
+        "‖g‖² of the direction": statistics.without_rounding(history.gradient_norm_squared),
         "Smallest alignment ⟨gⁱ, d⟩": history.smallest_alignment,
         "Regret": history.regret,
     }
@@ -174,14 +173,15 @@ def _ends(low: float | None, high: float | None) -> str:
 
 def _details(run: FinishedRun) -> Named:
     problem, objects = run.description["problem"], run.description["own"]
-    named: dict[str, Any] = run.config.to_json() | {"setting": _setting(run.config)}
+    named: dict[str, Any] = run.config.to_json() | {"setting": setting(run.config)}
     named |= {"given as objects": ", ".join(map(str, objects))} if objects else {}
     named |= {name: problem.get(name) or None for name in ("num_states", "num_actions", "fingerprint")}
     named |= {name: run.origin.get(name) for name in ("cpu", "devices", "commit")} | run.origin["versions"]
     return tuple((name.replace("_", " "), _plain(value)) for name, value in named.items())
 
 
-def _setting(config: Config) -> str:
+def setting(config: Config) -> str:
+    """The setting of a run in words."""
     if not isinstance(config.setting, Discounted):
         return "average reward"
     gamma = np.atleast_1d(config.setting.discount)
@@ -202,11 +202,6 @@ def _stopped(run: FinishedRun) -> str:
     return UNKNOWN if run.stopped is None else f"{number(int((run.stopped > 0).sum()))} of {number(run.trials)}"
 
 
-def _rounded(squares: Float[np.ndarray, "K L"]) -> Float[np.ndarray, "K L"]:
-    """Squared norms, 0 where only rounding is left of them."""
-    return np.where(squares < figures.ROUNDING, 0.0, squares)
-
-
 def _mean(values: Float[np.ndarray, " K"]) -> str:
     """The mean over trials ± half the width of its 95 % interval."""
     mean = statistics.mean(values)
@@ -224,7 +219,7 @@ def _interval(run: FinishedRun) -> str:
 
 
 def _plain(value: Any) -> str | None:
-    """A setting as it was written."""
+    """A setting as people read it."""
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return None if value is None else str(value)
+        return ", ".join(map(text, value))
+    return None if value is None else text(value)

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 from moac import files
 from moac.report import pages, style
-from moac.report.figures import ROUNDING
 from moac.report.numbers import number, plus_minus
 from moac.report.page import Table
 from moac.report.pages import experiment
@@ -22,6 +21,7 @@ from moac.report.pages.experiment import About, Findings, Shown
 from moac.search import sweep as results
 from moac.search.sweep import Row, Swept
 from moac.search.sweep_spec import Sweep, is_number, readable
+from moac.statistics import ROUNDING
 
 _NAMED = 8
 """Up to so many values of a setting are named one by one; more are drawn along an axis of numbers."""
@@ -117,7 +117,7 @@ def _figures(rows: list[Row], env: str, sweep: Sweep) -> list[Shown]:
 @style.styled
 def _effects_figure(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Float[np.ndarray, " E"]]) -> Figure:
     """One row for each setting, one panel for each quantity of the E tasks."""
-    figure, axes = style.grid(len(values), len(columns), (3.4 * len(columns), 2.7 * len(values)))
+    figure, axes = style.grid(len(values), len(columns), (2.8 * len(columns), 2.5 * len(values)))
     for k, ax in enumerate(axes):
         (setting, given), (name, y) = list(values.items())[k // len(columns)], list(columns.items())[k % len(columns)]
         _effect(ax, given, y, style.line(k % len(columns))["color"])
