@@ -34,13 +34,14 @@ SEEDS, SECONDS = range(5), (1, 3, 8, 15)
 ONE_FRONT = (
     ("MPMOQLearning", "four-room", 200),
     ("MPMOQLearning", "resource-gathering", 200),
-    ("PQL", "resource-gathering", 100),
-    ("PQL", "deep-sea-treasure", 100),
-    ("PCN", "minecart-deterministic", 100),
-    ("CAPQL", "mo-mountaincarcontinuous", 100),
-    ("Envelope", "deep-sea-treasure", 60),
-    ("PQL", "fruit-tree", 60),
+    ("Envelope", "deep-sea-treasure", 200),
+    ("CAPQL", "mo-mountaincarcontinuous", 200),
+    ("PCN", "minecart-deterministic", 200),
+    ("PCN", "mo-lunar-lander", 200),
     ("Envelope", "fruit-tree", 60),
+    ("PQL", "deep-sea-treasure", 100),
+    ("PQL", "fruit-tree", 60),
+    ("PQL", "resource-gathering", 100),
 )
 """Agents, rows of the study's networks, and CPU seconds at most."""
 FEW = range(3)
@@ -56,7 +57,7 @@ def main() -> None:
             keep(record, "runs", over_time(method, env, discount, seed, record["points"]))
     tables, shared = (framework.load("fronts").parameters[name] for name in ("networks", "shared"))
     done = {(run["method"], run["row"], run["seed"]) for run in record["one_front"]}
-    for seed, (method, row, seconds) in product(FEW, ONE_FRONT):
+    for (method, row, seconds), seed in product(ONE_FRONT, FEW):
         if (method, row, seed) not in done:
             keep(record, "one_front", one_front(method, row, {**shared, **tables[row]}, seed, seconds))
 
