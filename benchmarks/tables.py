@@ -1,7 +1,7 @@
-"""Write the tables of README and docs from what was recorded:  python benchmarks/tables.py [--check | --record RUN].
+"""Write the tables of README and docs from what was recorded:  python benchmarks/tables.py [--check].
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->`. Its numbers are those of benchmarks/recorded.json,
-which `make bench` (speed) and `--record` (folders of `moac reproduce fronts` and `learning`) rewrite, and of
+which `make bench` (speed) and record_studies.py (what `moac reproduce learning` and `fronts` measured) rewrite, and of
 src/moac_studies/recorded/kuairand.json. `--check` ends with 1 where a document has another table.
 """
 
@@ -11,7 +11,6 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import _recorded
@@ -19,7 +18,6 @@ from _timing import ROOT
 
 KUAIRAND = ROOT / "src" / "moac_studies" / "recorded" / "kuairand.json"
 _PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 PEERS = ("NLMOPPO", "MOPPO")
 UNIFORM = ("uniform weights", "uniform weights, raw")
 
@@ -27,9 +25,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def main(arguments: list[str]) -> int:
-    """Write, check or record."""
-    if arguments[:1] == ["--record"]:
-        record_run(Path(arguments[1]))
+    """Write, or check."""
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     stale = [path for path in documents if written(path.read_text("utf-8")) != path.read_text("utf-8")]
     if "--check" in arguments:
@@ -46,45 +42,6 @@ def main(arguments: list[str]) -> int:
 def written(text: str) -> str:
     """A document with its tables as they should be."""
     return _PLACE.sub(lambda place: place[1] + TABLES[place[2]]() + place[3], text)
-
-
-def record_run(run: Path) -> None:
-    """Take the tables of a finished study over into the record: rows of the same name are replaced."""
-    record, tables = _recorded.read(), json.loads((run / "experiment.json").read_text("utf-8"))["tables"]
-    for table in tables:
-        name, _, what = table["title"].partition(": ")
-        if what == "where methods end":
-            _replace(record["learning"], _learned(name, table))
-        elif table["title"] == "One network for every preference":
-            for row in table["rows"]:
-                _replace(record["one_network"], _one_network(dict(zip(table["header"], row, strict=True))))
-    _recorded.write(record)
-
-
-def _replace(rows: list[dict[str, Any]], new: dict[str, Any]) -> None:
-    """In the place of the row with this name, with what it had and the new one does not say; else at the end."""
-    for k, old in enumerate(rows):
-        if old["environment"] == new["environment"] and old.get("measured") == new.get("measured"):
-            rows[k] = old | new
-            return
-    rows.append(new)
-
-
-def _learned(name: str, table: dict[str, Any]) -> dict[str, Any]:
-    place = table["header"].index("hypervolume")
-    values = {row[0]: _numbers(row[place]) for row in table["rows"]}
-    return {"environment": name, "steps": max(row[1] for row in table["rows"]), "measured": "hypervolume",
-            "values": values}  # fmt: skip
-
-
-def _one_network(row: dict[str, Any]) -> dict[str, Any]:
-    bar, volume = row["bar"] and _numbers(row["bar"])[0], _numbers(row["hypervolume"].partition(";")[0])
-    return {"environment": row["environment"], "steps": row["steps"], "seeds": row["seeds"], "volume": volume,
-            "bar": bar, "peer": row["best peer"], "cpu": _numbers(row["CPU s"])}  # fmt: skip
-
-
-def _numbers(text: Any) -> list[float]:
-    return [float(number.replace(",", "")) for number in _NUMBER.findall(str(text).replace("−", "-"))]
 
 
 def markdown(header: Sequence[str], rows: Rows) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from moac.report.page import Claim, Table
 from moac.search import EXPLORING, archive, explore, values
 from moac.search.measures import Yardstick
 from moac.search.plan import Options, Plan
+from moac.statistics import Mean
 from moac_studies import framework, recorded
 from moac_studies.framework import Study, Workspace
 
@@ -182,13 +183,16 @@ def _row(name: str, own: Measured) -> tuple[Value, ...]:
     ceiling = own.table.get("ceiling") if own.known is None else hypervolume(own.known.front, np.array(own.reference))
     changed = ", ".join(f"{key} {value}" for key, value in table["config"].items() if key != "setting")
     return (
-        name, _shown(own.reference), steps, len(volumes), "; ".join(told), bar, _best_peer(own),
+        name, _shown(own.reference), steps, len(volumes), "; ".join(told), bar, best_peer(own),
         None if ceiling is None else f"{ceiling:,.4g}", changed or None, f"{cpu[0]:.0f} + {cpu[1]:.0f}",
     )  # fmt: skip
 
 
-def _best_peer(own: Measured) -> str | None:
-    """Of the agents on record the one with the largest mean volume above the same reference; else what is published."""
+def best_peer(own: Measured, told: Callable[[Mean], str] = str) -> str | None:
+    """Of the agents on record the one with the largest mean volume above the same reference; else what is published.
+
+    `told` writes that mean.
+    """
     peers = recorded.one_front(own.table["env"], own.setting.discount, own.table["steps"])
     volumes = {name: [hypervolume(np.array(run["points"]), np.array(own.reference)) for run in runs]
                for name, runs in peers.items()}  # fmt: skip
@@ -196,8 +200,9 @@ def _best_peer(own: Measured) -> str | None:
         return own.table.get("published")
     best = max(volumes, key=lambda name: float(np.mean(volumes[name])))
     steps, cpu = (np.mean([run[key] for run in peers[best]]) for key in ("steps", "cpu"))
-    told = f"{best} {statistics.mean(volumes[best])}, {len(peers[best])} seeds, {steps:,.0f} steps in {cpu:.0f} CPU s"
-    return f"{told}; {own.table['published']}" if "published" in own.table else told
+    volume, count = told(statistics.mean(volumes[best])), len(peers[best])
+    peer = f"{best} {volume}, {count} seeds, {steps:,.0f} steps in {cpu:.0f} CPU s"
+    return f"{peer}; {own.table['published']}" if "published" in own.table else peer
 
 
 def _shown(reference: Sequence[float]) -> str:

@@ -1,12 +1,14 @@
 """benchmarks/tables.py: the documents' tables follow the record."""
 
 import importlib
-import json
 import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from moac_studies import framework, learning, one_network
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,45 +29,31 @@ def test_the_documents_have_the_tables_of_the_record(tables):
     assert tables.main(["--check"]) == 0
 
 
-def test_another_record_makes_other_tables(tables, tmp_path):
-    row = [
-        "four-room",
-        "(0, 0)",
-        5_000,
-        3,
-        "2.5 [1.5, 3.5], 1.25 to 3.75; 9 [8, 10] above (1, 1)",
-        "3",
-        "PQL 1.5",
-        "2",
-        "",
-        "7 + 8",
-    ]
-    header = [
-        "environment",
-        "above",
-        "steps",
-        "seeds",
-        "hypervolume",
-        "bar",
-        "best peer",
-        "ceiling",
-        "settings",
-        "CPU s",
-    ]
-    learned = ["minecart-deterministic: where methods end", ["method", "steps", "ore", "hypervolume", "ended"]]
-    found = [
-        {"title": "One network for every preference", "header": header, "rows": [row]},
-        {
-            "title": learned[0],
-            "header": learned[1],
-            "rows": [["MOAC", 9_000, "1 [0, 2]", "-1.5e+03 [-1.6e+03, -1.4e+03]", 1]],
-        },
-    ]
-    (tmp_path / "experiment.json").write_text(json.dumps({"tables": found}))
-    tables.record_run(tmp_path)
+def test_what_a_study_has_finished_makes_other_tables(tables, tmp_path):
+    """Two seeds with volumes of 2 and 4 above the reference, and trials that all earn the same."""
+    record = importlib.import_module("record_studies")
+    sys.modules.pop("record_studies")
+    work = framework.Workspace(tmp_path / "tasks", print)
+    study = framework.load("fronts")
+    room = {**study.parameters["shared"], **study.parameters["networks"]["four-room"]}
+    about = {"archived": np.arange(1), "cpu": np.array([7.0, 8.0]), "steps": np.array([5_000])}
+    for seed, high in ((1000, 2.0), (1001, 4.0)):
+        points = np.array([[0.9, 0.9, high - 0.1]])
+        work.keep(f"four-room-{seed}", one_network.job(room, seed), lambda points=points: {"points": points, **about})
+    study = framework.load("learning")
+    for name, point in (("mo-hopper-2obj", (-4.0, 1.5)), ("mo-lunar-lander", (0.0, -100.0, 0.0, 0.0))):
+        rows = {key: row for _, key, *row in learning.rows_of(name, learning.tables(study)[name], study)}
+        for method in ("uniform weights", "uniform weights, raw, defaults")[: 1 + (name == "mo-lunar-lander")]:
+            work.keep(*rows[method], lambda point=point: {"discounted": np.tile(point, (10, 1))})
+    before = tables.TABLES["methods"]()
+    record.main([str(tmp_path)])
     shown = tables.TABLES["one-network-all"]()
-    assert "| four-room, 5 k | 2.5 [1.5, 3.5] | 1.25 to 3.75 | 3 | **missed:** 3 | PQL 1.5 | 7 + 8 |" in shown
-    assert "MPMOQLearning" not in shown and "deep-sea-treasure, 100 k" in shown
-    assert "−1,500 [−1,600, −1,400]" in tables.TABLES["methods"]()
+    assert "| four-room, 5 k | 3 [−9.71, 15.7] | 2 to 4 | 2 | **missed:** 7.5 | MPMOQLearning 1.25 [" in shown
+    assert "| 7 + 8 |" in shown and "deep-sea-treasure, 100 k" in shown
+    row = next(line for line in tables.TABLES["methods-mujoco"]().splitlines() if "| uniform weights |" in line)
+    assert row.endswith("| −2.5 |") and "151 [143, 160]" in row  # the other environment is as it was
+    changed = [pair for pair in zip(before.splitlines(), tables.TABLES["methods"]().splitlines(), strict=True)
+               if pair[0] != pair[1]]  # fmt: skip
+    assert [old.replace("117 [115, 120]", "100") for old, _ in changed] == [new for _, new in changed]
     stale = "<!-- table: methods -->\nold\n<!-- end -->"
     assert tables.written(tables.written(stale)) == tables.written(stale) != stale
