@@ -32,8 +32,11 @@ from morl_baselines.multi_policy.pcn.pcn import PCN
 
 LONGEST = 1_000
 """Steps of an episode at most."""
-PCN_SCALES = {"minecart-deterministic-v0": ((1, 1, 0.1, 0.1), (1.5, 1.5, 0.0))}
-"""Scaling factors of returns and horizon, and largest returns, of the library's examples."""
+PCN_SCALES = {
+    "minecart-deterministic-v0": ((1, 1, 0.1, 0.1), (1.5, 1.5, 0.0)),
+    "mo-lunar-lander-v3": ((0.01, 0.01, 0.05, 0.05, 0.002), (100, 200, 0.0, 0.0)),
+}
+"""Scaling factors of returns and horizon, and largest returns: of the library's example; on the lander ours."""
 Act = Callable[[np.ndarray, np.ndarray], Any]
 """From observations [n, …] and the copies [n] of the environment that show them to n actions."""
 Agent = tuple[Callable[[], None], Callable[[], "Played"], str]
@@ -128,7 +131,7 @@ def pcn(task: Task) -> Agent:
 
         return Played(len(best), act, told)
 
-    return train, played, "scales and largest returns of its example"
+    return train, played, "scales and largest returns of its example, on the lander ours"
 
 
 def moqlearning(task: Task) -> Agent:

@@ -51,10 +51,10 @@ def run(study: Study, work: Workspace) -> Findings:
 
 
 def tables(study: Study) -> dict[str, framework.Table]:
-    """One table per environment, with what all of them share filled in."""
-    shared = study.parameters["shared"]
-    tables = {name: table for name, table in study.parameters.items() if name not in _COMMON}
-    return {name: {"own": {}, "targets": [], **shared, **table} for name, table in tables.items()}
+    """One table per environment, with what all of them share filled in; `environments` of that chooses some."""
+    shared = {"own": {}, "targets": [], **study.parameters["shared"]}
+    names = shared.pop("environments", [name for name in study.parameters if name not in _COMMON])
+    return {name: {**shared, **study.parameters[name]} for name in names}
 
 
 def methods_of(table: framework.Table, methods: Tables) -> dict[str, framework.Table]:

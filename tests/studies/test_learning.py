@@ -66,6 +66,9 @@ def verdicts(methods):
 def test_every_environment_gets_what_all_share_and_its_own():
     methods = framework.load("learning").parameters["methods"]
     assert {table["trials"] for table in TABLES.values()} == {10}
+    assert len(TABLES) == 9 and set(learning.tables(framework.load("learning", quick=True))) == {
+        "mo-mountaincarcontinuous", "four-room", "mo-halfcheetah"
+    }  # fmt: skip
     assert learning.methods_of(TABLES["minecart-deterministic"], methods) == methods
     found = learning.methods_of(TABLES["mo-mountaincarcontinuous"], methods)
     assert found["MOAC"] == {"action_spread": 2.0, "entropy": 0.1, **methods["MOAC"]}
