@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from moac.api import compare as compare
     from moac.api import evaluate as evaluate
     from moac.api import explore as explore
+    from moac.api import export as export
     from moac.api import load as load
     from moac.api import resume as resume
     from moac.api import sweep as sweep
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from moac.default_config import defaults as defaults
 
 _HOME = {
-    "moac.api": ("certify", "choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train"),
+    "moac.api": ("certify", "choose", "compare", "evaluate", "explore", "export", "load", "resume", "sweep", "train"),
     "moac.config": ("Average", "Config", "Discounted"),
     "moac.default_config": ("defaults",),
 }
@@ -41,8 +42,8 @@ _MODULES = ("api", "envs", "logs", "momdp", "offline", "policies", "simplex", "t
 
 __all__ = [
     "Average", "Config", "Discounted", "api", "certify", "choose", "compare", "defaults", "envs", "evaluate",
-    "explore", "load", "logs", "momdp", "offline", "policies", "resume", "simplex", "sweep", "theory", "train",
-    "weighting",
+    "explore", "export", "load", "logs", "momdp", "offline", "policies", "resume", "simplex", "sweep", "theory",
+    "train", "weighting",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

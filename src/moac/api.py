@@ -251,3 +251,47 @@ def compare(
     if out is not None:
         comparison.save(out)
     return comparison
+
+
+def export(
+    run: str | Path | Result | TrainedPolicy,
+    path: str | Path,
+    *,
+    format: Literal["onnx"] = "onnx",
+    trial: int | None = None,
+    preference: Sequence[float] | None = None,
+) -> Path:
+    """Write a policy as a file that other programs run: inputs and outputs are in `moac.training.export.onnx`.
+
+    >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
+    >>> moac.export(result, "runs/fishwood.onnx")
+    PosixPath('runs/fishwood.onnx')
+
+    Args:
+        run: a run's folder, its result, or a policy.
+        path: of the file; one that is there is replaced.
+        format: `onnx`, for which the extra of that name must be installed.
+        trial: which; None is the policy's own, of a run the first.
+        preference: what conditioned networks act for; None makes it an input of the file.
+    """
+    from moac.runs.directory import RunDirectory
+    from moac.training import export as exporting
+
+    if format != "onnx":
+        raise ValueError(f"`format` must be onnx, got {format!r}.")
+    if isinstance(run, TrainedPolicy):
+        trained, about = run, {}
+    elif isinstance(run, Result):
+        spec = run.run.source.spec
+        trained, about = run.policy, {"problem": spec.name, "objectives": spec.objective_names}
+    else:
+        problem = RunDirectory(Path(run)).description["problem"]
+        trained, about = load(run), {"problem": problem["name"], "objectives": problem["objectives"]}
+    trained = trained if trial is None else trained.of_trial(trial)
+    trained = trained if preference is None else trained.at(preference)
+    file = Path(path)
+    files.check_folder("path", file.parent)
+    content = exporting.onnx(trained, about)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    files.write_bytes(file, content)
+    return file

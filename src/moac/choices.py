@@ -9,6 +9,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
@@ -165,3 +166,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     bare = {name.lstrip("-"): name for name in known}
     near = difflib.get_close_matches(word.lstrip("-"), list(bare), n=1)
     return f" Did you mean {bare[near[0]]}?" if near else ""
+
+
+def package(name: str, extra: str, what: str) -> Any:
+    """The module of that name, which an extra installs; a ValueError with the very command where it is missing."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ValueError(f"{what} needs {name}: pip install 'moac[{extra}]'.") from None

@@ -8,6 +8,7 @@ import pytest
 
 import moac as package
 from moac.cli.main import main
+from tests.helpers.exports import assert_close, outputs, right
 
 ENVIRONMENTS = {
     "mo-mountaincarcontinuous-v0": ("pygame", 2),
@@ -43,6 +44,11 @@ def test_trained_loaded_evaluated_and_filmed(env, capsys, moac, tmp_path):
     assert copy.action_space.contains(action)
     assert np.asarray(action).dtype == copy.action_space.dtype
     copy.step(action)
+    file, seen = package.export(run, tmp_path / "policy.onnx"), np.float32([observation, observation])
+    noise = np.ones((2, action.size), np.float32) * [[0], [1]] if action.shape else None
+    inputs = {"observation": seen} if noise is None else {"observation": seen, "noise": noise.astype(np.float32)}
+    (found, *_) = outputs(file, **inputs).values()
+    assert_close(found, right(package.load(run), seen, noise=inputs.get("noise")))
     if module == "mujoco":
         assert_filmed_or_not(moac("watch", run, "--episodes", 1), env, run)
     elif env != "mo-mountaincarcontinuous-v0":  # its episodes are too long to be written as pictures here

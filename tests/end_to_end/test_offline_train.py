@@ -12,6 +12,7 @@ import moac
 from moac.cli.main import main
 from moac.logs import LoggedDataset
 from moac.search import candidates
+from tests.helpers.exports import assert_close, outputs
 from tests.helpers.kuairand import build, generated
 
 SMALL = ("--iterations", "4", "--num-evaluations", "2", "--critic-batch-size", "32", "--actor-batch-size", "32",
@@ -57,6 +58,8 @@ def test_candidates_are_trained_and_one_of_them_is_chosen_or_none(trained, capsy
     assert said(capsys)["returns_kind"] == "ncis"
     policy = moac.load(runs[0])
     assert policy.num_trials == 2
+    x = np.random.default_rng(0).random((5, policy.catalogue.size), np.float32)
+    assert_close(outputs(moac.export(policy, runs[0] / "policy.onnx"), observation=x)["logits"], policy.logits(x))
     (user, *_) = moac.load(runs[0]).catalogue.user_ids
     assert len(policy.recommend(int(user), (1, 12, 3), [], k=3).ids) == 3
 

@@ -12,6 +12,7 @@ from moac.cli import main as cli
 from moac.report.page import render
 from moac.report.pages import exploration as page
 from moac.runs import problems
+from tests.helpers.exports import assert_close, outputs, right
 
 TINY = [
     *("explore", "minecart-deterministic-v0", "--steps", "96", "--num-envs", "4", "--evaluation-episodes", "1"),
@@ -52,6 +53,23 @@ def test_the_archive_comes_back_and_acts(explored):
     environment = problems.environment_of_run(out)
     again = moac.evaluate(archive.policy(0), environment, episodes=3).points[0]
     assert again == pytest.approx(archive.points[0])  # the same new episodes
+
+
+def test_an_exported_network_takes_the_preference_or_has_one(explored, tmp_path, capsys):
+    out, _ = explored
+    policy, rows = moac.load(out), np.random.default_rng(0).uniform(-1, 1, (20, 7)).astype(np.float32)
+    p = np.random.default_rng(1).dirichlet((1, 1, 1), 20).astype(np.float32)
+    assert cli.main(["export", str(out), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"file": str(out / "policy.onnx"), "bytes": (out / "policy.onnx").stat().st_size}
+    assert_close(outputs(told["file"], observation=rows, preference=p)["logits"], right(policy, rows, p))
+    one = tmp_path / "new" / "one.onnx"
+    assert cli.main(["export", str(out), "--preference", "0.2", "0.3", "0.5", "--out", str(one)]) == 0
+    assert capsys.readouterr().out == f"file: {one}\n"
+    assert_close(outputs(one, observation=rows)["logits"], right(policy.at([0.2, 0.3, 0.5]), rows))
+    for words in (["--preference", "1"], ["--trial", "1"], ["--format", "pickle"]):
+        assert cli.main(["export", str(out), *words]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_the_same_command_trains_nothing_again(explored, capsys):

@@ -30,6 +30,7 @@ COMMANDS = {
     "certify": "evaluate:Certify",
     "compare": "report:Compare",
     "watch": "report:Watch",
+    "export": "export:Export",
     "theory": "theory:Theory",
     "reproduce": "sweep:Reproduce",
     "sweep": "sweep:Sweep",

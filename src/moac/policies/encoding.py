@@ -121,7 +121,7 @@ class Encoder:
         if not ((flat >= self.low) & (flat <= self.high) & (flat == np.floor(flat))).all():
             numbers = np.array2string(flat, threshold=16, separator=", ", formatter={"float_kind": "{:g}".format})
             raise ValueError(f"an observation must lie in its space, got {numbers}.")
-        return int((flat - self.low) @ self._strides)
+        return int((flat - self.low) @ self.strides)
 
     def to_json(self) -> list[dict[str, Any]]:
         """As plain JSON data; infinite bounds are null."""
@@ -142,7 +142,8 @@ class Encoder:
         return (self.bare.size,) if plain else None
 
     @cached_property
-    def _strides(self) -> Int[np.ndarray, " d"]:
+    def strides(self) -> Int[np.ndarray, " d"]:
+        """How far the index of a state moves with each number."""
         radix = (self.high - self.low + 1).astype(np.int64)
         return np.append(np.cumprod(radix[::-1])[-2::-1], 1)
 

@@ -12,10 +12,10 @@ import os
 import pickle
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
 
+from moac import choices
 from moac.runs.executors import Worker, failed, outcome
 from moac.tasks import Failure, Limits, Outcome, one_thread
 
@@ -40,10 +40,7 @@ class Ray:
 
     def __init__(self, address: str, workers: int | None, limits: Limits) -> None:
         self._address, self._workers, self._limits = address, workers, limits
-        try:
-            self._ray: Any = import_module("ray")
-        except ImportError:
-            raise ValueError("the ray executor needs Ray: pip install 'moac[cluster]'.") from None
+        self._ray: Any = choices.package("ray", "cluster", "the ray executor")
         self._joined, self._pending = False, dict[Any, int]()
         _check_listening(address)
 

@@ -211,7 +211,7 @@ def test_limits_are_checked():
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"needs Ray: pip install 'moac\[cluster\]'"), executors.opened("ray"):
+    with pytest.raises(ValueError, match=r"needs ray: pip install 'moac\[cluster\]'"), executors.opened("ray"):
         pass
 
 
