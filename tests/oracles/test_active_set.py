@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 
 from moac import simplex
 
@@ -43,6 +44,17 @@ def test_bumps_that_overlap_are_fitted_after_many_steps(width):
     assert ((y > 0) <= np.asarray(support)).all()
     assert ((target - y @ U) @ U.T).max() <= 1e-14
     assert np.abs(np.sum(y * ((target - y @ U) @ U.T), axis=1)).max() <= 1e-14
+
+
+@pytest.mark.parametrize("guess", (True, False))
+def test_a_wrong_first_support_costs_steps_and_no_digits(guess, monkeypatch):
+    """All indices, whose matrix is singular, or none: the steps that follow decide, not the guess."""
+    U = np.random.default_rng(3).normal(size=(12, 5))
+    U /= np.linalg.norm(U, axis=1, keepdims=True)
+    target = np.random.default_rng(4).normal(size=(64, 5))
+    monkeypatch.setattr(simplex, "_likely_support", lambda A, b: jnp.full(len(b), guess))
+    y, _ = quickly(jax.vmap(simplex.non_negative, in_axes=(None, 0)))(U @ U.T, target @ U.T)
+    np.testing.assert_allclose(y @ U, [nnls(U.T, row)[0] @ U for row in target], atol=1e-12)
 
 
 @pytest.mark.parametrize("rank", (4, 12))
