@@ -41,7 +41,7 @@ def certify(
     trust: bool = False,
     **plan: Any,
 ) -> Certificate:
-    """How far a policy is from Pareto-stationary, with an interval, from episodes of it: docs/certificates.md.
+    """How far a policy is from Pareto-stationary, with an interval, from episodes of it: `moac docs certificates`.
 
     >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
     >>> certificate = moac.certify(result, episodes=200, confidence=0.9)
@@ -213,7 +213,7 @@ def sweep(
     2
 
     Args:
-        spec: a TOML file, or the same as a dictionary: docs/sweeps.md.
+        spec: a TOML file, or the same as a dictionary: `moac docs sweeps`.
         out: the sweep's folder, for run directories, tables and report; None keeps nothing on disk.
         executor: where tasks run, from `moac.runs.executors.opened`; None runs one after the other.
         callback: is called with each task as it ends, and with its failure or None.

@@ -100,7 +100,7 @@ class Config:
         observation_scale: how vectors come into [0, 1]: by the `bounds` of their space, or by their running
             moments, saved with the policy: `running` up to 3 deviations, `standard` up to 10, which networks see as
             deviations.
-        weighting: the rule that gives λ̂ (docs/rules.md): `min-norm`, or `fixed` where networks are conditioned;
+        weighting: the rule that gives λ̂ (`moac docs rules`): `min-norm`, or `fixed` where networks are conditioned;
             `capped:0.5`, `cagrad:0.4`, `fairgrad:2` and `chebyshev:0.1` with a number of their own. All but the first
             five are outside the theory.
         weights: λ for `fixed`; λ_0 of the momentum, or of a rule that takes steps, otherwise. None is uniform.

@@ -84,7 +84,7 @@ def of_spec(spec: Spec, given: Config) -> Config:
 
 
 def _of_ppo(spec: Spec, given: Config) -> Config:
-    """One set for discrete actions, one for continuous ones (docs/environments.md); tables take longer steps."""
+    """One set for discrete actions, one for continuous ones (`moac docs environments`); tables take longer steps."""
     vectors = "mlp" if given.features is None else "linear"
     policy = given.policy or (vectors if _policy_name(spec) == "linear" else _policy_name(spec))
     network = policy in NETWORKS

@@ -1,6 +1,6 @@
 """The protocol that published KuaiRand tables follow, end to end, with its faults named: not an estimate to rely on.
 
-`run(dataset, steps)` gives a `Table`; `docs/baselines.md` says what it repeats. `moac.offline.ncis` is the sound one.
+`run(dataset, steps)` gives a `Table`; `moac docs baselines` says what it repeats. `moac.offline.ncis` is the sound one.
 The learners are fault-for-fault copies: a deterministic actor of popularity ranks, a critic per signal, and a behaviour
 model of all ranks, on states of 24 + 6 K + 20·6 numbers (1044 with K = 150), built batch by batch from indices.
 """

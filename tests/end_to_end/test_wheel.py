@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.extras import MISSING, SWEEP
+
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
     ["--help"],
     ["--version"],
+    ["docs", "rules"],
     ["train", "fishwood-v0", "--iterations", "20", "--out", "run"],
     ["explore", "fishwood-v0", "--iterations", "20", "--preferences", "4", "--out", "archive"],
     ["explore", "four-room-v0", "--steps", "4096", "--preferences", "3", "--episodes", "2", "--out", "front"],
@@ -55,6 +58,16 @@ def test_commands_work_from_the_wheel(installed, tmp_path):
     for words in COMMANDS:
         run(installed / "moac", *words, cwd=tmp_path)
     assert all((tmp_path / name / "report.html").exists() for name in ("run", "archive", "front", "study"))
+
+
+@pytest.mark.slow
+def test_a_missing_extra_is_named_from_the_wheel(installed, tmp_path):
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    run(installed / "moac", "train", "fishwood-v0", "--iterations", "2", "--out", "run", cwd=tmp_path)
+    for extra, (_, words) in MISSING.items():
+        ended = subprocess.run([installed / "moac", *words.split()], capture_output=True, text=True, cwd=tmp_path)
+        assert ended.returncode == 2, words
+        assert ended.stderr.endswith(f": pip install 'moac[{extra}]'.\n")
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ class Explore(Command):
     """How preferences become weights: `conditioned` is one network for all, `fixed` linear scalarisation by a policy
     for each; rules without preferences vary the start."""
     entropy: Annotated[
-        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: falling to 0, or 0; see docs/exploring.md")
+        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: falling to 0, or 0; see moac docs exploring")
     ] = None
     """Entropy bonuses, one after the other, each from where the one before it ended; they share the iterations."""
     reference: Annotated[

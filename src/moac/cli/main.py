@@ -36,6 +36,7 @@ COMMANDS = {
     "sweep": "sweep:Sweep",
     "report": "report:Report",
     "envs": "front:Envs",
+    "docs": "docs:Docs",
     "data build": "data:Build",
     "data describe": "data:Describe",
     "data kuairand download": "data:Download",

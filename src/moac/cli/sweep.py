@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FAILED, _LISTED = 1, 20
 _COMPAT_STEPS = 500
 """Of each learner, where the published ones took 240,000 to 1,000,000."""
-SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file that says what varies: docs/sweeps.md.")]
+SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file that says what varies: moac docs sweeps.")]
 
 
 @dataclass(frozen=True, kw_only=True)

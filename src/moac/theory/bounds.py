@@ -2,7 +2,7 @@
 
 `printed` is what the paper states. `derived` is what its own steps give: constants of a sample instead of its mean,
 the factor (α + 2α²L_J)/(α − 2α²L_J) = 5 that was dropped, C_ψ, the next state inside δ, rewards of both signs, and
-the maximum over objectives inside the expectation, which costs a factor of M (docs/errata.md).
+the maximum over objectives inside the expectation, which costs a factor of M (`moac docs errata`).
 """
 
 from __future__ import annotations

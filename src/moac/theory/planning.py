@@ -275,7 +275,7 @@ def _about(config: Config, assumptions: tuple[Checked, ...], count: int) -> list
         notes.append("Theorem 1 covers the average setting with the exact J, not with a running μ.")
     elif config.visitation == "stationary":
         followed = "the algorithm follows Lemma 1's direction, not ∇J; --visitation discounted follows ∇J"
-        notes.append(f"In the discounted setting Theorem 2 does not bound the true gap: {followed} (docs/errata.md).")
+        notes.append(f"In the discounted setting Theorem 2 does not bound the true gap: {followed} (moac docs errata).")
     failing = "; ".join(checked.assumption.name for checked in assumptions if checked.failing)
     if failing:
         notes.append(f"Assumptions that fail here: {failing}. The numbers are what the formulas give all the same.")

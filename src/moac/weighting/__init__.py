@@ -1,7 +1,7 @@
 """Weighting rules: from the Gram matrix of the objectives' gradients to their weights.
 
 A rule is a pair of pure functions that sees K = G Gᵀ and, unless it asks for more (`Needs`), nothing else. Momentum
-wraps any rule. What each is proved to do is in docs/rules.md.
+wraps any rule. What each is proved to do is in `moac docs rules`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Weighted Chebyshev: weights that lift the objective with the largest weighted gap to an ideal point.
 
-In the manner of MOCHA, https://arxiv.org/abs/2507.21397; docs/rules.md says what is its and what is ours.
+In the manner of MOCHA, https://arxiv.org/abs/2507.21397; `moac docs rules` says what is its and what is ours.
 
 >>> rule = with_momentum(chebyshev([0.3, 0.7], urgency=0.1), "1/t")
 """

@@ -1,6 +1,6 @@
 """Other methods for the logs and networks of MOAC, to compare it with: the options, critic and loop that they share.
 
-`pdpg` and `tscac`, each with `train(dataset, options, trials, seed) -> Learned`; `docs/baselines.md` says from which
+`pdpg` and `tscac`, each with `train(dataset, options, trials, seed) -> Learned`; `moac docs baselines` says from which
 description, and what differs from the code that was published.
 """
 

@@ -68,7 +68,7 @@ def reasons(evaluation: OfflineEvaluation) -> Table:
         own = evaluation.report.policies[name].verdict.reasons
         rows += [(name, reason.level, f"{reason.text[:1].upper()}{reason.text[1:]}.") for reason in own]
         rows += [] if own else [(name, "trusted", "No limit is passed.")]
-    caption = "The gravest reason decides. Limits are conventions: docs/offline.md lists them."
+    caption = "The gravest reason decides. Limits are conventions, which moac docs trust lists."
     return Table("May it be read, and why", caption, ("Policy", "Verdict", "Reason"), tuple(rows))
 
 

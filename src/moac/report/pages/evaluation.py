@@ -228,7 +228,7 @@ def _caveats(evaluation: OfflineEvaluation) -> Table:
             "Numbers by which a policy was chosen say too much of it: test users are for one look at the end.",
         ),
     )
-    return Table("To bear in mind", "docs/offline.md has the whole story.", ("About", "Caveat"), rows)
+    return Table("To bear in mind", "The whole story: moac docs offline.", ("About", "Caveat"), rows)
 
 
 def _accesses(accesses: AccessLog) -> Table:
