@@ -45,7 +45,7 @@ __all__ = [
     "explore", "export", "load", "logs", "momdp", "offline", "policies", "resume", "simplex", "sweep", "theory",
     "train", "weighting",
 ]  # fmt: skip
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
