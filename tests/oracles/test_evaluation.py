@@ -143,3 +143,29 @@ def test_a_reward_model_finds_linear_rewards():
     assert model.explained[0] > 0.999
     assert abs(model.explained[1]) < 0.02
     assert model.penalty[1] > model.penalty[0]
+
+
+def test_a_reward_model_finds_what_history_and_item_say_together_and_drops_it_where_it_says_nothing():
+    """q with t(s)ᵀ B v_a, beside a signal that is the same but for permuting it within items."""
+    rng, n = np.random.default_rng(1), 6_000
+    user, action = np.repeat(np.arange(600), 10), rng.integers(0, 6, n)
+    v = rng.standard_normal((6, 2)).astype(np.float32)
+    liked = (rng.standard_normal((600, 2))[user] * v[action]).sum(axis=1) + 0.5 * action
+    permuted = np.empty(n)
+    for k in range(6):
+        permuted[action == k] = rng.permutation(liked[action == k])
+    rows = Rows(user, action, np.column_stack([liked, permuted]), propensity=np.full(n, 1 / 6))
+    dataset = LoggedDataset.from_numpy(rows, About(actions=v, signal_names=("liked", "permuted"))).with_taste()
+    model = reward_model.fit_rewards(dataset, ["liked", "permuted"])
+    assert model.personal[0] > 0.3
+    assert model.personal[1] < 0.005
+    assert np.abs(model.taste[..., 1]).max() < 0.05 * np.abs(model.taste[..., 0]).max()
+    x = evaluate.features(dataset, np.arange(50))
+    items = (v - v.mean(axis=0)) / v.std(axis=0)
+    by_hand = [
+        model.mean + one @ model.state + model.action[k] + np.einsum("t,tem,e->m", one[-4:], model.taste, items[k])
+        for one in x
+        for k in range(6)
+    ]
+    np.testing.assert_allclose(model.values(x).reshape(-1, 2), by_hand, rtol=1e-5, atol=1e-6)
+    assert model.as_dict()["liked"]["personal"] == model.personal[0]

@@ -35,11 +35,14 @@ class Catalogue:
     signs: tuple[int, ...]  # −1 where the signal is a cost
     context_values: tuple[tuple[str, ...], ...] = ()  # of each column, in the order of its codes; none: codes are given
     response_scale: tuple[float, ...] = ()  # of each signal, where states hold responses
+    taste: bool = False  # whether states hold how responses go with the features of items
 
     @classmethod
     def of(cls, dataset: LoggedDataset) -> Catalogue:
         """The dataset's own; its arrays are shared."""
-        tables = {name: getattr(dataset.tables, name) for name in ("users", "items", "context_sizes", "window")}
+        tables = {
+            name: getattr(dataset.tables, name) for name in ("users", "items", "context_sizes", "window", "taste")
+        }
         shared = {field.name: getattr(dataset, field.name) for field in fields(cls) if field.name not in tables}
         return cls(**tables, **shared)
 
@@ -107,7 +110,7 @@ class Catalogue:
         shape = (*items.shape, len(self.response_scale))
         known = np.zeros(items.shape, bool) if responses is None else (items >= 0) & (responses[..., 0] >= -STEPS)
         values = np.zeros(shape, np.int8) if responses is None else responses
-        return np.concatenate([x, states.responded(np, values, known)], axis=-1)
+        return np.concatenate([x, states.responded(np, self, values, items, known)], axis=-1)
 
     def _answers(self, responses: Any, count: int) -> Int[np.ndarray, "n M"]:
         """Responses as logged to int8, checked; NaN is one that is not known."""

@@ -147,7 +147,8 @@ class LoggedDataset:
         codes = [f"{name}={k}" for name, size in zip(self.context_names, sizes, strict=True) for k in range(size)]
         viewed = [f"item -{k}: {name}" for k in range(1, window + 1) for name in ("seen", *item_names)]
         recent = [f"{signal} -{k}" for k in range(1, min(RECENT, window) + 1) for signal in signals]
-        responses = [*(f"mean {signal}" for signal in signals), *recent] if self.response_scale else []
+        taste = [f"{signal} with {name}" for signal in signals for name in item_names] if self.tables.taste else []
+        responses = [*(f"mean {signal}" for signal in signals), *recent, *taste] if self.response_scale else []
         return (*user_names, *codes, *viewed, *responses)
 
     @property
@@ -188,6 +189,17 @@ class LoggedDataset:
         checked = arrays.propensities(given, self.num_rows)
         label = f"{self.fingerprint}:behaviour-{hashlib.sha256(checked.tobytes()).hexdigest()[:8]}"
         return replace(self, propensity=checked, fingerprint=label, behaviour=model)
+
+    def with_taste(self) -> LoggedDataset:
+        """The same rows, with states that also hold how responses go with the features of items (`states.tasted`).
+
+        It comes before a behaviour model, which sees states.
+        """
+        if self.tables.responses is None or self.behaviour is not None:
+            raise ValueError(f"{self.name} must have past responses in its states, and no behaviour model yet.")
+        random = None if self.random is None else self.random.with_taste()
+        tables, label = replace(self.tables, taste=True), f"{self.fingerprint}:taste"
+        return replace(self, tables=tables, random=random, folder=None, fingerprint=label)
 
     def initial(self) -> Params:
         """θ of Behavior-Clone: the behaviour model is a network like the policy."""

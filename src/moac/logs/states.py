@@ -19,6 +19,9 @@ from jaxtyping import Bool, Float, Int
 from moac.logs.schema import RECENT, STEPS, WINDOW
 from moac.types import Batch, Key, Sampling
 
+_SHRINKAGE = 3
+"""Views without a taste that are added to each history's: one or two responses say little."""
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Tables:
     window: int = field(default=WINDOW, metadata={"static": True})  # how many viewed items a state holds
     # [H, M] what the user's responses to each view were, in steps of 1/127 of their scale; None where states have none
     responses: Int[Array, "H M"] | None = None
+    # whether a state also holds how responses go with the features of items: see `tasted`
+    taste: bool = field(default=False, metadata={"static": True})
 
     @property
     def size(self) -> int:
@@ -56,14 +61,15 @@ class Tables:
 def size(tables: Any, num_responses: int) -> int:
     """Numbers of a state: a user's, a context's, those of viewed items, and of the responses to them."""
     shown = tables.users.shape[1] + sum(tables.context_sizes) + tables.window * (1 + tables.items.shape[1])
-    return shown + num_responses * (1 + min(RECENT, tables.window))
+    return shown + num_responses * (1 + min(RECENT, tables.window) + tables.taste * tables.items.shape[1])
 
 
 @jax.jit
 def features(tables: Tables, observation: Observation) -> Float[Array, "... F"]:
     """x = (user, one-hot context, (1, item) of the last items, newest first); zeros where the history is shorter.
 
-    Where responses are part of states: then the mean response to these items, and the last few responses.
+    Where responses are part of states: then the mean response to these items, and the last few responses; and how
+    they go with the items, where `tables.taste` says so.
     """
     place = observation.end[..., None] - 1 - jnp.arange(tables.window, dtype=observation.end.dtype)
     seen = place >= tables.first[observation.user][..., None]
@@ -72,10 +78,16 @@ def features(tables: Tables, observation: Observation) -> Float[Array, "... F"]:
     if tables.responses is None or observation.answered is None:
         return x
     known = seen & (place < observation.answered[..., None])
-    return jnp.concatenate([x, responded(jnp, tables.responses[jnp.maximum(place, 0)], known)], axis=-1)
+    return jnp.concatenate([x, responded(jnp, tables, tables.responses[jnp.maximum(place, 0)], items, known)], axis=-1)
 
 
-def responded(xp: Any, responses: Any, known: Any) -> Any:
+def responded(xp: Any, tables: Any, responses: Any, items: Any, known: Any) -> Any:
+    """What states hold of the responses [..., W, M], int8, to viewed items [..., W] where they are known."""
+    x = answers(xp, responses, known)
+    return xp.concatenate([x, tasted(xp, tables, responses, items, known)], axis=-1) if tables.taste else x
+
+
+def answers(xp: Any, responses: Any, known: Any) -> Any:
     """The mean of the known responses [..., W, M], int8, and the newest of them; zeros where there are none.
 
     The sum is of whole numbers, and times a number from a table: the same in NumPy and on any device, bit for bit.
@@ -85,6 +97,21 @@ def responded(xp: Any, responses: Any, known: Any) -> Any:
     mean = kept.sum(axis=-2, dtype=np.int32).astype(np.float32) * xp.asarray(weight)[known.sum(axis=-1)][..., None]
     recent = numbers(kept[..., :RECENT, :])
     return xp.concatenate([mean, recent.reshape(*recent.shape[:-2], -1)], axis=-1)
+
+
+def tasted(xp: Any, tables: Any, responses: Any, items: Any, known: Any) -> Any:
+    """Which responses go with which features v of the n viewed items: Σ_k (r_k − r̄) v_k / (n + 3), [..., M·e].
+
+    Of int8 tables the sums are of whole numbers below 2²⁴, and so the same everywhere, as above.
+    """
+    n, unit = known.sum(axis=-1), STEPS * (STEPS if tables.items.dtype == np.int8 else 1)
+    r = xp.where(known[..., None], responses, xp.int8(0)).astype(np.float32)
+    v = xp.where(known[..., None], tables.items[xp.maximum(items, 0)], tables.items.dtype.type(0)).astype(np.float32)
+    both = n[..., None, None].astype(np.float32) * (xp.swapaxes(r, -1, -2) @ v)
+    together = both - r.sum(axis=-2)[..., :, None] * v.sum(axis=-2)[..., None, :]
+    count = np.maximum(np.arange(known.shape[-1] + 1), 1)
+    weight = xp.asarray((1 / (unit * count * (count + _SHRINKAGE))).astype(np.float32))[n]
+    return (together * weight[..., None, None]).reshape(*n.shape, -1)
 
 
 def assembled(xp: Any, tables: Any, user: Any, context: Any, items: Any) -> Any:

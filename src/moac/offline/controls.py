@@ -24,6 +24,7 @@ from moac.offline.ncis import Control, Weighted
 Recipe = Literal["half", "none"]
 """Which past responses a refitted b knows: those to every second view, or none."""
 EARLIER, LATER = "earlier rewards", "later rewards"
+TASTE = "taste"
 IN_STATE = "it is in the state of b"
 _TENTHS = 10
 
@@ -127,19 +128,20 @@ def places_in_state(dataset: LoggedDataset) -> dict[str, slice]:
     for name, size in zip(_context_names(dataset), tables.context_sizes, strict=True):
         places[name] = slice(begin, begin + size)
         begin += size
-    views = states.size(tables, 0)
-    return places | {"viewed items": slice(begin, views), "past responses": slice(views, tables.size)}
+    views, taste = states.size(tables, 0), tables.size - tables.taste * dataset.num_signals * tables.items.shape[1]
+    later = {"past responses": slice(views, taste), TASTE: slice(taste, tables.size)}
+    return places | {"viewed items": slice(begin, views)} | later
 
 
 def covariates(dataset: LoggedDataset) -> dict[str, int]:
-    """The numbers of a state that balance is asked of, by name: all but those of viewed items."""
+    """The numbers of a state that balance is asked of, by name: all but those of viewed items and of taste."""
     given, signals, numbered = dataset.feature_names, dataset.signal_names, dict[str, int]()
     past = [f"mean {signal}" for signal in signals]
     past += [f"{signal} -{k}" for k in range(1, schema.RECENT + 1) for signal in signals]
     for block, place in places_in_state(dataset).items():
         sep = " " if block == "user features" else "="
         own = past if block == "past responses" else [f"{block}{sep}{k}" for k in range(place.stop - place.start)]
-        if block != "viewed items":
+        if block not in ("viewed items", TASTE):
             numbered |= {given[at] if given else own[at - place.start]: at for at in range(place.start, place.stop)}
     return numbered
 

@@ -77,7 +77,7 @@ def onto(other: LoggedDataset, catalogue: Catalogue) -> tuple[LoggedDataset, dic
     features = catalogue.users[np.maximum(users, 0)] * (users >= 0)[:, None].astype(catalogue.users.dtype)
     history, sizes = shared["item_ids"][shared["history"]], (catalogue.context_sizes, catalogue.window)
     parts_of: tuple[Any, ...] = (features, catalogue.items, history, shared["first"], *sizes, shared.get("responses"))
-    tables = Tables(*parts_of)
+    tables = Tables(*parts_of, taste=catalogue.taste)
     kept = ("item_ids", "action_ids", "action_items", "signal_names", "signs", "context_names", "context_values")
     common: dict[str, Any] = {name: getattr(catalogue, name) for name in (*kept, "response_scale")}
     common |= {"tables": tables, "user_ids": user_ids, "split": other.split[shared["user_ids"]]}

@@ -1,11 +1,11 @@
-"""What a row is expected to earn: a ridge regression of the signals, for the doubly robust second opinion."""
+"""What a row is expected to earn: ridge regressions of the signals, for the doubly robust second opinion and a tilt."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +22,11 @@ _PENALTIES, _FOLDS, _SEED = tuple(10.0**k for k in range(6)), 2, 0
 
 @dataclass(frozen=True, eq=False)
 class RewardModel:
-    """q_i(s, a) = m_i + x(s)ᵀ β_i + γ_{a,i}: what a row is expected to earn, for the doubly robust second opinion."""
+    """q_i(s, a) = m_i + x(s)ᵀ β_i + γ_{a,i} + t(s)ᵀ B_i v_a: what a row is expected to earn.
+
+    t(s) are the last numbers of x(s), those of taste, and v_a the features of an item, standardised over items. Where
+    states hold no taste, or it does not help to predict a signal, B_i = 0.
+    """
 
     signal_names: tuple[str, ...]
     mean: Float[np.ndarray, " M"]  # m, of train rows
@@ -30,49 +34,96 @@ class RewardModel:
     action: Float[np.ndarray, "K M"]  # γ
     penalty: Float[np.ndarray, " M"]  # chosen on users that the fit had not seen
     explained: Float[np.ndarray, " M"]  # share of the variance explained on such users; below 0 is worse than the mean
+    taste: Float[np.ndarray, "T e M"]  # B; T = 0 without taste
+    items: Float[np.ndarray, "K e"]  # v
+    personal: Float[np.ndarray, " M"]  # share of what is left of the variance that B explains on such users, or 0
 
     def values(self, x: Any) -> Float[np.ndarray, "n K M"]:
         """q of all actions, for features x [n, F]."""
-        return (self.mean + np.asarray(x, np.float64) @ self.state)[:, None] + self.action
+        additive = (self.mean + np.asarray(x, np.float64) @ self.state)[:, None] + self.action
+        T = len(self.taste)
+        if not T:
+            return additive
+        return additive + np.einsum("nt,tem,ke->nkm", np.asarray(x)[:, -T:], self.taste, self.items, optimize=True)
 
     def as_dict(self) -> dict[str, Any]:
         """What a card says of it."""
-        numbers = zip(self.penalty.tolist(), self.explained.tolist(), strict=True)
-        each = ({"penalty": penalty, "explained": explained} for penalty, explained in numbers)
+        names = ("penalty", "explained", *(["personal"] if len(self.taste) else []))
+        columns = zip(*(getattr(self, name).tolist() for name in names), strict=True)
+        each = (dict(zip(names, numbers, strict=True)) for numbers in columns)
         return dict(zip(self.signal_names, each, strict=True))
 
 
 def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
-    """Ridge regression on train users' rows alone; the penalty of each signal by two folds of these users.
+    """Ridge regressions on train users' rows alone; the penalty of each signal by two folds of these users.
 
-    β, γ = argmin Σ (r − m − xᵀβ − γ_a)² + penalty (‖β‖² + ‖γ‖²),  from sums over rows, in one pass.
+    β, γ = argmin Σ (r − m − xᵀβ − γ_a)² + penalty (‖β‖² + ‖γ‖²),  from sums over rows, in one pass; then B in the same
+    way from what is left, kept for a signal only where the fold that it has not seen is predicted better with it.
     """
     columns, rows = [dataset.signal_names.index(name) for name in signals], dataset.rows("train")
     if len(rows) > _MAX_ROWS:
         rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MAX_ROWS, replace=False))
-    fold = splits.fold_users(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]
     reward = np.asarray(dataset.reward[rows][:, columns], np.float64)
-    mean = reward.mean(axis=0)
-    parts = [_moments(dataset, rows[fold == k], reward[fold == k] - mean) for k in range(_FOLDS)]
+    mean, K, M = reward.mean(axis=0), dataset.num_actions, len(columns)
+    one_hot, items = np.eye(K, dtype=np.float32), _standardised_items(dataset)
+
+    def additive(x: Any, action: Any) -> Any:
+        return np.concatenate([x, one_hot[action]], axis=1)
+
+    fitted = _fitted(dataset, rows, reward - mean, additive)
+    state, action = np.split(fitted.coefficients, [dataset.num_features])
+    T = dataset.tables.taste * dataset.num_signals * items.shape[1]
+    about = (tuple(signals), mean, state, action, fitted.penalty, fitted.explained)
+    if not T:
+        return RewardModel(*about, np.zeros((0, items.shape[1], M)), items, np.zeros(M))
+
+    def products(x: Any, action: Any) -> Any:
+        return (x[:, -T:, None] * items[action][:, None]).reshape(len(x), -1).astype(np.float32)
+
+    more = _fitted(dataset, rows, reward - mean - fitted.predicted, products)
+    personal = np.maximum(more.explained, 0.0)
+    taste = (more.coefficients * (personal > 0)).reshape(T, -1, M)
+    return RewardModel(*about, taste, items, personal)
+
+
+def _standardised_items(dataset: LoggedDataset) -> Float[np.ndarray, "K e"]:
+    v = np.asarray(states.numbers(dataset.tables.items[dataset.action_items]), np.float64)
+    return (v - v.mean(axis=0)) / np.where(v.std(axis=0) > 0, v.std(axis=0), 1)
+
+
+class _Fitted(NamedTuple):
+    """A ridge regression."""
+
+    coefficients: Float[np.ndarray, "P M"]
+    penalty: Float[np.ndarray, " M"]
+    explained: Float[np.ndarray, " M"]  # of the target's squares, on the fold that was not seen
+    predicted: Float[np.ndarray, "n M"]
+
+
+def _fitted(dataset: LoggedDataset, rows: Any, target: Any, design: Callable[[Any, Any], Any]) -> _Fitted:
+    """Regress on z = design(x(s), a), with the penalty that two folds of users choose."""
+    fold = splits.fold_users(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]
+
+    def blocks(chosen: Any) -> Iterator[tuple[slice, Any]]:
+        for place, x in in_blocks(partial(states.of_rows, dataset.data), chosen):
+            yield place, design(x, dataset.action[chosen[place]])
+
+    parts = [_moments(blocks(rows[fold == k]), target[fold == k]) for k in range(_FOLDS)]
     losses = np.sum([_held_out(parts[1 - k], parts[k]) for k in range(_FOLDS)], axis=0)
     penalty = np.array(_PENALTIES)[losses.argmin(axis=0)]
     gram, moment, square = (np.sum(column, axis=0) for column in zip(*parts, strict=True))
     coefficients = np.stack([_ridge(gram, moment[:, [i]], c)[:, 0] for i, c in enumerate(penalty)], axis=1)
     explained = 1 - losses.min(axis=0) / np.maximum(square, np.finfo(float).tiny)
-    state, action = np.split(coefficients, [dataset.num_features])
-    return RewardModel(tuple(signals), mean, state, action, penalty, explained)
+    return _Fitted(coefficients, penalty, explained, np.concatenate([z @ coefficients for _, z in blocks(rows)]))
 
 
-def _moments(dataset: LoggedDataset, rows: Any, reward: Any) -> tuple[Any, Any, Any]:
-    """Σ z zᵀ, Σ z r and Σ r² over rows, z = (x(s), one-hot a)."""
-    size = dataset.num_features + dataset.num_actions
-    gram, moment = np.zeros((size, size)), np.zeros((size, reward.shape[1]))
-    for place, x in in_blocks(partial(states.of_rows, dataset.data), rows):
-        one_hot = np.eye(dataset.num_actions, dtype=np.float32)[dataset.action[rows[place]]]
-        z = np.concatenate([x, one_hot], axis=1)
-        gram += np.asarray(jnp.asarray(z).T @ jnp.asarray(z), np.float64)
-        moment += z.T.astype(np.float64) @ reward[place]
-    return gram, moment, (reward**2).sum(axis=0)
+def _moments(blocks: Iterator[tuple[slice, Any]], target: Any) -> tuple[Any, Any, Any]:
+    """Σ z zᵀ, Σ z r and Σ r² over rows."""
+    gram, moment = 0.0, 0.0
+    for place, z in blocks:
+        gram = gram + np.asarray(jnp.asarray(z).T @ jnp.asarray(z), np.float64)
+        moment = moment + z.T.astype(np.float64) @ target[place]
+    return gram, moment, (target**2).sum(axis=0)
 
 
 def _held_out(fitted: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> Float[np.ndarray, "P M"]:

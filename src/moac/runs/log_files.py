@@ -33,7 +33,7 @@ _OF_MODEL = ":behaviour-"
 def write(folder: Path, dataset: LoggedDataset) -> None:
     """Write the dataset's catalogue, and its behaviour model with the propensities that it gave."""
     catalogue = Catalogue.of(dataset)
-    about = {"format": FORMAT, "fingerprint": dataset.fingerprint, "window": catalogue.window}
+    about = {"format": FORMAT, "fingerprint": dataset.fingerprint, "window": catalogue.window, "taste": catalogue.taste}
     about |= {name: getattr(catalogue, name) for name in (*_LISTS, "context_values")}
     files.write_arrays(folder / CATALOGUE, {name: getattr(catalogue, name) for name in _EXPECTED}, about)
     if isinstance(dataset.behaviour, BehaviourModel):
@@ -64,7 +64,7 @@ def catalogue_of(folder: Path, fingerprint: str) -> Catalogue:
         given: dict[str, Any] = {name: arrays[name] for name in _EXPECTED}
         given |= {name: tuple(about[name]) for name in _LISTS if name in about or name != "response_scale"}
         given["context_values"] = tuple(tuple(map(str, values)) for values in about.get("context_values", ()))
-        catalogue = Catalogue(**given, window=about["window"])
+        catalogue = Catalogue(**given, window=about["window"], taste=bool(about.get("taste")))
         _check_catalogue(catalogue)
         return catalogue
 

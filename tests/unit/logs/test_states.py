@@ -1,6 +1,7 @@
 """What a state holds, and what it must not know."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from moac.logs import About, LoggedDataset, Rows
+from moac.logs.catalogue import Catalogue
 from moac.logs.splits import split_users
 from tests.helpers.kuairand import build, changed, generated
 
@@ -54,6 +56,41 @@ def test_features_are_those_assembled_by_hand(dataset):
     for k, row in enumerate(rows):
         np.testing.assert_allclose(x[k], by_hand(dataset, row, int(dataset.end[row])), atol=1e-6)
     assert np.abs(x).max() <= 1
+
+
+def test_taste_is_how_responses_go_with_features_and_the_rest_of_a_state_stays(dataset):
+    """By a covariance in float64, on the device and in a catalogue, bit for bit."""
+    tasteful, rows = dataset.with_taste(), np.array([0, 1, 2, 50, 51, dataset.num_rows - 1])
+    x, plain = (np.asarray(each.features(each.observation(rows))) for each in (tasteful, dataset))
+    M, e, F = dataset.num_signals, dataset.tables.items.shape[1], dataset.num_features
+    assert x.shape == (6, F + M * e) == (6, len(tasteful.feature_names))
+    assert tasteful.feature_names[F] == f"Click with {dataset.table_names[1][0]}"
+    np.testing.assert_array_equal(x[:, :F], plain)
+    tables = dataset.tables
+    for k, row in enumerate(rows):
+        first, end = tables.first[dataset.user[row]], int(dataset.end[row])
+        seen = np.arange(max(first, end - 20), min(end, dataset.answered[row]))
+        r, v = tables.responses[seen] / 127, tables.items[tables.history[seen]] / 127
+        t = (r - r.mean(axis=0)).T @ v / (len(seen) + 3) if len(seen) else np.zeros((M, e))
+        np.testing.assert_allclose(x[k, F:], t.ravel(), atol=1e-6)
+    assert np.abs(x[:, F:]).max() > 0.01
+    place = dataset.end[rows][:, None] - 1 - np.arange(20)
+    there = place >= tables.first[dataset.user[rows]][:, None]
+    items = np.where(there, tables.history[np.maximum(place, 0)], -1)
+    answers = np.where(
+        (place < dataset.answered[rows][:, None])[..., None], tables.responses[np.maximum(place, 0)], np.int8(-128)
+    )
+    served = Catalogue.of(tasteful).features(dataset.user[rows], dataset.context[rows], items, answers)
+    assert served.tobytes() == x.tobytes()
+
+
+def test_taste_comes_after_responses_and_before_a_behaviour_model(dataset):
+    for wrong in (
+        replace(dataset, tables=replace(dataset.tables, responses=None)),
+        replace(dataset, behaviour=object()),
+    ):
+        with pytest.raises(ValueError, match="must have past responses in its states, and no behaviour model"):
+            wrong.with_taste()
 
 
 def test_the_last_row_of_a_user_keeps_its_context_and_its_history_grows_by_it(dataset):

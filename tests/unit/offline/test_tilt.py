@@ -1,6 +1,7 @@
 """Policies that know items and no person: by hand, at a share, on permuted rewards, and as ordinary policies."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from moac.kuairand import generate
 from moac.logs import About, LoggedDataset, Rows
 from moac.offline import recommend
 from moac.offline.baselines import tilt
-from moac.offline.evaluate import evaluate, probabilities
+from moac.offline.evaluate import evaluate, features, probabilities
+from moac.policies import log_probs
+from tests.helpers import personal_logs
 from tests.helpers.log_policies import MODEL, modelled
 
 
@@ -110,3 +113,49 @@ def test_every_baseline_is_an_ordinary_policy(log):
     assert policy.recommend(17, (2,), [3, 5], k=3).ids == tuple(most.tolist())
     first = next(recommend.all_users(policy, log, k=2))
     assert (first.ids == most[:2]).all()
+
+
+@pytest.mark.parametrize("hidden", [(), (4,), (4, 3)])
+def test_a_personal_tilt_is_the_behaviour_times_what_the_item_is_worth_to_the_user(hidden):
+    """Through further hidden units of the network, whatever its depth."""
+    rng, (F, K, e) = np.random.default_rng(0), (9, 5, 2)
+    widths = (F, *hidden, K)
+    layers = [rng.normal(0, 0.5, (a + 1, b)) for a, b in pairwise(widths)]
+    A, v, x = rng.standard_normal((F, e)), rng.standard_normal((K, e)), rng.uniform(-1, 1, (40, F))
+    wider = tilt._with_product(layers, A, v.T)
+
+    def outputs(layers):
+        h = x
+        for k, W in enumerate(layers):
+            h = h @ W[:-1] + W[-1]
+            h = np.tanh(h) if k < len(layers) - 1 else h
+        return h
+
+    expected = x @ A @ v.T
+    np.testing.assert_allclose(outputs(wider) - outputs(layers), expected, atol=3e-3 * np.abs(expected).max())
+
+
+def test_personal_scores_find_a_personal_effect_and_are_the_tilt_where_there_is_none():
+    """On a log whose best policy is known; rewards permuted within items leave nothing personal."""
+    log = personal_logs.generate(0, users=1_500)
+    taken = np.take_along_axis(log.behaviour, log.dataset.action[:, None], axis=1)[:, 0]
+    dataset = replace(log.dataset.with_taste(), propensity=taken.astype(np.float32))
+    shuffled, rows = tilt.permuted(dataset), dataset.rows("test")
+
+    def recovered(scores):
+        method, _ = tilt.tilted_to(dataset, scores, 0.6)
+        table = np.exp(np.asarray(log_probs(*_one(method), features(dataset, rows), dataset.num_actions), float))
+        share = personal_logs.share_of(table, log.behaviour[rows])
+        return log.gain(table, rows) / log.gain(log.best(rows, share), rows)
+
+    plain, personal = recovered(tilt.signal_scores(dataset)), recovered(tilt.personal_scores(dataset))
+    assert plain < 0.7
+    assert personal >= 0.8
+    assert abs(recovered(tilt.personal_scores(shuffled)) - plain) < 0.03
+    with pytest.raises(ValueError, match="must have taste in its states"):
+        tilt.personal_scores(log.dataset)
+
+
+def _one(method):
+    policy, theta = method
+    return policy, tuple(layer[0] for layer in theta)

@@ -1,5 +1,7 @@
 """Policies that know items and no person: what a learner must beat before its gain can be called personal.
 
+And one that knows the person by a closed form: the tilt by what past responses say of the items' features.
+
 Each is a network like the behaviour model's whose last biases alone are changed, so that it is evaluated, scored and
 saved like any other policy. With a number z_a for each item,
 
@@ -12,15 +14,16 @@ standardised mean signal of an item (`signal_scores`), or one feature of it (`fe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import block_diag
 from scipy.optimize import brentq
 
 from moac.logs.dataset import LoggedDataset
-from moac.offline import evaluate, ncis
+from moac.offline import evaluate, ncis, reward_model
 from moac.offline.evaluation import Method
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Plain
@@ -29,6 +32,7 @@ from moac.training.trained import TrainedPolicy
 SHRINKAGE = 30
 """Rows of the overall mean that are added to each item's: an item that was hardly shown has no mean of its own."""
 _LARGEST = 20.0  # τ, in standard deviations of z
+_SMALL = 0.05  # the most that a hidden unit of `_with_product` gets from numbers in [−1, 1]: tanh is off by 0.1 %
 
 
 def uniform(dataset: LoggedDataset) -> Method:
@@ -41,14 +45,28 @@ def popularity(dataset: LoggedDataset) -> Method:
     return _biased(_without_state(dataset), _log_popularity(dataset))
 
 
-def tilted(dataset: LoggedDataset, scores: Float[np.ndarray, " K"], tau: float) -> Method:
-    """π(a|s) ∝ b(a|s) exp(τ z_a)."""
-    if dataset.behaviour is None:
-        return _biased(_without_state(dataset), _log_popularity(dataset) + tau * scores)
-    return _biased(dataset.behaviour.clone, tau * scores)
+@dataclass(frozen=True, eq=False)
+class Personal:
+    """z(s, a) = z_a + x(s)ᵀ A v_a: what an item is worth to this user."""
+
+    items: Float[np.ndarray, " K"]  # z_a
+    state: Float[np.ndarray, "F e"]  # A
+    features: Float[np.ndarray, "K e"]  # v
 
 
-def tilted_to(dataset: LoggedDataset, scores: Float[np.ndarray, " K"], share: float) -> tuple[Method, float]:
+Scores = Float[np.ndarray, " K"] | Personal
+
+
+def tilted(dataset: LoggedDataset, scores: Scores, tau: float) -> Method:
+    """π(a|s) ∝ b(a|s) exp(τ z), with z_a, or z(s, a) of `personal_scores`."""
+    known = dataset.behaviour
+    layers, z = (_without_state(dataset), _log_popularity(dataset)) if known is None else (known.clone, 0.0)
+    if not isinstance(scores, Personal):
+        return _biased(layers, z + tau * scores)
+    return _biased(_with_product(layers, scores.state, tau * scores.features.T), z + tau * scores.items)
+
+
+def tilted_to(dataset: LoggedDataset, scores: Scores, share: float) -> tuple[Method, float]:
     """The tilt whose effective share of rows is `share` on validation users, and its τ; no reward of theirs is read.
 
     Where no τ up to 20 comes down to that share, it is 20.
@@ -76,6 +94,26 @@ def signal_scores(dataset: LoggedDataset, signals: Sequence[str] = ()) -> Float[
 
     `signals` are names; none is all of them.
     """
+    return np.sum([_standardised(column) for column in _means(dataset, signals).T], axis=0)
+
+
+def personal_scores(dataset: LoggedDataset, signals: Sequence[str] = ()) -> Personal:
+    """z(s, a) = `signal_scores` + Σ_i t(s)ᵀ B_i v_a / spread_i, for a dataset `with_taste`; q is of `fit_rewards`.
+
+    spread_i is what the mean signal i of items is standardised by. Where taste does not help to predict any signal of
+    users that the fit has not seen, B = 0, and this is the tilt.
+    """
+    if not dataset.tables.taste:
+        raise ValueError(f"{dataset.name} must have taste in its states: dataset.with_taste().")
+    means, names = _means(dataset, signals), signals or dataset.signal_names
+    model, spread = reward_model.fit_rewards(dataset, names), means.std(axis=0)
+    A = (model.taste / np.where(spread > 0, spread, np.inf)).sum(axis=2)
+    before = np.zeros((dataset.num_features - len(A), A.shape[1]))
+    return Personal(signal_scores(dataset, signals), np.concatenate([before, A]), model.items)
+
+
+def _means(dataset: LoggedDataset, signals: Sequence[str]) -> Float[np.ndarray, "K M"]:
+    """The mean of each signal of each item."""
     for name in (name for name in signals if name not in dataset.signal_names):
         raise ValueError(f"`signals` must be of {', '.join(dataset.signal_names)}, got {name!r}.")
     columns = [dataset.signal_names.index(name) for name in signals or dataset.signal_names]
@@ -84,8 +122,7 @@ def signal_scores(dataset: LoggedDataset, signals: Sequence[str] = ()) -> Float[
     count, total = np.zeros(dataset.num_actions), np.zeros((dataset.num_actions, len(columns)))
     np.add.at(count, dataset.action[rows], 1)
     np.add.at(total, dataset.action[rows], reward)
-    means = (total + SHRINKAGE * reward.mean(axis=0)) / (count + SHRINKAGE)[:, None]
-    return np.sum([_standardised(column) for column in means.T], axis=0)
+    return (total + SHRINKAGE * reward.mean(axis=0)) / (count + SHRINKAGE)[:, None]
 
 
 def feature_scores(dataset: LoggedDataset, feature: str) -> Float[np.ndarray, " K"]:
@@ -125,6 +162,20 @@ def _biased(layers: Any, bias: Float[np.ndarray, " K"]) -> Method:
     hidden = tuple(layer.shape[1] for layer in others)
     policy = SoftmaxMLP(Plain(len((*others, last)[0]) - 1), hidden, last.shape[1])
     return policy, tuple(layer[None] for layer in (*others, last))
+
+
+def _with_product(layers: Any, A: Float[np.ndarray, "F r"], R: Float[np.ndarray, "r K"]) -> list[Any]:
+    """The network with x(s)ᵀ A R added to its outputs: by further hidden units so small that tanh leaves them alone."""
+    *hidden, last = (np.asarray(layer, np.float64) for layer in layers)
+    if not hidden:
+        return [last + np.concatenate([A @ R, np.zeros((1, R.shape[1]))])]
+    small = _SMALL / max(np.abs(A).sum(axis=0).max(), 1e-12)
+    path = np.concatenate([small * A, np.zeros((1, A.shape[1]))])
+    wider = [np.concatenate([hidden[0], path], axis=1)]
+    for layer in hidden[1:]:  # (h + 1, k) to (h + r + 1, k + r): the bias stays the last row
+        whole = block_diag(layer[:-1], np.eye(len(R)))
+        wider.append(np.concatenate([whole, np.append(layer[-1], np.zeros(len(R)))[None]]))
+    return [*wider, np.concatenate([last[:-1], R / small, last[-1:]])]
 
 
 def _without_state(dataset: LoggedDataset) -> tuple[Float[np.ndarray, "F K"]]:
