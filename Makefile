@@ -15,6 +15,11 @@ demo: $(STAMP)
 	rm -rf $(OUT)
 	$(BIN)/moac front resource-gathering-v0 --discount 0.9 --out $(OUT)/front
 	$(BIN)/moac train resource-gathering-v0 --trials $(TRIALS) --out $(OUT)/run
+	$(BIN)/moac explore deep-sea-treasure-v0 --blackbox --discount 0.99 --steps 100352 --out $(OUT)/explore
+	@printf '\nOpen these:\n'
+	@printf '  %-32s %s\n' $(OUT)/front/front.png 'the exact Pareto front of resource-gathering' \
+	  $(OUT)/run/report.html 'MOAC with $(TRIALS) trials on it: returns, weights, exact gap' \
+	  $(OUT)/explore/report.html 'one network for every preference on deep-sea-treasure, beside its exact front'
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
