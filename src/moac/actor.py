@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float
 
-from moac.policies import Accumulating, Factor, Factored
+from moac.policies import Accumulating, Factor, Factored, PartlyFactored
 from moac.types import Batch, Params, Policy
 
 _STRIP = 128
@@ -79,6 +79,8 @@ def of_samples(policy: Policy, theta: Params, batch: Batch, weights: Float[Array
     """Σ_l weightⁱ_l ψ_l, in the way that the policy allows."""
     if isinstance(policy, Accumulating):
         return of_rows(policy.accumulate(theta, batch.observation, batch.action, weights))
+    if isinstance(policy, PartlyFactored):
+        return of_parts(policy, theta, batch, weights)
     if isinstance(policy, Factored):
         return of_factors(policy, theta, batch, weights)
     return of_products(policy, theta, batch, weights)
@@ -122,6 +124,19 @@ def of_factors(policy: Factored, theta: Params, batch: Batch, weights: Float[Arr
 
     K = gram_of_factors(factors, weights)
     return Gradients(K, jnp.ones(len(K), K.dtype), mix)
+
+
+def of_parts(policy: PartlyFactored, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
+    """The first leaves of θ by their factors; of the others the gradients themselves, by vector-Jacobian products."""
+    factors, rows = policy.partial_factors(theta, batch.observation, batch.action, weights)
+    formed, leaves = of_rows(rows), jax.tree.leaves(theta)[: len(factors)]
+
+    def mix(weight: Float[Array, " M"]) -> Params:
+        signal = weights @ weight
+        first = (outer(factor, signal, len(leaf)) for factor, leaf in zip(factors, leaves, strict=True))
+        return (*first, *formed.mix(weight))
+
+    return Gradients(gram_of_factors(factors, weights) + formed.gram, formed.scale, mix)
 
 
 def of_products(policy: Policy, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:

@@ -44,6 +44,20 @@ class Batch:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Request:
+    """An observation on a log whose requests bring their own candidates."""
+
+    x: Float[Array, "... F"]  # the feature vector
+    candidates: Int[Array, "... C"]  # indices of the actions that can be chosen; −1 fills up shorter lists
+
+
+def vectors(observation: Observation) -> Any:
+    """The feature vectors of observations, with or without candidates."""
+    return observation.x if isinstance(observation, Request) else observation
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class State:
     """All that an iteration needs from the one before: with the source's chain, exactly what a checkpoint stores."""
 

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from scipy.stats import qmc
 
 from moac.policies.observations import StateSpec
-from moac.types import Key, Observation, Spec
+from moac.types import Key, Observation, Spec, vectors
 
 _PRIMES = (73_856_093, 19_349_663, 83_492_791, 49_979_687, 86_028_121, 67_867_967, 32_452_843, 15_485_863)
 MAX_TILES = 1024
@@ -151,7 +151,7 @@ class Raw:
 
     def apply(self, w: Any, observation: Any) -> Any:
         """φ(x)ᵀw."""
-        x = observation if self.centred else 2 * observation - 1
+        x = vectors(observation) if self.centred else 2 * observation - 1
         return (w[0] + x @ w[1:]) / math.sqrt(self.size)
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from moac.policies.protocols import Factor
-from moac.types import Key, Observation
+from moac.types import Key, Observation, vectors
 
 Weights = tuple[Any, ...]
 """One matrix per layer. The last row of a matrix is the bias, except where the input is the index of a state."""
@@ -92,11 +92,11 @@ class WithPreference(Inputs):
 
 
 class Plain(Inputs):
-    """x ∈ R^d as it is."""
+    """x ∈ R^d as it is; of a request with candidates, its x."""
 
     def see(self, observation: Observation) -> Any:
         """x."""
-        return observation
+        return vectors(observation)
 
 
 class Passed(NamedTuple):

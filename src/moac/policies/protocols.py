@@ -55,6 +55,26 @@ class Accumulating(Policy, Protocol):
 
 
 @runtime_checkable
+class PartlyFactored(Policy, Protocol):
+    """A policy whose score is an outer product for the first leaves of θ only, and sums the rest itself."""
+
+    def partial_factors(
+        self, theta: Params, observation: Observation, action: Any, signal: Float[Array, "B M"]
+    ) -> tuple[tuple[Factor, ...], tuple[Params, ...]]:
+        """Factors of the first leaves, and Σ_l signalⁱ_l ψ_l of the others, a tuple of leaves for each i."""
+        ...
+
+
+@runtime_checkable
+class Listing(Policy, Protocol):
+    """A policy over the candidates that a request brings, or over all actions at once."""
+
+    def log_probs(self, theta: Params, observation: Observation) -> Float[Array, "... C"]:
+        """log π of all that can be chosen, in the order of the list."""
+        ...
+
+
+@runtime_checkable
 class OnHost(Policy, Protocol):
     """A discrete policy whose logits NumPy can compute: no compiled call per environment step."""
 
@@ -88,6 +108,8 @@ class Entropic(Policy, Protocol):
 
 
 def log_probs(policy: Policy, theta: Params, observations: Any, num_actions: int) -> Float[Array, "n A"]:
-    """log π(a|s) of all A actions after each of n observations, for any policy of three functions."""
+    """log π(a|s) of all A actions after each of n observations, or of their candidates; for any policy."""
+    if isinstance(policy, Listing):
+        return policy.log_probs(theta, observations)
     over_actions = jax.vmap(policy.log_prob, in_axes=(None, None, 0))
     return jax.vmap(over_actions, in_axes=(None, 0, None))(theta, observations, jnp.arange(num_actions))

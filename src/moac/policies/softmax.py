@@ -12,15 +12,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
 from moac.policies.features import Features, OneHot, Table
-from moac.policies.networks import Inputs, Network, Passed, Weights, factors_of
+from moac.policies.networks import Inputs, Network, Passed, Weights, factors_of, with_constant
 from moac.policies.protocols import Factor
 from moac.types import Key, Observation, Params
 
-_SHARP = 1e4
+SHARP = 1e4
 """Times the logits: one that is 0.01 below the largest is then never chosen."""
 
 
@@ -46,7 +47,7 @@ class Softmax(ABC):
 
     def sharpened(self, theta: Any) -> Any:
         """θ of nearly the greedy policy, where logits are linear in θ."""
-        return jax.tree.map(lambda leaf: _SHARP * leaf, theta)
+        return jax.tree.map(lambda leaf: SHARP * leaf, theta)
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,28 @@ class SoftmaxMLP(Softmax):
 
     def sharpened(self, theta: Any) -> Any:
         """θ of nearly the greedy policy: logits are linear in the last layer."""
-        return (*theta[:-1], _SHARP * theta[-1])
+        return (*theta[:-1], SHARP * theta[-1])
+
+    def tempered(self, theta: Any, T: Any) -> Weights:
+        """θ of softmax(logits / T)."""
+        *others, last = theta
+        return (*others, np.asarray(last / np.float32(T)))
+
+    def popular(self, theta: Any, log_share: Float[np.ndarray, " K"]) -> Weights:
+        """θ whose last biases are the log-popularity of actions."""
+        *others, last = theta
+        return (*others, last.at[-1].set(log_share))
+
+    def shifted(self, theta: Any, bias: Float[np.ndarray, " K"]) -> tuple[SoftmaxMLP, Weights]:
+        """The policy with a number of its own added to the logit of each action."""
+        *others, last = (np.array(layer, np.float32) for layer in theta)
+        last[-1] += bias.astype(np.float32)
+        return self, (*others, last)
+
+    def last_layer(self, theta: Any, observation: Observation) -> tuple[Any, Any]:
+        """The last layer's inputs, with the constant of its bias, and π(·|s) of all actions."""
+        passed = self.network.passed(tuple(map(jnp.asarray, theta)), observation)
+        return with_constant(passed.inputs[-1]), jax.nn.softmax(passed.outputs)
 
     def factors(self, theta: Weights, observation: Observation, action: Any) -> tuple[Factor, ...]:
         """One per layer."""
