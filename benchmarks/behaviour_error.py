@@ -36,7 +36,7 @@ def main(logs=20, refits=50, first=0):
         changes = []
         for _ in range(refits):
             picked = np.concatenate([by_user[u] for u in rng.integers(len(by_user), size=len(by_user))])
-            member = behaviour._member(model.network, dataset, (picked, rows), options, 0)
+            member = behaviour._member(model.policy, dataset, (picked, rows), options, 0)
             changes.append(estimated(dataset, replace(model, members=(member,)), policy / policy.sum(), rows, False)[0])
         spread = np.std(changes, axis=0, ddof=1)
         ratio = told / np.tile(spread, 2)

@@ -137,7 +137,7 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     options = plan.Options(shared, preferences, draw, some[0], some[1], reference, seed, steps, episodes)
     plan.Plan.of(options, source)  # a mistake shows before anything is fitted or trained
     with search.held(folder), watched(progress, check) as (show, tell):
-        source = candidates.with_behaviour(source, folder, shared.hidden)
+        source = candidates.with_behaviour(source, folder, shared)
         archive = search.run(plan.Plan.of(options, source), source, folder, show, tell)
         archive = replace(archive, writer=exploration.save)
         if folder is not None:
@@ -193,7 +193,7 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
     if folder is not None:
         candidates.check_folder(folder)
     with nullcontext() if folder is None else locks.folder(folder), watched(progress, check) as (show, _):
-        filled = candidates.with_behaviour(dataset, folder, full.hidden)
+        filled = candidates.with_behaviour(dataset, folder, full)
         choice = candidates.choose(filled, wanted, folder, show)
         if folder is not None and choice.chosen is not None:
             pages.write(folder)

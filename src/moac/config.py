@@ -85,9 +85,11 @@ class Config:
         visitation: which states the policy gradient weighs: `stationary` is the paper; `discounted` follows the true
             gradient of the discounted return.
         policy: `table` (one logit per state and action), `linear` (logits linear in the features), `mlp` (logits from a
-            network), `gaussian` (continuous actions; mean from a network).
+            network), `gaussian` (continuous actions; mean from a network), `items` (on a log: items scored by their
+            features, among a request's candidates or all of them).
         critic: `linear`, the paper's; `mlp` is a network with one output per objective, outside the theory.
         hidden: widths of the hidden layers of networks.
+        item_embedding: whether `items` gives each item that train rows show numbers of its own beside its features.
         action_spread: σ of a Gaussian policy at the start, before its actions are squashed into their bounds.
         action_scale: of a Gaussian policy: `shared` by all states, or from the network for each `state`.
         optimiser: of the actor: `constant` is the paper's step; `adam` is outside the theory.
@@ -137,9 +139,10 @@ class Config:
     whitening: str | None = _one_of("rollout", "none")
     schedule: str | None = _one_of("linear", "constant")
     visitation: str = _one_of("stationary", "discounted", default="stationary")
-    policy: str | None = _one_of("table", "linear", "mlp", "gaussian")
+    policy: str | None = _one_of("table", "linear", "mlp", "gaussian", "items")
     critic: str | None = _one_of("linear", "mlp")
     hidden: tuple[int, ...] | None = None
+    item_embedding: bool = True
     action_scale: str = _one_of("shared", "state", default="shared")
     action_spread: float = _within(choices.SPREAD, 0.6065306597126334)  # log σ = −1/2
     optimiser: str | None = _one_of("constant", "adam")
@@ -169,7 +172,8 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_type("setting", self.setting, (Average, Discounted, type(None)), "Average() or Discounted(discount)")
-        _check_type("conditioned", self.conditioned, (bool,), "True or False")
+        for name in ("conditioned", "item_embedding"):
+            _check_type(name, getattr(self, name), (bool,), "True or False")
         _check_type("momentum", self.momentum, (str,), f"one of {', '.join(choices.schedule_names())}")
         for each in fields(self):
             value = getattr(self, each.name)

@@ -8,7 +8,7 @@ from moac.config import Average, Config, Discounted
 from moac.policies.observations import LogSpec
 from moac.types import Source, Spec
 
-NETWORKS = ("mlp", "gaussian")
+NETWORKS = ("mlp", "gaussian", "items")
 """Policies that are networks."""
 _VECTOR_STEP = 20.0
 _ADAM_STEP = 1e-3
@@ -31,7 +31,7 @@ _PPO: dict[str, Any] = _BOTH | {
 }  # fmt: skip
 """Its sibling, which goes over each rollout several times."""
 _LOG: dict[str, Any] = {key: value for key, value in _PAPER.items() if key not in ("hidden", "start")} | {
-    "num_iterations": 1000, "num_critic_steps": 1, "critic_batch_size": 512, "actor_batch_size": 512, "policy": "mlp",
+    "num_iterations": 1000, "num_critic_steps": 1, "critic_batch_size": 512, "actor_batch_size": 512,
     "optimiser": "adam", "critic_optimiser": "adam", "features": "plain", "observation_scale": "bounds",
     "normalise": "l2", "behaviour_pull": 0.1,
 }  # fmt: skip
@@ -112,10 +112,12 @@ def _of_ppo(spec: Spec, given: Config) -> Config:
 
 
 def _of_log(log: LogSpec, given: Config) -> Config:
+    kind, hidden, _ = log.behaviour_policy or ("items" if log.with_candidates else "mlp", (64,), True)
     return Config(
         **_LOG,
-        hidden=log.behaviour_hidden or (64,),
-        start="random" if log.behaviour_hidden is None else "behaviour",
+        policy=kind,
+        hidden=hidden,
+        start="random" if log.behaviour_policy is None else "behaviour",
         setting=Discounted(0.5),
         minibatch_size=given.actor_batch_size or 512,
         actor_step_size=1e-4 if (given.optimiser or "adam") == "adam" else 0.1,

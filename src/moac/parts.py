@@ -10,7 +10,7 @@ import numpy as np
 
 from moac import weighting
 from moac.critic import LinearCritic, MLPCritic
-from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
+from moac.policies import GaussianMLP, ItemsPolicy, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Features
 from moac.policies.gaussian import Squash
 from moac.policies.networks import Digits, Inputs, Network, Plain, States, Vectors, WithPreference
@@ -50,6 +50,9 @@ def policy(settings: Settings, spec: Spec, phi: Features) -> Policy:
     """The policy that the settings name, on features φ where it is linear."""
     if settings.policy == "mlp":
         return SoftmaxMLP(_inputs(settings, spec), settings.hidden, spec.num_actions)
+    if settings.policy == "items" and isinstance(spec.observations, LogSpec):
+        items = spec.observations.known_catalogue.described
+        return ItemsPolicy(_inputs(settings, spec), settings.hidden, items, settings.item_embedding)
     if settings.policy == "gaussian":
         bounds = Squash((), ()) if spec.action_box is None else Squash(spec.action_box.low, spec.action_box.high)
         by_state = settings.action_scale == "state"

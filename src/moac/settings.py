@@ -50,6 +50,7 @@ class Settings:
     policy: str
     critic: str
     hidden: tuple[int, ...]
+    item_embedding: bool
     action_scale: str
     action_spread: float
     optimiser: str
@@ -177,6 +178,8 @@ def _check_spaces(config: Config, spec: Spec) -> None:
         _check_log(config, spec.name, spec.observations)
     elif config.start == "behaviour" or config.behaviour_pull:
         raise ValueError("`start` must be random and `behaviour_pull` 0 where no log is: there is no behaviour policy.")
+    elif config.policy == "items":
+        raise ValueError(f"`policy` must be items on logs alone, whose actions have features; {spec.name} is none.")
     if spec.num_states is None and config.policy == "table":
         raise ValueError("`policy` must be linear or mlp where observations are vectors, got 'table'.")
     if (config.policy == "gaussian") != bool(spec.action_size):
@@ -206,12 +209,28 @@ def _check_log(config: Config, name: str, log: LogSpec) -> None:
         raise ValueError("`visitation` must be stationary on a log: its rows cannot be restarted.")
     if config.features != "plain":
         raise ValueError(f"`features` must be plain on a log, got {config.features!r}.")
+    _check_items(config, name, log)
     if config.start == "behaviour":
-        if log.behaviour_hidden is None:
-            raise ValueError(f"`start` must be random on {name}, which has no behaviour model, got 'behaviour'.")
-        if config.policy != "mlp" or config.hidden != log.behaviour_hidden:
-            widths = list(log.behaviour_hidden)
-            raise ValueError(f"`policy` must be mlp with hidden={widths}, as the behaviour model, to start from it.")
+        _check_start(config, name, log)
+
+
+def _check_items(config: Config, name: str, log: LogSpec) -> None:
+    if log.with_candidates and config.policy != "items":
+        raise ValueError(f"`policy` must be items on {name}, whose requests have candidates, got {config.policy!r}.")
+    if config.policy == "items" and log.catalogue is None:
+        raise ValueError(f"`policy` must be mlp on {name}, which has no catalogue of items, got 'items'.")
+
+
+def _check_start(config: Config, name: str, log: LogSpec) -> None:
+    """A policy starts from a behaviour model of its own kind."""
+    if log.behaviour_policy is None:
+        raise ValueError(f"`start` must be random on {name}, which has no behaviour model, got 'behaviour'.")
+    kind, widths, embedding = log.behaviour_policy
+    same = (config.policy, config.hidden) == (kind, widths)
+    if not same or (kind == "items" and config.item_embedding != embedding):
+        more = f" and item_embedding={embedding}" if kind == "items" else ""
+        right = f"{kind} with hidden={list(widths)}{more}"
+        raise ValueError(f"`policy` must be {right}, as the behaviour model, to start from it.")
 
 
 def discounts(config: Config | Settings, spec: Spec) -> tuple[float, ...]:

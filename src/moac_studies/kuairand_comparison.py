@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from moac.config import Config
 from moac.kuairand.schema import GENERATED
 from moac.logs.dataset import LoggedDataset
 from moac.logs.folder import read_manifest
@@ -63,7 +64,7 @@ def run(study: Study, work: Workspace) -> Findings:
         folder = kuairand_statistics.built(parameters["data"], study.seed, work, rows, "users")
 
     def bench(data: Path, kept: Path) -> Bench:
-        dataset = candidates.with_behaviour(LoggedDataset.from_parquet(data), kept, None)
+        dataset = candidates.with_behaviour(LoggedDataset.from_parquet(data), kept, Config())
         return Bench(dataset, parameters, study.seed, work)
 
     judging, own = parameters["judging"], bench(Path(folder), work.folder)

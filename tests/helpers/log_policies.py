@@ -11,7 +11,7 @@ import moac
 from moac.kuairand import generate
 from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.policies import SoftmaxMLP
-from moac.policies.networks import Network, Plain
+from moac.policies.networks import Plain
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.run import History
@@ -51,20 +51,19 @@ def without(dataset, signal):
 
 def modelled(dataset, seed=0):
     """The dataset with the propensities of a network that nobody has fitted."""
-    network = Network(Plain(dataset.num_features), HIDDEN, dataset.num_actions)
+    policy = SoftmaxMLP(Plain(dataset.num_features), HIDDEN, dataset.num_actions)
     rng, widths = np.random.default_rng(seed), (dataset.num_features, *HIDDEN, dataset.num_actions)
     shapes = [(rows + 1, columns) for rows, columns in pairwise(widths)]
     draws = [tuple(np.float32(rng.normal(0, shape[0] ** -0.5, shape)) for shape in shapes) for _ in range(3)]
     members = tuple(Member(own, 1.0, 0, (0.0, 0.0)) for own in draws)
     return dataset.with_behaviour(
-        BehaviourModel(network, members, Options(hidden=HIDDEN, max_rounds=2), identity(dataset))
+        BehaviourModel(policy, members, Options(hidden=HIDDEN, max_rounds=2), identity(dataset))
     )
 
 
 def moved(filled, by, trials=2):
     """Behavior-Clone with its weights moved at random, as a method of several seeds."""
-    rng, network = np.random.default_rng(5), filled.behaviour.network
-    policy = SoftmaxMLP(network.inputs, network.hidden, filled.num_actions)
+    rng, policy = np.random.default_rng(5), filled.behaviour.policy
     stacked = tuple(np.stack([W] * trials) for W in filled.behaviour.clone)
     return policy, tuple((W + by * rng.standard_normal(W.shape)).astype(np.float32) for W in stacked)
 

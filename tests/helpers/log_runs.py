@@ -10,7 +10,8 @@ import numpy as np
 import moac
 from moac.logs.dataset import LoggedDataset
 from moac.offline.behaviour import BehaviourModel, Member, Options, identity
-from moac.policies.networks import Network, Plain
+from moac.policies import SoftmaxMLP
+from moac.policies.networks import Plain
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.run import History
@@ -47,8 +48,8 @@ def model_of(dataset):
         )
         for k in range(3)
     )
-    network = Network(Plain(dataset.num_features), (5,), dataset.num_actions, 0.01)
-    return BehaviourModel(network, members, options, identity(dataset))
+    policy = SoftmaxMLP(Plain(dataset.num_features), (5,), dataset.num_actions)
+    return BehaviourModel(policy, members, options, identity(dataset))
 
 
 def untrained(dataset, config, trials=2):

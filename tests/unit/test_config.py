@@ -81,7 +81,7 @@ def test_step_sizes(name, value):
         ({"weights": (0.5, 0.6)}, "`weights` must be non-negative and sum to 1, got [0.5, 0.6]."),
         ({"weighting": "fixed"}, "`weights` must be given with weighting='fixed', one per objective, got None."),
         ({"weighting": "first-batch", "weights": (1.0,)}, "`weights` must be None with weighting='first-batch', got"),
-        ({"policy": ["table"]}, "`policy` must be one of table, linear, mlp, gaussian, got ['table']."),
+        ({"policy": ["table"]}, "`policy` must be one of table, linear, mlp, gaussian, items, got ['table']."),
         (
             {"features": "random:-1"},
             "`features` must be one of one-hot, one-hot-reference, random:<d>, "

@@ -62,8 +62,10 @@ class Download(_Writing):
 class _Building(_Writing):
     """A command that builds a dataset."""
 
-    actions: Annotated[int | None, option("INT", "default: 150, or all where there are fewer")] = None
-    """K, the items that train users viewed most."""
+    actions: Annotated[
+        int | Literal["all"] | None, option("INT|all", "default: 150, or fewer where there are fewer")
+    ] = None
+    """K, the items that train users viewed most; all: also those that nobody has viewed, for --policy items."""
     split: Annotated[str, tyro.conf.arg(metavar="RULE")] = "users"
     """How rows are held out: users; time:DATE, all rows before are train rows; unseen:DATE, other users after it."""
     split_seed: int = 0
@@ -144,6 +146,8 @@ class Build(_Building):
     """What else is known of a request, such as tab,hour."""
     propensity: Annotated[str | None, option("COLUMN", "default: not known")] = None
     """The probability with which the item was chosen."""
+    candidates: Annotated[str | None, option("COLUMN", "default: all items")] = None
+    """The items that could be shown, a list or a text such as a|b|c; all items are actions then."""
     users: Annotated[str | None, option("FILE", "default: none")] = None
     """Features of users: ids in a column of the same name, every other column is a feature."""
     items: Annotated[str | None, option("FILE", "default: none")] = None
@@ -157,7 +161,9 @@ class Build(_Building):
 
         if not self.log:
             raise ValueError("`LOG` must be given: moac data build LOG. See moac data build --help.")
-        meaning = schema.declared(self.user, self.item, self.time, self.signals, self.context, self.propensity)
+        meaning = schema.declared(
+            self.user, self.item, self.time, self.signals, self.context, self.propensity, self.candidates
+        )
         return schema.find(self.log, meaning, users=self.users, items=self.items, name=self.name)
 
 

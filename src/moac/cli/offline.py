@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     class LogConfig:
         """What shapes a run on a log."""
 else:
-    LogConfig = options.config_options(options.NEVER_ON_A_LOG, {"policy": ("linear", "mlp")})
+    LogConfig = options.config_options(options.NEVER_ON_A_LOG, {"policy": ("linear", "mlp", "items")})
 
 _NOTHING_CHOSEN = 1
 

@@ -110,7 +110,7 @@ _HEADED = {
     "networks": "What policy and critic are.",
     "expert": "Seldom changed.",
 }
-LOG_ONLY = ("start", "importance_cap", "behaviour_pull")
+LOG_ONLY = ("start", "importance_cap", "behaviour_pull", "item_embedding")
 NEVER_ON_A_LOG = ("visitation", "action_scale", "features", "observation_scale", "gae", "mu", "average_step_size")
 NEVER_ON_A_LOG += ("conditioned", "preference_draw")
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
@@ -164,7 +164,10 @@ if TYPE_CHECKING:
     class TrainConfig:
         """What shapes a run on an environment."""
 else:
-    TrainConfig = config_options(LOG_ONLY, {"features": [name for name in CHOICES["features"] if name != "plain"]})
+    TrainConfig = config_options(
+        LOG_ONLY,
+        {name: [one for one in CHOICES[name] if one not in ("plain", "items")] for name in ("features", "policy")},
+    )
 
 
 def config_of(options: Any, setting: str, discount: tuple[float, ...] | None) -> Config:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from moac.logs import features, schema
-from moac.logs.dataset import LoggedDataset
+from moac.logs import candidates, features, schema
+from moac.logs.dataset import LoggedDataset, known_actions
 from moac.logs.splits import SHARES, Rule
-from moac.logs.states import Tables
+from moac.logs.states import Tables, lists_of
 
 _WIDTH = 8
 """Numbers of an action without features, where there are many."""
@@ -31,6 +31,7 @@ class Rows:
     context: Any = None
     propensity: Any = None  # [N] probability of the logged action, where known
     terminated: Any = None  # [N] nothing follows; None is never
+    candidates: Any = None  # N lists of actions that could be shown; None where all could
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,7 @@ class About:
     # [K, e] features, for the action ids in ascending order; None is one-hot up to 16 actions, and eight numbers by
     # hash beyond
     actions: Any = None
+    action_ids: Any = ()  # of actions that no row shows and that could be
     shares: tuple[float, float, float] = SHARES  # of users in train, validation and test
     split_seed: int = 0  # of the hash that splits them
     split: str = "users"  # or time:DATE, or unseen:DATE; see `splits.Rule`
@@ -55,7 +57,10 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
     """Check, order by user and time, split, and index; a user's history is its own rows."""
     columns = _checked(rows)
     user_ids, user = np.unique(columns["user"], return_inverse=True)
-    action_ids, action = np.unique(columns["action"], return_inverse=True)
+    action_ids = np.unique(columns["action"])
+    action_ids = np.union1d(action_ids, np.asarray(about.action_ids, action_ids.dtype))
+    action = np.searchsorted(action_ids, columns["action"])
+    index, lists = (None, {}) if rows.candidates is None else candidates.of_rows(rows.candidates, action, action_ids)
     order = np.lexsort((columns["time"], user))
     user, action = user[order].astype(np.int32), action[order].astype(np.int32)
     columns = {name: column[order] for name, column in columns.items()}
@@ -90,6 +95,7 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
         "split": split,
         "tables": Tables(*host),
     }
+    listed = {} if index is None else {"candidates": index[order]}
     return LoggedDataset(
         about.name,
         **arrays,
@@ -99,7 +105,10 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
         item_ids=action_ids,
         signal_names=names,
         signs=signs,
-        fingerprint=_fingerprint(arrays),
+        fingerprint=_fingerprint(arrays | listed | lists),
+        **listed,
+        lists=lists_of(lists),
+        known_actions=known_actions(action[train], len(action_ids)),
         response_scale=scale,
         how_split=about.split,
     )

@@ -30,7 +30,7 @@ _BUFFERED = 1 << 19
 """Rows that all buckets together buffer in a thread while a log is scattered; of DuckDB's own, half a million of each
 bucket, 256 buckets would not fit into memory."""
 _SHARED = ("user_ids", "views", "first", "history", "responses")
-_ROWS = ("user", "action", "reward", "time", "context", "end", "answered", "propensity")
+_ROWS = ("user", "action", "reward", "time", "context", "end", "answered", "propensity", "candidates")
 
 
 @dataclass(frozen=True)
@@ -140,13 +140,16 @@ class Views:
     signals: tuple[Signal, ...]
     context: tuple[str, ...]  # columns with its codes
     propensity: str | None = None  # the column
+    candidates: str | None = None  # the column with the index of a list
 
     @classmethod
     def of(cls, columns: Arrays, schema: Schema) -> Views:
         """From the columns of ordered rows."""
         user, item, time = (columns[name] for name in (schema.user, schema.item, schema.time))
         context = tuple(f"context{k}" for k in range(len(schema.context)))
-        return cls(user, item, time, columns["random"], columns, schema.signals, context, schema.propensity)
+        return cls(
+            user, item, time, columns["random"], columns, schema.signals, context, schema.propensity, schema.candidates
+        )
 
     def rewards(self, chosen: Any) -> np.ndarray[Any, Any]:
         """[n, M] of the chosen views."""
@@ -162,6 +165,8 @@ class Views:
         found = {"reward": self.rewards(chosen), "time": self.time[chosen], "context": context}
         if self.propensity is not None:
             found["propensity"] = self.values[self.propensity][chosen].astype(np.float32)
+        if self.candidates is not None:
+            found["candidates"] = self.values[self.candidates][chosen].astype(np.int32)
         return found | {"random": self.random[chosen]}
 
 
@@ -218,8 +223,11 @@ class Joined(NamedTuple):
     parts: dict[str, Arrays]  # rows trained on, and of random exposure beside them, by name
 
 
-def join(pieces: list[Arrays], primary_is_random: bool) -> Joined:
-    """The arrays of all buckets; without a standard log, the rows trained on are those of random exposure."""
+def join(pieces: list[Arrays], primary_is_random: bool, items: Any = ()) -> Joined:
+    """The arrays of all buckets; without a standard log, the rows trained on are those of random exposure.
+
+    `items` are ids that must be among those of the result, also where nobody has viewed them.
+    """
     users, views = 0, 0
     for piece in pieces:
         offsets = {"user": users, "first": views, "end": views, "answered": views}
@@ -228,6 +236,8 @@ def join(pieces: list[Arrays], primary_is_random: bool) -> Joined:
     names = [name for name in (*_SHARED, *_ROWS, "random") if name in pieces[0]]
     whole = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in names}
     shared = {name: whole[name] for name in _SHARED if name in whole} | {"item_ids": np.unique(whole["history"])}
+    if len(items):
+        shared["item_ids"] = np.union1d(shared["item_ids"], items).astype(shared["item_ids"].dtype)
     shared["history"] = np.searchsorted(shared["item_ids"], whole["history"]).astype(np.int32)
     second = whole["random"] & (not primary_is_random)
     parts = {"rows": ~second, "random": second}

@@ -21,7 +21,7 @@ import numpy as np
 
 from moac import locks, tasks
 from moac.files import read_arrays, read_json, write_arrays, write_json
-from moac.logs import buckets, engine, features, folder, own
+from moac.logs import buckets, candidates, engine, features, folder, own
 from moac.logs.buckets import Bucket, Progress
 from moac.logs.engine import Connection, File, Limits
 from moac.logs.schema import LogFiles, column
@@ -30,6 +30,8 @@ from moac.tasks import Executor
 
 _BYTES_PER_BUCKET, _MOST_BUCKETS = 1 << 26, 256
 _ACTIONS = 150
+ALL = "all"
+COLUMNS = ("user", "item", "time", "propensity", "candidates")
 _DIVIDED = (
     "propensities are of all items, and were divided by {:.1%}, the share of train rows that the actions have; a "
     "comparison with the log's own policy is exact where that share is the same in every state"
@@ -41,7 +43,8 @@ _VERSIONS = ("moac", "duckdb", "numpy")
 class Options:
     """How a dataset is built."""
 
-    actions: int | None = None  # K, the items that train users viewed most; None is 150, or all where there are fewer
+    # K, the items that train users viewed most, or "all" that are known; None is 150, or fewer where there are fewer
+    actions: int | str | None = None
     split_seed: int = 0  # of the hash that splits users
     shares: tuple[float, float, float] = SHARES  # of users in train, validation and test
     split: str = "users"  # or time:DATE, or unseen:DATE; see `splits.Rule`
@@ -79,8 +82,11 @@ def build(
     options, say = options or Options(), progress or (lambda what, done, total: None)
     limits = engine.limits(options.memory_limit, options.threads)
     rule = options.rule
-    if options.actions is not None and options.actions < 2:
-        raise ValueError(f"`actions` must be at least 2, got {options.actions}.")
+    all_items = options.actions == ALL or files.schema.candidates is not None
+    if not (options.actions in (None, ALL) or (isinstance(options.actions, int) and options.actions >= 2)):
+        raise ValueError(f"`actions` must be all or at least 2, got {options.actions!r}.")
+    if files.schema.candidates is not None and isinstance(options.actions, int):
+        raise ValueError(f"`actions` must be all where requests have candidates, got {options.actions}.")
     locks.refuse_existing(Path(out), "out")
     inspected: list[File] = []
     for path, table in files.tables:
@@ -90,7 +96,7 @@ def build(
     with locks.becoming(Path(out), _sha256(origin)[:16]) as place:
         if not (place / folder.MANIFEST).exists():  # written last: where it is, all else is
             if files.schema.named:
-                files, log = own.numbered(files, place, limits, rule, say)
+                files, log = own.numbered(files, place, limits, rule, say, all_items)
                 inspected = [log]
             _Build(files, inspected, options, limits, place).run(origin, executor or tasks.Serial(), say)
         shutil.rmtree(place / "work", ignore_errors=True)
@@ -127,6 +133,7 @@ class _Build:
         self.viewed = self.work / "viewed.parquet"
         self.user, self.item, self.time = (column(getattr(self.schema, name)) for name in ("user", "item", "time"))
         self.rule = options.rule
+        self.all_items = options.actions == ALL or self.schema.candidates is not None
 
     def run(self, origin: dict[str, Any], executor: Executor, say: Progress) -> None:
         """All steps; the manifest is the last."""
@@ -198,14 +205,21 @@ class _Build:
         return own.names(connection, self.work / f"{what}.parquet", ids) if self.schema.named else ids
 
     def _actions(self, connection: Connection) -> Any:
-        """The K items that train users viewed most, the most viewed first; ties by id."""
+        """The K items that train users viewed most, the most viewed first; ties by id. All: then those not viewed."""
         query = (
             f"SELECT {self.item} AS id, count(*) FILTER (random = {self.primary_is_random}) AS views FROM {self._rows} "
             f"WHERE {self.train} GROUP BY {self.item}"
         )
         engine.copy_whole(connection, query, self.viewed)
-        viewed, wanted = engine.parquet([self.viewed]), self.options.actions
+        viewed, all_items = engine.parquet([self.viewed]), self.all_items
+        wanted = None if all_items else self.options.actions
         most = f"SELECT id, views FROM {viewed} WHERE views > 0 ORDER BY views DESC, id LIMIT {wanted or _ACTIONS}"
+        if all_items:
+            known = " UNION ".join(
+                [f"SELECT {self.item} AS id FROM {self._rows}", *map("SELECT id FROM {}".format, self._tables("items"))]
+            )
+            views = f"SELECT id, coalesce(views, 0) AS views FROM ({known}) LEFT JOIN {viewed} USING (id)"
+            most = f"SELECT id, views FROM ({views}) ORDER BY views DESC, id"
         actions = connection.execute(most).fetchnumpy()["id"]
         if len(actions) < (wanted or 2):
             if wanted is None:
@@ -222,13 +236,15 @@ class _Build:
     def _write(self, connection: Connection, actions: Any, scale: tuple[float, ...]) -> dict[str, Any]:
         """Write the arrays and what was fitted; what the manifest says of them."""
         read = [read_arrays(bucket.arrays) for bucket in self._buckets]
-        shared, parts = buckets.join([arrays for arrays, _ in read], self.primary_is_random)
+        items = actions if self.all_items else ()
+        shared, parts = buckets.join([arrays for arrays, _ in read], self.primary_is_random, items)
         if "propensity" in parts["rows"]:
             parts["rows"]["propensity"] = buckets.among(parts["rows"]["propensity"], self.share)
         users = self._encoded(connection, "users", shared["user_ids"])
         items = self._encoded(connection, "items", shared["item_ids"])
         places = np.searchsorted(shared["item_ids"], actions).astype(np.int32)
         shared |= {"users": users.table, "items": items.table, "action_ids": actions, "action_items": places}
+        shared |= self._candidates(actions)
         for name in ("user_ids", "item_ids", "action_ids"):
             shared[name] = self._names(connection, "users" if name == "user_ids" else "items", shared[name])
         shared["split"] = split = self.rule.users(shared["user_ids"])
@@ -261,8 +277,18 @@ class _Build:
             query = f"SELECT DISTINCT {self.user} AS id FROM {self._rows} WHERE {self.train}"
             connection.register("train", connection.execute(query).fetchnumpy())  # once, not for every feature
             train = "train"
-        tables = [engine.parquet([path]) for path in sorted(self.work.glob(f"{what}*.parquet"))]
-        return features.encoded(connection, declared, tables, f"SELECT id FROM {train}", ids)
+        return features.encoded(connection, declared, self._tables(what), f"SELECT id FROM {train}", ids)
+
+    def _tables(self, what: str) -> list[str]:
+        """SQL of the tables of users or items."""
+        return [engine.parquet([path]) for path in sorted(self.work.glob(f"{what}*.parquet"))]
+
+    def _candidates(self, actions: Any) -> dict[str, Any]:
+        """The lists of candidates as arrays, where requests have some."""
+        if self.schema.candidates is None:
+            return {}
+        pairs = engine.columns_of(self.work / "candidates.parquet", ["list", "id"])
+        return candidates.joined(pairs["list"], np.argsort(actions)[np.searchsorted(np.sort(actions), pairs["id"])])
 
     def _described(self) -> dict[str, Any]:
         """What the manifest says of the data before anything is counted."""
@@ -275,7 +301,7 @@ class _Build:
             "signals": {signal.name: asdict(signal) for signal in self.schema.signals},
             "context": {name: size for name, (_, size) in self.schema.context.items()},
             "context_values": self.files.context_values,
-            "columns": {name: getattr(self.schema, name) for name in ("user", "item", "time", "propensity", "named")},
+            "columns": {name: getattr(self.schema, name) for name in (*COLUMNS, "named")},
             "window": self.schema.window,
         }
 

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from moac.logs import states
 from moac.logs.features import response_numbers
 from moac.logs.schema import STEPS
+from moac.policies.items import Items
 
 if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset
@@ -36,6 +37,7 @@ class Catalogue:
     context_values: tuple[tuple[str, ...], ...] = ()  # of each column, in the order of its codes; none: codes are given
     response_scale: tuple[float, ...] = ()  # of each signal, where states hold responses
     taste: bool = False  # whether states hold how responses go with the features of items
+    known_actions: np.ndarray[Any, Any] | None = None  # [K] whether train rows show the action; None is all of them
 
     @classmethod
     def of(cls, dataset: LoggedDataset) -> Catalogue:
@@ -46,6 +48,11 @@ class Catalogue:
         shared = {field.name: getattr(dataset, field.name) for field in fields(cls) if field.name not in tables}
         return cls(**tables, **shared)
 
+    @cached_property
+    def described(self) -> Items:
+        """The actions as policies of described items take them."""
+        return Items.of(states.numbers(self.items[self.action_items]), self.known_actions)
+
     @property
     def size(self) -> int:
         """F, the length of a feature vector."""
@@ -54,7 +61,8 @@ class Catalogue:
     def same(self, other: Catalogue) -> bool:
         """Whether the other has the same users, items, actions and features."""
         pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
-        return all(a == b if isinstance(a, tuple) else np.array_equal(a, b) for a, b in pairs)
+        given = ((a, b) for a, b in pairs if a is not None and b is not None)
+        return all(a == b if isinstance(a, tuple) else np.array_equal(a, b) for a, b in given)
 
     def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
         """A feature vector, checked."""

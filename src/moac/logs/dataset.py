@@ -18,8 +18,9 @@ from moac.logs import states
 from moac.logs.catalogue import Catalogue
 from moac.logs.schema import RECENT
 from moac.logs.splits import SPLITS
-from moac.logs.states import Data, Observation, Tables
-from moac.policies.networks import Network, Weights
+from moac.logs.states import CandidateLists, Data, Observation, Tables
+from moac.policies import ItemsPolicy, SoftmaxMLP
+from moac.policies.networks import Weights
 from moac.policies.observations import LogSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
@@ -31,13 +32,13 @@ class Behaviour(Protocol):
     """What estimates how the log chose: `moac.offline.behaviour.fit` makes one."""
 
     @property
-    def network(self) -> Network:
-        """Gives the logits of all actions."""
+    def policy(self) -> SoftmaxMLP | ItemsPolicy:
+        """Gives the logits of all that can be chosen."""
         ...
 
     @property
     def clone(self) -> Weights:
-        """The network's weights for users it has not seen: log b(·|s) is the log-softmax of its outputs."""
+        """The policy's weights for users it has not seen."""
         ...
 
     def propensities(self, dataset: LoggedDataset) -> Any:
@@ -82,6 +83,10 @@ class LoggedDataset:
     )
     row_split: Int[np.ndarray, " N"] | None = None  # [N] of each row, where users alone do not say; −1 is none
     how_split: str = "users"  # the rule
+    # [N] index of each request's list of candidates, in `lists`; None where all actions are candidates of all requests
+    candidates: Int[np.ndarray, " N"] | None = None
+    lists: CandidateLists | None = None
+    known_actions: Bool[np.ndarray, " K"] | None = None  # [K] which of the actions train rows show; None is all
     bound_data: Data | None = None  # see `bound`
     # of what policies are worth on it; `moac.offline.evaluate.with_estimator` hands it down
     estimator: Callable[[LoggedDataset, Policy, Params], Evaluation] | None = None
@@ -238,8 +243,10 @@ class LoggedDataset:
     @cached_property
     def _spec(self) -> Spec:
         bound = float(np.abs(self.reward[self.rows("train")]).max(initial=0.0)) or 1.0
-        hidden = None if self.behaviour is None else self.behaviour.network.hidden
-        observations = LogSpec(self.num_features, Catalogue.of(self), hidden)
+        policy: Any = None if self.behaviour is None else self.behaviour.policy
+        embedding = getattr(policy, "embedding", None)
+        modelled = None if policy is None else ("mlp" if embedding is None else "items", policy.hidden, bool(embedding))
+        observations = LogSpec(self.num_features, Catalogue.of(self), modelled, self.lists is not None)
         again = None if self.folder is None else {"data": self.folder}
         about = (self.name, self.signal_names, observations, self.num_actions, bound, self.fingerprint)
         return Spec(*about, options=again)
@@ -263,7 +270,7 @@ class LoggedDataset:
         self._check_known()
         critic, actor = (states.with_features(self.data, batch) for batch in states.draw(self.data, key, sizes))
         if self.behaviour is not None:
-            logits = self.behaviour.network(self.data.behaviour, actor.observation)
+            logits = self.behaviour.policy.logits(self.data.behaviour, actor.observation)
             actor = replace(actor, behaviour_log_probs=jax.nn.log_softmax(logits))
         return chain, critic, actor
 
@@ -292,7 +299,14 @@ class LoggedDataset:
 _COLUMNS = (
     *("user", "action", "reward", "time", "context", "end", "terminated", "truncated", "propensity", "answered"),
     "row_split",
+    "candidates",
 )
+
+
+def known_actions(taken: Any, num_actions: int) -> Bool[np.ndarray, " K"] | None:
+    """Which actions some rows show; None where they show all."""
+    known = np.bincount(taken, minlength=num_actions) > 0
+    return None if known.all() else known
 
 
 def _index(split: str) -> int:

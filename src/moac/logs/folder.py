@@ -15,6 +15,7 @@ import numpy as np
 
 from moac import files, locks
 from moac.files import Arrays, DamagedError
+from moac.logs.candidates import ACTIONS, FIRST
 from moac.logs.schema import Schema, column
 from moac.logs.splits import SPLITS
 
@@ -28,7 +29,7 @@ ENCODING = "encoding.json"
 _NAMES = ("user_names", "item_names")
 _SHARED = ("split", "user_ids", "action_ids", "action_items", "item_ids")
 _ROWS = ("user", "action", "reward", "time", "context", "end", "truncated")
-_OPTIONAL = ("terminated", "propensity", "answered", "row_split")
+_OPTIONAL = ("terminated", "propensity", "answered", "row_split", "candidates")
 _QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
@@ -58,7 +59,8 @@ def load(path: Path) -> LoggedDataset:
 
 
 def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
-    from moac.logs.dataset import LoggedDataset, Tables
+    from moac.logs.dataset import LoggedDataset, Tables, known_actions
+    from moac.logs.states import lists_of
 
     shared: dict[str, Any] = read_part(path, "shared")
     _check_indices(path, shared, shared)
@@ -84,6 +86,8 @@ def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
     rows = columns(read_part(path, "rows"), uniform if about["primary"] == "random" else None)
     _check_indices(path, rows, shared)
     _check_widths(path, rows, common)
+    train = rows["action"][rows.get("row_split", shared["split"][rows["user"]]) == 0]
+    common |= {"lists": lists_of(shared), "known_actions": known_actions(train, len(shared["action_ids"]))}
     name, content, random = about["name"], about["content"][:16], None
     if "random" in about["parts"]:
         exposed = columns(read_part(path, "random"), uniform)
@@ -112,6 +116,8 @@ def _check_indices(path: Path, arrays: Mapping[str, Any], shared: Mapping[str, A
     """Refuse indices that point outside of what they index: a hash says that a file is as written, not by whom."""
     users, items, after = len(shared["user_ids"]), len(shared["item_ids"]), len(shared["history"]) + 1
     limits = {"user": users, "action": len(shared["action_ids"]), "split": len(SPLITS), "history": items}
+    if FIRST in shared:
+        limits |= {ACTIONS: limits["action"], "candidates": len(shared[FIRST]) - 1, FIRST: len(shared[ACTIONS]) + 1}
     limits |= {"action_items": items, "first": after, "end": after, "answered": after}  # it may lie just after the end
     for name, limit in limits.items():
         array = arrays.get(name)
@@ -135,6 +141,7 @@ def save(dataset: LoggedDataset, out: Path) -> Path:
     tables: Any = dataset.tables
     kept = {name: getattr(tables, name) for name in ("users", "items", "history", "first", "responses")}
     shared = kept | {name: getattr(dataset, name) for name in _SHARED}
+    shared |= {} if dataset.lists is None else {FIRST: dataset.lists.first, ACTIONS: dataset.lists.actions}
     parts = {"rows": dataset} | ({} if dataset.random is None else {"random": dataset.random})
     arrays: dict[str, Arrays] = {"shared": {name: array for name, array in shared.items() if array is not None}}
     for part, each in parts.items():

@@ -40,6 +40,7 @@ def build(  # noqa: PLR0913 - one of each meaning
     signals: Any = (),
     context: Any = (),
     propensity: str | None = None,
+    candidates: str | None = None,
     out: str | Path | None = None,
     **options: Any,
 ) -> LoggedDataset:
@@ -57,6 +58,8 @@ def build(  # noqa: PLR0913 - one of each meaning
             expressions over columns; a minus marks a cost.
         context: what else is known of a request, likewise: at most 1,000 values each.
         propensity: the column with the probability of what was shown; None where it is not known.
+        candidates: the column with the items that could be shown, a list or a text such as `a|b|c`; None where all
+            could. All items are actions then, also those that only `items` has.
         out: a folder that keeps the dataset; None keeps nothing on disk.
         options: `users` and `items`, files or dataframes of features; `name`; those of `logs.Options`; `executor` and
             `progress`.
@@ -70,7 +73,7 @@ def build(  # noqa: PLR0913 - one of each meaning
         if not isinstance(log, LogFiles):
             frames = {"log": log, "users": tables["users"], "items": tables["items"]}
             paths = {n: as_parquet(f, Path(place, f"{n}.parquet")) if _is_frame(f) else f for n, f in frames.items()}
-            schema = declared(user, item, time, signals, context, propensity)
+            schema = declared(user, item, time, signals, context, propensity, candidates)
             log = find(paths["log"], schema, users=paths["users"], items=paths["items"], name=tables["name"])
         target = Path(place, "data") if out is None else Path(out)
         building.build(log, target, building.Options(**options), **doing)
@@ -116,18 +119,24 @@ def as_ids(named: Any) -> Any:
     return texts.astype(np.int64) if len(texts) and bool(np.asarray(named["whole"]).all()) else texts
 
 
-def numbered(files: LogFiles, place: Path, limits: Limits, rule: Rule, say: Progress) -> tuple[LogFiles, File]:
-    """The same rows as one Parquet file of numbers, and tables of users and items; the file, and what it came from."""
+def numbered(
+    files: LogFiles, place: Path, limits: Limits, rule: Rule, say: Progress, all_items: bool = False
+) -> tuple[LogFiles, File]:
+    """The same rows as one Parquet file of numbers, and tables of users and items; the file, and what it came from.
+
+    With `all_items` the table of items has also those that no row shows.
+    """
     work = place / "work"
     work.mkdir(parents=True, exist_ok=True)
     with engine.connect(limits, work / "spill") as connection:
-        return _Numbering(connection, files, place, rule).run(say)
+        return _Numbering(connection, files, place, rule, all_items).run(say)
 
 
 class _Numbering:
     """From files with names to files with numbers, each step out of core."""
 
-    def __init__(self, connection: Connection, files: LogFiles, place: Path, rule: Rule) -> None:
+    def __init__(self, connection: Connection, files: LogFiles, place: Path, rule: Rule, all_items: bool) -> None:
+        self.all_items = all_items
         self.connection, self.files, self.schema, self.place, self.rule = connection, files, files.schema, place, rule
         self.work, self.context = place / "work", list(files.schema.context.items())
         self.columns = {name: column(getattr(self.schema, name)) for name in ("user", "item", "time")}
@@ -135,6 +144,8 @@ class _Numbering:
         self.columns |= {f"code{k}": expression for k, (_, (expression, _)) in enumerate(self.context)}
         if self.schema.propensity is not None:
             self.columns["propensity"] = column(self.schema.propensity)
+        if self.schema.candidates is not None:
+            self.columns["candidates"] = column(self.schema.candidates)
 
     def run(self, say: Progress) -> tuple[LogFiles, File]:
         """All steps."""
@@ -150,6 +161,8 @@ class _Numbering:
             raise ValueError(f"{paths[0]} must have rows of at least two users, got one.")
         features = {f"{key}_features": self._table(key, typed) for key in ("user", "item")}
         values = self._values(typed, self.rule.since(newest))
+        if self.schema.candidates is not None:
+            self._lists(typed)
         say("reading files", len(paths), len(paths))
         return self._written(typed, count, newest, features, values)
 
@@ -177,6 +190,12 @@ class _Numbering:
         if name in ("user", "item") and kind in (*_REAL_TYPES, "BOOLEAN"):
             right = "whole numbers or texts"
             raise ValueError(f"{source.path}: `{_inside(expression)}` must hold {right}, got {kind}: mixed types?")
+        if name == "candidates":
+            listed = (
+                expression if "[" in source.types[_inside(expression)] else f"string_split({expression}::VARCHAR, '|')"
+            )
+            texts = f"list_transform({listed}, lambda x: x::VARCHAR)"
+            return f"list_sort(list_distinct(list_filter({texts}, lambda x: x <> '')))"
         if name in ("user", "item") or name.startswith("code"):
             return f"({expression})::VARCHAR"
         if name == "time" and kind in _REAL_TYPES:
@@ -198,20 +217,27 @@ class _Numbering:
         if schema.propensity is not None:
             share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
             checks.append(engine.Check(schema.propensity, *share))
+        if schema.candidates is not None:
+            text = self.columns["candidates"]
+            checks.append(
+                engine.Check(schema.candidates, "len(candidates) > 0", "a list of items, such as a|b|c", text)
+            )
+            shown = ("list_contains(candidates, item)", "a list with the item that was shown")
+            checks.append(engine.Check(schema.candidates, *shown, text))
         return tuple(checks)
 
     def _table(self, key: str, typed: str) -> tuple[Feature, ...]:
         """Write the table of users or items, numbered by id, with their features; which features these are."""
-        distinct = f"SELECT DISTINCT {key} AS name FROM {typed}"
+        paths = self.files.feature_files[f"{key}s"]
+        described, table = self._features(getattr(self.schema, key), paths[0]) if paths else ((), "")
+        more = f" UNION SELECT name FROM ({table})" if key == "item" and self.all_items and paths else ""
+        distinct = f"SELECT DISTINCT {key} AS name FROM {typed}{more}"
         whole = "bool_and(coalesce(try_cast(name AS BIGINT)::VARCHAR = name, false)) OVER ()"
         listed = f"SELECT name, {whole} AS whole FROM ({distinct})"
         order = "row_number() OVER (ORDER BY CASE WHEN whole THEN name::BIGINT END, name) - 1"
         joined = f"(SELECT ({order})::INTEGER AS id, name, whole FROM ({listed}))"
-        paths = self.files.feature_files[f"{key}s"]
-        features = (_IDENTITY,) if key == "item" else ()
-        if paths:
-            described, table = self._features(getattr(self.schema, key), paths[0])
-            features, joined = (*features, *described), f"{joined} LEFT JOIN ({table}) USING (name)"
+        features = (*((_IDENTITY,) if key == "item" else ()), *described)
+        joined = f"{joined} LEFT JOIN ({table}) USING (name)" if paths else joined
         engine.copy_whole(self.connection, f"SELECT * FROM {joined} ORDER BY id", self.work / f"{key}s.parquet")
         return features
 
@@ -239,6 +265,21 @@ class _Numbering:
         below = [Feature(f"-{name}", f"greatest(-{at}, 0)", "number")] if negative else []
         return [Feature(name, f"greatest({at}, 0)" if negative else at, "number"), *below]
 
+    def _lists(self, typed: str) -> None:
+        """Write the different lists of candidates, numbered in order, and which items each has; all must be known."""
+        distinct = f"SELECT DISTINCT candidates FROM {typed}"
+        numbered = (
+            f"SELECT candidates, (row_number() OVER (ORDER BY candidates) - 1)::INTEGER AS list FROM ({distinct})"
+        )
+        engine.copy_whole(self.connection, numbered, self.work / "lists.parquet")
+        lists, items = (engine.parquet([self.work / f"{what}.parquet"]) for what in ("lists", "items"))
+        pairs = f"(SELECT list, unnest(candidates) AS name FROM {lists}) LEFT JOIN {items} USING (name)"
+        for (name,) in self._all(f"SELECT name FROM {pairs} WHERE id IS NULL ORDER BY list, name LIMIT 1"):
+            right = "items that the log shows or ITEMS describes"
+            raise ValueError(f"{self.files.standard[0]}: `{self.schema.candidates}` must hold {right}, got {name!r}.")
+        listed = f"SELECT list, id FROM {pairs} ORDER BY list, id"
+        engine.copy_whole(self.connection, listed, self.work / "candidates.parquet")
+
     def _values(self, typed: str, since: int | None) -> tuple[tuple[str, ...], ...]:
         """The values of each column of the context that train rows have."""
         users = self.connection.execute(f"SELECT * FROM {engine.parquet([self.work / 'users.parquet'])} ORDER BY id")
@@ -262,21 +303,27 @@ class _Numbering:
             listed = np.array(known or [""], object)
             self.connection.register(f"values{k}", {"value": listed, "code": np.arange(len(listed), dtype=np.int32)})
             joins.append(f"LEFT JOIN values{k} AS value{k} ON value{k}.value = t.code{k}")
-        numbers = {"user": "u.id", "item": "i.id"} | codes
+        if self.schema.candidates is not None:
+            lists = engine.parquet([self.work / "lists.parquet"])
+            joins.append(f"JOIN {lists} AS lists ON lists.candidates = t.candidates")
+        numbers = {"user": "u.id", "item": "i.id", "candidates": "lists.list"} | codes
         users, items = (engine.parquet([self.work / f"{what}.parquet"]) for what in ("users", "items"))
         people = f"{typed} AS t JOIN {users} AS u ON t.user = u.name JOIN {items} AS i ON t.item = i.name"
         selected = ", ".join(f"{numbers.get(name, f't.{name}')} AS {name}" for name in self.columns)
         path, vocabulary = self.work / "log.parquet", f"SELECT id, name, whole FROM {items} ORDER BY id"
         engine.copy_whole(self.connection, f"SELECT {selected} FROM {people} {' '.join(joins)}", path)
         engine.copy_whole(self.connection, vocabulary, self.place / "items.parquet")
-        kinds = {"user": "INTEGER", "item": "INTEGER", "time": "BIGINT"} | dict.fromkeys(codes, "INTEGER")
+        kinds = {"user": "INTEGER", "item": "INTEGER", "time": "BIGINT", "candidates": "INTEGER"} | dict.fromkeys(
+            codes, "INTEGER"
+        )
         second = per_second(newest, dated=False)
         schema = Schema(
             Table("log", {name: kinds.get(name, "DOUBLE") for name in self.columns}), "user", "item", "time",
             tuple(replace(signal, expression=None) for signal in self.schema.signals),
             {label: (f"code{k}", len(values[k])) for k, (label, _) in enumerate(self.context)},
             **features, day=f"time // {86400 * second}" if second else None,
-            propensity="propensity" if self.schema.propensity is not None else None, named=True,
+            propensity="propensity" if self.schema.propensity is not None else None,
+            candidates="candidates" if self.schema.candidates is not None else None, named=True,
         )  # fmt: skip
         made = LogFiles(self.files.name, schema, (path,), warnings=self.files.warnings, context_values=values)
         return made, File(path, schema.log, count * _BYTES_PER_ROW, "")

@@ -1,7 +1,8 @@
 """Files of serving, a block at a time: requests in, recommendations out.
 
 A request has a user, the columns of the context by name, and may have a history of item ids, oldest first, the
-responses to it, and a list of items that are eligible. In CSV these lists are texts: `a|b|c`, and `1 0 0|0 1 0|0 0 2`.
+responses to it, and a list of items that are `eligible`, also called `candidates`. In CSV these lists are texts:
+`a|b|c`, and `1 0 0|0 1 0|0 0 2`.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class _Reader:
         self, path: Path, header: list[str], catalogue: Catalogue, known: Callable[[], Any], exclude_seen: bool
     ) -> None:
         self.path, self.catalogue, self.exclude_seen = path, catalogue, exclude_seen
-        self.at = {name: k for k, name in enumerate(header)}
+        self.at = {"eligible" if name == "candidates" else name: k for k, name in enumerate(header)}
         self.user = self._place(next((name for name in _USERS if name in self.at), _USERS[0]))
         given = [name for name in catalogue.context_names if name in self.at]
         self.context = [self._place(name) for name in catalogue.context_names] if given else []

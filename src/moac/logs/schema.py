@@ -79,6 +79,7 @@ class Schema:
     day: str | None = None  # SQL expression of a row's day, in days since 1970; None is not counted
     window: int = WINDOW  # how many viewed items a state holds
     propensity: str | None = None  # the column with the probability of what was shown; None where it is not known
+    candidates: str | None = None  # the column with the items that could be shown; None where all could
     # users, items and values of the context have names, which `moac.logs.own` numbers; the tables of users and items
     # hold them then
     named: bool = False
@@ -112,14 +113,23 @@ class LogFiles:
         return (*files, *((path, self.schema.log) for path in (*self.standard, *self.random)))
 
 
-def declared(user: str, item: str, time: str, signals: Any, context: Any = (), propensity: str | None = None) -> Schema:
+def declared(  # noqa: PLR0913 - one of each meaning
+    user: str,
+    item: str,
+    time: str,
+    signals: Any,
+    context: Any = (),
+    propensity: str | None = None,
+    candidates: str | None = None,
+) -> Schema:
     """Which columns mean what, from texts such as `click,-returned,watch=play/duration` and `tab,hour`."""
     parsed = enumerate(_parsed("signals", signals))
     objectives = tuple(Signal(name, f"signal{k}", sign, expression=sql) for k, (name, sql, sign) in parsed)
     if not objectives:
         raise ValueError("`signals` must name what is maximised, such as click,-returned, got nothing.")
     shown = {name: (expression, 0) for name, expression, _ in _parsed("context", context)}
-    return Schema(Table("log"), user, item, time, objectives, shown, propensity=propensity, named=True)
+    rest: dict[str, Any] = {"propensity": propensity, "candidates": candidates, "named": True}
+    return Schema(Table("log"), user, item, time, objectives, shown, **rest)
 
 
 def _parsed(name: str, given: Any) -> list[tuple[str, str, int]]:

@@ -6,6 +6,7 @@ The same user's history serves all of its rows, so that nothing is stored twice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,8 +17,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
+from moac.logs import candidates
 from moac.logs.schema import RECENT, STEPS, WINDOW
-from moac.types import Batch, Key, Sampling
+from moac.types import Batch, Key, Request, Sampling
 
 _SHRINKAGE = 3
 """Views without a taste that are added to each history's: one or two responses say little."""
@@ -33,6 +35,32 @@ class Observation:
     end: Int[Array, "..."]  # the user's history up to here, this position not included, has been seen
     # responses to it are known up to here: what is shown at the same time has none yet; None where states have none
     answered: Int[Array, "..."] | None = None
+    candidates: Int[Array, "..."] | None = None  # index of the request's list; None where all actions are candidates
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class CandidateLists:
+    """Lists of actions that could be chosen, one after the other; each once, however many requests bring it."""
+
+    first: Int[Array, " L+1"]  # where each list begins, and where the last one ends
+    actions: Int[Array, " T"]  # indices of actions, ascending within a list
+    most: int = field(metadata={"static": True})  # C, the length of the longest
+
+    def padded(self, lists: Any) -> Any:
+        """The lists of some indices [..., C], in the namespace of their arrays; −1 fills up."""
+        xp = self.first.__array_namespace__()
+        at = self.first[lists][..., None] + xp.arange(self.most)
+        there = at < self.first[lists + 1][..., None]
+        return xp.where(there, self.actions[xp.minimum(at, len(self.actions) - 1)], -1)
+
+
+def lists_of(arrays: Mapping[str, Any]) -> CandidateLists | None:
+    """The lists that a dataset's arrays hold; None where there are none."""
+    if candidates.FIRST not in arrays:
+        return None
+    first = arrays[candidates.FIRST]
+    return CandidateLists(first, arrays[candidates.ACTIONS], int(np.diff(first).max(initial=1)))
 
 
 @jax.tree_util.register_dataclass
@@ -146,13 +174,26 @@ class Data:
     last: Bool[Array, " N"]  # [N] whether no row of the same user follows
     train: Int[Array, " n"]  # [n] rows of train users: what is drawn from
     tables: Tables  # what the indices stand for
+    candidates: Int[Array, " N"] | None = None  # index of each request's list
+    lists: CandidateLists | None = None  # the lists
     behaviour: Any = None  # weights of the network that models how the log chose; None where nothing does
 
 
 def on_device(dataset: Any) -> Data:
     """A dataset's arrays on the device; on a CPU they are the same memory, so that nothing is held twice."""
     train = dataset.rows("train").astype(np.int32)
-    names = ("user", "action", "reward", "context", "end", "terminated", "propensity", "answered")
+    names = (
+        "user",
+        "action",
+        "reward",
+        "context",
+        "end",
+        "terminated",
+        "propensity",
+        "answered",
+        "candidates",
+        "lists",
+    )
     columns = {name: getattr(dataset, name) for name in names}
     last = dataset.terminated | dataset.truncated
     clone = None if dataset.behaviour is None else dataset.behaviour.clone
@@ -163,14 +204,28 @@ def on_device(dataset: Any) -> Data:
 @jax.jit
 def observation(data: Data, rows: Int[Array, "..."]) -> Observation:
     """What was known when the rows were shown."""
-    answered = None if data.answered is None else data.answered[rows]
-    return Observation(data.user[rows], data.context[rows], data.end[rows], answered)
+    answered, candidates = (None if x is None else x[rows] for x in (data.answered, data.candidates))
+    return Observation(data.user[rows], data.context[rows], data.end[rows], answered, candidates)
 
 
 @jax.jit
 def of_rows(data: Data, rows: Int[Array, "..."]) -> Float[Array, "... F"]:
-    """The features of rows: what policies see of them."""
+    """The features of rows: what critics see of them."""
     return features(data.tables, observation(data, rows))
+
+
+def seen(data: Data, observation: Observation) -> Any:
+    """What policies see: features, and where requests bring them, their candidates."""
+    x = features(data.tables, observation)
+    if data.lists is None or observation.candidates is None:
+        return x
+    return Request(x, data.lists.padded(observation.candidates))
+
+
+@jax.jit
+def requests(data: Data, rows: Int[Array, "..."]) -> Any:
+    """What policies see of rows."""
+    return seen(data, observation(data, rows))
 
 
 @jax.jit
@@ -180,7 +235,8 @@ def next_observation(data: Data, rows: Int[Array, "..."]) -> Observation:
     following = jnp.where(last, rows, rows + 1)
     end = data.end[following] + last.astype(data.end.dtype)
     answered = None if data.answered is None else jnp.where(last, end, data.answered[following])
-    return Observation(data.user[rows], data.context[following], end, answered)
+    candidates = None if data.candidates is None else data.candidates[following]
+    return Observation(data.user[rows], data.context[following], end, answered, candidates)
 
 
 def transitions(data: Data, rows: Int[Array, "..."], average: bool = False) -> Batch:
@@ -211,6 +267,6 @@ def with_features(data: Data, batch: Batch) -> Batch:
     """The batch with vectors in place of indices: what policies and critics see."""
     return replace(
         batch,
-        observation=features(data.tables, batch.observation),
-        next_observation=features(data.tables, batch.next_observation),
+        observation=seen(data, batch.observation),
+        next_observation=seen(data, batch.next_observation),
     )

@@ -1,4 +1,6 @@
-"""How a log chose its actions, where it does not say: a calibrated softmax over all of them, fitted on the log itself.
+"""How a log chose its actions, where it does not say: a calibrated softmax, fitted on the log itself.
+
+It is over all actions, or where requests bring their candidates over these.
 
 `fit` makes a model, `dataset.with_behaviour(model)` takes its propensities; `calibration` says how good they are.
 """
@@ -21,15 +23,16 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
 from moac.logs import splits, states
+from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
-from moac.policies import SoftmaxMLP
-from moac.policies.networks import Network, Plain, Weights
+from moac.policies import ItemsPolicy, SoftmaxMLP, items
+from moac.policies.networks import Plain, Weights
 
 BLOCK = 2048
 """Rows whose features and probabilities are computed at a time."""
 _STEPS = 200  # the most of a round
-_LAST_SCALE = 0.01  # the network starts close to popularity, which is in its last biases
+_NUMBERS = 1 << 21  # probabilities of a block, where there are more actions than a block of `BLOCK` rows allows
 _TEMPERATURES, _BINS = (0.1, 10.0), 15
 
 
@@ -37,7 +40,9 @@ _TEMPERATURES, _BINS = (0.1, 10.0), 15
 class Options:
     """How a behaviour model is fitted."""
 
+    policy: str = "mlp"  # a logit for each action, or `items`: scores of their features
     hidden: tuple[int, ...] = (64,)  # width of each hidden layer; none makes it linear
+    item_embedding: bool = True  # of `items`: as in `Config`
     step_size: float = 1e-3  # of Adam
     weight_decay: float = 0.3  # of Adam, decoupled (Loshchilov & Hutter, 2019)
     batch_size: int = 512  # rows of a step
@@ -52,6 +57,8 @@ class Options:
         for name, low in least.items():
             if not low <= getattr(self, name) <= most.get(name, math.inf):
                 raise ValueError(f"`{name}` must be in [{low}, {most.get(name, '∞')}], got {getattr(self, name)}.")
+        if self.policy not in ("mlp", "items"):
+            raise ValueError(f"`policy` must be mlp or items, got {self.policy!r}.")
         if not self.step_size > 0:
             raise ValueError(f"`step_size` must be positive, got {self.step_size}.")
         if any(width < 1 for width in self.hidden):
@@ -70,9 +77,9 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class BehaviourModel:
-    """b(a|s) = softmax(f(x(s)) / T)_a over all K actions."""
+    """b(a|s) = softmax(f(x(s)) / T)_a over all K actions, or a request's candidates."""
 
-    network: Network
+    policy: SoftmaxMLP | ItemsPolicy
     members: tuple[Member, ...]  # the first has seen all train users; member 1 + k all but those of fold k
     options: Options  # how it was fitted
     identity: str  # of the users, actions and tables it was fitted on
@@ -85,26 +92,24 @@ class BehaviourModel:
     @property
     def clone(self) -> Weights:
         """Weights of the member that has seen all train users, with its temperature: b = softmax(f(x))."""
-        *others, last = self.members[0].weights
-        return (*others, np.asarray(last / np.float32(self.temperature)))
+        return self.policy.tempered(self.members[0].weights, self.temperature)
 
     @property
-    def method(self) -> tuple[SoftmaxMLP, Weights]:
+    def method(self) -> tuple[SoftmaxMLP | ItemsPolicy, Weights]:
         """Behavior-Clone as a policy, with its weights as those of one training seed."""
-        policy = SoftmaxMLP(self.network.inputs, self.network.hidden, self.network.outputs)
-        return policy, tuple(W[None] for W in self.clone)
+        return self.policy, tuple(W[None] for W in self.clone)
 
     def propensities(self, dataset: LoggedDataset) -> Float[np.ndarray, " N"]:
         """b(a|s) of each logged action, from a member that has not seen the row's user."""
         b = np.empty(dataset.num_rows)
         for place, log_p in self.blocks(dataset, np.arange(dataset.num_rows)):
-            b[place] = np.exp(_of_taken(log_p, dataset.action[place]))
+            b[place] = np.exp(_of_taken(log_p, places(dataset, place)))
         return b
 
     def probabilities(self, dataset: LoggedDataset, rows: Any) -> Float[np.ndarray, "n K"]:
-        """b(·|s) of some rows, by index: all actions; each from a member that has not seen the row's user."""
+        """b(·|s) of some rows, by index, of all that can be chosen; from members that have not seen the row's user."""
         rows = np.asarray(rows)
-        b = np.empty((len(rows), dataset.num_actions))
+        b = np.empty((len(rows), num_choices(dataset)))
         for place, log_p in self.blocks(dataset, rows):
             p = np.exp(log_p.astype(np.float64))
             b[place] = p / p.sum(axis=1, keepdims=True)
@@ -119,8 +124,8 @@ class BehaviourModel:
         for k, member in enumerate(self.members):
             mine = np.flatnonzero(member_of_row == k)
             T = np.float32(member.temperature)
-            log_probs = partial(_log_probabilities, self.network, member.weights, T, dataset.data)
-            for place, log_p in in_blocks(log_probs, rows[mine]):
+            log_probs = partial(_log_probabilities, self.policy, member.weights, T, dataset.data)
+            for place, log_p in in_blocks(log_probs, rows[mine], block_size(dataset)):
                 yield mine[place], log_p
 
 
@@ -136,13 +141,46 @@ def fit(dataset: LoggedDataset, options: Options | None = None, cross_fit: bool 
     for split in ("train", "validation"):
         if not len(dataset.rows(split)):
             raise ValueError(f"{dataset.name} has no rows of {split} users: a behaviour model needs them.")
-    network = Network(Plain(dataset.num_features), options.hidden, dataset.num_actions, _LAST_SCALE)
+    policy = _policy(dataset, options)
     fold = splits.fold_users(dataset.user_ids, options.seed, options.folds)[dataset.user[train]]
     parts = [train, *(train[fold != k] for k in range(options.folds if cross_fit else 0))]
     if any(len(part) in (0, len(train)) for part in parts[1:]):
         raise ValueError(f"`folds` must leave train users on both sides, got {options.folds} with an empty side.")
-    members = (_member(network, dataset, (part, validation), options, k) for k, part in enumerate(parts))
-    return BehaviourModel(network, tuple(members), options, identity(dataset))
+    members = (_member(policy, dataset, (part, validation), options, k) for k, part in enumerate(parts))
+    return BehaviourModel(policy, tuple(members), options, identity(dataset))
+
+
+def _policy(dataset: LoggedDataset, options: Options) -> SoftmaxMLP | ItemsPolicy:
+    """The policy that is fitted."""
+    if options.policy == "items":
+        described = Catalogue.of(dataset).described
+        return ItemsPolicy(Plain(dataset.num_features), options.hidden, described, options.item_embedding)
+    if dataset.lists is not None:
+        raise ValueError(f"`policy` must be items on {dataset.name}, whose requests have candidates, got 'mlp'.")
+    return SoftmaxMLP(Plain(dataset.num_features), options.hidden, dataset.num_actions)
+
+
+def places(dataset: LoggedDataset, rows: Any) -> Int[np.ndarray, " n"]:
+    """Where the logged actions of some rows stand among what could be chosen: in their lists, or among all actions."""
+    if dataset.lists is None:
+        return dataset.action[rows]
+    first, mine, K = (
+        np.asarray(dataset.lists.first, np.int64),
+        np.asarray(dataset.candidates)[rows],
+        dataset.num_actions,
+    )
+    ascending = np.repeat(np.arange(len(first) - 1) * K, np.diff(first)) + dataset.lists.actions
+    return np.searchsorted(ascending, mine.astype(np.int64) * K + dataset.action[rows]) - first[mine]
+
+
+def num_choices(dataset: LoggedDataset) -> int:
+    """K, or the length of the longest list of candidates."""
+    return dataset.num_actions if dataset.lists is None else dataset.lists.most
+
+
+def block_size(dataset: LoggedDataset) -> int:
+    """Rows whose probabilities of all actions are computed at a time."""
+    return min(BLOCK, max(128, 1 << (_NUMBERS // dataset.num_actions).bit_length() - 1))
 
 
 def identity(dataset: LoggedDataset) -> str:
@@ -160,39 +198,39 @@ def _of_taken(log_p: Any, action: Any) -> Float[np.ndarray, " n"]:
     return np.take_along_axis(log_p, np.asarray(action)[:, None], axis=1)[:, 0].astype(np.float64)
 
 
-def _member(network: Network, dataset: LoggedDataset, rows: tuple[Any, Any], options: Options, index: int) -> Member:
+def _member(policy: Any, dataset: LoggedDataset, rows: tuple[Any, Any], options: Options, index: int) -> Member:
     """Rounds of Adam until validation users' log-loss has not fallen for a while; the best round's weights."""
     (train, validation), rates = rows, (options.step_size, options.weight_decay)
     rng = np.random.default_rng([options.seed, index])
-    weights = _start(network, dataset, train, options, index)
+    weights = _start(policy, dataset, train, options, index)
     state: Any = (weights, optax.adamw(rates[0], weight_decay=rates[1]).init(weights))
     best, least, rounds = weights, math.inf, 0
     size = (max(1, min(len(dataset.rows("train")) // options.batch_size, _STEPS)), options.batch_size)
     for done in range(options.max_rounds + 1):
-        loss = _log_loss(network, state[0], dataset, validation)(1.0)
+        loss = _log_loss(policy, state[0], dataset, validation)(1.0)
         if loss < least:
             best, least, rounds = state[0], loss, done
         if done - rounds >= options.patience or done == options.max_rounds:
             break
         batches = train[rng.integers(len(train), size=size)].astype(np.int32)
-        state = _descend(network, rates, state, dataset.data, batches)
-    T, calibrated = temperature(_log_loss(network, best, dataset, validation), least)
+        state = _descend(policy, rates, state, dataset.data, batches)
+    T, calibrated = temperature(_log_loss(policy, best, dataset, validation), least)
     return Member(jax.tree.map(np.asarray, best), T, rounds, (least, calibrated))
 
 
-def _start(network: Network, dataset: LoggedDataset, train: Any, options: Options, index: int) -> Weights:
-    """Small weights, whose last biases are log-popularity."""
-    *others, last = network.init(jax.random.fold_in(jax.random.key(options.seed), index))
+def _start(policy: Any, dataset: LoggedDataset, train: Any, options: Options, index: int) -> Weights:
+    """Small weights, close to popularity."""
+    weights = policy.init(jax.random.fold_in(jax.random.key(options.seed), index))
     count = np.bincount(dataset.action[train], minlength=dataset.num_actions) + 1
-    return (*others, last.at[-1].set(np.log(count / count.sum())))
+    return policy.popular(weights, np.log(count / count.sum()))
 
 
-def _log_loss(network: Network, weights: Weights, dataset: LoggedDataset, rows: Any) -> Callable[[float], float]:
+def _log_loss(policy: Any, weights: Weights, dataset: LoggedDataset, rows: Any) -> Callable[[float], float]:
     """Mean of −log b(a|s) over the rows, as a function of the temperature."""
-    action = dataset.action[rows]
+    action, size = places(dataset, rows), block_size(dataset)
 
     def at(T: float) -> float:
-        blocks = in_blocks(partial(_log_probabilities, network, weights, np.float32(T), dataset.data), rows)
+        blocks = in_blocks(partial(_log_probabilities, policy, weights, np.float32(T), dataset.data), rows, size)
         return -float(sum(_of_taken(log_p, action[place]).sum() for place, log_p in blocks)) / len(rows)
 
     return at
@@ -206,12 +244,13 @@ def temperature(log_loss: Callable[[float], float], plain: float) -> tuple[float
     return (math.exp(-float(best.x)), float(best.fun)) if best.fun < plain else (1.0, plain)
 
 
-def in_blocks(function: Callable[[Any], Any], rows: Any) -> Iterator[tuple[slice, Any]]:
+def in_blocks(function: Callable[[Any], Any], rows: Any, size: int = BLOCK) -> Iterator[tuple[slice, Any]]:
     """Positions in `rows`, and function(rows there); every block has one shape, so one compiled program serves all."""
-    for begin in range(0, len(rows), BLOCK):
-        block = rows[begin : begin + BLOCK]
-        result = function(np.resize(block, BLOCK).astype(np.int32))
-        yield slice(begin, begin + len(block)), np.asarray(result)[: len(block)]
+    for begin in range(0, len(rows), size):
+        block = rows[begin : begin + size]
+        result = function(np.resize(block, size).astype(np.int32))
+        count = len(block)
+        yield slice(begin, begin + count), jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], result)
 
 
 @dataclass(frozen=True)
@@ -240,7 +279,7 @@ def calibration(model: BehaviourModel, dataset: LoggedDataset, split: str = "val
         raise ValueError(f"{dataset.name} must have train and {split} users: there is nothing to measure.")
     taken, likeliest, hit = np.empty((3, len(rows)))
     for place, log_p in model.blocks(dataset, rows):
-        action = dataset.action[rows[place]]
+        action = places(dataset, rows[place])
         taken[place], likeliest[place] = _of_taken(log_p, action), log_p.max(axis=1)
         hit[place] = log_p.argmax(axis=1) == action
     log_loss, whole = -float(taken.mean()), np.zeros(dataset.num_rows, int)
@@ -277,20 +316,21 @@ def _popularity(dataset: LoggedDataset, cell: Any, train: Any, rows: Any) -> flo
 # Compiled: a dataset's arrays are arguments and never constants of the program.
 
 
-@partial(jax.jit, static_argnames="network")
-def _log_probabilities(network: Network, weights: Weights, T: Any, data: Data, rows: Any) -> Float[Array, "n K"]:
+@partial(jax.jit, static_argnames="policy")
+def _log_probabilities(policy: Any, weights: Weights, T: Any, data: Data, rows: Any) -> Float[Array, "n K"]:
     """log softmax(f(x) / T)."""
-    return jax.nn.log_softmax(network(weights, states.of_rows(data, rows)) / T)
+    return jax.nn.log_softmax(policy.logits(weights, states.requests(data, rows)) / T)
 
 
-@partial(jax.jit, static_argnames=("network", "rates"))
-def _descend(network: Network, rates: tuple[float, float], state: Any, data: Data, rows: Int[Array, "s n"]) -> Any:
+@partial(jax.jit, static_argnames=("policy", "rates"))
+def _descend(policy: Any, rates: tuple[float, float], state: Any, data: Data, rows: Int[Array, "s n"]) -> Any:
     """A step of Adam on the log-loss of each batch of rows."""
     optimiser = optax.adamw(rates[0], weight_decay=rates[1])
 
     def loss(weights: Weights, batch: Int[Array, " n"]) -> Any:
-        log_p = _log_probabilities(network, weights, 1.0, data, batch)
-        return -jnp.take_along_axis(log_p, data.action[batch][:, None], axis=1).mean()
+        log_p = _log_probabilities(policy, weights, 1.0, data, batch)
+        taken = items.place(states.requests(data, batch), data.action[batch])
+        return -jnp.take_along_axis(log_p, taken[:, None], axis=1).mean()
 
     def step(state: Any, batch: Int[Array, " n"]) -> Any:
         weights, moments = state

@@ -16,14 +16,14 @@ import numpy as np
 from moac import files
 from moac.choices import did_you_mean
 from moac.files import Arrays
-from moac.logs import buckets, engine, folder
+from moac.logs import buckets, candidates, engine, folder
 from moac.logs.buckets import Views
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.logs.own import as_ids
 from moac.logs.schema import Signal
 from moac.logs.splits import Rule
-from moac.logs.states import Tables
+from moac.logs.states import CandidateLists, Tables, lists_of
 from moac.offline import behaviour
 from moac.offline.behaviour import BehaviourModel
 
@@ -81,6 +81,7 @@ def onto(other: LoggedDataset, catalogue: Catalogue) -> tuple[LoggedDataset, dic
     kept = ("item_ids", "action_ids", "action_items", "signal_names", "signs", "context_names", "context_values")
     common: dict[str, Any] = {name: getattr(catalogue, name) for name in (*kept, "response_scale")}
     common |= {"tables": tables, "user_ids": user_ids, "split": other.split[shared["user_ids"]]}
+    common |= {"known_actions": catalogue.known_actions, "lists": _lists(other, catalogue)}
     label = f"{other.fingerprint}:on-{_digest(catalogue)}"
     dataset = LoggedDataset(other.name, **folder.columns(rows, None), **common, fingerprint=label)
     dataset = replace(_split(dataset, other), folder=other.folder)
@@ -89,6 +90,16 @@ def onto(other: LoggedDataset, catalogue: Catalogue) -> tuple[LoggedDataset, dic
         random = LoggedDataset(f"{other.name}-random", **columns, **common, fingerprint=f"{label}:random")
         dataset = replace(dataset, random=_split(random, other))
     return dataset, {"users": int((users < 0).sum()), **unknown}
+
+
+def _lists(other: LoggedDataset, catalogue: Catalogue) -> CandidateLists | None:
+    """The other log's lists of candidates as actions of the run; those that it does not know are left out."""
+    if other.lists is None:
+        return None
+    action_of_item = np.full(len(catalogue.item_ids) + 1, -1)
+    action_of_item[catalogue.action_items] = np.arange(len(catalogue.action_ids))
+    arrays = {candidates.FIRST: other.lists.first, candidates.ACTIONS: other.lists.actions}
+    return lists_of(candidates.mapped(arrays, action_of_item[catalogue.items_at(other.action_ids)]))
 
 
 def _indexed(views: Iterator[Views], catalogue: Catalogue) -> tuple[list[Arrays], int, dict[str, int]]:
@@ -121,7 +132,8 @@ def _built(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
         context = _context(list(about["context"]), other, catalogue)
         wanted = [columns["user"], columns["item"], columns["time"], "random", *(signals[n]["column"] for n in signals)]
         wanted += [f"context{k}" for k in range(len(about["context"]))]
-        wanted += [columns["propensity"]] if columns["propensity"] else []
+        more = columns["propensity"], columns.get("candidates")
+        wanted += [name for name in more if name]
         names = as_ids(engine.columns_of(place / "items.parquet", ["name", "whole"])) if columns["named"] else None
     for path in sorted(place.glob("rows/*.parquet")):
         found = engine.columns_of(path, list(dict.fromkeys(wanted)))
@@ -130,7 +142,7 @@ def _built(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
         shown = (users + user).astype(np.int32), item if names is None else names[item], time, found["random"]
         codes = context([found[f"context{k}"] for k in range(len(about["context"]))])
         declared = tuple(Signal(name, s["column"], s["sign"], s.get("unit", 1)) for name, s in signals.items())
-        yield Views(*shown, found | codes, declared, tuple(codes), columns["propensity"])
+        yield Views(*shown, found | codes, declared, tuple(codes), *more)
         users += len(ids)
 
 
@@ -143,8 +155,10 @@ def _held(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
     values = codes | {signal.column: other.reward[:, k] for signal, k in zip(signals, order, strict=True)}
     known = other.propensity is not None and other.behaviour is None
     values |= {"propensity": other.propensity} if known else {}
+    values |= {} if other.candidates is None else {"candidates": other.candidates}
     shown = other.user, other.action_ids[other.action], other.time, np.zeros(other.num_rows, bool)
-    yield Views(*shown, values, signals, tuple(codes), "propensity" if known else None)
+    more = ("propensity" if known else None, None if other.candidates is None else "candidates")
+    yield Views(*shown, values, signals, tuple(codes), *more)
 
 
 def _signed(other: LoggedDataset) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
 from moac.offline.exposure import exposures
 from moac.offline.ncis import Evidence, Logged, Shard, Weighted
 from moac.offline.reward_model import RewardModel, fit_rewards
-from moac.policies import log_probs
-from moac.types import Evaluation, Params, Policy
+from moac.policies import ItemsPolicy, log_probs
+from moac.types import Evaluation, Params, Policy, Request, vectors
 
 _NUMBERS = 1 << 24
 """Probabilities that are in memory at once."""
@@ -111,6 +111,9 @@ def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) ->
         first = f"{dataset.action[outside[0]]} in row {outside[0]}"
         raise ValueError(f"`action` of {dataset.name} must be in [0, {K}), one of its actions, got {first}.")
     for name, (policy, _) in methods.items():
+        if dataset.lists is not None and not isinstance(policy, ItemsPolicy):
+            why = f"the requests of {dataset.name} have candidates: train with policy=items"
+            raise ValueError(f"policy {name!r} does not choose among candidates, and {why}.")
         actions: Any = getattr(policy, "num_actions", K)
         if actions != K:
             raise ValueError(f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it is of other data.")
@@ -138,18 +141,19 @@ def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str =
 
 def probabilities(dataset: LoggedDataset, policy: Policy, theta: Params, rows: Any) -> Float[np.ndarray, "K n"]:
     """π(a|s) of the logged actions of some rows, for each of K policies."""
-    log_p = [_joined(partial(_log_probs, policy, own, dataset.data), rows) for own in _seeds(theta)]
+    size = behaviour.block_size(dataset)
+    log_p = [_joined(partial(_log_probs, policy, own, dataset.data), rows, size) for own in _seeds(theta)]
     return np.exp(np.stack(log_p).astype(np.float64))
 
 
-def _joined(function: Any, rows: Any) -> Any:
+def _joined(function: Any, rows: Any, size: int = BLOCK) -> Any:
     """function(rows), computed in blocks."""
-    return np.concatenate([block for _, block in in_blocks(function, rows)])
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *(block for _, block in in_blocks(function, rows, size)))
 
 
 @partial(jax.jit, static_argnames="policy")
 def _log_probs(policy: Policy, theta: Params, data: Data, rows: Any) -> Any:
-    return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, states.of_rows(data, rows), data.action[rows])
+    return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, states.requests(data, rows), data.action[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +182,7 @@ class _Policies:
     def accumulate(self, rows: Any, model: RewardModel | None, options: ncis.Options) -> _Summed:
         """Sums over rows of the log, and each policy's importance ratios on them."""
         seeds = 1 + sum(_num_seeds(theta) for _, theta in self.methods.values())
-        size = max(BLOCK, _NUMBERS // (self.dataset.num_actions * seeds))
+        size = max(behaviour.block_size(self.dataset), _NUMBERS // (self.dataset.num_actions * seeds))
         blocks = [self._block(rows[k : k + size], model, options) for k in range(0, len(rows), size)]
         joined = {
             b: {name: _concatenated([block.weights[b][name] for block in blocks]) for name in weights}
@@ -189,22 +193,23 @@ class _Policies:
 
     def _block(self, rows: Any, model: Any, options: ncis.Options) -> _Summed:
         log = Logged.from_dataset(self.dataset, rows).signals(self.signals)
-        x = features(self.dataset, rows)
-        baseline = self._baseline(log, x)
-        policies = {name: _tables(method, x, self.dataset.num_actions) for name, method in self.methods.items()}
-        q = None if model is None else lambda chosen: model.values(x[chosen])
+        log = replace(log, action=behaviour.places(self.dataset, rows))
+        seen = features(self.dataset, rows)
+        baseline = self._baseline(log, seen)
+        policies = {name: _tables(method, seen, self.dataset) for name, method in self.methods.items()}
+        q = None if model is None else partial(_earned, model, seen)
         shard = ncis.accumulate(log, {BASELINE: [baseline]} | policies, q, options)
         models = {"own": baseline} | {recipe: _of_model(each, rows) for recipe, each in self.refitted.items()}
         weights = {b: _weighted(log, {BASELINE: [baseline]} | policies, table, options) for b, table in models.items()}
         without = None if "none" not in models else _accumulated(log, policies, models["none"], options)
         return _Summed(shard, weights, without)
 
-    def _baseline(self, log: Logged, x: Any) -> Any:
+    def _baseline(self, log: Logged, seen: Any) -> Any:
         """Behavior-Clone, whose probabilities of what was logged are the propensities; of all actions where known."""
         model = self.dataset.behaviour
         if model is None:
             return log.propensity
-        (table,) = _tables(model.method, x, model.network.outputs)
+        (table,) = _tables(model.method, seen, self.dataset)
         table[np.arange(len(table)), log.action] = log.propensity
         return table
 
@@ -270,16 +275,28 @@ def _calibration(dataset: LoggedDataset, split: str, own: Mapping[str, Weighted]
     return replace(behaviour.calibration(model, dataset, split), mean_weight=mean_weight)
 
 
-def features(source: LoggedDataset, rows: Any) -> Float[np.ndarray, "n F"]:
-    """What policies see of the rows."""
-    return _joined(partial(states.of_rows, source.data), rows)
+def features(source: LoggedDataset, rows: Any) -> Any:
+    """What policies see of the rows: vectors [n, F], with candidates where requests bring them."""
+    return _joined(partial(states.requests, source.data), rows)
 
 
-def _tables(method: Method, x: Float[np.ndarray, "n F"], num_actions: int) -> list[Float[np.ndarray, "n K"]]:
+def _earned(model: RewardModel, seen: Any, chosen: Any) -> Float[np.ndarray, "n C M"]:
+    """What the reward model expects of all that can be chosen, for some of the rows."""
+    q = model.values(vectors(seen)[chosen])
+    if not isinstance(seen, Request):
+        return q
+    return np.take_along_axis(q, np.maximum(seen.candidates[chosen], 0)[..., None], axis=1)
+
+
+def _tables(method: Method, seen: Any, dataset: LoggedDataset) -> list[Float[np.ndarray, "n C"]]:
     """π(·|s) of each training seed."""
     policy, theta = method
-    rows = np.arange(len(x))
-    tables = (_joined(lambda i, own=own: _table(policy, own, x[i], num_actions), rows) for own in _seeds(theta))
+    rows, size, K = np.arange(len(vectors(seen))), behaviour.block_size(dataset), dataset.num_actions
+
+    def table(own: Params, block: Any) -> Any:
+        return _table(policy, own, jax.tree.map(lambda leaf: leaf[block], seen), K)
+
+    tables = (_joined(partial(table, own), rows, size) for own in _seeds(theta))
     return [table.astype(np.float64) for table in tables]
 
 

@@ -10,7 +10,7 @@ disagree by more than they say. Against full refits: `benchmarks/behaviour_error
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -22,13 +22,17 @@ from jaxtyping import Float
 from moac.logs import states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
-from moac.offline.behaviour import BehaviourModel, in_blocks
+from moac.offline import behaviour
+from moac.offline.behaviour import BLOCK, BehaviourModel, in_blocks
 from moac.offline.controls import places_in_state
 from moac.offline.ncis import Weighted
-from moac.policies.networks import Network, Weights, with_constant
+from moac.policies.networks import Weights
+from moac.types import Request
 
 _CURVED, _SCORED = 4096, 16_384
 """Train rows that the curvature, and the scores, are computed on; of more, as many are drawn."""
+_LEAST_CURVED = 1024
+"""Rows of the curvature where there are so many actions that fewer rows fill the memory."""
 _SOLVE_STEPS = 40
 _QUANTILE = 0.9
 """Of rows: how far a covariate moves their odds."""
@@ -49,10 +53,11 @@ def influence(
     model = dataset.behaviour
     if not isinstance(model, BehaviourModel) or not len(rows):
         return {}
-    layer = partial(_layer, model.network, model.clone, dataset.data)
+    layer = partial(_layer, model.policy, model.clone, dataset.data)
     rng = np.random.default_rng(0)
     train = _some(rng, dataset.rows("train"), _SCORED)
-    H = _Curvature(dataset, layer, _some(rng, train, _CURVED), model)
+    size = behaviour.block_size(dataset)
+    H = _Curvature(dataset, layer, _some(rng, train, _num_curved(dataset)), model)
     users, index = np.unique(dataset.user[train], return_inverse=True)
     scale = math.sqrt(len(train) / len(dataset.rows("train"))) / len(train)  # a sample's spread, for all users
 
@@ -62,7 +67,7 @@ def influence(
         moved = np.where(each.ratio < cap, w, 0.0) / w.sum(axis=1, keepdims=True)  # capped weights do not move with b
         c = -np.mean(moved[..., None] * (reward - values[:, None]), axis=0)
         solved, sums = H.solve(_gradient(dataset, layer, rows, c)), np.zeros((len(users), reward.shape[1]))
-        for place, (h, b) in _blocks(layer, train):
+        for place, (h, b) in in_blocks(layer, train, size):
             np.add.at(sums, index[place], np.asarray(_scores(h, b, dataset.action[train[place]], solved), np.float64))
         return scale * sums
 
@@ -88,9 +93,10 @@ def _disagreement(
         return 1.0
     action, own, values = dataset.action[rows], dataset.propensity[rows], list[dict[str, Any]]()
     for member in model.members[1:]:
-        weights_of = (*member.weights[:-1], member.weights[-1] / np.float32(member.temperature))
-        layer = partial(_layer, model.network, weights_of, dataset.data)
-        b = np.concatenate([both[1][np.arange(len(both[1])), action[place]] for place, both in _blocks(layer, rows)])
+        weights_of = model.policy.tempered(member.weights, member.temperature)
+        layer = partial(_layer, model.policy, weights_of, dataset.data)
+        blocks = in_blocks(layer, rows, behaviour.block_size(dataset))
+        b = np.concatenate([both[1][np.arange(len(both[1])), action[place]] for place, both in blocks])
         w = {name: np.minimum(cap, weights[name].ratio * own / b) for name in found}
         values.append({name: (x @ reward / x.sum(axis=1, keepdims=True)).mean(axis=0) for name, x in w.items()})
     told = np.concatenate([(each**2).sum(axis=0) for each in found.values()]) if found else np.zeros(0)
@@ -98,37 +104,37 @@ def _disagreement(
     return math.sqrt(max(1.0, float(np.mean(seen[told > 0] / told[told > 0])))) if (told > 0).any() else 1.0
 
 
+def _num_curved(dataset: LoggedDataset) -> int:
+    return max(_CURVED * behaviour.block_size(dataset) // BLOCK, _LEAST_CURVED)
+
+
 def _some(rng: np.random.Generator, rows: Any, most: int) -> Any:
     return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))
-
-
-def _blocks(layer: Callable[[Any], Any], rows: Any) -> Any:
-    """Positions in `rows`, and the last layer's inputs and b there; both as one array, split again."""
-    for place, both in in_blocks(lambda block: jnp.concatenate(layer(block), axis=1), rows):
-        split = both.shape[1] - _outputs(layer)
-        yield place, (both[:, :split], both[:, split:])
-
-
-def _outputs(layer: Any) -> int:
-    return layer.args[0].outputs
 
 
 def _gradient(dataset: LoggedDataset, layer: Any, rows: Any, c: Any) -> Float[np.ndarray, "M P K"]:
     """Σ_i c_im h_i (e_a − b_i)ᵀ: the derivative of each value by the last layer."""
     total: Any = 0.0
-    for place, (h, b) in _blocks(layer, rows):
-        signal = np.eye(b.shape[1], dtype=np.float32)[dataset.action[rows[place]]] - b
+    for place, (h, b) in in_blocks(layer, rows, behaviour.block_size(dataset)):
+        signal = _signal(dataset.action[rows[place]], b)
         total = total + np.asarray(_outer(c[place].astype(np.float32), h, signal), np.float64)
     return total
+
+
+def _signal(action: Any, b: Any) -> Float[np.ndarray, "n K"]:
+    """e_a − b."""
+    signal = -b
+    signal[np.arange(len(b)), action] += 1
+    return signal
 
 
 class _Curvature:
     """H v of the mean log-loss on some train rows, with what weight decay adds."""
 
     def __init__(self, dataset: LoggedDataset, layer: Any, rows: Any, model: BehaviourModel) -> None:
-        parts = list(_blocks(layer, rows))
+        parts = list(in_blocks(layer, rows, behaviour.block_size(dataset)))
         self.h, self.b = (np.concatenate([both[k] for _, both in parts]) for k in (0, 1))
-        signal = np.eye(self.b.shape[1], dtype=np.float32)[dataset.action[rows]] - self.b
+        signal = _signal(dataset.action[rows], self.b)
         # Adam with decoupled decay c rests where the gradient is −c √v W, v the second moment of a batch's gradient:
         # as if c √v were the penalty of each weight.
         squares = (self.h**2).T @ signal**2 / len(rows)
@@ -140,10 +146,10 @@ class _Curvature:
         return _solve(self.h, self.b, self.penalty, (right / scale).astype(np.float32)) * scale.astype(np.float32)
 
 
-@partial(jax.jit, static_argnames="network")
-def _layer(network: Network, weights: Weights, data: Data, rows: Any) -> tuple[Any, Any]:
-    passed = network.passed(tuple(map(jnp.asarray, weights)), states.of_rows(data, rows))
-    return with_constant(passed.inputs[-1]), jax.nn.softmax(passed.outputs)
+@partial(jax.jit, static_argnames="policy")
+def _layer(policy: Any, weights: Weights, data: Data, rows: Any) -> tuple[Any, Any]:
+    """The last layer's inputs, and b of all actions."""
+    return policy.last_layer(weights, states.requests(data, rows))
 
 
 @jax.jit
@@ -180,13 +186,15 @@ def strongest(dataset: LoggedDataset, rows: Any) -> tuple[str, float] | None:
     model = dataset.behaviour
     if not isinstance(model, BehaviourModel):
         return None
-    some = _some(np.random.default_rng(0), np.asarray(rows), _CURVED)
+    some = _some(np.random.default_rng(0), np.asarray(rows), _num_curved(dataset))
     x = np.concatenate([block for _, block in in_blocks(partial(states.of_rows, dataset.data), some)])
-    action = dataset.action[some]
+    clone, taken_at = tuple(map(jnp.asarray, model.clone)), behaviour.places(dataset, some)
+    lists = None if dataset.lists is None else dataset.lists.padded(np.asarray(dataset.candidates)[some])
 
     def log_odds(x: Any) -> Any:
-        b = np.asarray(jax.nn.softmax(model.network(tuple(map(jnp.asarray, model.clone)), jnp.asarray(x))), np.float64)
-        taken = b[np.arange(len(b)), action]
+        seen = jnp.asarray(x) if lists is None else Request(jnp.asarray(x), jnp.asarray(lists))
+        b = np.asarray(jax.nn.softmax(model.policy.logits(clone, seen)), np.float64)
+        taken = b[np.arange(len(b)), taken_at]
         return np.log(taken) - np.log1p(-np.minimum(taken, 1 - 1e-12))
 
     def factor(place: slice) -> float:

@@ -14,7 +14,13 @@ from moac.logs import requests
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.logs.requests import BLOCK, Block
-from moac.training.trained import Recommendation, TrainedPolicy, check_count, ranked
+from moac.policies import ItemsPolicy
+from moac.training.trained import Ranked, Recommendation, TrainedPolicy, check_count, ranked
+from moac.types import Request
+
+_NUMBERS = 1 << 23
+"""Scores that are in memory at once."""
+_RANKED = ("places", "probabilities", "counts")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +103,31 @@ def answered(trained: TrainedPolicy, blocks: Iterable[Block], k: int) -> Iterato
     """The k most probable actions for each request of some blocks."""
     catalogue: Any = trained.catalogue
     check_count(k, len(catalogue.action_ids))
+    size = max(1, _NUMBERS // len(catalogue.action_ids))
     for block in blocks:
-        x = catalogue.features(block.user, block.codes, block.items, block.responses)
-        best = ranked(trained.logits(x), k, block.left_out)
-        names = catalogue.action_ids[best.places]
-        yield Recommendations(block.users, names, best.probabilities, best.counts, block.unknown)
+        parts = [_best(trained, block, slice(n, n + size), k) for n in range(0, max(len(block.users), 1), size)]
+        places, p, counts = (np.concatenate([getattr(one, name) for one in parts]) for name in _RANKED)
+        yield Recommendations(block.users, catalogue.action_ids[places], p, counts, block.unknown)
+
+
+def _best(trained: TrainedPolicy, block: Block, rows: slice, k: int) -> Ranked:
+    """The k most probable actions for some requests of a block."""
+    responses, left_out = (None if array is None else array[rows] for array in (block.responses, block.left_out))
+    x = trained.catalogue.features(block.user[rows], block.codes[rows], block.items[rows], responses)
+    if left_out is None or not isinstance(trained.policy, ItemsPolicy):
+        return ranked(trained.logits(x), k, left_out)
+    listed = _lists(~left_out, k)  # far fewer than all actions, as a rule
+    best = ranked(trained.logits(Request(x, listed)), k, listed < 0)
+    return replace(best, places=np.maximum(np.take_along_axis(listed, best.places, axis=1), 0))
+
+
+def _lists(kept: Any, least: int) -> Int[np.ndarray, "n C"]:
+    """The actions that are kept of each request, in order; −1 fills up, to at least so many."""
+    counts = np.count_nonzero(kept, axis=1)
+    listed = np.full((len(kept), max(least, int(counts.max(initial=0)))), -1, np.int32)
+    row, action = np.nonzero(kept)
+    listed[row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)] = action
+    return listed
 
 
 def write(path: Path, blocks: Iterable[Recommendations]) -> dict[str, int]:

@@ -64,13 +64,8 @@ def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
     if len(rows) > _MAX_ROWS:
         rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MAX_ROWS, replace=False))
     reward = np.asarray(dataset.reward[rows][:, columns], np.float64)
-    mean, K, M = reward.mean(axis=0), dataset.num_actions, len(columns)
-    one_hot, items = np.eye(K, dtype=np.float32), _standardised_items(dataset)
-
-    def additive(x: Any, action: Any) -> Any:
-        return np.concatenate([x, one_hot[action]], axis=1)
-
-    fitted = _fitted(dataset, rows, reward - mean, additive)
+    mean, M, items = reward.mean(axis=0), len(columns), _standardised_items(dataset)
+    fitted = _fitted(dataset, rows, reward - mean, lambda x, action: x, dataset.num_actions)
     state, action = np.split(fitted.coefficients, [dataset.num_features])
     T = dataset.tables.taste * dataset.num_signals * items.shape[1]
     about = (tuple(signals), mean, state, action, fitted.penalty, fitted.explained)
@@ -100,38 +95,72 @@ class _Fitted(NamedTuple):
     predicted: Float[np.ndarray, "n M"]
 
 
-def _fitted(dataset: LoggedDataset, rows: Any, target: Any, design: Callable[[Any, Any], Any]) -> _Fitted:
-    """Regress on z = design(x(s), a), with the penalty that two folds of users choose."""
+def _fitted(
+    dataset: LoggedDataset, rows: Any, target: Any, design: Callable[[Any, Any], Any], groups: int = 0
+) -> _Fitted:
+    """Regress on z = design(x(s), a), with the penalty that two folds of users choose.
+
+    With `groups` = K each action has a coefficient of its own beside those of z.
+    """
     fold = splits.fold_users(dataset.user_ids, _SEED, _FOLDS)[dataset.user[rows]]
 
-    def blocks(chosen: Any) -> Iterator[tuple[slice, Any]]:
+    def blocks(chosen: Any) -> Iterator[tuple[slice, Any, Any]]:
         for place, x in in_blocks(partial(states.of_rows, dataset.data), chosen):
-            yield place, design(x, dataset.action[chosen[place]])
+            action = dataset.action[chosen[place]]
+            yield place, design(x, action), action
 
-    parts = [_moments(blocks(rows[fold == k]), target[fold == k]) for k in range(_FOLDS)]
+    parts = [_Moments.of(blocks(rows[fold == k]), target[fold == k], groups) for k in range(_FOLDS)]
     losses = np.sum([_held_out(parts[1 - k], parts[k]) for k in range(_FOLDS)], axis=0)
     penalty = np.array(_PENALTIES)[losses.argmin(axis=0)]
-    gram, moment, square = (np.sum(column, axis=0) for column in zip(*parts, strict=True))
-    coefficients = np.stack([_ridge(gram, moment[:, [i]], c)[:, 0] for i, c in enumerate(penalty)], axis=1)
-    explained = 1 - losses.min(axis=0) / np.maximum(square, np.finfo(float).tiny)
-    return _Fitted(coefficients, penalty, explained, np.concatenate([z @ coefficients for _, z in blocks(rows)]))
+    whole = _Moments(*(sum(each) for each in zip(*parts, strict=True)))
+    solved = {c: np.concatenate(whole.ridge(c)) for c in set(penalty)}
+    coefficients = np.stack([solved[c][:, i] for i, c in enumerate(penalty)], axis=1)
+    explained = 1 - losses.min(axis=0) / np.maximum(whole.square, np.finfo(float).tiny)
+    beta, gamma = np.split(coefficients, [len(whole.dense)])
+    predicted = [z @ beta + (gamma[action] if groups else 0) for _, z, action in blocks(rows)]
+    return _Fitted(coefficients, penalty, explained, np.concatenate(predicted))
 
 
-def _moments(blocks: Iterator[tuple[slice, Any]], target: Any) -> tuple[Any, Any, Any]:
-    """Σ z zᵀ, Σ z r and Σ r² over rows."""
-    gram, moment = 0.0, 0.0
-    for place, z in blocks:
-        gram = gram + np.asarray(jnp.asarray(z).T @ jnp.asarray(z), np.float64)
-        moment = moment + z.T.astype(np.float64) @ target[place]
-    return gram, moment, (target**2).sum(axis=0)
+class _Moments(NamedTuple):
+    """Sums over rows of products of z, the one-hot e_a, and the target r; of e_a with itself these are counts."""
+
+    dense: Float[np.ndarray, "P P"]  # Σ z zᵀ
+    both: Float[np.ndarray, "K P"]  # Σ e_a zᵀ
+    count: Float[np.ndarray, " K"]  # rows of each action
+    dense_target: Float[np.ndarray, "P M"]  # Σ z r
+    target: Float[np.ndarray, "K M"]  # Σ e_a r
+    square: Float[np.ndarray, " M"]  # Σ r²
+
+    @staticmethod
+    def of(blocks: Iterator[tuple[slice, Any, Any]], target: Any, groups: int) -> _Moments:
+        """Of some rows, in one pass."""
+        dense, dense_target, both = 0.0, 0.0, None
+        count, totals = np.zeros(groups), np.zeros((groups, target.shape[1]))
+        for place, z, action in blocks:
+            dense = dense + np.asarray(jnp.asarray(z).T @ jnp.asarray(z), np.float64)
+            dense_target = dense_target + z.T.astype(np.float64) @ target[place]
+            both = np.zeros((groups, z.shape[1])) if both is None else both
+            if groups:
+                np.add.at(both, action, z)
+                np.add.at(totals, action, target[place])
+                count += np.bincount(action, minlength=groups)
+        square: Any = (target**2).sum(axis=0)
+        return _Moments(*(np.asarray(each) for each in (dense, both, count, dense_target, totals, square)))
+
+    def ridge(self, penalty: float) -> tuple[Any, Any]:
+        """β [P, M] and γ [K, M]; γ is eliminated first, since its own block of the matrix is diagonal."""
+        share = (1 / (self.count + penalty))[:, None]
+        inner = self.dense + penalty * np.eye(len(self.dense)) - self.both.T @ (share * self.both)
+        beta = np.linalg.solve(inner, self.dense_target - self.both.T @ (share * self.target))
+        return beta, share * (self.target - self.both @ beta)
+
+    def loss(self, beta: Any, gamma: Any) -> Float[np.ndarray, " M"]:
+        """Σ (r − zᵀβ − γ_a)² over the rows."""
+        linear = (beta * self.dense_target).sum(axis=0) + (gamma * self.target).sum(axis=0)
+        square = (beta * (self.dense @ beta)).sum(axis=0) + (self.count[:, None] * gamma**2).sum(axis=0)
+        return self.square - 2 * linear + square + 2 * (gamma * (self.both @ beta)).sum(axis=0)
 
 
-def _held_out(fitted: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> Float[np.ndarray, "P M"]:
-    """Squared error on the other fold under each penalty: Σ r² − 2 βᵀ Σ z r + βᵀ (Σ z zᵀ) β."""
-    gram, moment, square = other
-    betas = [_ridge(fitted[0], fitted[1], penalty) for penalty in _PENALTIES]
-    return np.stack([square - 2 * (b * moment).sum(axis=0) + (b * (gram @ b)).sum(axis=0) for b in betas])
-
-
-def _ridge(gram: Any, moment: Any, penalty: float) -> Any:
-    return np.linalg.solve(gram + penalty * np.eye(len(gram)), moment)
+def _held_out(fitted: _Moments, other: _Moments) -> Float[np.ndarray, "P M"]:
+    """Squared error on the other fold under each penalty."""
+    return np.stack([other.loss(*fitted.ridge(penalty)) for penalty in _PENALTIES])

@@ -85,7 +85,7 @@ class ItemsPolicy(Softmax):
         return self.networks[0](theta[: len(self.hidden) + 1], observation)
 
     def logits(self, theta: Any, observation: Observation) -> Any:
-        """Scores of the request's candidates [..., C], `NEVER` where the list is shorter; without a list of all [..., K]."""
+        """Scores of the request's candidates [..., C], `NEVER` beyond its list; without a list all [..., K]."""
         G = self.vectors(theta)
         return among(self.states(theta, observation) @ G[:, :-1].T + G[:, -1], observation)
 

@@ -161,8 +161,9 @@ class LogSpec:
 
     size: int  # F, numbers of a feature vector
     catalogue: Any = None  # from ids to feature vectors (`moac.logs.catalogue`); None where there are no ids
-    # hidden layers of the network that models how the log chose; None where there is none
-    behaviour_hidden: tuple[int, ...] | None = None
+    # the policy that models how the log chose, as `policy`, `hidden` and `item_embedding`; None where there is none
+    behaviour_policy: tuple[str, tuple[int, ...], bool] | None = None
+    with_candidates: bool = False  # whether requests bring their own candidates
     num_states: ClassVar[None] = None
     encoder: ClassVar[None] = None
     bounded: ClassVar[bool] = True

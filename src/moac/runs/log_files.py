@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from moac import files
@@ -14,14 +14,19 @@ from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.offline.evaluate import with_estimator
-from moac.policies.networks import Network, Plain
+from moac.policies import ItemsPolicy, SoftmaxMLP
+from moac.policies.networks import Plain
 from moac.runs.problems import LOG_FILES, description
 
 FORMAT = 1
 BEHAVIOUR, CATALOGUE = LOG_FILES
+KNOWN = "known_actions"
+LAST_SCALE = 0.01
+"""Of the networks of behaviour models, which files have always said."""
 _EXPECTED = {
     "user_ids": (1, "iuU", "user_ids"), "users": (2, "if", "user_ids"), "item_ids": (1, "iuU", "item_ids"),
     "items": (2, "if", "item_ids"), "action_ids": (1, "iuU", "action_ids"), "action_items": (1, "iu", "action_ids"),
+    KNOWN: (1, "b", "action_ids"),
 }  # fmt: skip
 """Arrays of a catalogue: axes, kinds of numbers, and the ids they belong to."""
 _LISTS = ("context_sizes", "context_names", "signal_names", "signs", "response_scale")
@@ -35,7 +40,9 @@ def write(folder: Path, dataset: LoggedDataset) -> None:
     catalogue = Catalogue.of(dataset)
     about = {"format": FORMAT, "fingerprint": dataset.fingerprint, "window": catalogue.window, "taste": catalogue.taste}
     about |= {name: getattr(catalogue, name) for name in (*_LISTS, "context_values")}
-    files.write_arrays(folder / CATALOGUE, {name: getattr(catalogue, name) for name in _EXPECTED}, about)
+    arrays = {name: getattr(catalogue, name) for name in _EXPECTED}
+    kept = {name: array for name, array in arrays.items() if array is not None}
+    files.write_arrays(folder / CATALOGUE, kept, about)
     if isinstance(dataset.behaviour, BehaviourModel):
         _write_model(folder / BEHAVIOUR, dataset.behaviour, dataset.propensity)
 
@@ -47,21 +54,21 @@ def _write_model(path: Path, model: BehaviourModel, propensity: Any) -> None:
         for layer, W in enumerate(member.weights)
     }
     arrays |= {name: np.array([getattr(m, name) for m in model.members]) for name in _OF_MEMBER}
-    network = model.network
-    sizes = {"features": network.inputs.size, "hidden": network.hidden, "actions": network.outputs}
-    about = {"format": FORMAT, **sizes, "last_scale": network.last_scale}
+    policy = model.policy
+    about: dict[str, Any] = {"format": FORMAT, "features": policy.inputs.size, "hidden": policy.hidden}
+    about |= {"actions": policy.num_actions, "last_scale": LAST_SCALE}
     about |= {"options": asdict(model.options), "identity": model.identity}
     files.write_arrays(path, arrays | {"propensity": propensity}, about)
 
 
-def catalogue_of(folder: Path, fingerprint: str) -> Catalogue:
+def catalogue_of(folder: Path, fingerprint: str | None = None) -> Catalogue:
     """The catalogue that a run on the log of that fingerprint keeps, its sizes checked."""
     path = folder / CATALOGUE
     arrays, about = files.read_arrays(path)
-    if about.get("fingerprint") != fingerprint:
+    if fingerprint is not None and about.get("fingerprint") != fingerprint:
         raise ValueError(f"{path} belongs to another log than the run: its fingerprint is not {fingerprint}.")
     with files.interpreting(path):
-        given: dict[str, Any] = {name: arrays[name] for name in _EXPECTED}
+        given: dict[str, Any] = {name: arrays[name] for name in _EXPECTED if name != KNOWN or name in arrays}
         given |= {name: tuple(about[name]) for name in _LISTS if name in about or name != "response_scale"}
         given["context_values"] = tuple(tuple(map(str, values)) for values in about.get("context_values", ()))
         catalogue = Catalogue(**given, window=about["window"], taste=bool(about.get("taste")))
@@ -72,8 +79,8 @@ def catalogue_of(folder: Path, fingerprint: str) -> Catalogue:
 def _check_catalogue(catalogue: Catalogue) -> None:
     for name, (axes, kinds, ids) in _EXPECTED.items():
         array = getattr(catalogue, name)
-        fits = array.ndim == axes and len(array) and array.dtype.kind in kinds
-        if not fits or len(array) != len(getattr(catalogue, ids)):
+        fits = array is None or (array.ndim == axes and len(array) and array.dtype.kind in kinds)
+        if not fits or (array is not None and len(array) != len(getattr(catalogue, ids))):
             raise ValueError(f"`{name}` has shape {array.shape} and type {array.dtype}")
     if catalogue.action_items.min() < 0 or catalogue.action_items.max() >= len(catalogue.items):
         raise ValueError("`action_items` names items that are not there")
@@ -99,20 +106,22 @@ def _read_model(path: Path) -> tuple[BehaviourModel, Any]:
     arrays, about = files.read_arrays(path)
     with files.interpreting(path):
         options = Options(**about["options"] | {"hidden": tuple(about["options"]["hidden"])})
-        sizes = (Plain(int(about["features"])), tuple(map(int, about["hidden"])), int(about["actions"]))
-        network = Network(*sizes, float(about["last_scale"]))
-        members = tuple(_member(network, arrays, k) for k in range(1 + options.folds))
-        return BehaviourModel(network, members, options, str(about["identity"])), arrays["propensity"]
+        inputs, hidden = Plain(int(about["features"])), tuple(map(int, about["hidden"]))
+        policy = SoftmaxMLP(inputs, hidden, int(about["actions"]))
+        if options.policy == "items":
+            items = catalogue_of(path.parent).described
+            policy = ItemsPolicy(inputs, hidden, items, options.item_embedding)
+        members = tuple(_member(policy, arrays, k) for k in range(1 + options.folds))
+        return BehaviourModel(policy, members, options, str(about["identity"])), arrays["propensity"]
 
 
-def _member(network: Network, arrays: files.Arrays, k: int) -> Member:
-    """Member k; a matrix of another shape than the network's is refused."""
-    widths = (network.inputs.size, *network.hidden, network.outputs)
+def _member(policy: SoftmaxMLP | ItemsPolicy, arrays: files.Arrays, k: int) -> Member:
+    """Member k; a matrix of another shape than the policy's is refused."""
     weights: list[Any] = []
-    for layer, (rows, columns) in enumerate(pairwise(widths)):
+    for layer, wanted in enumerate(jax.eval_shape(policy.init, jax.random.key(0))):
         name = f"weights.{k}.{layer}"
         matrix = arrays[name]
-        if matrix.shape != (rows + 1, columns) or matrix.dtype != np.float32:
+        if matrix.shape != wanted.shape or matrix.dtype != np.float32:
             raise ValueError(f"`{name}` has shape {matrix.shape} and type {matrix.dtype}")
         weights.append(matrix)
     T, rounds, (plain, calibrated) = (arrays[name][k].tolist() for name in _OF_MEMBER)

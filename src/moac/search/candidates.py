@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,14 +53,17 @@ def check_folder(out: Path) -> None:
     files.check_folder("out", out.parent)
 
 
-def with_behaviour(source: Any, out: Path | None, hidden: Sequence[int] | None) -> Any:
+def with_behaviour(source: Any, out: Path | None, config: Config) -> Any:
     """A log with the behaviour model that `out` keeps, or with a new one; other sources, and logs that know, stay."""
     if not isinstance(source, LoggedDataset) or source.propensity is not None:
         return source
     dataset, kept = source, None if out is None else log_files.restored(source, out)
     if kept is not None:
         return kept
-    options = behaviour.Options() if hidden is None else behaviour.Options(hidden=tuple(hidden))
+    items = config.policy == "items" or (config.policy is None and dataset.lists is not None)
+    chosen: dict[str, Any] = {"policy": "items", "item_embedding": config.item_embedding} if items else {}
+    chosen |= {} if config.hidden is None else {"hidden": config.hidden}
+    options = behaviour.Options(**chosen)
     filled = dataset.with_behaviour(behaviour.fit(dataset, options))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def value(dataset, rows, policy, reward, last):
     """V with another last layer of b, in double precision."""
     *others, _ = dataset.behaviour.clone
     x = np.asarray(states.of_rows(dataset.data, rows), float)
-    logits = dataset.behaviour.network(tuple(np.asarray(W, float) for W in (*others, last)), x)
+    logits = dataset.behaviour.policy.logits(tuple(np.asarray(W, float) for W in (*others, last)), x)
     b = np.exp(logits - logits.max(axis=1, keepdims=True))
     b = (b / b.sum(axis=1, keepdims=True))[np.arange(len(rows)), dataset.action[rows]]
     w = np.minimum(CAP, policy / b)
@@ -36,7 +36,7 @@ def value(dataset, rows, policy, reward, last):
 
 def layer_of(dataset):
     model = dataset.behaviour
-    return partial(model_error._layer, model.network, model.clone, dataset.data)
+    return partial(model_error._layer, model.policy, model.clone, dataset.data)
 
 
 def test_the_derivative_of_values_by_the_last_layer(case):

@@ -242,7 +242,7 @@ def test_a_file_of_scores_that_fails_leaves_the_old_one(made, trained, tmp_path)
 
 def test_a_run_stands_alone(made, trained):
     model, kept = made.dataset.behaviour, log_files.behaviour_of(made.path)
-    assert (kept.network, kept.options, kept.identity) == (model.network, model.options, model.identity)
+    assert (kept.policy, kept.options, kept.identity) == (model.policy, model.options, model.identity)
     assert len(kept.members) == len(model.members) == 3
     for one, other in zip(kept.members, model.members, strict=True):
         assert (one.temperature, one.rounds, one.log_loss) == (other.temperature, other.rounds, other.log_loss)

@@ -25,11 +25,14 @@ from moac.logs import states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.offline import evaluate
-from moac.policies import SoftmaxMLP
+from moac.policies import ItemsPolicy, SoftmaxMLP
+from moac.policies.items import place
 from moac.policies.networks import Network, Plain, Weights
 from moac.training.compiled import compiler_options
-from moac.types import Batch, Key
+from moac.types import Batch, Key, Request
 
+MOST_ACTIONS = 10_000
+"""A closed form sums over all actions in each state of a batch."""
 _TRACED = ("step_size", "critic_step_size", "critic_weight_decay", "target_step_size", "discount", "behaviour_pull")
 
 
@@ -93,8 +96,9 @@ class Problem:
     behaviour_pull: Any
     scale: Float[Array, " M"]  # what each signal is divided by
     mean: Float[Array, " M"]  # of each signal over train rows, scaled
-    policy: SoftmaxMLP = field(metadata={"static": True})  # of both methods, and of MOAC
-    behaviour: Network | None = field(metadata={"static": True})  # how the log chose; None where nothing models it
+    policy: SoftmaxMLP | ItemsPolicy = field(metadata={"static": True})  # of both methods, and of MOAC
+    # how the log chose; None where nothing models it
+    behaviour: SoftmaxMLP | ItemsPolicy | None = field(metadata={"static": True})
     batch_size: int = field(metadata={"static": True})
     start: str = field(metadata={"static": True})
 
@@ -105,7 +109,12 @@ class Problem:
             raise ValueError(f"{dataset.name} has no rows of train users: a policy is learned from them.")
         if dataset.num_signals < 2:
             raise ValueError(f"{dataset.name} has one signal only: there is nothing to weight.")
-        model = None if dataset.behaviour is None else dataset.behaviour.network
+        if dataset.num_actions > MOST_ACTIONS:
+            why = "closed forms go over all of them at each step"
+            raise ValueError(
+                f"{dataset.name} must have at most {MOST_ACTIONS:,} actions, got {dataset.num_actions:,}: {why}."
+            )
+        model = None if dataset.behaviour is None else dataset.behaviour.policy
         hidden = options.hidden if options.hidden is not None else (64,) if model is None else model.hidden
         if options.start == "behaviour" and (model is None or model.hidden != hidden):
             known = "has no behaviour model" if model is None else f"has one with hidden={list(model.hidden)}"
@@ -114,6 +123,10 @@ class Problem:
         spread = reward.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0) if options.scale_rewards else np.ones_like(spread)
         policy = SoftmaxMLP(Plain(dataset.num_features), hidden, dataset.num_actions)
+        if isinstance(model, ItemsPolicy):
+            policy = replace(model, hidden=hidden)
+        elif dataset.lists is not None:
+            raise ValueError(f"{dataset.name} must have a behaviour model of items: its requests have candidates.")
         traced: dict[str, Any] = {name: jnp.float32(getattr(options, name)) for name in _TRACED}
         traced |= {"scale": jnp.float32(scale), "mean": jnp.float32(reward.mean(axis=0) / scale)}
         return Problem(**traced, policy=policy, behaviour=model, batch_size=options.batch_size, start=options.start)
@@ -134,7 +147,7 @@ class Problem:
         batch = replace(batch, reward=batch.reward / self.scale)
         if self.behaviour is None:
             return batch
-        logits = self.behaviour(data.behaviour, batch.observation)
+        logits = self.behaviour.logits(data.behaviour, batch.observation)
         return replace(batch, behaviour_log_probs=jax.nn.log_softmax(logits))
 
     def log_pi(self, theta: Weights, x: Float[Array, "B F"]) -> Float[Array, "B K"]:
@@ -144,7 +157,7 @@ class Problem:
     def regularisation(self, log_pi: Float[Array, "B K"], batch: Batch) -> Float[Array, ""]:
         """behaviour_pull · (1/B) Σ E_{a∼b} log π(a|s): −KL(b‖π) but for a constant; as logged without a model."""
         if batch.behaviour_log_probs is None:
-            taken = jnp.take_along_axis(log_pi, batch.action[:, None], axis=1)
+            taken = jnp.take_along_axis(log_pi, place(batch.observation, batch.action)[:, None], axis=1)
             return self.behaviour_pull * jnp.mean(taken)
         return self.behaviour_pull * jnp.mean(jnp.sum(jnp.exp(batch.behaviour_log_probs) * log_pi, axis=1))
 
@@ -181,10 +194,14 @@ class ActionValues:
         w = (*others, last.at[-1, :: 1 + self.problem.policy.num_actions].set(earned))
         return CriticState(w, w, self._optimiser.init(w))
 
-    def __call__(self, w: Weights, x: Float[Array, "B F"]) -> Float[Array, "B M K"]:
-        """Qⁱ(s, ·)."""
-        outputs = self.network(w, x).reshape(len(x), len(self.signals), -1)
-        return outputs[..., :1] + outputs[..., 1:]
+    def __call__(self, w: Weights, observation: Any) -> Float[Array, "B M C"]:
+        """Qⁱ(s, ·) of all that can be chosen."""
+        outputs = self.network(w, observation)
+        outputs = outputs.reshape(len(outputs), len(self.signals), -1)
+        Q = outputs[..., :1] + outputs[..., 1:]
+        if not isinstance(observation, Request):
+            return Q
+        return jnp.take_along_axis(Q, jnp.maximum(observation.candidates, 0)[:, None], axis=2)
 
     def updated(self, state: CriticState, batch: Batch, next_pi: Float[Array, "B M K"]) -> CriticState:
         """A step of Adam on the squared TD errors, and the target network's.
@@ -198,7 +215,8 @@ class ActionValues:
         y = batch.reward[:, jnp.array(self.signals)] + self.problem.discount * alive * following
 
         def loss(w: Weights) -> Float[Array, ""]:
-            taken = jnp.take_along_axis(self(w, batch.observation), batch.action[:, None, None], axis=2)[..., 0]
+            action = place(batch.observation, batch.action)
+            taken = jnp.take_along_axis(self(w, batch.observation), action[:, None, None], axis=2)[..., 0]
             return 0.5 * jnp.mean(jnp.sum((taken - y) ** 2, axis=1))
 
         w, moments = descended(self._optimiser, loss, state.w, state.moments)
@@ -220,7 +238,7 @@ def descended(optimiser: optax.GradientTransformation, loss: Any, parameters: An
 class Learned:
     """Policies of K trials; every array has leading axis K."""
 
-    policy: SoftmaxMLP  # the network, for `evaluate.probabilities(dataset, policy, theta, rows)`
+    policy: SoftmaxMLP | ItemsPolicy  # the network, for `evaluate.probabilities(dataset, policy, theta, rows)`
     theta: Weights  # its weights
     steps: Int[np.ndarray, " L"]  # of the last phase, after which validation users were asked; the last is after all
     weights_history: Float[np.ndarray, "K L M"]  # of the signals

@@ -17,15 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import block_diag
 from scipy.optimize import brentq
 
+from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.offline import evaluate, ncis, reward_model
 from moac.offline.evaluation import Method
-from moac.policies import SoftmaxMLP
+from moac.policies import Items, ItemsPolicy, SoftmaxMLP
 from moac.policies.networks import Plain
 from moac.training.trained import TrainedPolicy
 
@@ -37,12 +39,12 @@ _SMALL = 0.05  # the most that a hidden unit of `_with_product` gets from number
 
 def uniform(dataset: LoggedDataset) -> Method:
     """π(a|s) = 1/K."""
-    return _biased(_without_state(dataset), np.zeros(dataset.num_actions))
+    return _biased(*_without_state(dataset), np.zeros(dataset.num_actions))
 
 
 def popularity(dataset: LoggedDataset) -> Method:
     """π(a|s) = the item's share of train rows, each counted once more than it was shown."""
-    return _biased(_without_state(dataset), _log_popularity(dataset))
+    return _biased(*_without_state(dataset), _log_popularity(dataset))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +61,16 @@ Scores = Float[np.ndarray, " K"] | Personal
 
 def tilted(dataset: LoggedDataset, scores: Scores, tau: float) -> Method:
     """π(a|s) ∝ b(a|s) exp(τ z), with z_a, or z(s, a) of `personal_scores`."""
-    known = dataset.behaviour
-    layers, z = (_without_state(dataset), _log_popularity(dataset)) if known is None else (known.clone, 0.0)
+    known: Any = dataset.behaviour
+    policy, theta = _without_state(dataset) if known is None else (known.policy, known.clone)
+    z = _log_popularity(dataset) if known is None else 0.0
     if not isinstance(scores, Personal):
-        return _biased(layers, z + tau * scores)
-    return _biased(_with_product(layers, scores.state, tau * scores.features.T), z + tau * scores.items)
+        return _biased(policy, theta, z + tau * scores)
+    if isinstance(policy, ItemsPolicy):
+        raise ValueError("`scores` must be one number an item with policy=items, got scores that know the user.")
+    wider = _with_product(theta, scores.state, tau * scores.features.T)
+    hidden = tuple(layer.shape[1] for layer in wider[:-1])
+    return _biased(replace(policy, hidden=hidden), wider, z + tau * scores.items)
 
 
 def tilted_to(dataset: LoggedDataset, scores: Scores, share: float) -> tuple[Method, float]:
@@ -155,13 +162,10 @@ def trained(dataset: LoggedDataset, method: Method) -> TrainedPolicy:
     return TrainedPolicy(*method, dataset.spec.observations)
 
 
-def _biased(layers: Any, bias: Float[np.ndarray, " K"]) -> Method:
-    """A network of one training seed, with this added to its last biases."""
-    *others, last = (np.array(layer, np.float32) for layer in layers)
-    last[-1] += bias.astype(np.float32)
-    hidden = tuple(layer.shape[1] for layer in others)
-    policy = SoftmaxMLP(Plain(len((*others, last)[0]) - 1), hidden, last.shape[1])
-    return policy, tuple(layer[None] for layer in (*others, last))
+def _biased(policy: Any, theta: Any, bias: Float[np.ndarray, " K"]) -> Method:
+    """A policy of one training seed, with this added to the scores of items."""
+    shifted, moved = policy.shifted(theta, bias)
+    return shifted, tuple(np.asarray(layer)[None] for layer in moved)
 
 
 def _with_product(layers: Any, A: Float[np.ndarray, "F r"], R: Float[np.ndarray, "r K"]) -> list[Any]:
@@ -178,9 +182,13 @@ def _with_product(layers: Any, A: Float[np.ndarray, "F r"], R: Float[np.ndarray,
     return [*wider, np.concatenate([last[:-1], R / small, last[-1:]])]
 
 
-def _without_state(dataset: LoggedDataset) -> tuple[Float[np.ndarray, "F K"]]:
-    """One layer of zeros."""
-    return (np.zeros((dataset.num_features + 1, dataset.num_actions), np.float32),)
+def _without_state(dataset: LoggedDataset) -> tuple[Any, Any]:
+    """A policy that scores all actions alike in every state: zeros."""
+    policy = SoftmaxMLP(Plain(dataset.num_features), (), dataset.num_actions)
+    if dataset.lists is not None:
+        policy = ItemsPolicy(policy.inputs, (), Items.of(Catalogue.of(dataset).described.features))
+    shapes = jax.eval_shape(policy.init, jax.random.key(0))
+    return policy, tuple(np.zeros(leaf.shape, np.float32) for leaf in shapes)
 
 
 def _log_popularity(dataset: LoggedDataset) -> Float[np.ndarray, " K"]:
