@@ -34,7 +34,8 @@ def main(iterations: int = 300) -> np.ndarray:
     rule = weighting.with_momentum(softest(), "1/sqrt(t)")
     result = moac.train(model, config, trials=8, rule=rule)
     print("exact returns:", result.returns.mean(axis=0).round(3))
-    print("regret:", result.history.regret[:, -1].mean().round(4))
+    before, after = result.history.regret[:, [0, -1]].mean(axis=0)
+    print(f"regret: {before:.2f} before, {after:.2f} after; 0 is on the front of all policies")
     return result.returns
 
 

@@ -1,4 +1,4 @@
-"""Multi-objective actor-critic reinforcement learning with Pareto-stationarity guarantees one can check.
+"""Multi-objective actor-critic reinforcement learning: policies for several rewards, and how far they are from a front.
 
 Names are imported when they are first used, so that `import moac` and the command line start at once.
 """
