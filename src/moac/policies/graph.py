@@ -38,13 +38,13 @@ class Graph:
         self._ends: dict[str, list[Any]] = {"inputs": [], "outputs": []}
         self.functions: Any = Namespace(self)
 
-    def input(self, name: str, dtype: Any, *shape: int) -> Array:
-        """An input [n, …]."""
+    def input(self, name: str, dtype: Any, *shape: int | str) -> Array:
+        """An input [n, …]; axes of any length have a name."""
         symbol = Symbol(self, name, np.dtype(dtype))
         self._ends["inputs"].append(self._described(symbol, shape))
         return symbol
 
-    def output(self, name: str, symbol: Symbol, *shape: int) -> None:
+    def output(self, name: str, symbol: Symbol, *shape: int | str) -> None:
         """Name a result [n, …]."""
         self._nodes.append(self.onnx.helper.make_node("Identity", [symbol.name], [name]))
         self._ends["outputs"].append(self._described(Symbol(self, name, symbol.dtype), shape))
@@ -80,7 +80,7 @@ class Graph:
         used = {name for node in self._nodes for name in node.input}
         return [each for each in self._constants if each.name in used]
 
-    def _described(self, symbol: Symbol, shape: tuple[int, ...]) -> Any:
+    def _described(self, symbol: Symbol, shape: Sequence[int | str]) -> Any:
         return self.onnx.helper.make_tensor_value_info(symbol.name, self.kind(symbol.dtype), ("n", *shape))
 
 
@@ -98,6 +98,11 @@ class Symbol:
     def __neg__(self) -> Symbol:
         return self.graph.node("Neg", [self], self.dtype)
 
+    @property
+    def T(self) -> Symbol:  # noqa: N802 - as NumPy has it
+        """The other way round."""
+        return self.graph.node("Transpose", [self], self.dtype)
+
     def __getitem__(self, index: Any) -> Symbol:
         """Rows by a symbol; parts of the last axis, or a new one beside it; anything of a constant."""
         if isinstance(index, Symbol):
@@ -111,7 +116,7 @@ class Symbol:
                 return self._by("Unsqueeze", -2)
             case (_, slice() as part):
                 return self._by("Slice", part.start or 0, _LAST if part.stop is None else part.stop, -1)
-            case _:  # whole numbers
+            case _:  # a whole number, or several
                 return self.graph.node("Gather", [self, self.graph.constant(index[1])], self.dtype, axis=-1)
 
     def astype(self, dtype: Any) -> Symbol:
@@ -161,6 +166,10 @@ class Namespace:
     def concatenate(self, parts: Sequence[Symbol], axis: int) -> Symbol:
         """One after the other along an axis."""
         return self._graph.node("Concat", parts, parts[0].dtype, axis=axis)
+
+    def take_along_axis(self, x: Symbol, places: Symbol, axis: int) -> Symbol:
+        """The numbers at these places of an axis."""
+        return self._graph.node("GatherElements", [x, places], x.dtype, axis=axis)
 
     def softmax(self, x: Symbol) -> Symbol:
         """Over the last axis."""

@@ -11,21 +11,23 @@ import jax.numpy as jnp
 import numpy as np
 
 import moac
-from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
+from moac.policies import GaussianMLP, ItemsPolicy, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
 from moac.policies.encoding import Encoder
 from moac.policies.graph import Array, Graph
 from moac.policies.observations import LogSpec, StateSpec
 from moac.training.trained import TrainedPolicy
+from moac.types import Request
 
-_KINDS = (SoftmaxTable, SoftmaxLinear, SoftmaxBasis, SoftmaxMLP, GaussianMLP)
+_KINDS = (SoftmaxTable, SoftmaxLinear, SoftmaxBasis, SoftmaxMLP, GaussianMLP, ItemsPolicy)
 
 
 def onnx(trained: TrainedPolicy, about: Mapping[str, Any]) -> bytes:
     """The content of an ONNX file: the policy of one trial, at its preference if it has one, and facts about it.
 
     Inputs are `observation` [n, d], or `state` [n] where that is all one sees; `preference` [n, M] of conditioned
-    networks; and, where actions are vectors, `noise` [n, k], standard normal numbers, or 0 for the median action.
-    Outputs are `logits` and `probabilities` [n, A], or `action` [n, …]. They are NaN where an observation is no state.
+    networks; `candidates` [n, c] of policies over described items, indices of items, where −1 fills up a list; and,
+    where actions are vectors, `noise` [n, k], standard normal numbers, or 0 for the median action.
+    Outputs are `logits` and `probabilities` [n, A] or [n, c], or `action` [n, …]: NaN where an observation is no state.
     """
     policy, graph = cast(Any, trained.policy), Graph()
     if not isinstance(policy, _KINDS):
@@ -39,6 +41,8 @@ def onnx(trained: TrainedPolicy, about: Mapping[str, Any]) -> bytes:
     elif isinstance(policy, SoftmaxTable | SoftmaxLinear):
         states = jnp.arange(trained.observations.num_states)
         result = graph.constant(policy.logits(trained.trial_theta, states))[seen]
+    elif isinstance(policy, ItemsPolicy):
+        result = policy.logits(theta, Request(seen, graph.input("candidates", np.int64, "c")))
     else:
         result = policy.logits(theta, seen)
     _finish(graph, trained, result if exists is None else graph.functions.where(exists[..., None], result, np.nan))
@@ -98,8 +102,9 @@ def _finish(graph: Graph, trained: TrainedPolicy, result: Array) -> None:
     """Name the outputs: probabilities, or an action as the environment takes it."""
     box, xp, policy = trained.box, graph.functions, cast(Any, trained.policy)
     if box is None:
-        graph.output("logits", result, policy.num_actions)
-        graph.output("probabilities", xp.softmax(result), policy.num_actions)
+        count = "c" if isinstance(policy, ItemsPolicy) else policy.num_actions
+        graph.output("logits", result, count)
+        graph.output("probabilities", xp.softmax(result), count)
     else:
         low, high = np.array(box.low, box.dtype), np.array(box.high, box.dtype)
         inside = xp.minimum(xp.maximum(result.astype(box.dtype), low), high)

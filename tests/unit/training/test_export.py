@@ -9,13 +9,23 @@ import onnx
 import pytest
 
 import moac
-from moac.policies import GaussianMLP, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
+from moac.policies import (
+    GaussianMLP,
+    Items,
+    ItemsPolicy,
+    SoftmaxBasis,
+    SoftmaxLinear,
+    SoftmaxMLP,
+    SoftmaxTable,
+    features,
+)
 from moac.policies.encoding import ActionBox, Encoder, Leaf
 from moac.policies.gaussian import Squash
 from moac.policies.networks import Digits, Plain, States, Vectors, WithPreference
 from moac.policies.observations import LogSpec, StateSpec, VectorSpec
 from moac.training import export
 from moac.training.trained import TrainedPolicy
+from moac.types import Request
 from tests.helpers.exports import assert_close, outputs, right
 
 INF = float("inf")
@@ -137,6 +147,20 @@ def test_features_of_a_log_come_as_they_are():
     policy = trained(SoftmaxMLP(Plain(6), (8,), 4), LogSpec(6))
     x = RNG.normal(size=(ROWS, 6)).astype(np.float32)
     assert_close(answers(policy, observation=x)["logits"], policy.logits(x))
+
+
+@pytest.mark.parametrize("embedding", [False, True], ids=["by features", "with embeddings"])
+def test_candidates_among_described_items(embedding):
+    items = Items.of(RNG.normal(size=(20, 3)), np.arange(20) < 15)
+    policy, x = trained(ItemsPolicy(Plain(6), (8,), items, embedding), LogSpec(6)), real(6)
+    listed = np.where(RNG.random((ROWS, 9)) < 0.3, -1, np.argsort(RNG.random((ROWS, 20)))[:, :9])
+    listed[:, 0] = np.maximum(listed[:, 0], 0)
+    found, right = answers(policy, observation=x, candidates=listed), policy.logits(Request(x, listed))
+    assert_close(found["logits"], right)
+    assert_close(found["probabilities"], jax.nn.softmax(right))
+    assert (found["probabilities"][listed < 0] == 0).all()
+    everything = np.tile(np.arange(20), (ROWS, 1))
+    assert_close(answers(policy, observation=x, candidates=everything)["logits"], policy.logits(x))
 
 
 @pytest.mark.parametrize(
