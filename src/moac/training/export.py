@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import moac
 from moac.policies import GaussianMLP, ItemsPolicy, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable
 from moac.policies.encoding import Encoder
 from moac.policies.graph import Array, Graph
@@ -47,7 +47,7 @@ def onnx(trained: TrainedPolicy, about: Mapping[str, Any]) -> bytes:
         result = policy.logits(theta, seen)
     _finish(graph, trained, result if exists is None else graph.functions.where(exists[..., None], result, np.nan))
     facts = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in _facts(trained, about).items()}
-    return graph.file("policy", facts, producer_name="moac", producer_version=moac.__version__)
+    return graph.file("policy", facts, producer_name="moac", producer_version=metadata.version("moac"))
 
 
 def _seen(graph: Graph, trained: TrainedPolicy) -> tuple[Array, Array | None]:

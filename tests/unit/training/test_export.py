@@ -1,5 +1,6 @@
 """Exported files give what the library gives, for every kind of policy and of observation."""
 
+import importlib.metadata
 import json
 import sys
 
@@ -189,7 +190,7 @@ def test_the_file_says_what_it_is():
     assert json.loads(facts["objectives"]) == ["ore", "fuel"]
     assert (facts["preference_size"], facts["trial"], facts["policy"]) == ("2", "1", "SoftmaxMLP")
     assert json.loads(facts["observation"]) == REAL.to_json()
-    assert (model.producer_name, model.producer_version) == ("moac", moac.__version__)
+    assert (model.producer_name, model.producer_version) == ("moac", importlib.metadata.version("moac"))
 
 
 class Own:
