@@ -1,4 +1,4 @@
-"""The public functions: they join what the layers below keep apart, and hand writers and drawers down to results."""
+"""The public functions. They join the layers below, and give results the functions that write and draw them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def certify(
     trust: bool = False,
     **plan: Any,
 ) -> Certificate:
-    """How far a policy is from Pareto-stationary, with an interval, from episodes of it: `moac docs certificates`.
+    """Measure how far a policy is from Pareto-stationary, with an interval, from its episodes: `moac docs certificates`.
 
     >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
     >>> certificate = moac.certify(result, episodes=200, confidence=0.9)
@@ -49,13 +49,13 @@ def certify(
     True
 
     Args:
-        run: a run's folder, its result, or a policy; networks that are conditioned on a preference have a certificate
-            for each of a grid of them, which hold together.
-        problem: what a policy was trained on, as in `train`; a run knows its own. Of a run on a log, another place of
-            its data.
-        trial: which; None is the policy's own, of a run the first.
-        out: a folder for certificate.json, such as the run's; None keeps nothing on disk.
-        progress: show on stderr how far it is.
+        run: a run directory, a result, or a policy. A network that is conditioned on preferences gets an interval for
+            each preference of a grid, all valid together.
+        problem: the problem that a policy was trained on, as in `train`; a run knows its own. For a run on a log, the
+            place of its data if it was moved.
+        trial: the trial to certify; None is the policy's own, or the first of a run.
+        out: a folder for certificate.json, such as the run directory; None writes nothing.
+        progress: show progress on stderr.
         trust: as in `evaluate`.
         plan: `episodes`, `confidence`, `until`, `seed`, `untrained`, `preferences`: `moac.theory.certificate.Plan`.
     """
@@ -104,27 +104,28 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     check: Callable[[], None] | None = None,
     **config_fields: Any,
 ) -> Archive:
-    """Train policies for many preferences, on environments as one network, and keep those that no other dominates.
+    """Train policies for many preferences, on environments as one network, and keep the non-dominated ones.
 
     >>> archive = moac.explore("fishwood-v0", preferences=2, rules=["fixed"], num_iterations=10)
     >>> archive.policy(archive.best_for([0.5, 0.5])).num_trials == len(archive)
     True
 
     Args:
-        problem: as in `train`; a log without propensities gets a behaviour model.
-        config: what all rules share; None has GAE 0.95.
-        steps: environment steps of each rule, all its trials together; None is by the problem.
-        seed: of preferences and trials.
-        preferences: how many (None is 128 on a model, 36 of one network, else 16), or the vectors themselves, [N, M].
-        draw: how they are drawn: at random on the simplex, or all multiples of 1/k; None is by the rule.
-        rules: how preferences become weights; None is `conditioned` on environments, `fixed` (and `preferred`) else.
-        episodes: new ones, by which each policy on an environment is valued.
-        entropies: bonuses, one after the other; None is falling to 0 on a model, else 0.
-        reference: of the hypervolume; None is below the worst of the front.
-        out: a folder that keeps everything, from which the same call goes on, and which `load` reads.
-        progress: show on stderr how far it is.
-        check: is called about twice a second; what it raises stops the exploration.
-        config_fields: as in `train`.
+        problem: as in `train`; for a log without propensities a behaviour model is fitted.
+        config: the configuration that all rules share; None sets GAE to 0.95.
+        steps: environment steps of each rule, all trials together; None is what `num_iterations` takes.
+        seed: random seed of preferences and trials.
+        preferences: their number (None is 128 on a model, 36 with `conditioned`, else 16), or the vectors [N, M].
+        draw: `random` on the simplex, or `grid`, all multiples of 1/k; None: `grid` with `conditioned`, else `random`.
+        rules: how preferences become weights; None is `conditioned` on environments, `fixed` and `preferred` on models,
+            `fixed` on logs.
+        episodes: new episodes to evaluate each policy on an environment.
+        entropies: entropy coefficients of successive stages; None is several that fall to 0 on a model, else 0.
+        reference: reference point of the hypervolume; None is a tenth of the range below the worst point.
+        out: a folder that keeps everything; the same call continues it, and `load` reads it. None writes nothing.
+        progress: show progress on stderr.
+        check: called about twice a second; an exception that it raises stops the exploration.
+        config_fields: fields of `Config`, as in `train`.
     """
     from moac.progress import watched
     from moac.report.pages import exploration
@@ -159,21 +160,21 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
     check: Callable[[], None] | None = None,
     **config_fields: Any,
 ) -> Choice:
-    """Train policies on a log, from close to its behaviour to far from it, and choose one on validation users.
+    """Train policies on a log, close to its behaviour and further away, and choose one on validation users.
 
     >>> choice = moac.choose("data/kuairand", protect=["Like=-1%"], out="runs/kuairand")  # doctest: +SKIP
     >>> choice.chosen  # its name, None where Behavior-Clone stays; choice.policy recommends  # doctest: +SKIP
     'pull 0.3'
 
     Args:
-        data: a `LoggedDataset` or its folder; one without propensities gets a behaviour model.
-        config: what all of them share.
-        protect: signals that must not change for the worse by more than this: `Like=-1%`.
-        pulls: of KL regularisation towards the behaviour, a policy for each; none are 1, 0.3, 0.1 and 0.03.
-        preferences: so many more, each for a preference over the signals drawn at random.
+        data: a `LoggedDataset` or its folder; without propensities, a behaviour model is fitted.
+        config: the configuration that all policies share.
+        protect: the largest allowed loss of signals, such as `Like=-1%`.
+        pulls: coefficients of the KL regularisation towards the behaviour, a policy for each; () is 1, 0.3, 0.1, 0.03.
+        preferences: the number of further policies, each for a random preference over the signals.
         trials: training seeds of each policy.
-        seed: trial i depends on (seed, i) alone.
-        out: a folder that becomes the run directory of what is chosen; None keeps nothing on disk.
+        seed: random seed; trial i depends on (seed, i) alone.
+        out: a folder that becomes the run directory of the chosen policy; None writes nothing.
         progress: as in `explore`.
         check: as in `explore`.
         config_fields: as in `train`.
@@ -206,7 +207,7 @@ def sweep(
     executor: Executor | None = None,
     callback: Callable[[Any, Any], None] = lambda job, failure: None,
 ) -> Swept:
-    """Train what a sweep describes and has not finished in `out`.
+    """Train all tasks of a sweep that have not finished in `out`.
 
     >>> spec = {"env": "fishwood-v0", "config": {"num_iterations": 3}, "grid": {"actor_step_size": [1.0, 4.0]}}
     >>> len(moac.sweep(spec).rows)
@@ -214,9 +215,9 @@ def sweep(
 
     Args:
         spec: a TOML file, or the same as a dictionary: `moac docs sweeps`.
-        out: the sweep's folder, for run directories, tables and report; None keeps nothing on disk.
-        executor: where tasks run, from `moac.runs.executors.opened`; None runs one after the other.
-        callback: is called with each task as it ends, and with its failure or None.
+        out: a folder for run directories, tables and report; None writes nothing.
+        executor: where tasks run, from `moac.runs.executors.opened`; None runs them one after the other.
+        callback: called with each task as it ends, and with its failure or None.
     """
     from moac.report.pages import sweep as page
     from moac.search import sweep as search
@@ -233,16 +234,16 @@ def sweep(
 def compare(
     *runs: str | Path | Result, names: Sequence[str] | None = None, out: str | Path | None = None
 ) -> Comparison:
-    """Finished runs side by side: curves over environment steps, and differences to the first run with intervals.
+    """Compare finished runs: curves over environment steps, and differences to the first run with intervals.
 
     >>> runs = [moac.train("fishwood-v0", trials=2, seed=seed, num_iterations=5) for seed in (0, 1)]
     >>> moac.compare(*runs, names=["zero", "one"])
     Comparison(zero, one; fish, wood)
 
     Args:
-        runs: two or more, each a result or a run directory, with the same objectives.
-        names: by which they are shown; None takes those of the folders.
-        out: a folder for figure and report; None keeps nothing on disk.
+        runs: two or more results or run directories with the same objectives.
+        names: their names; None takes those of the folders.
+        out: a folder for figure and report; None writes nothing.
     """
     from moac.report.pages import comparison as page
     from moac.search import compare as search

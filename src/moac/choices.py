@@ -1,4 +1,4 @@
-"""What a configuration may say: weighting rules and momentum schedules by name, and ranges of numbers.
+"""The choices of a configuration: weighting rules and momentum schedules by name, and ranges of numbers.
 
 Imports neither JAX nor NumPy, so that the command line starts at once.
 """

@@ -1,4 +1,4 @@
-"""What shapes a run, as plain data. Imports neither JAX nor NumPy, so that the command line starts at once."""
+"""The configuration of a run, as plain data. Imports neither JAX nor NumPy, so that the command line starts at once."""
 
 from __future__ import annotations
 
@@ -62,66 +62,65 @@ def _within(numbers: choices.Range, default: float | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Config:
-    """All that shapes a run. What is None is filled by `moac.defaults(problem)`.
+    """The configuration of a run. Fields that are None are filled by `moac.defaults(problem)`.
 
     Attributes:
         setting: `Discounted` or `Average`.
-        learner: `paper` is Algorithm 2, which uses each sample once; `ppo` goes over each rollout several times, which
-            is outside the theory.
-        num_iterations: T, updates of the policy.
-        num_critic_steps: N, TD steps before each of them; 0 with `ppo`, where one rollout serves actor and critic.
+        learner: `paper` is Algorithm 2, which uses each sample once; `ppo` goes over each rollout several times and is
+            outside the theory.
+        num_iterations: T, the number of policy updates.
+        num_critic_steps: N, TD steps per policy update; 0 with `ppo`, where one rollout serves actor and critic.
         critic_batch_size: D, transitions per TD step.
-        actor_batch_size: B, transitions per policy gradient; with `ppo` the rollout, T steps of each of E copies.
+        actor_batch_size: B, transitions per policy gradient; with `ppo` the rollout of all copies together.
         epochs: passes of `ppo` over a rollout.
-        minibatch_size: transitions per step of `ppo`; it divides `actor_batch_size`.
+        minibatch_size: transitions per gradient step of `ppo`; it must divide `actor_batch_size`.
         ratio_clip: ε of `ppo`: a step gains nothing from moving π/π_old out of [1 − ε, 1 + ε].
-        units: of the advantages that `ppo` weighs: `raw` rewards, spreads of the discounted `return`, or spreads of the
-            `advantage` itself.
-        whitening: `rollout` centres the advantages of each objective and divides their weighted sum by its spread;
-            `none` is the paper.
-        schedule: step sizes and entropy of `ppo` stay `constant`, or fall in a `linear` way to 0.
-        actor_step_size: the step size α of the policy.
-        critic_step_size: the step size β of the critic.
-        visitation: which states the policy gradient weighs: `stationary` is the paper; `discounted` follows the true
+        units: what `ppo` divides each objective's advantages by before they are weighted: nothing (`raw`), the standard
+            deviation of its discounted `return`, or that of the `advantage` itself.
+        whitening: `rollout` centres the advantages of each objective and divides their weighted sum by its standard
+            deviation; `none` is the paper.
+        schedule: whether the step sizes and the entropy of `ppo` stay `constant` or decay to 0 (`linear`).
+        actor_step_size: step size α of the policy.
+        critic_step_size: step size β of the critic.
+        visitation: state distribution of the policy gradient: `stationary` is the paper's; `discounted` gives the true
             gradient of the discounted return.
         policy: `table` (one logit per state and action), `linear` (logits linear in the features), `mlp` (logits from a
-            network), `gaussian` (continuous actions; mean from a network), `items` (on a log: items scored by their
+            network), `gaussian` (continuous actions; mean from a network), `items` (on a log: scores of items by their
             features, among a request's candidates or all of them).
-        critic: `linear`, the paper's; `mlp` is a network with one output per objective, outside the theory.
-        hidden: widths of the hidden layers of networks.
-        item_embedding: whether `items` gives each item that train rows show numbers of its own beside its features.
-        action_spread: σ of a Gaussian policy at the start, before its actions are squashed into their bounds.
-        action_scale: of a Gaussian policy: `shared` by all states, or from the network for each `state`.
-        optimiser: of the actor: `constant` is the paper's step; `adam` is outside the theory.
-        critic_optimiser: of the critic, likewise.
-        gradient_clip: the actor's direction and the critic's are cut to this norm; None leaves them as they are.
-        entropy: weight of an entropy bonus, added to the direction after the weighting; 0 is the paper.
-        gae: λ of generalised advantage estimation per objective; 0 is the paper's one-step TD error.
+        critic: `linear` is the paper's; `mlp` is a network with one output per objective, outside the theory.
+        hidden: widths of the hidden layers of the networks.
+        item_embedding: whether `items` also learns an embedding of each item that train rows show, beside its features.
+        action_spread: initial standard deviation σ of a Gaussian policy, before actions are squashed into their bounds.
+        action_scale: σ of a Gaussian policy: `shared` by all states, or from the network for each `state`.
+        optimiser: optimiser of the actor: `constant` is the paper's step; `adam` is outside the theory.
+        critic_optimiser: optimiser of the critic, likewise.
+        gradient_clip: largest norm of the actor's and of the critic's direction; None does not clip.
+        entropy: coefficient of an entropy bonus, added to the direction after the weighting; 0 is the paper.
+        gae: λ of generalised advantage estimation; 0 is the paper's one-step TD error.
         features: of states `one-hot`, `one-hot-reference` (without the most visited state), `random:<d>`; of vectors
             `tile`, `tile:<tiles per input>`, `fourier:<order>`, `rbf:<centres>`, `raw`; of a log's vectors `plain`.
-        observation_scale: how vectors come into [0, 1]: by the `bounds` of their space, or by their running
-            moments, saved with the policy: `running` up to 3 deviations, `standard` up to 10, which networks see as
-            deviations.
-        weighting: the rule that gives λ̂ (`moac docs rules`): `min-norm`, or `fixed` where networks are conditioned;
-            `capped:0.5`, `cagrad:0.4`, `fairgrad:2` and `chebyshev:0.1` with a number of their own. All but the first
-            five are outside the theory.
-        weights: λ for `fixed`; λ_0 of the momentum, or of a rule that takes steps, otherwise. None is uniform.
-        preferences: p of each trial, in turn, for `preferred`, `chebyshev` and `sdmgrad`; for `fixed` its λ. None is
-            one p for all, uniform.
-        conditioned: one network for every preference: p is part of the observation, each episode draws its own, and
-            weighs the advantages of its samples. It needs an environment that is stepped, networks and `ppo`.
-        preference_draw: how an episode draws p: `dirichlet:1` evenly on the simplex, `dirichlet:0.5` nearer to its
-            ends, `corners` with a quarter of the episodes at the ends and a tenth in the middle.
-        momentum: η_t, a schedule by name: `1/t`, `1/sqrt(t)`, `1/t^2`, `0`, `1`, `const:<value>`; for rules
-            whose λ̂ is on the simplex and takes no steps of its own.
+        observation_scale: how vectors are scaled to [0, 1]: by the `bounds` of their space, or by running moments that
+            are saved with the policy: `running` clips at 3 standard deviations, `standard` at 10.
+        weighting: the rule that gives λ̂ (`moac docs rules`). `capped:0.5`, `cagrad:0.4`, `fairgrad:2` and `chebyshev:0.1`
+            set the rule's number. All but the first five are outside the theory.
+        weights: λ of `fixed`; otherwise the initial λ_0 of the momentum, or of a rule that takes steps. None: uniform.
+        preferences: preference vector p of each trial, in turn, for `preferred`, `chebyshev` and `sdmgrad`; for `fixed`
+            its λ. None is one uniform p for all.
+        conditioned: train one network for all preferences: p is part of the observation, each episode draws one, and p
+            weights the advantages of its samples. It needs a stepped environment, networks and `ppo`.
+        preference_draw: distribution of an episode's p: `dirichlet:1` is uniform on the simplex, `dirichlet:0.5` nearer
+            to its corners; `corners` puts a quarter of the episodes at the corners and a tenth in the centre.
+        momentum: schedule of η_t: `1/t`, `1/sqrt(t)`, `1/t^2`, `0`, `1`, `const:<value>`; for rules whose λ̂ lies on the
+            simplex and that take no steps of their own.
         normalise: `none` is the paper; `l2` divides each objective's gradient by its norm, outside the theory.
-        start: θ_1: `random`, or on a log the `behaviour` model's weights.
-        importance_cap: C of ρ = min{C, π/π_b}, which weighs a log's TD errors and gradients.
-        behaviour_pull: weight of −∇KL(π_b ‖ π) on a log, added to the direction after the weighting.
-        mu: average setting: `batch` moves μ after each batch; `paper` follows the paper's recursion.
-        average_step_size: step of μ with `mu="batch"`.
-        critic_start: `warm` keeps w between iterations; `cold` starts each from zero.
-        num_evaluations: how many evenly spread iterations are evaluated and logged.
+        start: initial policy: `random`, or on a log `behaviour`, the weights of the behaviour model.
+        importance_cap: cap c of the importance ratios min{c, π/π_b} that weight a log's TD errors and gradients.
+        behaviour_pull: coefficient of the KL regularisation towards the log's behaviour policy: −∇KL(π_b ‖ π) is added
+            to the direction after the weighting.
+        mu: update of the average reward μ: `batch` moves it after each batch; `paper` follows the paper's recursion.
+        average_step_size: step size of μ with `mu="batch"`.
+        critic_start: `warm` keeps the critic between iterations; `cold` restarts it from zero.
+        num_evaluations: number of evenly spaced iterations that are evaluated and logged.
     """
 
     setting: Average | Discounted | None = None
@@ -180,7 +179,9 @@ class Config:
             if value is None and each.default is None:  # the problem decides, or the option is off
                 continue
             if "choices" in each.metadata and not is_choice(each.name, value):
-                raise ValueError(f"`{each.name}` must be one of {', '.join(CHOICES[each.name])}, got {shown(value)}.")
+                near = choices.did_you_mean(str(value), CHOICES[each.name])
+                known = ", ".join(CHOICES[each.name])
+                raise ValueError(f"`{each.name}` must be one of {known}, got {shown(value)}.{near}")
             if "range" in each.metadata:
                 object.__setattr__(self, each.name, each.metadata["range"].checked(each.name, value))
         if self.hidden is not None:
@@ -274,7 +275,7 @@ def _check_together(config: Config) -> None:
 def _check_conditioned(config: Config) -> None:
     """What one network for every preference does not go together with."""
     if config.weighting not in (None, "fixed"):
-        why = "each sample is weighed by its own p, and a λ of each copy would rest on too few samples"
+        why = "each sample is weighted by its own p"
         raise ValueError(f"`weighting` must be fixed with conditioned=True: {why}, got {config.weighting!r}.")
     for name in ("weights", "preferences"):
         if getattr(config, name) is not None:

@@ -149,14 +149,14 @@ def reasons(problem: Source, chosen: Config | None = None) -> str:
     spec, picked = problem.spec, defaults(problem, chosen)
     learner = "The paper's learner uses each sample once."
     if picked.learner == "ppo":
-        learner = f"The ppo learner uses each sample {picked.epochs} times, since steps of an environment are dear."
+        learner = f"The ppo learner uses each sample {picked.epochs} times, since environment steps are expensive."
     policy = f"{picked.policy} policy"
     if picked.policy in NETWORKS:
         why = " for continuous actions" if picked.policy == "gaussian" else ""
         policy += f"{why}, {'Adam' if picked.optimiser == 'adam' else 'constant'} steps"
     if spec.num_states is not None:
         kind = "a table of logits" if picked.policy == "table" else policy
-        return f"{spec.num_states} states: {kind}, and a value for each. {learner}"
+        return f"{spec.num_states} states: {kind}, and one value per state. {learner}"
     scale = "their bounds" if picked.observation_scale == "bounds" else "running moments"
     scale += "" if spec.observations.bounded else ", since a bound is infinite"
     why = "few inputs" if spec.observation_size <= _TILED_INPUTS else "too many inputs for a grid of tiles"

@@ -55,24 +55,24 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
 
     Args:
         problem: an id of MO-Gymnasium, whose exact model is used where the library holds it; a function that makes an
-            environment; an environment that has a `spec`; a `FiniteMOMDP`; what `moac.envs.make` made; a
+            environment; an environment that has a `spec`; a `FiniteMOMDP`; the result of `moac.envs.make`; a
             `LoggedDataset` or its folder.
-        config: what is None in it is filled from `moac.defaults(problem)`.
-        trials: K.
-        seed: trial i depends on (seed, i) alone.
-        steps: environment steps of a trial, in place of `num_iterations`.
-        out: a new folder that keeps the run, with checkpoints while it trains; None keeps everything in memory.
-        progress: show on stderr how far it is.
-        sinks: `tensorboard`, `wandb`: where the numbers go beside `metrics.jsonl`; they need `out`.
-        start: where it begins in place of random parameters: a policy (all trials begin at it), a run (its folder or
-            its result; trial by trial, with critic and optimiser), or a snapshot.
-        callback: is called with a snapshot (`.iteration`, `.history`) about twice a second.
-        checkpoint_every: seconds.
-        keep_every: keep the policies of every so many iterations in `out`, for `moac.load(out, iteration=…)`.
-        policy: an object in place of what the configuration names; likewise `critic` and `rule`.
+        config: the configuration; fields that are None are filled from `moac.defaults(problem)`.
+        trials: K, the number of independent runs.
+        seed: random seed; trial i depends on (seed, i) alone.
+        steps: environment steps of each trial, instead of `num_iterations`.
+        out: a new run directory, with checkpoints during training; None keeps everything in memory.
+        progress: show progress on stderr.
+        sinks: `tensorboard`, `wandb`: where metrics are logged besides `metrics.jsonl`; they need `out`.
+        start: initial parameters: a policy (for all trials), a run (its folder or result; trial by trial, with critic
+            and optimiser), or a snapshot. None is random.
+        callback: called with a snapshot (`.iteration`, `.history`) about twice a second.
+        checkpoint_every: seconds between checkpoints.
+        keep_every: keep the policies of every n-th iteration in `out`, for `moac.load(out, iteration=…)`.
+        policy: an object to use instead of the configuration's; likewise `critic` and `rule`.
         critic: see `policy`.
         rule: see `policy`.
-        config_fields: of `Config`, in place of those of `config`.
+        config_fields: fields of `Config`, which replace those of `config`.
     """
     given: dict[str, Any] = {"policy": policy, "critic": critic, "rule": rule}
     for name, value in (*given.items(), ("start", start)):
@@ -102,18 +102,18 @@ def resume(
     rule: Rule | None = None,
     **watching: Any,
 ) -> Result:
-    """Continue a run to its end, or to more iterations than it was meant to have; one that has ended is read.
+    """Continue a stopped run, or train a finished one for more iterations; otherwise a finished run is read.
 
-    On a model or a log it ends as if it had never stopped; on an environment it goes on in new episodes.
+    On models and logs the result is the same, bit for bit, as without the stop; on environments new episodes begin.
 
     >>> short = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
     >>> moac.resume(short, iterations=8).iteration
     8
 
     Args:
-        run: its folder, or its result.
-        problem: what it was trained on; None where config.json names it, by an id of MO-Gymnasium's own or as a log.
-        iterations: T, at least what the run has had; None is what it was begun with.
+        run: its folder or its result.
+        problem: the problem that it was trained on; None if config.json names it (an id of MO-Gymnasium, or a log).
+        iterations: T, the new total, at least the run's own; None keeps it.
         policy: the object that was trained, where `train` was given one; likewise `critic` and `rule`.
         critic: see `policy`.
         rule: see `policy`.
@@ -159,10 +159,10 @@ def load(
     True
 
     Args:
-        directory: of a run that has finished.
-        trial: which of its trials.
-        policy: the object that was trained, where `train` was given one.
-        iteration: one whose policies were kept (`keep_every`); None is the end.
+        directory: a run directory that has finished.
+        trial: the trial whose policy acts.
+        policy: the policy object, if `train` was given one.
+        iteration: an iteration whose policies were kept (`keep_every`); None is the last.
     """
     from moac.search import archive
 

@@ -1,4 +1,4 @@
-"""`moac.evaluate`: what policies are worth, in episodes of an environment or on a log, their own or another."""
+"""`moac.evaluate`: policies in episodes of an environment, or on a log, the run's own or another."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     trust: bool = False,
     protect: Sequence[str] | None = None,
 ) -> EpisodeValues | OfflineEvaluation:
-    """What policies are worth: in episodes of the real environment, beside exact values where a model is known.
+    """Evaluate policies in episodes of the real environment, beside exact values where a model is known; or on a log.
 
-    On a log: beside Behavior-Clone; an access to test users is recorded before any number is computed. On another log
-    than the run's, next week's say: with the run's catalogue, with a behaviour model fitted on that log, and in
-    `.carried` with the run's own; `.unknown` counts what the run does not know.
+    On a log, policies are compared with Behavior-Clone; an access to test users is recorded before any number is
+    computed. On another log than the run's, such as next week's, a behaviour model is fitted on that log, `.carried`
+    has the results with the run's own model, and `.unknown` counts users and items that the run does not know.
 
     >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
     >>> moac.evaluate(result, episodes=2).points.shape
     (1, 2)
 
     Args:
-        run: a run's folder, its result, or a policy.
+        run: a run directory, a result, or a policy.
         problem: the environment of a policy, as in `train`; a run knows its own.
-        episodes: of each trial, each with a seed of its own.
-        trials: which; None is all of them.
-        preference: what networks that are conditioned act for; None draws one for each episode.
-        data: a dataset or its folder; None is where the run had it.
-        split: whose users judge on a log: `validation` or `test`.
-        control: on a log, columns that no policy can have changed, beside earlier and later rewards.
-        cap: of the importance weights on a log.
-        out: a folder for what was found; None keeps nothing on disk.
-        trust: whether a module that the run names may be imported, which runs the code in it.
-        protect: signals that must not change for the worse by more than this, `Like=-1%`: `.choice` then says whether
-            `moac.choose` would take the policy.
+        episodes: episodes of each trial, each with its own seed.
+        trials: the trials to evaluate; None is all.
+        preference: the preference of a conditioned network; None draws one for each episode.
+        data: a dataset or its folder; None is the run's own.
+        split: the users of a log to evaluate on: `validation` or `test`.
+        control: negative controls on a log: columns that no policy can have changed, besides earlier and later rewards.
+        cap: cap of the importance weights on a log.
+        out: a folder for the results; None writes nothing.
+        trust: allow importing a module that the run names, which runs its code.
+        protect: the largest allowed loss of signals, such as `Like=-1%`; `.choice` then says whether `moac.choose`
+            would take the policy.
     """
     from moac.offline import choose as choosing
     from moac.search import values
@@ -110,7 +110,7 @@ class Subject:
         taken = problems.real if real else (lambda source: source)
         if isinstance(run, TrainedPolicy):
             if problem is None and data is None:
-                raise ValueError("`problem` must be given with a policy: its environment, or `data`, its log.")
+                raise ValueError("`problem` (its environment) or `data` (its log) must be given with a policy.")
             return cls(run, taken(source_of(problem if data is None else data)), "min-norm")
         if isinstance(run, Result):
             own: Any = run.run.source

@@ -71,7 +71,7 @@ def below(folder: Path, *names: str) -> Path:
     for name in names:
         path /= name
         if path.is_symlink():
-            raise ValueError(f"{path} is a symbolic link: nothing of {folder} is written elsewhere.")
+            raise ValueError(f"{path} is a symbolic link: files of {folder} are not written elsewhere.")
     return path
 
 
@@ -227,7 +227,7 @@ def _unpacked(name: str, array: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[A
     if not name.endswith(_TEXTS):
         return name, array
     if array.dtype != np.uint8 or array.ndim != 2 or not array.shape[1]:
-        raise ValueError(f"`{name}` is no array of texts")
+        raise ValueError(f"`{name}` is not an array of strings")
     texts = np.ascontiguousarray(array).view(f"S{array.shape[1]}").reshape(-1)
     return name.removesuffix(_TEXTS), np.char.decode(texts, "utf-8")
 

@@ -107,14 +107,14 @@ def becoming(out: Path, fingerprint: str | None = None) -> Generator[Path]:
 def _taken(file: Path, what: Path) -> BaseFileLock:
     """The lock, with this process's number in it."""
     if not file.parent.is_dir():  # FileLock would make it
-        raise ValueError(f"{what} cannot be written: {file.parent} is no folder.")
+        raise ValueError(f"{what} cannot be written: {file.parent} is not a folder.")
     lock = FileLock(file, _PATIENCE, thread_local=False, poll_interval=_LOOK_EVERY, on_acquired=_sign)
     try:
         lock.acquire()
     except Timeout:
         raise InUseError(f"{what} is in use by process {_holder(file)}: wait until it ends.") from None
     except DamagedError:
-        raise ValueError(f"{what} cannot be locked: {file} is something else than a lock.") from None
+        raise ValueError(f"{what} cannot be locked: {file} is not a lock file.") from None
     except OSError as error:
         if file.is_symlink():
             raise ValueError(f"{what} cannot be locked: {file} is a symbolic link.") from None

@@ -119,7 +119,7 @@ def beyond_theory(config: Config) -> tuple[str, ...]:
         "an entropy bonus": bool(config.entropy),
         "GAE": bool(config.gae),
         "normalised gradients": config.normalise == "l2",
-        "a pull to the behaviour policy": bool(config.behaviour_pull),
+        "KL regularisation towards the behaviour policy": bool(config.behaviour_pull),
         f"{config.weighting} weights": not WEIGHTINGS[(config.weighting or "min-norm").partition(":")[0]].covered,
     }
     return tuple(name for name, present in named.items() if present)
@@ -169,7 +169,9 @@ def for_steps(config: Config, spec: Spec, steps: int, trials: int = 1) -> Config
         )
     each = resolve(config, spec).samples_per_iteration * trials
     if isinstance(steps, bool) or not isinstance(steps, Integral) or int(steps) < each:
-        raise ValueError(f"`steps` must be a whole number of at least {each}, one iteration, got {steps!r}.")
+        raise ValueError(
+            f"`steps` must be a whole number of at least {each:,}, the steps of one iteration, got {steps!r}."
+        )
     return replace(config, num_iterations=int(steps) // each)
 
 
@@ -177,9 +179,11 @@ def _check_spaces(config: Config, spec: Spec) -> None:
     if isinstance(spec.observations, LogSpec):
         _check_log(config, spec.name, spec.observations)
     elif config.start == "behaviour" or config.behaviour_pull:
-        raise ValueError("`start` must be random and `behaviour_pull` 0 where no log is: there is no behaviour policy.")
+        raise ValueError(
+            "`start` must be random and `behaviour_pull` 0 unless the problem is a log: there is no behaviour policy."
+        )
     elif config.policy == "items":
-        raise ValueError(f"`policy` must be items on logs alone, whose actions have features; {spec.name} is none.")
+        raise ValueError(f"`policy` must be items on logs only, whose actions have features; {spec.name} is not a log.")
     if spec.num_states is None and config.policy == "table":
         raise ValueError("`policy` must be linear or mlp where observations are vectors, got 'table'.")
     if (config.policy == "gaussian") != bool(spec.action_size):
@@ -192,7 +196,7 @@ def _check_spaces(config: Config, spec: Spec) -> None:
 
 def _check_batches(config: Config, spec: Spec) -> None:
     if config.learner == "ppo" and isinstance(spec.observations, LogSpec):
-        raise ValueError("`learner` must be paper on a log, whose rows another policy has chosen, got 'ppo'.")
+        raise ValueError("`learner` must be paper on a log, whose actions another policy chose, got 'ppo'.")
     for name in ("actor_batch_size",) if config.learner == "ppo" else ("critic_batch_size", "actor_batch_size"):
         size = getattr(config, name)
         if size % spec.num_chains:
@@ -204,7 +208,7 @@ def _check_log(config: Config, name: str, log: LogSpec) -> None:
     if isinstance(config.setting, Average):
         raise ValueError("`setting` must be discounted on a log, got the average setting.")
     if config.gae:
-        raise ValueError(f"`gae` must be 0 on a log, whose rows are drawn one by one, got {config.gae}.")
+        raise ValueError(f"`gae` must be 0 on a log, whose rows are sampled one by one, got {config.gae}.")
     if config.visitation != "stationary":
         raise ValueError("`visitation` must be stationary on a log: its rows cannot be restarted.")
     if config.features != "plain":

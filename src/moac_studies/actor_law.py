@@ -269,7 +269,9 @@ def _figure(measured: dict[str, Float[np.ndarray, "E R L"]], p: dict[str, Any]) 
     colours, panels = {label: small.COLOURS[label] for label in SCHEDULES}, list[drawings.Panel]()
     for name, values in measured.items():
         curves = drawings.by_label(p["objectives"], values, colours)
-        panels.append(drawings.Panel(name[0].upper() + name[1:], ("M", "gap after T iterations"), curves))
+        panels.append(
+            drawings.Panel(name[0].upper() + name[1:], ("number of objectives M", "gap after T iterations"), curves)
+        )
     return Shown(
         _FIGURE,
         "objectives",

@@ -252,12 +252,14 @@ def _figures(gap: Any, change: Any, bias: Arrays, p: dict[str, Any]) -> tuple[Sh
     """The gap against B, and what becomes of the worst-off objective."""
     colours, panels = {label: small.COLOURS[label] for label in LABELS}, list[drawings.Panel]()
     for name, values in zip(NAMES, gap, strict=True):
-        panels.append(drawings.Panel(name, ("B", "gap at the end"), drawings.by_label(p["batches"], values, colours)))
+        panels.append(
+            drawings.Panel(name, ("batch size B", "gap at the end"), drawings.by_label(p["batches"], values, colours))
+        )
     enumerated = (
         drawings.Curve("‖E[gλ̂] − ∇Jλ*‖ at θ = 0", p["expected_batches"], bias["bias"][None], 6),
         drawings.Curve("gap where E[gλ̂] = 0", p["expected_batches"], bias["gap"][None], 0),
     )
-    panels.append(drawings.Panel("B: the expected step at η = 1", ("B", "bias, gap"), enumerated))
+    panels.append(drawings.Panel("B: the expected step at η = 1", ("batch size B", "bias, gap"), enumerated))
     dots = {name: [drawings.Dot(mean(change[k, e, :, 0])) for e in range(len(LABELS))] for k, name in enumerate(NAMES)}
     label = "worst change of a return, as a share of what it could gain"
     return (

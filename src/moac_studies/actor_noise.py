@@ -174,7 +174,7 @@ def _figure(slopes: dict[Any, Mean], errors: Errors, p: dict[str, Any]) -> Shown
         curves = panels.setdefault(f"{kind[0].upper()}{kind[1:]}, {weights}", [])
         slope = slopes[kind, critic, weights].value if critic == _EXACT else None
         curves.append(drawings.Curve(critic, p["batches"], values, len(curves), slope))
-    labels = ("B", "E‖(∇J − g)λ‖²")
+    labels = ("batch size B", r"$E\|(\nabla J - g)\lambda\|^2$")
     return Shown(
         _FIGURE,
         "gradient-noise",

@@ -147,7 +147,7 @@ def claims_of(slopes: dict[str, dict[str, Mean]], measured: Measured) -> tuple[C
             _EXACT,
         ),
         compare.claim(
-            "The rate depends on the schedule: T^-1/2 for 1/√t, ln T/T for 1/t, and a term that stays at η = 1.",
+            "The rate depends on the schedule: 1/√T for 1/√t, ln T/T for 1/t, and a term that stays at η = 1.",
             f"Slope at η = 1 minus slope at η = 1/t², on the same models: {compare.listed(differences)}; required: "
             f"beyond ± {TOLERANCE}. At the largest T the means of the {len(LABELS)} schedules lie within "
             f"{ends.max() / ends.min() - 1:.0%} of one another. Where slopes do not differ, the differences "
@@ -190,7 +190,9 @@ def _figures(measured: Measured) -> tuple[Shown, ...]:
         for sampled in (False, True)
     )
     grid, values = next(curves for name, curves in measured.items() if "learned" not in name)
-    bound = drawings.Panel("The bound's dependence on T", ("T", "scaled bound"), _bound(grid, values[0, :, 0].mean()))
+    bound = drawings.Panel(
+        "The bound's dependence on T", ("iterations T", "scaled bound"), _bound(grid, values[0, :, 0].mean())
+    )
     text = "Mean of the exact gap over the iterations up to T; bands are 95 % over models and starts."
     shown = [
         Shown(
@@ -223,4 +225,4 @@ def _panel(name: str, grid: Any, values: Float[np.ndarray, "E n L"]) -> drawings
     curves = drawings.by_label(grid, values, {label: e for e, label in enumerate(LABELS)})
     x = grid[grid >= grid[-1] / 10]
     beside = drawings.Line("slope −1", x, 2 * values[:, :, -1].mean(axis=1).max() * x[-1] / x)
-    return drawings.Panel(name[0].upper() + name[1:], ("T", "mean gap up to T"), curves, (beside,))
+    return drawings.Panel(name[0].upper() + name[1:], ("iterations T", "mean gap up to T"), curves, (beside,))

@@ -153,7 +153,8 @@ def would_take(trials: float) -> str:
     """What it would take to decide, as a sentence."""
     if math.isnan(trials):
         return "Not decided: there are too few trials or points for an interval."
-    how_many = "no number of trials" if math.isinf(trials) else f"about {math.ceil(trials):,} trials"
+    unit = 1 if math.isinf(trials) else 10 ** max(0, math.floor(math.log10(max(trials, 1.0))) - 1)  # two digits
+    how_many = "no number of trials" if math.isinf(trials) else f"about {math.ceil(trials / unit) * unit:,} trials"
     return f"Not decided: {how_many} would decide it."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from moac.training.run import History
 
 _GREY, _INK = "#888888", "#222222"
 _FEW = 12  # Up to so many points are marked one by one
+_TITLE = 34  # Letters in a line of a title
 _TEXT_HEIGHT = 0.065  # Of a small line of text, as a share of the height of a panel
 
 
@@ -139,7 +141,7 @@ def _draw(ax: Axes, panel: Panel) -> None:
         x, y = _through(lowest, panel.reference)
         label = f"slope {panel.reference:g}".replace("-", "−")
         ax.plot(x, np.asarray(y) / 3, color=_GREY, linewidth=1.3, label=label)
-    ax.set_title(panel.title)
+    ax.set_title(textwrap.fill(panel.title, _TITLE))
     ax.set_xlabel(panel.labels[0])
     ax.set_ylabel(panel.labels[1])
     _ticks(ax, panel)

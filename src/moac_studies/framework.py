@@ -16,6 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moac.choices import did_you_mean
+
 if TYPE_CHECKING:  # a command's help lists the studies: it must not wait for NumPy and Matplotlib
     from moac.files import Arrays
     from moac.report.pages.experiment import Findings
@@ -133,7 +135,8 @@ def names() -> tuple[str, ...]:
 def load(name: str, quick: bool = False) -> Study:
     """The study of that name; `quick` is its reduced version."""
     if name not in names():
-        raise ValueError(f"`NAME` must be one of {', '.join((*names(), 'all'))}, got {name!r}.")
+        known = (*names(), "all")
+        raise ValueError(f"`NAME` must be one of {', '.join(known)}, got {name!r}.{did_you_mean(name, known)}")
     return parse(name, (resources.files("moac_studies") / "specs" / f"{name}.toml").read_text(), quick)
 
 

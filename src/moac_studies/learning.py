@@ -278,7 +278,8 @@ def _figure(name: str, table: framework.Table, methods: Methods, peer: NetworkPe
         lines += [] if peer is None else [(peer.name, [peer.steps / 1000], quantity(peer.discounted)[:, None])]
         curves = tuple(drawings.Curve(*line, colour) for colour, line in enumerate(lines))
         before = drawings.Line(START, [0, lines[0][1][-1]], [level, level])
-        panels.append(drawings.Panel(title, ("thousand steps", ""), curves, (before,), log_x=False, log_y=False))
+        labels = ("thousand steps", "discounted return" if i < M else title)
+        panels.append(drawings.Panel(title, labels, curves, (before,), log_x=False, log_y=False))
     beside = "" if peer is None else f" A single dot: where {peer.name} ends, with the interval over its seeds."
     return Shown(
         f"{name} over steps",

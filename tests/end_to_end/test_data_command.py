@@ -176,8 +176,8 @@ MISTAKES = [
     (no_users, f"{USERS} (user features) is missing in "),
     (no_videos, f"{VIDEOS} (basic video features) is missing in "),
     (no_logs, f"{LOG} (log) is missing in "),
-    (a_column_less, f"{LOG} must have the column `tab`, and has not"),
-    (a_feature_less, f"{VIDEOS} must have the column `tag`, and has not"),
+    (a_column_less, f"{LOG} must have the column `tab`, which is missing"),
+    (a_feature_less, f"{VIDEOS} must have the column `tag`, which is missing"),
     (cut_in_the_last_line, f"{LOG} must end with a new line"),
     (cut_in_the_last_number, f"{LOG} must end with a new line"),
     (a_short_line, f"{LOG}, row 7: Expected Number of Columns: 19 Found: 16"),
@@ -187,7 +187,7 @@ MISTAKES = [
     (a_word_among_features, f'{VIDEOS}, row 5: Error when converting column "video_duration"'),
     (a_play_time_below_zero, f"{LOG}, row 6: `play_time_ms` must be in [0, 2147483647], got '-5'"),
     (one_line_of_50_megabytes, f"{LOG} must have lines of at most 1048576 bytes"),
-    (a_user_nobody_knows, f"{USERS} must have user 777777 of the log, and has not"),
+    (a_user_nobody_knows, f"{USERS} must have user 777777 of the log, who is missing"),
     (a_user_twice, f"{USERS}: `user_id` 2 must be there once, got it again"),
     (no_rows, f"{LOG} must hold rows, got none"),
     (nothing, f"{LOG} must hold rows, got an empty file"),
@@ -309,7 +309,7 @@ def test_a_killed_build_can_be_started_again(environment, large, tmp_path):
         ("data kuairand generate here", "'here' is one argument too many for moac data kuairand generate."),
         ("data kuairand generate --out x --rows 0", "`rows` must be at least 1, got 0."),
         ("data kuairand download huge --out x", "`variant` must be one of pure, 1k, 27k, got 'huge'."),
-        ("data describe nowhere", "nowhere is no dataset: it has no manifest.json."),
+        ("data describe nowhere", "nowhere is not a dataset: it has no manifest.json."),
     ],
 )
 def test_mistakes_on_the_command_line(line, words, capsys):

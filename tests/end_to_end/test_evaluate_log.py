@@ -82,7 +82,7 @@ def test_the_card_says_all(judged):
         own
     )
     assert list(own["controls"]) == ["earlier rewards", "later rewards", "hour", "time"]
-    assert own["controls"]["hour"]["no_power"] == "it is in the state of b"
+    assert own["controls"]["hour"]["no_power"] == "it is an input of the behaviour model"
     assert card["looks"] is None
     assert card["seeds"] == {"MOAC": 1}
     line = next(line for line in judged.text.splitlines() if line.startswith("{"))
@@ -112,7 +112,7 @@ def test_the_table_says_what_matters(judged):
 
 
 def test_every_look_at_test_users_is_noted(judged):
-    assert "test users were looked at 2 times, 1 of them for this run" in judged.text
+    assert "test users were accessed 2 times, 1 of them for this run" in judged.text
     assert len((judged.data / ACCESS_LOG).read_text().splitlines()) == 2
     assert len((judged.run / ACCESS_LOG).read_text().splitlines()) == 1
     card = judged.card("test")
@@ -140,12 +140,12 @@ def test_the_page_in_a_browser(judged):
         assert visit.evaluate("document.querySelectorAll('#table-1 tbody tr').length") == 9  # signals
         text = visit.evaluate("document.body.innerText")
     for words in (
-        "looked at 2 times",
+        "accessed 2 times",
         "Behaviour model",
-        "To bear in mind",
+        "Limits of the estimate",
         "Cap sweep",
-        "What may not change",
-        "Two models",
+        "Negative controls",
+        "Two behaviour models",
     ):
         assert words in text
 
@@ -164,7 +164,7 @@ def test_a_look_is_noted_before_there_are_numbers(run, tmp_path, monkeypatch):
 def test_mistakes_are_one_line(run, tmp_path, capsys):
     copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("card*", "evaluation*", ACCESS_LOG))
     for arguments, message in (
-        ((copy, "--data", tmp_path / "nowhere"), "is no dataset"),
+        ((copy, "--data", tmp_path / "nowhere"), "is not a dataset"),
         ((copy, "--episodes", 10), "`--episodes` and `--reference` are for runs on environments"),
         ((copy, copy), "`RUN` must be one run where it is on a log, got 2"),
         ((copy, "--cap", 0), "`cap` must be positive, got 0.0"),

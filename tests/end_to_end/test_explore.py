@@ -152,7 +152,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path, capsys, more, said):
 def test_an_occupied_folder_and_wrong_preferences_are_refused(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("dear diary")
     assert cli.main([*TINY, "--out", str(tmp_path)]) == 2
-    assert "is no exploration" in capsys.readouterr().err
+    assert "is not an exploration" in capsys.readouterr().err
     given = [part for part in TINY if part not in ("--preferences", "5")]
     for text in ("0.5,0.6", "1", "a,b"):
         assert cli.main([*given, "--given", text, "--out", str(tmp_path / "out")]) == 2

@@ -211,7 +211,7 @@ class Build(Run):
         return place.exists()
 
     def check(self, place):
-        """There is no dataset unless it is whole; what has finished stays finished."""
+        """There is not a dataset unless it is whole; what has finished stays finished."""
         if place.exists():
             return
         finished = {path.name for path in place.parent.glob(f".{place.name}.building-*/rows/bucket-*.parquet")}

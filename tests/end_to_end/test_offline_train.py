@@ -104,7 +104,7 @@ def test_a_floor_that_nothing_keeps_leaves_behavior_clone(trained, capsys):
     assert main([*order, "--protect", "Click=+900%"]) == 1
     told = capsys.readouterr().out
     assert "beyond Click=+900%" in " ".join(told.split())
-    assert "no candidate can be chosen with Click=+900%: Behavior-Clone stays" in " ".join(told.split())
+    assert "no candidate qualifies with Click=+900%: keep the log's own policy" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_not_a_run(tmp_path, capsys):
     assert refused(tmp_path, capsys) == "RUN is not a run directory: it has no config.json."
     assert refused(tmp_path / "nothing", capsys) == "RUN is not a run directory: it has no config.json."
     (tmp_path / "begun" / "rules").mkdir(parents=True)
-    hint = "It is an exploration that was stopped: the same command continues it."
+    hint = "It is an exploration that was stopped: repeat the command to continue it."
     assert refused(tmp_path / "begun", capsys) == f"RUN is not a run directory: it has no config.json. {hint}"
     (tmp_path / "candidates" / "menu").mkdir(parents=True)
     assert "a set of candidates that was stopped" in refused(tmp_path / "candidates", capsys)

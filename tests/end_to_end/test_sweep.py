@@ -148,7 +148,7 @@ def test_a_folder_that_machines_do_not_share_is_told(path, tmp_path):
 
     failed = sweeps.run(path, tmp_path / "out", Elsewhere())
     assert {failure.message for failure in failed.values()} == {
-        "it finished elsewhere: `out` must be a folder that all machines share."
+        "it finished on another machine: `out` must be a folder that all machines share."
     }
 
 
@@ -158,10 +158,10 @@ def test_the_command_says_what_failed_and_ends_with_1(path, serial, capsys, kept
     shown = capsys.readouterr()
     told = json.loads(shown.out)
     assert (told["tasks"], told["finished"], told["failed"], told["finished_before"]) == (4, 2, 2, 2)
-    assert "2 of 4 tasks have finished before\n" in shown.err
+    assert "2 of 4 tasks had finished before\n" in shown.err
     assert all("no road" in failure["error"] for failure in told["failures"])
     assert cli.main(arguments) == 1
-    assert "2 of 4 tasks failed; the same command tries them again" in capsys.readouterr().out
+    assert "2 of 4 tasks failed; repeat the command to try them again" in capsys.readouterr().out
     assert cli.main(["report", str(serial[0])]) == 0
 
 

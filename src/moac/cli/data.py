@@ -29,7 +29,7 @@ class _Writing(Command):
     """A command that writes a folder."""
 
     out: options.Folder
-    """Folder to write into."""
+    """Output folder."""
 
     def answer(self) -> Answer:
         """Write, and say what came out."""
@@ -45,7 +45,7 @@ class _Writing(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Download(_Writing):
-    """Fetch KuaiRand from Zenodo, check and unpack it; a second call continues where the first stopped."""
+    """Download KuaiRand from Zenodo, verify and unpack it; repeat to continue an interrupted download."""
 
     variant: tyro.conf.Positional[Variant]
 
@@ -62,28 +62,29 @@ class Download(_Writing):
 class _Building(_Writing):
     """A command that builds a dataset."""
 
-    actions: Annotated[
-        int | Literal["all"] | None, option("INT|all", "default: 150, or fewer where there are fewer")
-    ] = None
-    """K, the items that train users viewed most; all: also those that nobody has viewed, for --policy items."""
+    actions: Annotated[int | Literal["all"] | None, option("INT|all", "default: 150, or fewer if there are fewer")] = (
+        None
+    )
+    """K, the number of actions: the items that train users viewed most; all includes items that nobody has viewed, for
+    --policy items."""
     split: Annotated[str, tyro.conf.arg(metavar="RULE")] = "users"
-    """How rows are held out: users; time:DATE, all rows before are train rows; unseen:DATE, other users after it."""
+    """Hold-out rule: users; time:DATE trains on all rows before it; unseen:DATE also holds out other users after it."""
     split_seed: int = 0
-    """Of the hash that splits users."""
+    """Seed of the hash that splits users."""
     shares: Annotated[tuple[float, float, float], tyro.conf.arg(metavar="FLOAT FLOAT FLOAT")] = (0.8, 0.1, 0.1)
-    """Of users in train, validation and test."""
+    """Shares of users in train, validation and test."""
     history_responses: Literal["on", "off"] = "on"
-    """Whether states hold the responses to viewed items; off is the state of the paper and of the public code."""
+    """Whether states include the responses to viewed items; off is the state of the paper and of the public code."""
     memory: Annotated[str, tyro.conf.arg(metavar="SIZE", aliases=["--memory-limit"])] = "2GB"
-    """The most memory to use, in each process; what does not fit is spilled beside the dataset."""
+    """Memory limit of each process; what does not fit is spilled to disk beside the dataset."""
     threads: options.Workers = None
     """Threads of DuckDB."""
     executor: options.ExecutorName = "serial"
-    """Where buckets of users are worked on: here, in processes of this machine, or on Ray."""
+    """Process buckets of users here, in processes of this machine, or on Ray."""
     workers: options.Workers = None
     """Buckets at a time, one core each."""
     address: options.Address = None
-    """Of a running Ray cluster, or auto."""
+    """Address of a running Ray cluster, or auto."""
 
     def write(self, out: Path, show: Any) -> dict[str, Any]:
         """Build a dataset that does not exist yet."""
@@ -99,7 +100,7 @@ class _Building(_Writing):
             with executors.opened(self.executor, workers=self.workers, address=self.address) as executor:
                 about = build(source, out, chosen, executor=executor, progress=show)
         except KeyboardInterrupt:
-            say(f"what has finished is kept: the same command continues {out}")
+            say(f"stopped; repeating the command continues {out}")
             raise
         return self._told(about, out)
 
@@ -127,33 +128,33 @@ class _Building(_Writing):
 
 @dataclass(frozen=True, kw_only=True)
 class Build(_Building):
-    """Turn a log of your own into a dataset: CSV or Parquet, a file, a folder or a glob, also with gzip.
+    """Build a dataset from your own log: CSV (also gzip) or Parquet, a file, a folder or a glob.
 
-    An action is one of the K items that train users were shown most.
+    The actions are the K items that train users were shown most.
     """
 
     log: tyro.conf.Positional[Annotated[tuple[str, ...], option("LOG [LOG ...]", "required")]] = ()
-    """CSV or Parquet."""
+    """CSV or Parquet files, one row per shown item."""
     user: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "user_id"
-    """Who was shown something: whole numbers or texts."""
+    """Column of user ids: integers or strings."""
     item: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "item_id"
-    """What was shown, likewise."""
+    """Column of the ids of shown items, likewise."""
     time: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "time"
-    """When: dates, or numbers."""
+    """Column of times: dates or numbers."""
     signals: Annotated[str, option("COLUMN[,…]", "required")] = ""
-    """What is maximised: columns, or names with SQL such as watch=play/duration; a minus marks a cost: -returned."""
+    """Objectives: columns, or SQL such as watch=play/duration; a minus marks a cost to minimise: -returned."""
     context: Annotated[str, option("COLUMN[,…]", "default: none")] = ""
-    """What else is known of a request, such as tab,hour."""
-    propensity: Annotated[str | None, option("COLUMN", "default: not known")] = None
-    """The probability with which the item was chosen."""
+    """Context columns of a request, such as tab,hour."""
+    propensity: Annotated[str | None, option("COLUMN", "default: none")] = None
+    """Column of propensities: the probability with which the log's policy chose the item."""
     candidates: Annotated[str | None, option("COLUMN", "default: all items")] = None
-    """The items that could be shown, a list or a text such as a|b|c; all items are actions then."""
+    """Column of the items that could be shown: a list, or a string such as a|b|c; all items are actions then."""
     users: Annotated[str | None, option("FILE", "default: none")] = None
-    """Features of users: ids in a column of the same name, every other column is a feature."""
+    """File of user features: ids in a column named as --user, every other column is a feature."""
     items: Annotated[str | None, option("FILE", "default: none")] = None
-    """Features of items, likewise."""
-    name: Annotated[str | None, option("TEXT", "default: the file's")] = None
-    """Of the data."""
+    """File of item features, likewise."""
+    name: Annotated[str | None, option("TEXT", "default: the name of the file")] = None
+    """Name of the dataset."""
 
     def files(self) -> LogFiles:
         """The files, with the meaning of their columns."""
@@ -169,16 +170,16 @@ class Build(_Building):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildKuaiRand(_Building):
-    """Turn KuaiRand's files into a dataset: its columns and signals are known."""
+    """Build a dataset from KuaiRand's files, whose columns and signals are known."""
 
     source: tyro.conf.Positional[Source]
     random: Annotated[
         Path | None,
         tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the one in SRC, if any)", aliases=["--random-log"]),
     ] = None
-    """A log of uniformly random exposure; ids agree across variants, so that 1K's serves Pure too."""
+    """A log of uniformly random exposure; ids are the same in all variants, so 1K's log also serves Pure."""
     video_statistics: bool = False
-    """Add month averages to the features of videos. They know the test period."""
+    """Add monthly averages to the video features. They include the test period."""
 
     def files(self) -> LogFiles:
         """The official files in the folder."""
@@ -189,16 +190,16 @@ class BuildKuaiRand(_Building):
 
 @dataclass(frozen=True, kw_only=True)
 class Generate(_Writing):
-    """Write rows in KuaiRand's layout from a seeded model of users whose true policy values are known."""
+    """Simulate a log in KuaiRand's format from a seeded model of users, whose true policy values are known."""
 
     rows: int = 100_000
-    """Of the standard logs."""
+    """Rows of the standard logs."""
     variant: Annotated[str, tyro.conf.arg(metavar="{pure,1k,27k}")] = "pure"
-    """Whose files."""
+    """Variant whose files are written."""
     seed: int = 0
-    """Of the users and of everything they do."""
-    random_rows: Annotated[int | None, option("INT", "default: a twentieth of rows")] = None
-    """Of the log of random exposure."""
+    """Random seed."""
+    random_rows: Annotated[int | None, option("INT", "default: 5 % of --rows")] = None
+    """Rows of the log of random exposure."""
 
     def write(self, out: Path, show: Any) -> dict[str, Any]:
         """Write the variant's folder."""
@@ -212,7 +213,7 @@ class Generate(_Writing):
 
 @dataclass(frozen=True, kw_only=True)
 class Describe(Command):
-    """Show what a dataset holds: signals, splits, rows per user, days; with a figure."""
+    """Describe a dataset: signals, splits, rows per user, days; with a figure."""
 
     data: tyro.conf.Positional[options.DataPath]
     out: Annotated[Path | None, option("DIR", "default: DATA/figures")] = None
@@ -240,7 +241,7 @@ class Describe(Command):
         from moac.report import log_figures, style
 
         if self.out is None and not os.access(self.data, os.W_OK):
-            say(f"no figure: {self.data} cannot be written. Give --out.")
+            say(f"no figure: {self.data} is not writable. Give --out.")
             return None
         folder = files.below(self.data, "figures") if self.out is None else self.out
         files.check_folder("out", folder)

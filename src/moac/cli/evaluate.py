@@ -26,25 +26,27 @@ _MOST_TRIALS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Command):
-    """Say what trained policies are worth: episodes of the real environment, or, of a run on a log, an estimate."""
+    """Evaluate trained policies: in episodes of the real environment, or, for a run on a log, by an estimate."""
 
     runs: tyro.conf.Positional[RunPaths] = ()
     episodes: int = 200
-    """Episodes per trial, each with a seed of its own."""
-    trial: Annotated[int | None, option("INT", "default: all; up to 16 of them")] = None
-    """Which trial of each run."""
+    """Episodes per trial, each with its own seed."""
+    trial: Annotated[int | None, option("INT", "default: all, at most 16")] = None
+    """Trial of each run."""
     preference: Preference = None
-    """What networks that are conditioned act for: one number per objective, together 1."""
-    reference: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: below all points")] = None
+    """Preference of a conditioned network: one number per objective, summing to 1."""
+    reference: Annotated[
+        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: a tenth of the range below the worst point")
+    ] = None
     """Reference point of the hypervolume, one number per objective."""
-    data: Annotated[Path | None, option("DATA", "default: where it was")] = None
+    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
     """Folder of the data of a run on a log."""
     split: Literal["validation", "test"] = "validation"
-    """Whose users judge a run on a log; every look at test users is noted."""
+    """Users on which a run on a log is evaluated; every evaluation on test users is recorded in an access log."""
     cap: float = 10.0
-    """Cap of the importance weights on a log; inf is none."""
+    """Cap of the importance weights on a log; inf does not cap."""
     control: Annotated[tuple[str, ...], option("COLUMN [COLUMN ...]", "default: earlier and later rewards")] = ()
-    """Columns of the log that no policy can have changed, of the context or `time`: they must not change."""
+    """Negative controls: columns of the context, or `time`, that no policy can have changed."""
     trust: Trust = False
 
     def answer(self) -> Answer:
@@ -194,36 +196,36 @@ def _print_changes(evaluation: OfflineEvaluation) -> None:
         verdict = f"{name}: {policy.verdict.level}; effective share of rows {100 * effective:.0f} %"
         print_lines([verdict, *(f"  - {reason.text}" for reason in policy.verdict.reasons)])
         shown = [f"  {row[0]}, {row[1]}: {row[2]}; {row[3]}" for row in checks.control_rows(evaluation, name)]
-        print_lines(["what may not change, and by how much it does:", *shown] if shown else [])
+        print_lines(["controls, which must not change:", *shown] if shown else [])
         print_lines([text for text in [checks.explained(evaluation, name)] if text])
     if evaluation.carried is not None:
-        print_lines(["the same by the run's own behaviour model; above it is one fitted on this log:"])
+        print_lines(["the same with the run's behaviour model; the table above uses one fitted on this log:"])
         _print_changes(replace(evaluation.carried, accesses=None))
     if evaluation.unknown is not None:
         print_lines([page.unknown(evaluation)])
     if evaluation.accesses is not None:
         missing = evaluation.accesses.missing
-        print_lines([str(evaluation.accesses), *([f"not noted beside the data: {missing}"] if missing else [])])
+        print_lines([str(evaluation.accesses), *([f"not recorded beside the data: {missing}"] if missing else [])])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certify(Command):
-    """Say how far a trained policy is from Pareto-stationary, with an interval, from its episodes alone."""
+    """Measure how far a trained policy is from Pareto-stationary, with an interval, from episodes alone."""
 
     run_path: tyro.conf.Positional[RunPath]
     episodes: int = 2000
-    """Episodes of the policy, and as many of the untrained one; with --until those of the first look."""
+    """Episodes of the policy, and as many of the untrained one; with --until those of the first round."""
     confidence: float = 0.95
-    """Of each interval."""
-    until: Annotated[float | None, option("EPS", "default: one look")] = None
-    """Look again with twice the episodes until the gap is known to be below or above this; Ctrl-C keeps the last."""
+    """Confidence level of each interval."""
+    until: Annotated[float | None, option("EPS", "default: one round")] = None
+    """Double the episodes until the gap is known to be below or above this value; Ctrl-C keeps the last interval."""
     preferences: Annotated[int | None, option("INT", "default: 6")] = None
-    """Preferences on a grid, for a network that is conditioned on them; at most so many, which share the confidence."""
+    """For a conditioned network: the largest number of preferences, on a grid; they share the confidence level."""
     trial: int = 0
-    """Which trial of the run."""
+    """Trial of the run."""
     seed: int = 0
-    """Of the episodes."""
-    data: Annotated[Path | None, option("DATA", "default: where it was")] = None
+    """Random seed of the episodes."""
+    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
     """Folder of the data of a run on a log."""
     trust: Trust = False
 
@@ -240,15 +242,27 @@ class Certify(Command):
 
 def _print_certificate(path: Path, certificate: Certificate) -> None:
     """The intervals, and what they say."""
+    from moac.report.numbers import number, typeset
+
     c = certificate
-    rows: list[Any] = [("gap in θ", c.low, c.high), (f"gap in F̂ + ζI, ζ = {c.zeta:.2g}", c.natural.low, c.natural.high)]
+    rows: list[Any] = [
+        ("gap in θ", c.low, c.high),
+        (f"gap in F̂ + ζI, ζ = {number(c.zeta, 2)}", c.natural.low, c.natural.high),
+    ]
     if c.untrained is not None and c.ratio is not None:
-        rows += [("gap in θ, untrained policy", c.untrained.low, c.untrained.high), ("ratio of the two", *c.ratio)]
+        rows += [
+            ("gap in θ of the untrained policy", c.untrained.low, c.untrained.high),
+            ("ratio, trained / untrained", *c.ratio),
+        ]
     print_table(f"{path}: {c.episodes} episodes, {100 * c.confidence:g} % intervals", ("", "low", "high"), rows)
     if c.each:
         preferences = [(", ".join(f"{p:g}" for p in each.preference or ()), each.low, each.high) for each in c.each]
         print_table("Gap in θ for each preference", ("preference", "low", "high"), preferences)
     named = zip(c.objectives, c.weights, c.norms, strict=True)
-    print_table("The upper end", ("objective", "weight λ", "‖∇J‖"), [(n, float(w), float(g)) for n, w, g in named])
-    print_lines([c.sentence, f"Objectives: {c.objective}.", *([] if c.warning is None else [c.warning])])
+    print_table(
+        "Weights and gradient norms at the upper end",
+        ("objective", "weight λ", "‖∇J‖"),
+        [(n, float(w), float(g)) for n, w, g in named],
+    )
+    print_lines(typeset(text) for text in (c.sentence, f"Objectives: {c.objective}.", c.warning) if text)
     print_paths(report=path / "report.html")

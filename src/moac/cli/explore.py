@@ -30,46 +30,51 @@ else:
 _LISTED, _NARROW = 25, 4
 """So many policies are printed, and vectors of so many numbers; the report has all."""
 _RULES = (CONDITIONED, *CHOICES["weighting"])
-Place = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id that `moac envs` lists, or a dataset's folder.")]
+Place = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id listed by moac envs, or the folder of a dataset.")]
 Rules = Annotated[
     tuple[str, ...] | None,
-    option(f"{{{','.join(_RULES)}}} [...]", "default: conditioned, on a model fixed and preferred, on a log fixed"),
+    option(f"{{{','.join(_RULES)}}} [...]", "default: conditioned; on models fixed and preferred, on logs fixed"),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explore(Command):
-    """Train policies for many preferences at once, and keep those that none dominates: a Pareto archive."""
+    """Train policies for many preferences at once and keep the non-dominated ones: a Pareto archive."""
 
     env: tyro.conf.Positional[Place]
     problem: Annotated[options.Problem, group("problem")]
     config: Annotated[ExploreConfig, group("")]
     show_config: options.ShowConfig = False
-    preferences: Annotated[int | None, option("INT", "default: 128 on a model, 36 of one network, else 16")] = None
-    """Preference vectors: a trial of each rule for each, or what one network is asked for."""
-    draw: Annotated[Literal["random", "grid"] | None, option("{random,grid}", "default: grid of one network")] = None
-    """At random on the simplex, with its corners and its centre, or all multiples of 1/k."""
-    episodes: int = 100
-    """New episodes of the real environment, by which each policy is valued."""
-    given: Annotated[str | None, option("FILE|VECTORS", "default: drawn")] = None
-    """Preferences of one's own: a file with a vector on each line, or "0.2,0.8;0.5,0.5"."""
-    rules: Rules = None
-    """How preferences become weights: `conditioned` is one network for all, `fixed` linear scalarisation by a policy
-    for each; rules without preferences vary the start."""
-    entropy: Annotated[
-        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: falling to 0, or 0; see moac docs exploring")
+    preferences: Annotated[int | None, option("INT", "default: 128 on models, 36 with conditioned, else 16")] = None
+    """Number of preferences: each rule trains one trial for each, and one network is evaluated at all of them."""
+    draw: Annotated[
+        Literal["random", "grid"] | None, option("{random,grid}", "default: grid with conditioned, else random")
     ] = None
-    """Entropy bonuses, one after the other, each from where the one before it ended; they share the iterations."""
+    """Preferences at random on the simplex, with its corners and centre, or on a grid of multiples of 1/k."""
+    episodes: int = 100
+    """New episodes of the real environment to evaluate each policy."""
+    given: Annotated[str | None, option("FILE|VECTORS", "default: drawn")] = None
+    """Your own preferences: a file with a vector on each line, or "0.2,0.8;0.5,0.5"."""
+    rules: Rules = None
+    """How preferences become weights: `conditioned` is one network for all, `fixed` is linear scalarisation with one
+    policy for each; rules that take no preference start from different weights."""
+    entropy: Annotated[
+        tuple[float, ...] | None,
+        option(
+            "FLOAT [FLOAT ...]", "default: stages that fall to 0 on models, one that decays with conditioned, else 0"
+        ),
+    ] = None
+    """Entropy coefficients of successive stages, each starting from the last; they share the iterations."""
     reference: Annotated[
-        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: below the worst of the front")
+        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: a tenth of the range below the worst point")
     ] = None
     """Reference point of the hypervolume, one number per objective."""
-    steps: Annotated[int | None, option("INT", "default: by the iterations")] = None
-    """Environment steps of a rule, all its trials together, in place of iterations."""
+    steps: Annotated[int | None, option("INT", "default: set by --iterations")] = None
+    """Environment steps of each rule, all trials together, instead of --iterations."""
     seed: int = 0
-    """Of preferences and trials."""
+    """Random seed of preferences and trials."""
     out: Annotated[Path | None, option("DIR", "default: runs/ENV-explore")] = None
-    """Folder of the exploration; the same command continues what was interrupted."""
+    """Output folder; repeating the command continues an interrupted exploration."""
 
     def answer(self) -> Answer:
         """Train, select, measure and print; Ctrl-C leaves a folder that the same command continues."""
@@ -85,7 +90,7 @@ class Explore(Command):
         if not source.compiled:
             process.dispatch_synchronously()
         if (out / "explore.json").exists():
-            say(f"{out} holds an exploration: its runs are kept and used again, archive and report are replaced.")
+            say(f"{out} holds an exploration: finished runs are reused, archive and report are replaced.")
         with process.continued(f"the same command continues {out}"), process.Interrupts() as interrupts:
             archive = moac.explore(
                 source, config, steps=self.steps, seed=self.seed, draw=self.draw, rules=self.rules, out=out,
@@ -102,7 +107,7 @@ class Explore(Command):
             options.check_environment(self.env, ", or a dataset's folder")
         check_trials(1 if self.preferences is None else self.preferences, self.seed)
         if self.given is not None and self.preferences is not None:
-            raise ValueError("`preferences` must be left out with --given: those given are all there are.")
+            raise ValueError("`preferences` must be left out with --given: the vectors given are used.")
         return config_of(self.config, self.problem.setting, self.problem.discount)
 
     def _folder(self) -> Path:
@@ -128,7 +133,7 @@ def _print(archive: Archive, out: Path) -> None:
         shown = [f"({', '.join(f'{value + 0.0:.3g}' for value in each[k])})" for each in vectors.values()]
         rows.append([k, *values, *shown, *([] if one else [archive.rules[k]])])
     first, last = ("policy", ()) if one else ("trial", ("rule",))
-    count = f"{len(archive)} that none dominates, of {len(explored.candidates)}; values: {archive.kind}"
+    count = f"{len(archive)} non-dominated of {len(explored.candidates)} policies; values: {archive.kind}"
     print_table(f"{explored.plan.env}: {count}", [first, *explored.objectives, *vectors, *last], rows)
     print_tables(page.results)
     print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])
@@ -139,13 +144,13 @@ def _print(archive: Archive, out: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Choose(Command):
-    """Choose a policy of an exploration: floors under some objectives are kept, others are as large as possible."""
+    """Choose a policy of an exploration: respect floors on some objectives, and maximise the others."""
 
     run_path: tyro.conf.Positional[RunPath]
     protect: Annotated[tuple[str, ...], option("NAME=LEAST [...]", "default: none")] = ()
-    """Floors such as fuel=-1.5, or fuel=-1% for a change from the best; intervals keep them at their lower ends."""
+    """Floors such as fuel=-1.5, or fuel=-1% relative to the best; an estimate keeps them with its whole interval."""
     prefer: Annotated[tuple[str, ...], option("NAME [NAME ...]", "default: all")] = ()
-    """Objectives whose sum is to be largest, each in units of its range."""
+    """Objectives whose sum is maximised, each divided by its range."""
 
     def answer(self) -> Answer:
         """Choose, and say how the policy is loaded."""
@@ -153,14 +158,14 @@ class Choose(Command):
 
         archive = moac.load(self.run_path).archive
         if archive is None:
-            raise ValueError(f"{self.run_path} is no exploration: moac explore makes one.")
+            raise ValueError(f"{self.run_path} is not an exploration: moac explore writes one.")
         choice = archive.choose(self.protect, self.prefer)
         chosen, point = choice.index, archive.record(choice.index)
         load, play = (how(self.run_path, point, chosen) for how in (exploration.loading, exploration.playing))
 
         def show() -> None:
             if not choice.fits:
-                print_lines(["No policy keeps every floor with its whole interval; this one comes nearest."])
+                print_lines(["No policy respects every floor with its whole interval; this one comes closest."])
             columns = (archive.objectives, archive.points[chosen], archive.low[chosen], archive.high[chosen])
             rows = [
                 [name, f"{value:.4g}", f"[{low:.4g}, {high:.4g}]", choice.floors.get(name)]

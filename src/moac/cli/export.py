@@ -19,13 +19,13 @@ class Export(Command):
 
     run_path: tyro.conf.Positional[RunPath]
     format: Literal["onnx"] = "onnx"
-    """Of the file."""
+    """File format."""
     trial: int = 0
-    """Which trial; of an exploration, which policy of its archive."""
+    """Trial of the run, or policy of an exploration's archive."""
     preference: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: an input of the file")] = None
-    """What networks that are conditioned act for: one number per objective, together 1."""
+    """Preference of a conditioned network: one number per objective, summing to 1."""
     out: Annotated[Path | None, option("FILE", "default: RUN/policy.onnx")] = None
-    """The file; one that is there is replaced."""
+    """Output file; an existing one is replaced."""
 
     def answer(self) -> Answer:
         """Write the file and say where it is."""

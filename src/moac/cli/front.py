@@ -24,9 +24,9 @@ class Front(Command):
 
     env: tyro.conf.Positional[Environment]
     discount: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT [FLOAT ...]")] = (0.9,)
-    """One discount, or one per objective."""
+    """One discount factor, or one per objective."""
     memory: bool = False
-    """Let policies remember what they have seen."""
+    """Include policies that remember the past."""
     out: Annotated[Path | None, option("DIR", "default: no figure")] = None
     """Folder for the figure."""
 
@@ -78,7 +78,7 @@ class Front(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Envs(Command):
-    """List the environments that are installed, with their objectives, and which have an exact model."""
+    """List the installed environments with their objectives, and which have an exact model."""
 
     def answer(self) -> Answer:
         """Print what MO-Gymnasium registers; nothing is made."""

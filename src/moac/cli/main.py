@@ -49,10 +49,10 @@ COMMANDS = {
 }
 """Module and class of each command, by what is typed."""
 _HEADINGS = {
-    "": "Multi-objective actor-critic.",
-    "data": "Logs as datasets.",
-    "data kuairand": "KuaiRand's logs as datasets; moac data describe shows them.",
-    "offline": "Learning from logs.",
+    "": "Multi-objective reinforcement learning: train policies on several rewards at once.",
+    "data": "Build datasets from logs, and describe them.",
+    "data kuairand": "Download, build or simulate the KuaiRand logs.",
+    "offline": "Learn policies from logs, and recommend with them.",
 }
 _MISTAKE = 2
 _LONGEST_WORD, _LONGEST_LINE = 400, 4000

@@ -26,32 +26,34 @@ if TYPE_CHECKING:
     class LogConfig:
         """What shapes a run on a log."""
 else:
-    LogConfig = options.config_options(options.NEVER_ON_A_LOG, {"policy": ("linear", "mlp", "items")})
+    LogConfig = options.config_options(
+        options.NEVER_ON_A_LOG, {"policy": ("linear", "mlp", "items")}, options.LOG_DEFAULTS
+    )
 
 _NOTHING_CHOSEN = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
-    """Train policies on a dataset, from close to its behaviour to far from it, and choose one on validation users."""
+    """Train policies close to a dataset's behaviour and further away, and choose one on validation users."""
 
     data: tyro.conf.Positional[options.DataPath]
     config: Annotated[LogConfig, group("")]
     protect: Annotated[tuple[str, ...], option("SIGNAL=CHANGE% [...]", "default: none")] = ()
-    """Signals that must not change for the worse by more than this, such as Like=-1%; of a cost, Dislike=+1%."""
+    """Largest allowed loss of a signal, such as Like=-1%; for a cost, its largest allowed rise: Dislike=+1%."""
     pulls: Annotated[tuple[float, ...], option("FLOAT [FLOAT ...]", "default: 1 0.3 0.1 0.03")] = ()
-    """Pulls to the behaviour, a policy for each; --behaviour-pull is one alone."""
+    """Coefficients of the KL regularisation towards the behaviour, a policy for each; --behaviour-pull is one alone."""
     preferences: int = 0
-    """Preference vectors over the signals, drawn at random: a policy of the rule `preferred` for each, too."""
-    discount: options.Discounts = None
-    """One discount, or one per signal."""
+    """Random preference vectors over the signals: one more policy for each, with the rule `preferred`."""
+    discount: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: 0.5")] = None
+    """One discount factor, or one per signal."""
     trials: int = 5
     """Training seeds of each policy."""
     seed: int = 0
-    """Trial i depends on (seed, i) alone."""
+    """Random seed; trial i depends on (seed, i) alone."""
     show_config: options.ShowConfig = False
     out: options.Folder
-    """Run directory of the policy that is chosen; the same command continues what was interrupted."""
+    """Run directory of the chosen policy; repeating the command continues an interrupted one."""
 
     def answer(self) -> Answer:
         """Fit how the log chose, train the candidates, choose on validation users, and say how it went."""
@@ -62,7 +64,7 @@ class Train(Command):
         dataset: Any = moac.api.source_of(self.data)
         if self.show_config:
             filled = settings.complete(replace(config, start=config.start or "random"), dataset.spec)
-            return config_shown(filled, "Steps by Adam from the behaviour model, pulled back to it.")
+            return config_shown(filled, "Adam steps from the behaviour model, with KL regularisation towards it.")
         if dataset.propensity is None:
             say(f"{dataset.name} has no propensities: a behaviour model is fitted on train users")
         if (out / "choice.json").exists():
@@ -80,9 +82,9 @@ class Train(Command):
         config = config_of(self.config, "discounted", self.discount)
         check_trials(self.trials, self.seed)
         if not (self.data / "manifest.json").exists():
-            raise ValueError(f"{self.data} is no dataset: it has no manifest.json. Build one with moac data build.")
+            raise ValueError(f"{self.data} is not a dataset: it has no manifest.json. Build one with moac data build.")
         if self.pulls and config.behaviour_pull is not None:
-            raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: several policies, or one.")
+            raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: one policy, or several.")
         if len(set(self.pulls)) < len(self.pulls) or any(not pull >= 0 for pull in self.pulls):
             raise ValueError(f"`pulls` must be different numbers of at least 0, got {list(self.pulls)}.")
         if self.preferences < 0:
@@ -106,9 +108,11 @@ class Train(Command):
         print_lines(f"{each.name}: not chosen, {why}" for each in choice.candidates for why in each.against)
         if choice.chosen is None:
             wanted = f" with {', '.join(self.protect)}" if self.protect else ""
-            print_lines([f"no candidate can be chosen{wanted}: Behavior-Clone stays"])
+            print_lines([f"no candidate qualifies{wanted}: keep the log's own policy (Behavior-Clone)"])
             return
-        print_lines([f"chosen on validation users: {choice.chosen}; their numbers are a little too good"])
+        print_lines(
+            [f"chosen on validation users: {choice.chosen}; its numbers above are therefore slightly optimistic"]
+        )
         print_paths(report=f"{self.out}/report.html", next=f"moac evaluate {self.out} --data {self.data}")
 
 
@@ -121,7 +125,7 @@ def _print_changes(choice: Choice) -> None:
     labels = [line.label for line in evaluation.lines(names[0])]
     shares = [f"{min(d.row_effective_share for d in policy.diagnostics):.2f}" for policy in policies]
     print_table(
-        f"{evaluation.data}: change to Behavior-Clone on {evaluation.users:,} validation users",
+        f"{evaluation.data}: change to Behavior-Clone, {evaluation.users:,} validation users (pull: KL term)",
         ["", *(f"{name} *" if name == choice.chosen else name for name in names)],
         [
             *([label, *(column[i] for column in columns)] for i, label in enumerate(labels)),
@@ -142,24 +146,24 @@ def _change(line: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Score(Command):
-    """Write what a policy recommends to requests, or to every user of its log at the state after the last row."""
+    """Write recommendations to a file: for requests, or for every user of the log after their last row."""
 
     run_path: tyro.conf.Positional[RunPath]
-    requests: Annotated[Path | None, option("FILE", "default: all users of the log")] = None
+    requests: Annotated[Path | None, option("FILE", "default: every user of the log")] = None
     """CSV or Parquet: user_id, the context by name, history (a|b|c), responses (1 0|0 1|0 0), eligible (a|c).
 
-    Without a history the user's own is taken from the log, and so is its last context.
+    Without a history, the user's history and last context are taken from the log.
     """
-    data: Annotated[Path | None, option("DATA", "default: where it was")] = None
+    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
     """The dataset that the run was trained on."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")]
-    """The file, .parquet or .csv: user_id, rank, item_id, probability."""
+    """Output file, .parquet or .csv: user_id, rank, item_id, probability."""
     k: int = 10
-    """Items for each request."""
+    """Recommendations per request."""
     exclude_seen: bool = False
     """Leave out items that the user has viewed."""
     trial: int = 0
-    """Which trial."""
+    """Trial of the run."""
 
     def answer(self) -> Answer:
         """Write the file, and say how many users are in it."""
@@ -205,25 +209,27 @@ def _shown(blocks: Iterable[Any], progress: Any, total: int) -> Iterator[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Recommend(Command):
-    """Show what a policy recommends to one user; where the data is at hand, by the user's history in it."""
+    """Show recommendations for one user, by the history in the dataset or a given one."""
 
     run_path: tyro.conf.Positional[RunPath]
     user: Annotated[str, tyro.conf.arg(metavar="ID")]
-    """As the log names users."""
+    """User id, as in the log."""
     context: Annotated[tuple[str, ...], option("VALUE [VALUE ...]", "default: that of the user's last row")] = ()
-    """Of the request, in order, or each as NAME=VALUE; for KuaiRand tab, hour and day of the week."""
-    history: Annotated[tuple[str, ...] | None, option("ID [ID ...]", "default: the user's own, where known")] = None
+    """Context of the request, in the log's order or as NAME=VALUE; for KuaiRand tab, hour and day of the week."""
+    history: Annotated[tuple[str, ...] | None, option("ID [ID ...]", "default: the user's history in the dataset")] = (
+        None
+    )
     """Items viewed before, oldest first."""
     eligible: Annotated[tuple[str, ...] | None, option("ID [ID ...]", "default: all")] = None
     """Items that may be recommended."""
     k: int = 10
-    """How many items."""
+    """Number of recommendations."""
     exclude_seen: bool = False
     """Leave out items of the history."""
-    data: Annotated[Path | None, option("DATA", "default: where it was")] = None
+    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
     """The dataset that the run was trained on."""
     trial: int = 0
-    """Which trial."""
+    """Trial of the run."""
 
     def answer(self) -> Answer:
         """Print the recommendation to one user."""

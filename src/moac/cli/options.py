@@ -32,7 +32,7 @@ class Command(ABC):
     """A command: its fields are its options, its docstring is its help."""
 
     json: bool = False
-    """End with one JSON object on stdout."""
+    """Print one JSON object as the last line of stdout."""
 
     def run(self) -> int:
         """Do it and print; the exit code. What can be checked by an option's name is refused before JAX is imported."""
@@ -75,23 +75,23 @@ def group(name: str) -> Any:
     return tyro.conf.arg(name=name)
 
 
-Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id that `moac envs` lists, or package.module:Id.")]
+Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id listed by moac envs, or package.module:Id.")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
 RunPaths = Annotated[
     tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.", help_behavior_hint="(required)")
 ]
-Trust = Annotated[
-    bool, tyro.conf.arg(help="Import the module that the run names, if its environment is not MO-Gymnasium's own.")
-]
+Trust = Annotated[bool, tyro.conf.arg(help="Allow importing the module that the run's environment comes from.")]
 Preference = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: drawn for each episode")]
-DataPath = Annotated[Path, tyro.conf.arg(metavar="DATA", help="A dataset that build made.")]
+DataPath = Annotated[Path, tyro.conf.arg(metavar="DATA", help="A dataset, as moac data build writes it.")]
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
-Discounts = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: see --show-config")]
+Discounts = Annotated[
+    tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: 0.9 for states, 0.99 for vectors")
+]
 SettingName = Literal["discounted", "average"]
 ExecutorName = Literal["serial", "process", "ray"]
 Workers = Annotated[int | None, option("INT", "default: one per core")]
-Address = Annotated[str | None, option("ADDRESS", "default: the one of this machine")]
-ShowConfig = Annotated[bool, tyro.conf.arg(help="Print the configuration with every default filled in, and stop.")]
+Address = Annotated[str | None, option("ADDRESS", "default: start Ray on this machine")]
+ShowConfig = Annotated[bool, tyro.conf.arg(help="Print the configuration with all defaults filled in, and stop.")]
 
 ALIASES = {"num_iterations": ["--iterations"]}
 _GROUPS: dict[str, Sequence[str]] = {
@@ -105,43 +105,70 @@ _GROUPS: dict[str, Sequence[str]] = {
 }
 """Headings of the help, and the fields of a configuration below them; all others are for experts."""
 _HEADED = {
-    "run": "How long it trains, and what is kept.",
-    "algorithm": "How the objectives are weighted, and the steps of actor and critic.",
-    "networks": "What policy and critic are.",
-    "expert": "Seldom changed.",
+    "run": "Length of the training and what is saved.",
+    "algorithm": "Weighting of the objectives, steps of actor and critic.",
+    "networks": "Policy and critic.",
+    "expert": "Rarely changed.",
 }
+DEFAULTS = {
+    "learner": "ppo on environments, paper on models", "num_iterations": "200 with ppo, else 2000",
+    "num_critic_steps": "0 with ppo, else 5", "critic_batch_size": "64", "epochs": "10 with ppo",
+    "actor_batch_size": "1024 with ppo (64 per copy), else 128", "minibatch_size": "256 with ppo", "ratio_clip": "0.2",
+    "actor_step_size": "0.001 for networks; tables 0.05 with ppo, else min(2 × states, 200) / largest reward",
+    "critic_step_size": "0.001 for networks; tables 0.05 with ppo, else 0.5", "hidden": "64 64",
+    "units": "advantage, or return with constant weights", "whitening": "rollout with ppo, else none",
+    "schedule": "linear with ppo, else constant", "weighting": "min-norm, or fixed with --conditioned",
+    "entropy": "0.1 with ppo and discrete actions, else 0", "gae": "0.95 with ppo, else 0", "normalise": "none",
+    "policy": "gaussian for continuous actions, table for states, else mlp with ppo or linear",
+    "critic": "mlp for networks with ppo, else linear", "optimiser": "adam with ppo or networks, else constant",
+    "critic_optimiser": "adam with ppo or an mlp critic, else constant", "start": "random", "behaviour_pull": "0",
+    "features": "one-hot for states, tile for up to 3 inputs, else fourier:3", "weights": "none",
+    "gradient_clip": "0.5 with ppo, else none",
+    "observation_scale": "standard for networks with ppo, running where a bound is infinite, else bounds",
+}  # fmt: skip
+"""What `moac.defaults` fills in on models and environments."""
+LOG_DEFAULTS = DEFAULTS | {
+    "num_iterations": "1000", "num_critic_steps": "1", "critic_batch_size": "512", "actor_batch_size": "512",
+    "actor_step_size": "0.0001", "critic_step_size": "0.001", "policy": "mlp", "critic": "linear",
+    "optimiser": "adam", "critic_optimiser": "adam", "hidden": "as the behaviour model, else 64", "normalise": "l2",
+    "start": "behaviour, or random without a behaviour model", "behaviour_pull": "0.1", "entropy": "0",
+    "weighting": "min-norm", "gradient_clip": "none",
+}  # fmt: skip
+"""The same on logs."""
 LOG_ONLY = ("start", "importance_cap", "behaviour_pull", "item_embedding")
 NEVER_ON_A_LOG = ("visitation", "action_scale", "features", "observation_scale", "gae", "mu", "average_step_size")
-NEVER_ON_A_LOG += ("conditioned", "preference_draw")
+NEVER_ON_A_LOG += ("conditioned", "preference_draw", "learner", "epochs", "minibatch_size", "ratio_clip", "units")
+NEVER_ON_A_LOG += ("whitening", "schedule", "action_spread")
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 _EXPLAINED = dict(_ATTRIBUTE.findall(inspect.cleandoc(Config.__doc__ or "")))
 _HINTS = get_type_hints(Config)
 _METAVARS = {int: "INT", float: "FLOAT"}
 
 
-def _argument(name: str, default: Any, choices: Sequence[str]) -> Any:
+def _argument(name: str, default: Any, choices: Sequence[str], filled: str) -> Any:
     """An option like the field of `Config`: its help, and what it takes."""
     kind = str(_HINTS[name])
     word = next((word for part, word in _METAVARS.items() if part.__name__ in kind), None)
     metavar = f"{word} [{word} ...]" if "tuple" in kind else word
     metavar = f"{{{','.join(choices)}}}" if choices else metavar
-    hint = None
-    if default is None:
-        hint = "(default: none)" if name in ("weights", "gradient_clip") else "(default: see --show-config)"
+    hint = f"(default: {filled})" if default is None else f"(default: {default:.4g})" if word == "FLOAT" else None
     text = " ".join(_EXPLAINED.get(name, "").split())
-    return tyro.conf.arg(
-        help=text[:1].upper() + text[1:], aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint
-    )
+    text = text[:1].upper() + text[1:] if text[:1].isascii() else text  # letters such as η stay small
+    return tyro.conf.arg(help=text, aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint)
 
 
 def config_options(
-    left_out: Sequence[str], choices: Mapping[str, Sequence[str]] | None = None, **defaults: Any
+    left_out: Sequence[str],
+    choices: Mapping[str, Sequence[str]] | None = None,
+    filled: Mapping[str, str] = DEFAULTS,
+    **defaults: Any,
 ) -> type:
     """The fields of `Config` as options, by groups; names and help are its own, and so are other defaults.
 
     Args:
         left_out: fields that the command cannot use.
         choices: what the command can use of a field that names a part.
+        filled: what a field that is None becomes, in words.
         defaults: the command's own.
     """
     shown = {**CHOICES, **(choices or {})}
@@ -149,7 +176,7 @@ def config_options(
     for each in fields(Config):
         if each.name not in ("setting", "preferences", *left_out):
             default = defaults.get(each.name, each.default)
-            told = _argument(each.name, default, shown.get(each.name, ()))
+            told = _argument(each.name, default, shown.get(each.name, ()), filled.get(each.name, "none"))
             place = next((name for name, names in _GROUPS.items() if each.name in names), "expert")
             rows[place].append((each.name, Annotated[_HINTS[each.name], told], field(default=default)))
     groups = {name: make_dataclass(f"{name}_options", given, frozen=True) for name, given in rows.items()}
@@ -185,22 +212,22 @@ def setting_of(name: str, discount: tuple[float, ...] | None) -> Average | Disco
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be learned, and how its environment is stepped where no exact model is known."""
+    """What is learned, and how a real environment is stepped."""
 
     setting: SettingName = "discounted"
-    """Discounted return, or reward per step."""
+    """Maximise the discounted return, or the average reward per step."""
     discount: Discounts = None
-    """One discount, or one per objective."""
+    """One discount factor, or one per objective."""
     blackbox: bool = False
-    """Step the real environment, also where its exact model is known."""
+    """Step the real environment even if its exact model is known."""
     num_envs: Annotated[int | None, option("INT", "default: 16")] = None
-    """Copies of the real environment per trial; it divides the batch sizes."""
+    """Copies of the real environment per trial; the batch sizes must be multiples of it."""
     workers: Annotated[int | None, option("INT", "default: 0")] = None
-    """Processes that step them; only slow environments gain."""
+    """Worker processes that step the copies; 0 steps them in this process, which is faster unless steps are slow."""
     evaluation_episodes: Annotated[int | None, option("INT", "default: 10")] = None
     """Episodes of the real environment per evaluation while training."""
     step_timeout: Annotated[float | None, option("SECONDS", "default: none; needs --workers")] = None
-    """End the worker of a step that does not return in time, and with it the run, which can be resumed."""
+    """Stop the run if a step takes longer than this; it can be resumed."""
 
     @property
     def stepping(self) -> dict[str, Any]:
@@ -223,5 +250,6 @@ def check_environment(env: str, beside: str = "") -> None:
     texts = (path.read_text() for path in Path(package.origin).parent.glob("envs/*/__init__.py"))
     known = [name for text in texts for name in re.findall(r'id="([\w-]+)"', text)]
     if env not in known:
-        near = did_you_mean(env, known)
+        log = Path(env).suffix in (".csv", ".parquet", ".gz")
+        near = " moac data build makes a dataset of a log." if log else did_you_mean(env, known)
         raise ValueError(f"`ENV` must be an id that moac envs lists{beside}, got {env!r}.{near}")

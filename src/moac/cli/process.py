@@ -163,7 +163,7 @@ class Interrupts:
         heard = (number for (number,) in iter(lambda: reading.recv(1), _END) if number in _SIGNALS)
         for count, number in enumerate(heard):
             if count == 0:
-                _say("stopping after this chunk; again to stop at once")
+                _say("stopping at the next checkpoint; press Ctrl-C again to stop at once")
             elif not self._left.wait(_PATIENCE):
                 _say("moac: stopped at once; what was written before is kept")
                 os._exit(128 + number)

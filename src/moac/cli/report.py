@@ -25,7 +25,7 @@ _HOLD = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Command):
-    """Write the report of a run or an experiment again, from its folder alone."""
+    """Write the report of a run or an experiment again, from its folder."""
 
     run_path: tyro.conf.Positional[RunPath]
 
@@ -39,7 +39,7 @@ class Report(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
-    """Show finished runs side by side: curves over environment steps, and differences to the first with intervals."""
+    """Compare finished runs: curves over environment steps, and differences to the first run with intervals."""
 
     runs: tyro.conf.Positional[RunPaths] = ()
     out: Annotated[Path | None, option("DIR", "default: no figure and no page")] = None
@@ -65,15 +65,15 @@ class Watch(Command):
 
     run_path: tyro.conf.Positional[RunPath]
     episodes: int = 3
-    """How many, one after the other."""
+    """Number of episodes, one after the other."""
     trial: int = 0
-    """Which trial."""
+    """Trial of the run."""
     preference: Preference = None
-    """What networks that are conditioned act for: one number per objective, together 1."""
+    """Preference of a conditioned network: one number per objective, summing to 1."""
     seed: int = 0
-    """Of the first episode."""
+    """Random seed of the first episode."""
     out: Annotated[Path | None, option("FILE", "default: in RUN/figures")] = None
-    """The GIF."""
+    """The GIF file."""
     trust: Trust = False
 
     def answer(self) -> Answer:

@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 _FAILED, _LISTED = 1, 20
 _COMPAT_STEPS = 500
 """Of each learner, where the published ones took 240,000 to 1,000,000."""
-SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file that says what varies: moac docs sweeps.")]
+SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file: see moac docs sweeps.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Command):
-    """Train over a grid or at random settings, methods, environments and seeds; a second call continues."""
+    """Train over a grid or random draws of settings, methods, environments and seeds; repeat to continue."""
 
     spec: tyro.conf.Positional[SpecPath]
     executor: ExecutorName = "process"
-    """One task after the other; processes of this machine; or Ray."""
+    """Run tasks one after the other, in processes of this machine, or on Ray."""
     workers: Workers = None
     """Tasks at a time, one core each."""
     address: Address = None
-    """Of a running Ray cluster, or auto."""
+    """Address of a running Ray cluster, or auto."""
     timeout: Annotated[float | None, option("SECONDS", "default: none")] = None
-    """Limit of one task's time."""
+    """Time limit of a task."""
     memory: Annotated[str | None, option("SIZE", "default: none")] = None
-    """Limit of one task's memory, such as 2GB."""
+    """Memory limit of a task, such as 2GB."""
     retries: int = 2
-    """How often a task is tried again whose process or machine was lost."""
+    """How often a task is repeated after its process or machine was lost."""
     out: Annotated[Path | None, option("DIR", "default: runs/SPEC")] = None
-    """Folder of the sweep; on several machines one that they share."""
+    """Output folder; several machines must share it."""
 
     def answer(self) -> Answer:
         """Exit code 0 where all tasks have finished, 1 where some failed."""
@@ -64,7 +64,7 @@ class Sweep(Command):
         out = (Path("runs") / sweep.name if self.out is None else self.out).absolute()
         files.check_folder("out", out)
         if (out / "results.csv").exists():
-            say(f"{out} holds a sweep: tasks that have finished are kept, tables and report are replaced.")
+            say(f"{out} holds a sweep: finished tasks are reused, tables and report are replaced.")
         ended: list[Any] = []
         with process.continued(f"the same command continues {out}"), opened as executor, Progress() as progress:
 
@@ -77,7 +77,7 @@ class Sweep(Command):
             swept = moac.sweep(self.spec, out, executor, show)
         keys = {row.key for row in swept.rows}
         if len(ended) < len(keys):
-            say(f"{len(keys) - len(ended)} of {len(keys)} tasks have finished before")
+            say(f"{len(keys) - len(ended)} of {len(keys)} tasks had finished before")
         failures = [{"task": row.key, "values": row.cell.values, "error": row.error} for row in swept.failed]
         record = {
             "sweep": self.spec.stem, "executor": self.executor, "tasks": len(swept.rows),
@@ -99,7 +99,7 @@ def _print(swept: Swept, out: Path) -> None:
             print_table(table.title, table.header, table.rows[:_LISTED])
             print_lines([f"… and {len(table.rows) - _LISTED} more"] if len(table.rows) > _LISTED else [])
     if swept.failed:
-        print_lines([f"{len(swept.failed)} of {len(swept.rows)} tasks failed; the same command tries them again"])
+        print_lines([f"{len(swept.failed)} of {len(swept.rows)} tasks failed; repeat the command to try them again"])
     print_paths(results=out / "results.csv", report=out / "report.html")
 
 
@@ -107,7 +107,7 @@ def studies() -> Any:
     """The package of studies, found by its entry point: the library itself does not import it."""
     for point in entry_points(group="moac.studies"):
         return point.load()
-    raise ValueError("the studies are not installed: reinstall moac, whose wheel holds the package moac_studies.")
+    raise ValueError("the package moac_studies is missing: reinstall moac, which includes it.")
 
 
 def _installed_names() -> str:
@@ -117,13 +117,13 @@ def _installed_names() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Command):
-    """Run an experiment of the paper and write its report; a second call continues what was interrupted."""
+    """Run an experiment of the paper, or one of ours, and write its report; repeat to continue."""
 
     name: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME", help=f"{_installed_names()}or all.")]]
     quick: bool = False
-    """A reduced run, for a first look."""
+    """A smaller run for a first look."""
     out: Annotated[Path | None, option("DIR", "default: runs/NAME")] = None
-    """Folder of the experiment."""
+    """Output folder."""
 
     def answer(self) -> Answer:
         """Run one experiment, or all of them."""
@@ -149,7 +149,7 @@ class Reproduce(Command):
 def begin(experiment: Any) -> float:
     """Say that a run is a reduced one; the time at which it begins."""
     if experiment.quick:
-        say(f"{experiment.name}: a reduced run, for a first look")
+        say(f"{experiment.name}: a smaller run for a first look (--quick)")
     return time.monotonic()
 
 
@@ -173,25 +173,25 @@ def conclude(experiment: Any, folder: Path, began: float) -> Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
-    """Train PDPG, TSCAC and MOAC with its ablations on a dataset, beside baselines that know items and no person."""
+    """Compare PDPG, TSCAC, MOAC with its ablations and baselines that are not personalised, on a dataset."""
 
     data: tyro.conf.Positional[DataPath]
     trials: Annotated[int | None, option("INT", "default: 2")] = None
     """Training seeds of each setting of each method."""
-    iterations: Annotated[int | None, option("INT", "default: 1000; quick 50")] = None
-    """Steps of each policy."""
+    iterations: Annotated[int | None, option("INT", "default: 1000; 50 with --quick")] = None
+    """Training steps of each policy."""
     protocol: Literal["sound", "tscac-compat"] = "sound"
-    """`tscac-compat` is the published protocol with its faults, each named; only iterations and seed may be set."""
-    feature: Annotated[str | None, option("NAME", "default: duration, where items have it")] = None
-    """Of items, for the baseline of one feature alone; a minus before it turns it round."""
+    """`tscac-compat` is the published protocol with its faults, each named; it takes --iterations and --seed only."""
+    feature: Annotated[str | None, option("NAME", "default: duration, if items have it")] = None
+    """Item feature of the baseline that ranks by one feature; a minus before it reverses the order."""
     test: bool = False
-    """Read test users, once, for the settings that validation users chose; it is noted."""
+    """Evaluate the settings that validation users chose on test users, once; it is recorded in the access log."""
     quick: bool = False
-    """A reduced run, for a first look."""
+    """A smaller run for a first look."""
     seed: int = 0
-    """Of all methods alike."""
+    """Random seed of all methods."""
     out: Folder
-    """Folder of the comparison; the same command continues what was interrupted."""
+    """Output folder; repeating the command continues an interrupted comparison."""
 
     def answer(self) -> Answer:
         """Compare, and write the report."""

@@ -43,19 +43,19 @@ _CONSTANTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Theory(Command):
-    """Check the theorems' assumptions, compute their constants, and plan the samples that guarantee ε."""
+    """Check the theorems' assumptions, and compute their constants and the sample sizes that guarantee a gap ε."""
 
     env: tyro.conf.Positional[Environment]
     epsilon: Annotated[float | None, option("FLOAT", "default: a tenth of the uniform policy's gap")] = None
-    """Stationarity gap to be guaranteed."""
+    """Stationarity gap to guarantee."""
     setting: Annotated[SettingName | None, option("{discounted,average}", "default: discounted")] = None
-    """Discounted return, or reward per step."""
+    """Discounted return, or average reward per step."""
     discount: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: 0.9")] = None
-    """One discount, or one per objective."""
+    """One discount factor, or one per objective."""
     features: Annotated[str | None, option(f"{{{','.join(CHOICES['features'])}}}", "default: one-hot")] = None
     """The critic's features."""
     momentum: Annotated[str | None, option("STR", "default: 1/t")] = None
-    """η_t, a schedule by name."""
+    """Schedule of η_t."""
     finished: Annotated[Path | None, tyro.conf.arg(name="run", metavar="RUN", help_behavior_hint="(default: none)")] = (
         None
     )
@@ -103,7 +103,7 @@ class Theory(Command):
         options = {name: getattr(self, name) for name in ("setting", "discount", "features", "momentum")}
         given = {name: value for name, value in options.items() if value is not None}
         if self.finished is not None and given:
-            raise ValueError(f"`{next(iter(given))}` must be left out with --run: the run has its own.")
+            raise ValueError(f"`{next(iter(given))}` must be left out with --run: the run's own is used.")
         chosen: Any = {name: given[name] for name in ("features", "momentum") if name in given}
         return Config(setting=setting_of(self.setting or "discounted", self.discount), **chosen)
 

@@ -32,12 +32,12 @@ Sinks = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """What is kept while it trains."""
+    """What is saved during training."""
 
     checkpoint_every: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = CHECKPOINT_SECONDS
-    """Seconds between checkpoints; 0 is as often as possible."""
+    """Seconds between checkpoints; 0 saves as often as possible."""
     sink: Sinks = ()
-    """Where the numbers go while it trains, besides metrics.jsonl."""
+    """Also log the metrics there during training; metrics.jsonl always has them."""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -49,20 +49,20 @@ class Saving:
 
 @dataclass(frozen=True, kw_only=True)
 class Running(Saving):
-    """How long it trains, and what is kept."""
+    """Length of the training and what is saved."""
 
-    steps: Annotated[int | None, option("INT", "default: by the iterations")] = None
-    """Environment steps of a trial, in place of iterations."""
+    steps: Annotated[int | None, option("INT", "default: set by --iterations")] = None
+    """Environment steps of each trial, instead of --iterations."""
     trials: int = 1
     """Independent runs, trained together."""
     seed: int = 0
-    """Trial i depends on (seed, i) alone."""
+    """Random seed; trial i depends on (seed, i) alone."""
     out: Annotated[Path | None, option("DIR", "default: a new one under runs/")] = None
     """Run directory; it must not exist yet."""
     keep_every: Annotated[int | None, option("INT", "default: none")] = None
-    """Keep the policies of every so many iterations, for moac.load(RUN, iteration=…)."""
+    """Keep the policy of every n-th iteration, for moac.load(RUN, iteration=…)."""
     certify: bool = False
-    """Certify the first trial at the end: moac certify."""
+    """Run moac certify on the first trial at the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Train(Command):
         check_trials(trials, seed)
         options.check_environment(self.env)
         if running.certify and self.problem.setting == "average":
-            raise ValueError("`--certify` must be left out in the average setting: it has no certificate yet.")
+            raise ValueError("`--certify` must be left out in the average setting: there is no certificate for it yet.")
         saving = running.arguments
         process.use_all_cores()
         from moac import default_config, settings
@@ -107,12 +107,12 @@ class Train(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Resume(Command):
-    """Continue a run: as if it had not stopped on a model or a log, in new episodes on an environment."""
+    """Continue a stopped run, or train a finished one longer. On models and logs the result is bit for bit the same."""
 
     run_path: tyro.conf.Positional[RunPath]
     saving: Annotated[Saving, group("")]
-    iterations: Annotated[int | None, option("INT", "default: those it was begun with")] = None
-    """T, to train a run longer, also a finished one."""
+    iterations: Annotated[int | None, option("INT", "default: as before")] = None
+    """Total number of iterations, to train the run longer."""
     trust: options.Trust = False
 
     def answer(self) -> Answer:
@@ -127,7 +127,7 @@ class Resume(Command):
         with completing(self.run_path) as meter:
             outcome = moac.resume(self.run_path, problem, iterations=self.iterations, callback=meter, **saving)
         if meter.first is None:
-            say(f"{self.run_path} has finished: nothing to resume.")
+            say(f"{self.run_path} has finished: nothing to resume. --iterations T trains it longer.")
         return told(self.run_path, outcome, meter)
 
 

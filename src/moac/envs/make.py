@@ -212,7 +212,7 @@ def _checked_timeout(seconds: Any, workers: int) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < float(seconds) < math.inf:
         raise ValueError(f"`step_timeout` must be a positive number of seconds, got {seconds!r}.")
     if not workers:
-        raise ValueError("`step_timeout` needs `workers`: a step can only be ended together with its process.")
+        raise ValueError("`step_timeout` needs `workers`: a step can only be stopped with its process.")
     return float(seconds)
 
 
@@ -250,7 +250,7 @@ def actions_of(space: Any) -> int | ActionBox:
         raise ValueError(f"`action_space` must be Discrete or a Box of real numbers, got {space}.")
     low, high = _bounds(space)
     if not low or any(a >= b for a, b in zip(low, high, strict=True)):
-        raise ValueError(f"`action_space` must leave every number some room between its bounds, got {space}.")
+        raise ValueError(f"`action_space` must have a lower bound below the upper one everywhere, got {space}.")
     return ActionBox(tuple(space.shape), np.dtype(space.dtype).name, low, high)
 
 

@@ -42,7 +42,9 @@ class Archive:
     def check(self, path: Path) -> None:
         """Refuse a file that is not this one."""
         if _size(path) != self.size:
-            raise ValueError(f"{path} must have {self.size:,} bytes, got {_size(path):,}: delete it and run it again.")
+            raise ValueError(
+                f"{path} must have {self.size:,} bytes, got {_size(path):,}: delete it and repeat the command."
+            )
         with path.open("rb") as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         if md5 != self.md5:
@@ -105,7 +107,7 @@ def _download(url: str, archive: Archive, part: Path, progress: Progress) -> Non
         before, begin = begin, _size(part)
     if begin < archive.size:
         raise ValueError(
-            f"{url} ended after {begin:,} of {archive.size:,} bytes. They are kept: run it again to continue."
+            f"{url} ended after {begin:,} of {archive.size:,} bytes. They are kept: repeat the command to continue."
         )
 
 
@@ -126,10 +128,12 @@ def _ask(url: str, begin: int) -> http.client.HTTPResponse:
         return urllib.request.urlopen(request, timeout=_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
-        raise ValueError(f"{url} cannot be had: the server answered {error.code} {error.reason}.") from None
+        raise ValueError(f"{url} cannot be downloaded: the server answered {error.code} {error.reason}.") from None
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", error)
-        raise ValueError(f"{url} cannot be reached: {reason}. Run it again when there is a network.") from None
+        raise ValueError(
+            f"{url} cannot be reached: {reason}. Repeat the command when the network is available."
+        ) from None
 
 
 def _size(path: Path) -> int:

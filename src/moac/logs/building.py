@@ -189,7 +189,7 @@ class _Build:
             query = f"SELECT min({self.user}) FROM {self._rows} WHERE {self.user} NOT IN ({known})"
             (stranger,) = connection.execute(query).fetchone() or (None,)
             if stranger is not None:
-                raise ValueError(f"{self.files.users} must have user {stranger} of the log, and has not.")
+                raise ValueError(f"{self.files.users} must have user {stranger} of the log, who is missing.")
         users = f"SELECT DISTINCT {self.user} AS id FROM {self._rows} ORDER BY id"
         ids = connection.execute(users).fetchnumpy()["id"]
         ((newest,),) = connection.execute(f"SELECT max({self.time}) FROM {self._rows}").fetchall()

@@ -287,7 +287,7 @@ class LoggedDataset:
     def _check_known(self) -> None:
         if self.propensity is None:
             raise ValueError(
-                f"{self.name} does not say how it chose: fit a model and give it, "
+                f"{self.name} has no propensities: fit a model and give it, "
                 "dataset.with_behaviour(moac.offline.behaviour.fit(dataset))."
             )
 

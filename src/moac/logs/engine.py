@@ -131,7 +131,7 @@ def check_once(connection: Connection, table: str, key: str, what: str) -> None:
     query = f"SELECT {key} FROM {table} GROUP BY {key} HAVING count(*) > 1 ORDER BY {key} LIMIT 1"
     twice = connection.execute(query).fetchone()
     if twice is not None:
-        raise ValueError(f"{what} {twice[0]} must be there once, got it again.")
+        raise ValueError(f"{what} {twice[0]} must occur once, got it again.")
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Source:
         """Refuse a column that is not there."""
         if name not in self.types:
             near = did_you_mean(name, list(self.types)) or f" It has {', '.join(self.types)[:_LISTED]}."
-            raise ValueError(f"{self.path} must have the column `{name}`, and has not.{near}")
+            raise ValueError(f"{self.path} must have the column `{name}`, which is missing.{near}")
 
     @property
     def table(self) -> str:

@@ -37,7 +37,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a dataset, with one clear line where there is none or it is not ours."""
     path = folder / MANIFEST
     if not path.is_file():
-        raise ValueError(f"{folder} is no dataset: it has no {MANIFEST}. Build one with moac data build.")
+        raise ValueError(f"{folder} is not a dataset: it has no {MANIFEST}. Build one with moac data build.")
     about = files.read_json(path)
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise ValueError(f"{folder} was built by another version of moac: build the dataset again.")

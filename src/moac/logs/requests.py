@@ -128,7 +128,7 @@ class _Reader:
     def _place(self, name: str) -> int:
         if name not in self.at:
             near = did_you_mean(name, list(self.at)) or f" It has {', '.join(self.at)}."
-            raise ValueError(f"{self.path} must have the column `{name}`, and has not.{near}")
+            raise ValueError(f"{self.path} must have the column `{name}`, which is missing.{near}")
         return self.at[name]
 
     def block(self, columns: list[Any]) -> Block:

@@ -15,7 +15,7 @@ SPLITS = ("train", "validation", "test")
 SHARES = (0.8, 0.1, 0.1)
 RULES = ("users", "time", "unseen")
 _UNITS = ((1e8, 0), (1e11, 1), (1e14, 10**3), (1e17, 10**6), (np.inf, 10**9))
-"""Times below the first number count so many units a second; below 1e8 they are no dates."""
+"""Times below the first number count so many units a second; below 1e8 they are not dates."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def per_second(newest: int, dated: bool = True) -> int:
     """How many units of a log's times are a second, by the size of the newest; 0, or an error, where they are none."""
     unit = next(unit for below, unit in _UNITS if abs(newest) < below)
     if dated and not unit:
-        raise ValueError(f"`split` must have a number as the log's times are, such as {newest}: they are no dates.")
+        raise ValueError(f"`split` must have a number as the log's times are, such as {newest}: they are not dates.")
     return unit
 
 

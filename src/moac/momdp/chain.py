@@ -218,7 +218,7 @@ def _eliminate(model: FiniteMOMDP, P: Float[np.ndarray, "n k k"]) -> Float[np.nd
             P[:, :low, :low] += P[:, :low, low:top] @ P[:, low:top, :low]
     if not np.all(np.isfinite(P)):
         must = f"the chain of {model.name} must connect its states under this policy"
-        raise ValueError(f"{must}, got a chance to come from one to another that underflows.")
+        raise ValueError(f"{must}, got a transition probability that underflows.")
     return P
 
 

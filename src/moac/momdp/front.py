@@ -132,7 +132,7 @@ def on_hull(points: Points) -> Bool[np.ndarray, " F"]:
             solution = linprog(gain, above, np.zeros(num_objectives), simplex, [1.0], method="highs", options=options)
             if solution.success:
                 return bool(-solution.fun > 100 * precision)
-        raise RuntimeError(f"HiGHS could not tell whether a mixture dominates {p}.")
+        raise RuntimeError(f"HiGHS could not decide whether a mixture dominates {p}.")
 
     return np.array([not dominated(p) for p in q])
 

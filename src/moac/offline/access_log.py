@@ -31,7 +31,7 @@ class AccessLog:
     def __str__(self) -> str:
         times = "once" if len(self.entries) == 1 else f"{len(self.entries)} times"
         others = "" if self.here == len(self.entries) else f", {self.here} of them for this run"
-        return f"test users were looked at {times}{others}"
+        return f"test users were accessed {times}{others}"
 
 
 def record_access(
@@ -54,7 +54,7 @@ def record_access(
     line, data = json.dumps(entry).encode() + b"\n", None if dataset.folder is None else Path(dataset.folder)
     failed = None if run is None else _append(run / ACCESS_LOG, line)
     if failed is not None:
-        raise ValueError(f"{failed}, and no look goes unnoted.")
+        raise ValueError(f"{failed}, and every access must be recorded.")
     return read_accesses(run, data, "the data has no folder" if data is None else _append(data / ACCESS_LOG, line))
 
 

@@ -25,7 +25,7 @@ Recipe = Literal["half", "none"]
 """Which past responses a refitted b knows: those to every second view, or none."""
 EARLIER, LATER = "earlier rewards", "later rewards"
 TASTE = "taste"
-IN_STATE = "it is in the state of b"
+IN_STATE = "it is an input of the behaviour model"
 _TENTHS = 10
 
 

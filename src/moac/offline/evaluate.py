@@ -116,9 +116,11 @@ def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) ->
             raise ValueError(f"policy {name!r} does not choose among candidates, and {why}.")
         actions: Any = getattr(policy, "num_actions", K)
         if actions != K:
-            raise ValueError(f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it is of other data.")
+            raise ValueError(
+                f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it was trained on other data."
+            )
     if not Logged.from_dataset(dataset, rows).reward.any():
-        raise ValueError(f"no signal of {dataset.name} ever fires among {split} users: nothing can be evaluated.")
+        raise ValueError(f"no signal of {dataset.name} ever occurs among {split} users: nothing can be evaluated.")
 
 
 @lru_cache(maxsize=16)
@@ -131,7 +133,7 @@ def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str =
     """NCIS of the policies `theta` (leading axis K) on a split's users: values without intervals, as training logs."""
     rows = dataset.rows(split)
     if not len(rows):
-        raise ValueError(f"{dataset.name} has no rows of {split} users: a policy's worth is estimated on them.")
+        raise ValueError(f"{dataset.name} has no rows of {split} users: policies are evaluated on them.")
     taken = {str(k): one for k, one in enumerate(probabilities(dataset, policy, theta, rows))}
     shard = ncis.accumulate(Logged.from_dataset(dataset, rows), taken, options=ncis.Options(caps=()))
     returns = np.stack(list(ncis.values(shard).values()))

@@ -63,9 +63,9 @@ def training(history: History, objectives: tuple[str, ...], title: str) -> Figur
 
 def gaps(history: History) -> dict[str, Float[np.ndarray, "K L"]]:
     """Both exact gaps by name; one where they are the same, as they must be in the average setting."""
-    true, followed = "true gradient", "stationary-law direction"
+    true, followed = "true gradient", "stationary law"
     if np.allclose(history.gap, history.direction_gap, rtol=1e-6, atol=ROUNDING, equal_nan=True):
-        return {f"{true} = {followed}": history.gap}
+        return {"both (equal)": history.gap}
     return {true: history.gap, followed: history.direction_gap}
 
 
@@ -170,4 +170,4 @@ def around_zero(ax: Axes, values: Any) -> None:
     ax.axhline(0, color="#999999", linewidth=0.8, zorder=0)
     largest = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
     if largest > 0:
-        ax.set_yscale("symlog", linthresh=10.0 ** (np.floor(np.log10(largest)) - 3), linscale=0.5)
+        ax.set_yscale("symlog", linthresh=10.0 ** (np.floor(np.log10(largest)) - 3), linscale=1.0)

@@ -18,7 +18,7 @@ from moac.logs.folder import Description
 from moac.logs.splits import SPLITS
 from moac.offline.ncis.limits import BALANCE
 from moac.report import style
-from moac.report.numbers import change, signed_percent
+from moac.report.numbers import change, signed_percent, typeset
 
 if TYPE_CHECKING:
     from moac.offline.evaluation import Line, OfflineEvaluation
@@ -67,10 +67,10 @@ def sweep(evaluation: OfflineEvaluation) -> Figure:
             ax.fill_between(x, low, high, color=_colour(index), alpha=0.18, linewidth=0)
         ax.axvline(caps.caps.index(float(evaluation.report.options.cap)), color=_GREY, linewidth=0.9, linestyle=":")
         estimable = all(policy.estimable[k] for policy in evaluation.report.policies.values())
-        ax.set_title(signal if estimable else f"{signal}, not estimable", color=_INK if estimable else _GREY)
+        ax.set_title(signal, color=_INK if estimable else _GREY)
+        ax.text(0.5, 0.5, "" if estimable else "not estimable", transform=ax.transAxes, ha="center", color=_GREY)
         ax.set_xticks(x, ["∞" if math.isinf(cap) else f"{cap:g}" for cap in caps.caps])
         ax.set(xlabel="cap of the weights", ylabel="change")
-        ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         _in_per_cent(ax.yaxis, ax.get_ylim())
     style.legend_below(figure, axes[:1])
     return figure
@@ -116,7 +116,7 @@ def balance(policies: Mapping[str, Balance]) -> Figure:
     ax.axvline(0, color=_GREY, linewidth=0.9)
     for limit in (-BALANCE.care, BALANCE.care):
         ax.axvline(limit, color=_GREY, linewidth=0.9, linestyle=":")
-    ax.set_yticks(range(len(names)), names)
+    ax.set_yticks(range(len(names)), map(typeset, names))
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
     ax.set_title("Balance of covariates")
@@ -159,6 +159,7 @@ def _per_cent(value: float, _: Any) -> str:
 
 def _in_per_cent(axis: Axis, limits: tuple[float, float]) -> None:
     """Ticks of changes: as many decimals as they need."""
+    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     width = 100 * (limits[1] - limits[0])
     digits = 0 if width > 8 else 1 if width > 0.8 else 2
     axis.set_major_formatter(lambda x, _: signed_percent(x, digits) if abs(x) > 1e-9 else "0 %")
@@ -172,6 +173,7 @@ def description(log: Description) -> Figure:
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     for ax, draw in zip(axes, (_rates, _rows_per_user, _days, _actions), strict=True):
         draw(ax, log)
+    style.legend_below(figure, axes[:1])
     return figure
 
 
@@ -195,7 +197,6 @@ def _rates(ax: Axes, log: Description) -> None:
     ax.set_xticks(range(len(names)), names, rotation=25, ha="right")
     ax.set_title("Rows that have each signal")
     ax.set_ylabel("share of rows, 95 % interval")
-    ax.legend()
 
 
 def _rows_per_user(ax: Axes, log: Description) -> None:

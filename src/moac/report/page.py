@@ -26,6 +26,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri
 """What the page may do, told to the browser: style itself and show the images that it carries."""
 _NUMERIC = re.compile(r"[(\[]?[−+–-]?[\d∞]|–?$")
 _NAME = re.compile(r"[\w.:-]+-v\d+")
+_INDEX = re.compile(r"(?<![\w.])([A-Za-zα-ωΓ-Ω]\u0302?)_([A-Za-z0-9]\u0302?)(?![\w(])")
 _WIDE = 400.0
 """Points; a figure that is wider is not made smaller than a screen's text."""
 _SEVERAL = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
@@ -189,13 +190,14 @@ def _template() -> jinja2.Template:
         finalize=lambda value: value if hasattr(value, "__html__") else text(value),
     )
     environment.filters["typeset"] = lambda value: typeset(text(value))
-    environment.filters["names"] = lambda value: _unbroken(str(escape(text(value))))
+    environment.filters["prose"] = lambda value: _prose(str(escape(text(value))))
     return environment.get_template("report.html.jinja")
 
 
-def _unbroken(escaped: str) -> Markup:
-    """Ids of environments in a text that has been escaped, which are not broken at their hyphens."""
-    return Markup(_NAME.sub(r'<span class="name">\g<0></span>', escaped))  # noqa: S704
+def _prose(escaped: str) -> Markup:
+    """An escaped text: ids of environments are not broken at their hyphens, letters such as λ_A have an index."""
+    named = _NAME.sub(r'<span class="name">\g<0></span>', escaped)
+    return Markup(_INDEX.sub(r"\1<sub>\2</sub>", named))  # noqa: S704
 
 
 def _counted(verdict: str, count: int) -> str:

@@ -12,6 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from moac import files
 
@@ -95,6 +96,12 @@ def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
     room = figure.get_size_inches()[0] / (0.7 + 0.085 * max(map(len, shown), default=0))  # inches of line and letters
     columns = max(1, min(len(shown), int(room)))
     figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=columns)
+
+
+def in_steps(ax: Axes) -> None:
+    """Label the horizontal axis as environment steps: 50k, 2M."""
+    ax.xaxis.set_major_locator(MaxNLocator(4))
+    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def line(index: int) -> dict[str, Any]:

@@ -169,14 +169,16 @@ def restored(dataset: LoggedDataset, folder: Path) -> LoggedDataset | None:
 
 def _place(folder: Path, problem: dict[str, Any], data: Path | None) -> Path:
     if not isinstance(problem.get("log"), dict):
-        raise ValueError(f"{folder} was trained on {problem['name']}, which is no log.")
+        raise ValueError(f"{folder} was trained on {problem['name']}, which is not a log.")
     if data is not None:
         return data
     kept = problem["log"].get("data")
     if not isinstance(kept, str):
-        raise ValueError(f"{folder} was trained on arrays in Python: only the program that has them can use its data.")
+        raise ValueError(
+            f"{folder} was trained on arrays in Python: give `data`, the same rows saved by dataset.save(folder)."
+        )
     if not Path(kept).is_dir():
-        raise ValueError(f"{kept}, on which {folder} was trained, is not there: say where it is now, with `data`.")
+        raise ValueError(f"{kept}, on which {folder} was trained, is not there: give its new place with `data`.")
     return Path(kept)
 
 

@@ -138,8 +138,8 @@ def unfinished(folder: Path) -> str:
     """A sentence, after a space, on the command of several runs that has begun in a folder; empty where none has."""
     command = next((what for name, what in _UNFINISHED.items() if (folder / name).is_dir()), None)
     if (folder / "choice.json").exists():
-        return " It is a set of candidates of which none was chosen: choice.json says why."
-    return "" if command is None else f" It is {command} that was stopped: the same command continues it."
+        return " It holds candidates of which none was chosen: choice.json says why."
+    return "" if command is None else f" It is {command} that was stopped: repeat the command to continue it."
 
 
 def spec_of(problem: Mapping[str, Any], shown: Any, catalogue: Any) -> Spec:
@@ -213,7 +213,7 @@ def model_of(env: str) -> FiniteMOMDP:
     if model is not None:
         return model
     known = library.known_environments()
-    raise ValueError(f"`ENV` must be one of {', '.join(known)}, got {env!r}.{did_you_mean(env, known)}")
+    raise ValueError(f"`ENV` must have an exact model ({', '.join(known)}), got {env!r}.{did_you_mean(env, known)}")
 
 
 def problem_of(env: str, *, blackbox: bool = False, **options: Any) -> Source:
@@ -278,12 +278,12 @@ def environment_of_run(directory: Path, trust: bool = False) -> Source:
     problem = description(directory)["problem"]
     env, options = problem["env"], problem.get("options") or {}
     if env is None:
-        raise ValueError(f"{directory} was saved from Python: its environment has no id to make it by.")
+        raise ValueError(f"{directory} was saved from Python: its environment has no id by which it could be made.")
     if not isinstance(options, dict):
         raise files.DamagedError(directory / "config.json", "`problem.options` is not a table of options")
     if ":" in env and not trust:
         told = f"{directory} names the environment {env!r}, which would import the module {env.partition(':')[0]!r}"
-        raise ValueError(f"{told}: give --trust if you trust the code in it.")
+        raise ValueError(f"{told}: give --trust if you trust its code.")
     return _environment_of(env, options)
 
 

@@ -43,7 +43,7 @@ def train(
         for latest in training.iterate(run, snapshot):
             show(latest)
     if latest is None:
-        raise ValueError("`run` must have its last state to go on from, got one that was read from files.")
+        raise ValueError("`run` must have its last state to continue from, got one that was read from files.")
     return latest
 
 
@@ -84,7 +84,7 @@ def lengthen(directory: RunDirectory, run: training.Run, iterations: int) -> tup
         return directory, run
     if directory.finished:
         if directory.checkpoints().newest(run) is None:
-            raise ValueError(f"{path} cannot be trained longer: it has no checkpoint to go on from.")
+            raise ValueError(f"{path} cannot be trained longer: it has no checkpoint to continue from.")
         files.subfolder(path, "policies")
         (path / "policy.safetensors").replace(directory.kept_path(before))  # first: it is what says that a run ended
     for name in ("history.safetensors", "report.html"):
@@ -97,7 +97,7 @@ def longer_run(run: training.Run, iterations: int) -> training.Run:
     """The same run with more iterations; a ValueError where it would not be the same."""
     before, config = run.settings.num_iterations, replace(run.config, num_iterations=iterations)
     if iterations < before:
-        raise ValueError(f"`iterations` must be at least {before}, which the run has already, got {iterations}.")
+        raise ValueError(f"`iterations` must be at least {before}, which the run already has, got {iterations}.")
     for name in settings.length_dependent(config) if iterations > before else ():
         raise ValueError(f"the run cannot be trained longer: its `{name}` depends on the number of iterations.")
     return replace(run, config=config)

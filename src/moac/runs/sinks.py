@@ -158,7 +158,7 @@ class Feed:
         except Exception as error:  # whatever goes wrong in there, the run is worth more
             self._open.pop(name, None)
             said = " ".join(str(error).split())
-            self.warn(f"{name} gets no more numbers of this run: {type(error).__name__}: {said}")
+            self.warn(f"{name} gets no more metrics of this run: {type(error).__name__}: {said}")
 
 
 def feed(place: Place, names: Sequence[str], history: History | None = None) -> Feed:

@@ -79,7 +79,7 @@ class Archive:
     def policy(self, index: int) -> TrainedPolicy:
         """The policy of a point, ready to act."""
         if self.policies is None:
-            raise ValueError("the archive holds values alone: moac.load(folder).archive has the policies too.")
+            raise ValueError("the archive holds only values: moac.load(folder).archive has the policies too.")
         if self.policies.conditioned_on:
             return self.policies.at(self.preferences[index])
         return self.policies.of_trial(index)
@@ -214,7 +214,9 @@ def select(candidates: Archive) -> Int[np.ndarray, " A"]:
     """Indices of the points that make the archive, in lexicographic order of their values, best first."""
     known = np.flatnonzero(np.isfinite(candidates.points).all(axis=1))
     if not len(known):
-        raise ValueError("no policy has a finite value in every objective: nothing to archive. Try smaller step sizes.")
+        raise ValueError(
+            "no policy has finite values in all objectives, so there is nothing to archive. Try smaller step sizes."
+        )
     points, low, high = (array[known] for array in (candidates.points, candidates.low, candidates.high))
     unit = span(points)
     if candidates.kind == "exact":

@@ -49,7 +49,7 @@ def check_folder(out: Path) -> None:
     """Refuse a folder that holds something else; one that an interrupted call has begun is fine."""
     begun = out.is_dir() and (locks.is_empty(out) or (out / _FOLDER).is_dir() or (out / log_files.BEHAVIOUR).exists())
     if out.exists() and (not begun or ((out / "config.json").exists() and not (out / choosing.NAME).exists())):
-        raise ValueError(f"{out} exists already, and is no set of candidates: choose a new folder.")
+        raise ValueError(f"{out} exists already and does not hold candidates: choose a new folder.")
     files.check_folder("out", out.parent)
 
 

@@ -155,7 +155,7 @@ def _start(ended: Result, folder: Path | None) -> training.Snapshot:
     if last is None and folder is not None:
         last = RunDirectory(folder).checkpoints().newest(ended.run)
     if last is None:
-        raise ValueError(f"{folder} has no checkpoint to go on from: delete it, and the same command trains it again.")
+        raise ValueError(f"{folder} has no checkpoint to continue from: delete it and repeat the command.")
     return last.as_start()
 
 
@@ -209,5 +209,5 @@ def check_folder(out: Path) -> None:
     fitted = (out / BEHAVIOUR).exists() and not (out / "config.json").exists()  # stopped before its first run began
     known = (out / _RULES).is_dir() or (out / RECORD).exists() or fitted
     if out.exists() and not (out.is_dir() and (known or locks.is_empty(out))):
-        raise ValueError(f"{out} exists already, and is no exploration: choose a new folder.")
+        raise ValueError(f"{out} exists already and is not an exploration: choose a new folder.")
     files.check_folder("out", out)

@@ -120,7 +120,7 @@ class Plan:
 def _entropies(given: tuple[float, ...] | None, config: Config, falls_from: float) -> tuple[float, ...]:
     """The bonuses of the stages; `falls_from` is the largest reward of a model, else 0."""
     if config.conditioned and len(given or (0.0,)) != 1:
-        raise ValueError(f"`entropy` must be one number for one network, where it falls by itself, got {given}.")
+        raise ValueError(f"`entropy` must be one number with {CONDITIONED}, where it decays by itself, got {given}.")
     if given is not None:
         return given
     alone = (config.entropy or 0.0) if config.conditioned else 0.0
@@ -157,7 +157,7 @@ def check_rules(rules: Sequence[str]) -> None:
     if not rules:
         raise ValueError("`rules` must name at least one rule, got none.")
     if CONDITIONED in rules and len(rules) > 1:
-        raise ValueError(f"`rules` must name {CONDITIONED} alone: it trains one network for all preferences.")
+        raise ValueError(f"`rules` must be {CONDITIONED} alone, which trains one network for all preferences.")
     twice = [rule for k, rule in enumerate(rules) if rule in rules[:k]]
     if twice:
         raise ValueError(f"`rules` must name each rule once, got {twice[0]} twice.")

@@ -164,7 +164,7 @@ def run(all_jobs: list[Job], executor: Executor, report: Report) -> list[Row]:
     for outcome in executor.map(work, waiting):
         job, failure = waiting[outcome.index], outcome.failure
         if failure is None and job.out is not None and not job.finished:
-            failure = Failure("lost", "it finished elsewhere: `out` must be a folder that all machines share.")
+            failure = Failure("lost", "it finished on another machine: `out` must be a folder that all machines share.")
         if job.out is not None:
             _note(job.out / "errors" / f"{job.key}.json", job, failure)
         if failure is not None:

@@ -123,7 +123,7 @@ def _check_keys(data: Mapping[str, Any]) -> None:
         if key in _TABLES and not isinstance(value, dict):
             raise ValueError(f"`{key}` must be a table, [{key}], got {shown(value)}.")
     if "grid" not in data and "random" not in data and "methods" not in data:
-        raise ValueError("a sweep must say what varies: [grid], [random] or [methods] is missing.")
+        raise ValueError("a sweep must have a table of what varies: [grid], [random] or [methods].")
     _check_tables(data)
 
 
@@ -181,7 +181,7 @@ def _random(data: Mapping[str, Any] | None) -> tuple[int, dict[str, Axis]]:
     _check_tasks(count)
     axes = {key: value for key, value in data.items() if key != "count"}
     if not axes:
-        raise ValueError("`random` must draw something: give a field and its range.")
+        raise ValueError("`random` must have a field and its range.")
     _check_axes("random", axes)
     return count, {key: _axis(key, value) for key, value in axes.items()}
 

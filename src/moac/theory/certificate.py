@@ -27,7 +27,7 @@ SATURATED = 1e-3
 FILE = "certificate.json"
 SHORT = ("low", "high", "confidence", "metric")
 """What the summary of a run has of its certificate."""
-_NOT_THE_WORLD = "it certifies the gradient of that estimate, not of the world"
+_NOT_THE_WORLD = "it certifies the gradient of that estimate, not that of the real system"
 _MOST_LOOKS = 12
 _BATCH = 1000
 """Episodes that are sampled between two signs of progress."""
@@ -78,7 +78,7 @@ class Certificate:
             return None
         return (
             f"In a visited state some action has probability {self.rarest:.1g}: a saturated softmax is stationary, "
-            "however bad it is. That no direction in θ improves does not say that no policy does."
+            "however bad it is. That no direction in θ improves does not mean that no policy does."
         )
 
     def record(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Plan:
         if known < FEWEST:
             raise ValueError(f"the log must have at least {FEWEST} {SPLIT} users to certify with, got {known}.")
         if self.until is not None:
-            raise ValueError(f"`until` must be left out on a log, whose users are all there are, got {self.until}.")
+            raise ValueError(f"`until` must be left out on a log, whose number of users is fixed, got {self.until}.")
         return replace(self, episodes=min(self.episodes, known))
 
     def levels(self) -> Iterator[tuple[int, float]]:
@@ -163,7 +163,7 @@ class Subject:
     def gamma(self) -> tuple[float, ...]:
         """γ, one per objective; the average setting is refused."""
         if not isinstance(self.trained.setting, Discounted):
-            raise ValueError("`setting` must be discounted: there is no certificate of average rewards yet.")
+            raise ValueError("`setting` must be discounted: there is no certificate for average rewards yet.")
         return self.trained.setting.discounts(self.source.spec.num_objectives)
 
     def at(self, preference: Any) -> Subject:

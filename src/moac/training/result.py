@@ -1,4 +1,4 @@
-"""What training ends with, and the preparation of a run from a problem and a configuration."""
+"""The result of training, and the preparation of a run from a problem and a configuration."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ GivenParts = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What training ends with; every array has leading axis K, the trials.
+    """The result of training; every array has leading axis K, the trials.
 
     Attributes:
-        run: what was run.
-        iteration: updates done.
+        run: the run, with its configuration.
+        iteration: the number of updates done.
         history: what was logged.
-        policy: the policies after them.
+        policy: the policies after the last update.
         random_iterate_policy: θ_T̂, drawn uniformly from the iterates: the policy that the theorems speak of.
         random_iteration: T̂ [K].
         stopped: [K] 0, or the iteration at which the trial stopped because its update was not finite.
-        snapshot: the last one, which another run may start from; None where the result was read from files.
+        snapshot: the last state, from which another run may start; None where the result was read from files.
         writer: writes a run directory for `save`; None where the result was not made by `moac.api`.
         drawer: draws the figure of `plot`; likewise.
         evaluator: `moac.evaluate`; likewise.
@@ -99,7 +99,7 @@ class Result:
         return self.drawer(self)
 
     def evaluate(self, data: Any = None, **options: Any) -> Any:
-        """What the policies are worth, on the log `data` where it is given; the same as `moac.evaluate`."""
+        """Evaluate the policies, on the log `data` if it is given: `moac.evaluate`."""
         if self.evaluator is None:
             raise ValueError("`evaluator` must be set to evaluate a result: moac.api.with_outputs(result) does.")
         return self.evaluator(self, data=data, **options)

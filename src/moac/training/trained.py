@@ -74,7 +74,7 @@ class TrainedPolicy:
     def catalogue(self) -> Any:
         """Of the log that they were trained on; a ValueError where there was none."""
         if not isinstance(self.observations, LogSpec):
-            raise ValueError("the policy was not trained on a log, so it has nothing to recommend: use `act`.")
+            raise ValueError("the policy was not trained on a log and cannot recommend: use `act`.")
         return self.observations.known_catalogue
 
     @property
@@ -124,7 +124,9 @@ class TrainedPolicy:
         """
         p = preference if self.preference is None else self.preference
         if p is None and self.conditioned_on:
-            raise ValueError("`preference` must be given, or chosen once by `.at(preference)`: the policy has many.")
+            raise ValueError(
+                "`preference` must be given here or by `.at(preference)`: the policy is conditioned on it."
+            )
         return self.observations.see(observation, self.trial, p)
 
     def of_trial(self, trial: int) -> TrainedPolicy:

@@ -1,20 +1,23 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
 from rich.table import Table
 
-from moac import envs, momdp, settings
+from moac import default_config, envs, momdp, settings
 from moac.choices import did_you_mean
 from moac.cli import console, options, process
 from moac.cli import main as cli
 from moac.cli.front import Front
 from moac.config import Average, Config, Discounted
+from moac.policies.observations import LogSpec
 
 
 def config_of(arguments):
@@ -29,8 +32,35 @@ def test_every_field_of_the_configuration_is_an_option_with_its_help(capsys):
     shown = capsys.readouterr().out
     for field in (field for field in fields(Config) if field.name not in ("preferences", *options.LOG_ONLY)):
         assert f"--{field.name.replace('_', '-')} " in shown
-    assert "T, updates of the policy." in shown
+    assert "T, the number of policy updates." in shown
     assert "{None}" not in shown
+
+
+@pytest.mark.parametrize("learner", ["ppo", "paper"])
+@pytest.mark.parametrize(
+    "env", ["resource-gathering-v0", "mo-mountaincar-v0", "mo-mountaincarcontinuous-v0", "deep-sea-treasure-v0"]
+)
+def test_the_help_names_what_is_filled_in(env, learner):
+    """The words hold the values of `moac.defaults`; step sizes of tables by the paper's learner are a formula."""
+    spec = envs.make(env).spec
+    filled = default_config.of_spec(spec, Config(learner=learner))
+    assert default_config.of_spec(spec, Config()).learner == "ppo" in options.DEFAULTS["learner"]
+    of_ppo = {"epochs", "minibatch_size", "units"} if learner == "paper" else {"critic_batch_size"}
+    formula = {"actor_step_size"} if filled.optimiser == "constant" else set()
+    for name in set(options.DEFAULTS) - of_ppo - formula:
+        assert _value_in(options.DEFAULTS[name], getattr(filled, name)), name
+    assert filled.actor_batch_size == (64 * spec.num_chains if learner == "ppo" else 128)
+
+
+def test_the_help_of_logs_names_what_is_filled_in():
+    filled = default_config.of_spec(SimpleNamespace(observations=LogSpec(3)), Config())
+    for name in set(options.LOG_DEFAULTS) - set(options.NEVER_ON_A_LOG):
+        assert _value_in(options.LOG_DEFAULTS[name], getattr(filled, name)), name
+
+
+def _value_in(words, value):
+    shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value).lower().removesuffix(".0")
+    return re.search(rf"(?<![\w.]){re.escape(shown)}(?![\w.])", words) is not None
 
 
 def test_defaults_are_those_of_the_configuration():

@@ -182,7 +182,7 @@ def test_arrays_that_do_not_fit_are_refused(change, about, words):
 
 def test_training_on_a_log_says_what_is_missing(dataset):
     blind = replace(dataset, propensity=None)
-    with pytest.raises(ValueError, match=r"small does not say how it chose: fit a model .*with_behaviour\("):
+    with pytest.raises(ValueError, match=r"small has no propensities: fit a model .*with_behaviour\("):
         moac.train(blind, moac.Config(num_iterations=2))
     for wrong, message in (
         ({"setting": moac.Average()}, "`setting` must be discounted on a log"),

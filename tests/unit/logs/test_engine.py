@@ -152,7 +152,7 @@ OTHER_FORMS = {
     "mixed ends of lines": (lambda text: text.replace(b"\n", b"\r\n", 4), "cannot be read"),
     "a column twice": (lambda text: text.replace(b"\n", b",tab\n", 1), "row 1: must name every column once"),
     "a column without a name": (lambda text: text.replace(b"\n", b",\n", 1), "row 1: must name every column once"),
-    "a missing column": (lambda text: text.replace(b"tab", b"tap", 1), "must have the column `tab`, and has not"),
+    "a missing column": (lambda text: text.replace(b"tab", b"tap", 1), "must have the column `tab`, which is missing"),
     "UTF-16": (lambda text: text.decode().encode("utf-16"), "must end with a new line"),
     "an empty file": (lambda text: b"", "must hold rows, got an empty file"),
     "blanks": (lambda text: text.replace(b"\n", b"\n   \n", 1), "row 2: Error when converting column"),

@@ -222,8 +222,8 @@ def test_features_of_users_and_items_are_numbers_and_categories(tmp_path):
 
 
 MISTAKES = {
-    "a missing column": ({"item": "itemid"}, "must have the column `itemid`, and has not. Did you mean item_id?"),
-    "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, and has not. Did you mean click?"),
+    "a missing column": ({"item": "itemid"}, "must have the column `itemid`, which is missing. Did you mean item_id?"),
+    "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, which is missing. Did you mean click?"),
     "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
     "times that are none": ({"time": "tab"}, "row 2: `tab` must be a time, got"),
     "propensities": ({"propensity": "minutes"}, "`minutes` must be in (0, 1], got"),

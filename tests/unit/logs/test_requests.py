@@ -105,7 +105,7 @@ def score_all(folder, out):
 
 
 WRONG = {
-    "person\nann\n": "must have the column `user_id`, and has not",
+    "person\nann\n": "must have the column `user_id`, which is missing",
     "user_id,tab,history\nann,home,\n": "must have the column `hour`",
     "user_id,tab,hour,history,responses\nann,home,9,mug|pen,1 0 0\n": "row 2: `responses` must hold 3 numbers for each",
 }

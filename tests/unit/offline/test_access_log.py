@@ -21,12 +21,12 @@ def test_accesses_are_appended_in_both_logs(tmp_path):
     run, data = tmp_path / "run", tmp_path / "data"
     run.mkdir()
     data.mkdir()
-    assert str(record(run, data)) == "test users were looked at once"
+    assert str(record(run, data)) == "test users were accessed once"
     before = (run / ACCESS_LOG).read_bytes()
     second = record(run, data)
     assert (run / ACCESS_LOG).read_bytes().startswith(before)
     assert (data / ACCESS_LOG).read_bytes() == (run / ACCESS_LOG).read_bytes()
-    assert str(second) == "test users were looked at 2 times"
+    assert str(second) == "test users were accessed 2 times"
     assert [entry["split"] for entry in second.entries] == ["test", "test"]
     assert second.entries[0]["options"]["cap"] is None
     assert second.missing is None
@@ -37,7 +37,7 @@ def test_accesses_of_other_runs_to_the_same_data_count(tmp_path):
         (tmp_path / name).mkdir()
     record(tmp_path / "one", tmp_path / "data")
     both = record(tmp_path / "two", tmp_path / "data")
-    assert str(both) == "test users were looked at 2 times, 1 of them for this run"
+    assert str(both) == "test users were accessed 2 times, 1 of them for this run"
 
 
 def test_a_damaged_line_still_counts_and_the_next_access_has_its_own(tmp_path):
@@ -50,7 +50,7 @@ def test_a_damaged_line_still_counts_and_the_next_access_has_its_own(tmp_path):
 
 def test_an_access_that_cannot_be_recorded_in_the_run_is_refused(tmp_path):
     (tmp_path / ACCESS_LOG).mkdir()
-    with pytest.raises(ValueError, match="no look goes unnoted"):
+    with pytest.raises(ValueError, match="every access must be recorded"):
         record(tmp_path)
 
 
@@ -78,7 +78,7 @@ def test_a_log_that_is_a_link_is_not_followed(tmp_path):
     run.mkdir()
     target.write_text("kept")
     (run / ACCESS_LOG).symlink_to(target)
-    with pytest.raises(ValueError, match="no look goes unnoted"):
+    with pytest.raises(ValueError, match="every access must be recorded"):
         record(run)
     assert target.read_text() == "kept"
 

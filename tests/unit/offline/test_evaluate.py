@@ -24,7 +24,7 @@ def dataset():
     [
         (lambda d: {"split": np.zeros_like(d.split)}, "has 0 validation users"),
         (lambda d: {"split": np.where(np.arange(d.num_users) == d.user[0], 1, 0)}, "has 1 validation users"),
-        (lambda d: {"propensity": None}, "does not say how it chose"),
+        (lambda d: {"propensity": None}, "has no propensities"),
         (lambda d: {"propensity": np.zeros(d.num_rows)}, r"`propensity` must be in \(0, 1\], got 0.0 in row"),
         (lambda d: {"action": d.action + 12}, r"`action` of generated must be in \[0, 12\)"),
         (lambda d: {"reward": np.zeros_like(d.reward)}, "no signal of generated ever fires"),

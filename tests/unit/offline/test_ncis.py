@@ -122,7 +122,7 @@ def test_what_cannot_be_analysed_is_one_line():
     user, reward, half = np.arange(6) // 2, np.ones((6, 2)), np.full(6, 0.5)
     log = ncis.Logged.of(user, reward, half)
     shard = ncis.accumulate(log, {"p": half})
-    with pytest.raises(ValueError, match="signal 1 never fires in 6 rows"):
+    with pytest.raises(ValueError, match="signal 1 never occurs in 6 rows"):
         ncis.evaluate(ncis.Logged.of(user, reward * [1, 0], half), {"p": half})
     with pytest.raises(ValueError, match="at least two of them, got 1"):
         ncis.evaluate(ncis.Logged.of(np.zeros(6), reward, half), {"p": half})

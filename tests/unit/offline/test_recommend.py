@@ -403,7 +403,7 @@ MISTAKES = {
     "score RUN": "`--out` must be given",
     "score RUN --out TMP": "`out` must be a file, got TMP",
     "score RUN --out FILE --k 13": "`k` must",
-    "score RUN --out FILE --data TMP": "TMP is no dataset",
+    "score RUN --out FILE --data TMP": "TMP is not a dataset",
     "score RUN --out FILE --trial 2": "`trial` must be in [0, 2), got 2",
     "score TMP --out FILE": "TMP is not a run directory",
     "recommend RUN": "`--user` must be given",
@@ -425,4 +425,4 @@ def test_a_mistake_is_one_line(made, tmp_path, capsys, typed):
 def test_a_run_that_was_on_no_log_says_so(tmp_path, capsys):
     run = invented(tmp_path / "run")
     assert main(["offline", "score", str(run), "--out", str(tmp_path / "scores.csv")]) == 2
-    assert "which is no log." in capsys.readouterr().err
+    assert "which is not a log." in capsys.readouterr().err

@@ -91,6 +91,13 @@ def test_the_id_of_an_environment_is_one_word_and_stays_escaped():
     assert "<b>" not in content and Outline(content).text.count("mo-car-v0") == 3  # also in the window's title
 
 
+def test_letters_have_an_index_and_names_with_underscores_have_none():
+    table = Table("t", "λ_A, π_b and w_0", ("C_A", "num_envs"), (("x_1", "y_1"),))
+    content = render(Page("T", "θ_T̂ of user_id.", tables=(table,)))
+    shown = ("θ<sub>T̂</sub>", "λ<sub>A</sub>, π<sub>b</sub> and w<sub>0</sub>", ">C<sub>A</sub><", ">num_envs<")
+    assert all(text in content for text in (*shown, "user_id", ">x_1<", ">y_1<"))
+
+
 def test_a_wide_figure_is_not_made_smaller_than_text():
     one, several = (Figure("f", f"<svg width='2' width=\"{width}pt\"></svg>", "c", "a") for width in (346, 605))
     assert not one.wide and several.wide and not Figure("f", SVG, "c", "a").wide

@@ -66,8 +66,8 @@ def test_a_sink_that_fails_is_named_once_and_the_others_go_on():
         feed.show(snapshot(length))
     feed.close()
     assert told == [
-        "never gets no more numbers of this run: ZeroDivisionError: division by zero",
-        "bad gets no more numbers of this run: ConnectionError: the line is cut",
+        "never gets no more metrics of this run: ZeroDivisionError: division by zero",
+        "bad gets no more metrics of this run: ConnectionError: the line is cut",
     ]
     assert good.seen == [1, 2, 3, 4]
     assert bad.seen == [1]
@@ -277,7 +277,7 @@ def test_a_run_goes_on_without_weights_and_biases_where_nobody_is_logged_in(wand
     feed.show(snapshot(3))
     feed.close()
     assert len(said) == 1
-    assert said[0].startswith("wandb gets no more numbers of this run: UsageError: No API key configured.")
+    assert said[0].startswith("wandb gets no more metrics of this run: UsageError: No API key configured.")
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the service by Linux's /proc")
@@ -293,4 +293,4 @@ def test_a_run_goes_on_without_weights_and_biases_where_its_service_ends(wandb, 
         feed.show(snapshot(length))
     feed.close()
     assert len(said) == 1
-    assert said[0].startswith("wandb gets no more numbers of this run: ")
+    assert said[0].startswith("wandb gets no more metrics of this run: ")

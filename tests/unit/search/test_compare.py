@@ -55,7 +55,7 @@ def test_folders_are_compared_and_saved(tmp_path):
     out = page.save(comparison, tmp_path / "out")
     told = json.loads((out / "comparison.json").read_text())
     assert [run["name"] for run in told["runs"]] == ["one", "two"] and told["ends"][0]["return"]["value"] == 2.0
-    assert "more by" in (out / "report.html").read_text() and (out / "figures" / "curves.png").exists()
+    assert " − " in (out / "report.html").read_text() and (out / "figures" / "curves.png").exists()
 
 
 def test_a_drawing_has_a_panel_for_each_objective_and_a_line_for_each_run():

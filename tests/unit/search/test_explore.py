@@ -86,7 +86,7 @@ def test_candidates_are_named_by_rule_stage_and_form():
 def test_a_folder_with_something_else_is_refused(tmp_path):
     explore.check_folder(tmp_path)
     (tmp_path / "mine.txt").write_text("dear diary")
-    with pytest.raises(ValueError, match="is no exploration"):
+    with pytest.raises(ValueError, match="is not an exploration"):
         explore.check_folder(tmp_path)
     (tmp_path / "rules").mkdir()
     explore.check_folder(tmp_path)

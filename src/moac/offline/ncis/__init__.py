@@ -183,7 +183,7 @@ def _check(shard: Shard, baseline: str | None, options: Options) -> None:
     silent = [shard.signal_names[k] for k in np.flatnonzero(events == 0)]
     if silent:
         rows = f"{shard.first.count.sum():.0f} rows"
-        raise ValueError(f"{', '.join(silent)} never fires in {rows}: leave it out by `log.signals([…])`.")
+        raise ValueError(f"{', '.join(silent)} never occurs in {rows}: leave it out by `log.signals([…])`.")
     shard.check_support()
 
 

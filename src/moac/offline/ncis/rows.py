@@ -52,7 +52,7 @@ class Logged:
             raise ValueError(f"{dataset.name} has no rows{f' of {rows} users' if isinstance(rows, str) else ''}.")
         if dataset.propensity is None:
             raise ValueError(
-                f"{dataset.name} does not say how it chose, it has no propensities: fit a model and give it, "
+                f"{dataset.name} has no propensities: fit a model and give it, "
                 "dataset.with_behaviour(moac.offline.behaviour.fit(dataset))."
             )
         columns = (dataset.reward[which], dataset.propensity[which], dataset.action[which])

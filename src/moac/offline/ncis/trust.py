@@ -165,7 +165,7 @@ def _of_weights(diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
 
 def _of_support(estimate: Estimate) -> Iterator[Reason]:
     if np.isnan(estimate.interval).any():
-        yield Reason("support", "not trusted", "some draws of users take none of the policy's actions: no interval")
+        yield Reason("support", "not trusted", "some bootstrap samples have none of the policy's actions: no interval")
 
 
 def _of_positives(signals: tuple[str, ...], diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
@@ -189,7 +189,7 @@ def _of_controls(signals: tuple[str, ...], checks: Checks | None) -> Iterator[Re
     powers = [(one, power(one, signals, half_width)) for one in (() if checks is None else checks.controls)]
     if all(why is not None for one, why in powers if not one.soft):
         told = "; ".join(f"{one.name}: {why}" for one, why in powers if not one.soft)
-        text = f"no control has power{f' ({told})' if told else ''}: nothing here could have refuted the estimate"
+        text = f"no control has power{f' ({told})' if told else ''}: no check could have refuted the estimate"
         yield Reason("control", "with care", text)
     for one in (one for one, why in powers if why is None):
         yield from _of_control(one, signals, half_width)
@@ -221,7 +221,7 @@ def _of_control(control: Controlled, signals: tuple[str, ...], half_width: Any) 
             what = f"{column} changes by {control.change[j]:+.3f} [{low:+.3f}, {high:+.3f}] standard deviations"
         level: Level = "not trusted" if size >= limit.stop and not control.soft else "with care"
         if size >= limit.care:
-            why = "which the policy can hardly have done" if control.soft else "which no policy can do"
+            why = "which the policy can hardly have caused" if control.soft else "which a policy cannot cause"
             yield Reason("control", level, f"{what}, {why}", float(size), limit.stop)
 
 
@@ -243,6 +243,6 @@ def _against(limit: Limit, number: Any, text: str | None = None, signal: str | N
     bounds: tuple[tuple[Level, float], ...] = (("not trusted", limit.stop), ("with care", limit.care))
     for level, bound in bounds:
         if number <= bound if low else number >= bound:
-            told = f"{text or limit.text}: {number:.3g}, {'not above' if low else 'not below'} {bound:g}"
+            told = f"{text or limit.text}: {number:.3g}, required: {'above' if low else 'below'} {bound:g}"
             yield Reason(limit.measure, level, told, float(number), bound, signal)
             return

@@ -1,4 +1,4 @@
-"""Tables of what was tried to refute an estimate on a log: controls, balance, sensitivity, tails, other models of b."""
+"""Tables of the checks of an estimate on a log: controls, balance, sensitivity, tails, another behaviour model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SIZES = {"Effective number of rows": "row_effective_size", "Effective number of
 _SHARES = {
     "Effective share of rows": "row_effective_share",
     "Effective share of users": "user_effective_share",
-    "Heaviest row, of all weight": "largest_row_share",
-    "Heaviest user, of all weight": "largest_user_share",
-    "Rows that the cap touches": "capped_share",
+    "Heaviest row’s share of the weight": "largest_row_share",
+    "Heaviest user’s share of the weight": "largest_user_share",
+    "Rows above the cap": "capped_share",
     "Weight retained under the cap": "retained_mass",
 }
 
@@ -58,7 +58,7 @@ def explained(evaluation: OfflineEvaluation, method: str) -> str:
         return f"{text}."
     name, factor = checks.sensitivity.strongest
     known = f"shifts them by up to {number(100 * (factor - 1), 2)} % in nine of ten rows"
-    return f"{text}; for scale, {name}, which b knows, {known}."
+    return f"{text}; for comparison, {name}, which the behaviour model knows, {known}."
 
 
 def reasons(evaluation: OfflineEvaluation) -> Table:
@@ -67,9 +67,9 @@ def reasons(evaluation: OfflineEvaluation) -> Table:
     for name in (*evaluation.methods, str(evaluation.report.baseline)):
         own = evaluation.report.policies[name].verdict.reasons
         rows += [(name, reason.level, f"{reason.text[:1].upper()}{reason.text[1:]}.") for reason in own]
-        rows += [] if own else [(name, "trusted", "No limit is passed.")]
-    caption = "The gravest reason decides. Limits are conventions, which moac docs trust lists."
-    return Table("May it be read, and why", caption, ("Policy", "Verdict", "Reason"), tuple(rows))
+        rows += [] if own else [(name, "trusted", "All limits are met.")]
+    caption = "The most serious reason decides. The limits are conventions, listed by moac docs trust."
+    return Table("Verdict and reasons", caption, ("Policy", "Verdict", "Reason"), tuple(rows))
 
 
 def control_rows(evaluation: OfflineEvaluation, method: str) -> list[tuple[str, str, str, str]]:
@@ -79,7 +79,7 @@ def control_rows(evaluation: OfflineEvaluation, method: str) -> list[tuple[str, 
         return rows
     for one in checks.controls:
         why = power(one, evaluation.report.signal_names, checks.half_width)
-        told = "a softer control: may follow from what was shown" if one.soft else "has power"
+        told = "weak control: may depend on what was shown" if one.soft else "has power"
         for j, column in enumerate(one.columns):
             low, high = (float(end) for end in one.interval[j])
             shown = change(float(one.change[j]), (low, high)) if one.relative else _deviations(one.change[j], low, high)
@@ -100,13 +100,13 @@ def _controls(evaluation: OfflineEvaluation) -> Table:
         for row in control_rows(evaluation, name)
     ]
     caption = (
-        "No policy changes what has happened before, so each change must be chance. Where it is not, something that b "
-        "does not know decided who was shown what; the effect above then holds a bias of about this size."
+        "A policy cannot change these, so every change must be due to chance. If an interval excludes 0, something "
+        "that the behaviour model b does not know decided who was shown what: the effect above has a bias of this size."
     )
     few = next((own for _, own in _checked(evaluation) if own.rows < evaluation.rows), None)
-    caption += f" Checks are made on {few.rows:,} rows, of the first {few.users:,} users." if few is not None else ""
+    caption += f" Checks use {few.rows:,} rows, those of the first {few.users:,} users." if few is not None else ""
     header = ("Control", "Column", "Change (must be 0)", "Power")
-    return Table("What may not change", caption, header, tuple(rows))
+    return Table("Negative controls", caption, header, tuple(rows))
 
 
 def _exposure(evaluation: OfflineEvaluation) -> Table:
@@ -121,11 +121,18 @@ def _exposure(evaluation: OfflineEvaluation) -> Table:
                 rows.append((f"{name}: {signal}", *three, found["events"]))
                 levels.append(f"{signal} {number(found['level'], 3)} and {number(found['standard_level'], 3)}")
     caption = (
-        "All rows of random exposure, which nobody trained on. The difference, users drawn alike for both, is 0 on "
-        "average where nothing unobserved decided what the log showed. Levels of Behavior-Clone on random exposure and "
-        f"on the same users' standard rows, which differ for other reasons too: {', '.join(dict.fromkeys(levels))}."
+        "All rows of random exposure, which no policy was trained on. The difference, with the same users resampled in "
+        "both, is 0 on average if nothing unobserved decided what the log showed. Levels of Behavior-Clone on random "
+        "exposure and on the same users' standard rows, which differ for other reasons too: "
+        f"{', '.join(dict.fromkeys(levels))}."
     )
-    header = ("Policy and signal", "Random exposure", "Same users, standard rows", "Difference", "Random rows with it")
+    header = (
+        "Policy and signal",
+        "Random exposure",
+        "Same users, standard rows",
+        "Difference",
+        "Random rows with the signal",
+    )
     return Table("Random exposure", caption, header, tuple(rows))
 
 
@@ -155,8 +162,9 @@ def _tails(evaluation: OfflineEvaluation) -> Table:
             k_hat = number(float(tails.pareto_k[k]), 2)
             rows.append((f"{name}: {signal}", k_hat, *shares, capped if heavy else UNKNOWN))
     caption = (
-        "Pareto k of the weighted signal per user: from ½ its variance is infinite, intervals are too short. Shares of "
-        "the heaviest 1 % in the estimate. A heavy-tailed signal is also estimated with its largest values cut off."
+        "Pareto k of the weighted signal per user: from ½ on its variance is infinite and intervals are too short. "
+        "Heaviest: the share of the estimate that comes from the heaviest 1 %. Signals with heavy tails are also "
+        "estimated with their largest values cut off."
     )
     header = ("Policy and signal", "Pareto k", "Heaviest rows", "Heaviest users", "Change, cut off")
     return Table("Tails", caption, header, tuple(rows))
@@ -171,9 +179,9 @@ def _recipes(evaluation: OfflineEvaluation) -> Table:
             low, high = (float(end) for end in without.relative_interval[k])
             shown = change(float(without.relative[k]), (low, high))
             rows.append((f"{name}: {line.signal}", change(line.relative, line.relative_interval), shown))
-    caption = "What past responses explain of how the log chose is no effect of the policy; what is left may be one."
+    caption = "The part of a change that past responses explain is no effect of the policy; the rest may be one."
     header = ("Policy and signal", "b with past responses", "b without")
-    return Table("Two models of how the log chose", caption, header, tuple(rows))
+    return Table("Two behaviour models", caption, header, tuple(rows))
 
 
 def opinions(evaluation: OfflineEvaluation) -> Table:
@@ -186,11 +194,11 @@ def opinions(evaluation: OfflineEvaluation) -> Table:
         for k, signal in enumerate(evaluation.report.signal_names):
             sign = -1.0 if signal in evaluation.costs else 1.0
             rows.append((f"{name}: {signal}", *(_estimate(one, k, sign) for one in estimates)))
-    caption = "With intervals over users. NCIS has the cap in use, SNIPS none."
+    caption = "With intervals over users. NCIS uses the cap, SNIPS none."
     if evaluation.reward_model is not None:
         share, signal = max((fit["explained"], name) for name, fit in evaluation.reward_model.items())
         caption += f" The linear model of doubly robust explains at most {percent(share)} of a signal ({signal})."
-    return Table("Second opinions", caption, header, tuple(rows))
+    return Table("Other estimators", caption, header, tuple(rows))
 
 
 def diagnostics(evaluation: OfflineEvaluation) -> Table:
@@ -203,12 +211,12 @@ def diagnostics(evaluation: OfflineEvaluation) -> Table:
     rows = [(text, *(number(round(getattr(one, name))) for one in seeds)) for text, name in _SIZES.items()]
     rows += [(text, *(percent(getattr(one, name)) for one in seeds)) for text, name in _SHARES.items()]
     means = (with_interval(one.mean_weight, tuple(one.mean_weight_interval)) for one in seeds)
-    rows.append(("Mean uncapped weight (1 if all is right)", *means))
+    rows.append(("Mean uncapped weight (should be 1)", *means))
     for k, signal in enumerate(evaluation.report.signal_names):
         counts = (f"{number(float(one.positives[k]), 3)} of {int(one.events[k])}" for one in seeds)
         rows.append((f"Weighted positives of {signal}", *counts))
     caption = "Of each method the seed with the smallest effective number of rows."
-    return Table("How much of the log stands behind it", caption, ("Measure", *worst_seeds), tuple(rows))
+    return Table("Effective sample size", caption, ("Measure", *worst_seeds), tuple(rows))
 
 
 def percent(share: float) -> str:

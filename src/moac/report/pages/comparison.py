@@ -44,27 +44,27 @@ def drawing(comparison: Comparison) -> Figure:
             figures.band(ax, run.steps, run.returns[:, :, i], index, run.name)
         ax.set_title(f"Return of {name}")
         ax.set(xlabel="environment steps of a trial", ylabel=name)
-        ax.locator_params(axis="x", nbins=5)
+        style.in_steps(ax)
     style.legend_below(figure, axes)
     return figure
 
 
 def ends(comparison: Comparison) -> Table:
-    """What each run ends with, and how much more than the first run that is."""
+    """The final returns of each run, and their differences to the first run."""
     rows: list[tuple[str, ...]] = []
     for k, run in enumerate(comparison.runs):
         cells = [_shown(end) for end in run.ends]
         if k == 0:
-            rows.append((run.name, *cells, "compared with"))
+            rows.append((run.name, *cells, "baseline"))
             continue
         how = "paired" if run.pairs_with(comparison.runs[0]) else "not paired"
         more = [_shown(one, sign=True) for one in comparison.difference(k)]
-        rows += [(run.name, *cells, ""), (f"{run.name}: more by", *more, how)]
+        rows += [(run.name, *cells, ""), (f"{run.name} − {comparison.runs[0].name}", *more, how)]
     caption = (
         "Means over trials after the last iteration, with 95 % intervals. Differences to the first run are taken trial "
         "by trial where problem, seed and number of trials are the same (paired), else between the means (Welch)."
     )
-    return Table("Where the runs end", caption, ("Run", *comparison.objectives, "Intervals"), tuple(rows))
+    return Table("Final returns", caption, ("Run", *comparison.objectives, "Intervals"), tuple(rows))
 
 
 def _shown(one: Mean, sign: bool = False) -> str:

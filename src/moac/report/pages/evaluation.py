@@ -19,7 +19,7 @@ from moac.report.pages import checks
 _EFFECTS = {
     "better": "significantly better on",
     "worse": "significantly worse on",
-    "no difference": "no difference shown on",
+    "no difference": "no significant difference on",
     "not estimable": "not estimable:",
 }
 _TRUST = {"with care": "to be read with care", "not trusted": "not to be trusted"}
@@ -50,10 +50,12 @@ def of_evaluation(evaluation: OfflineEvaluation) -> Page:
 
 def _summary(evaluation: OfflineEvaluation) -> str:
     where = f"{number(evaluation.rows)} rows of {number(evaluation.users)} {evaluation.split} users"
-    parts = [f"Estimated by normalised capped importance sampling on {where}, beside {evaluation.report.baseline}."]
+    parts = [
+        f"Estimated by normalised capped importance sampling on {where}, compared with {evaluation.report.baseline}."
+    ]
     parts += [_outcome(evaluation, name) for name in evaluation.methods]
     if evaluation.left_out:
-        parts.append(f"Never seen there, so not estimated: {_listed(evaluation.left_out)}.")
+        parts.append(f"Never observed there, so not estimated: {_listed(evaluation.left_out)}.")
     parts += [unknown(evaluation)] if evaluation.unknown is not None else []
     return " ".join(parts)
 
@@ -77,7 +79,7 @@ def _notice(evaluation: OfflineEvaluation) -> str | None:
             rest = f"; {more} more below" if more else ""
             parts.append(f"{name} is {_TRUST[verdict.level]}: {verdict.reasons[0].text}{rest}.")
     if evaluation.accesses is not None and len(evaluation.accesses.entries) > 1:
-        spoiled = "whatever was chosen after the first makes these numbers look better than they are"
+        spoiled = "choices made after the first access make these numbers optimistic"
         parts.append(f"{str(evaluation.accesses).capitalize()}: {spoiled}.")
     return " ".join(parts) or None
 
@@ -118,15 +120,15 @@ def _figures(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
         Figure(
             "Cap sweep",
             style.svg(log_figures.sweep(evaluation)),
-            f"The change to {base} under each cap, with {level} bands over users; dotted is the cap in use, ∞ SNIPS. "
-            "A curve that moves with the cap hangs on few rows of large weight.",
+            f"The change to {base} under each cap, with {level} bands over users; the dotted line is the cap in use, "
+            "∞ is SNIPS. A curve that changes with the cap depends on few rows of large weight.",
             f"One panel for each of {_listed(evaluation.report.signal_names)}: change against the cap.",
         ),
         *_balance(evaluation),
         Figure(
             "Weights",
             style.svg(log_figures.weights(evaluation)),
-            "How often the policy takes the logged action, relative to the log; 1 is as often.",
+            "How often the policy takes the logged action relative to the log; 1 means equally often.",
             f"Histogram of weights; effective shares: {shares}.",
         ),
     )
@@ -139,12 +141,14 @@ def _balance(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
         return ()
     worst = "; ".join(f"{name} {own.names[0]} {own.difference[0]:+.3f}" for name, own in known.items() if own.names)
     figure = log_figures.balance(known)
-    caption = "Weighted minus unweighted means in standard deviations; dotted where a difference asks for care."
+    caption = (
+        "Weighted minus unweighted means in standard deviations; beyond the dotted lines the verdict is “with care”."
+    )
     return (Figure("Balance of the worst ten covariates", style.svg(figure), caption, f"Dot plot; worst: {worst}."),)
 
 
 def changes(evaluation: OfflineEvaluation, method: str) -> Table:
-    """Values, changes to Behavior-Clone, what they show and whether they may be read."""
+    """Values, changes to Behavior-Clone, their significance and whether they can be trusted."""
     policy = evaluation.report.policies[method]
     rows = [
         (
@@ -152,21 +156,22 @@ def changes(evaluation: OfflineEvaluation, method: str) -> Table:
             number(line.baseline, 3),
             number(line.value, 3),
             change(line.relative, line.relative_interval),
-            line.outcome,
+            line.outcome.replace("no difference", "not significant"),
             UNKNOWN if policy.checks is None else checks.gamma(float(policy.checks.sensitivity.interval[k])),
             policy.verdict.of(line.signal),
         )
         for k, line in enumerate(evaluation.lines(method))
     ]
-    rows += [(name, *[UNKNOWN] * 3, "never fires", UNKNOWN, UNKNOWN) for name in evaluation.left_out]
+    rows += [(name, *[UNKNOWN] * 3, "never occurs", UNKNOWN, UNKNOWN) for name in evaluation.left_out]
     base, level = str(evaluation.report.baseline), f"{100 * evaluation.report.options.level:g} %"
     header = ("Signal", base, method, "Change", "Effect", "Γ", "Verdict")
     caption = (
         f"Means per row; {level} intervals over users. Better and worse are significant after Holm’s adjustment over "
-        f"the signals. Not estimable: fewer than {MIN_POSITIVES} weighted positives. Γ: something unobserved that "
-        f"multiplies the odds of exposure by this, either way, would explain it. {checks.explained(evaluation, method)}"
+        f"the signals. Not estimable: fewer than {MIN_POSITIVES} weighted positives. Γ: an unobserved factor "
+        "that multiplies or divides the odds of exposure by this would explain the change. "
+        f"{checks.explained(evaluation, method)}"
     )
-    return Table(f"{method} beside {base}", caption, header, tuple(rows))
+    return Table(f"{method} compared with {base}", caption, header, tuple(rows))
 
 
 def _changes(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
@@ -177,21 +182,21 @@ def _carried(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
     """On another log: the same changes by the behaviour model that the run brought along."""
     if evaluation.carried is None:
         return ()
-    added = "by the run’s own behaviour model"
+    added = "with the run’s behaviour model"
     return tuple(replace(table, title=f"{table.title}, {added}") for table in _changes(evaluation.carried))
 
 
 def unknown(evaluation: OfflineEvaluation) -> str:
-    """What the run does not know of another log, in words; empty on its own."""
+    """What the run does not know of another log, in words; empty on the log it was trained on."""
     if evaluation.unknown is None:
         return ""
     counts = evaluation.unknown
     told = f"{number(counts['users'])} users and {number(counts['items'])} items of {evaluation.data}"
-    return f"Another log than the run’s: unknown to the run are {told} ({number(counts['views'])} rows)."
+    return f"Evaluated on another log than the run’s: it does not know {told} ({number(counts['views'])} rows)."
 
 
 def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
-    """How well the behaviour model knows how the log chose; nothing where the log says it."""
+    """How well the behaviour model predicts the log's actions; nothing where the log has propensities."""
     calibration = evaluation.calibration
     if calibration is None:
         return ()
@@ -211,24 +216,30 @@ def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
 
 
 def _caveats(evaluation: OfflineEvaluation) -> Table:
-    """What no number on the page says."""
-    model = "A model’s estimate, whose error is in the intervals; what the model does not know of is in none."
+    """Caveats."""
+    model = "Estimated by a model: intervals include its estimation error, but not what it cannot observe."
     rows = (
-        ("What is estimated", "The average immediate reward in the states that the log visited: no long-term return."),
-        ("Cap", "An interval is of the capped estimate: what is cut off is taken to be worth as much."),
-        ("Propensities", "The log says how it chose." if evaluation.calibration is None else model),
+        (
+            "What is estimated",
+            "The average immediate reward in the states that the log visited, not a long-term return.",
+        ),
+        ("Cap", "Intervals are those of the capped estimate: cut-off weight is assumed to have the same mean reward."),
+        ("Propensities", "The log has its propensities." if evaluation.calibration is None else model),
         (
             "Effect",
-            "True if nothing unobserved decided what was shown: controls can refute it, nothing proves it.",
+            "Causal only if nothing unobserved decided what was shown: controls can refute that, but not prove it.",
         ),
-        ("Unseen actions", "What the log never shows cannot be estimated; it shows as a mean weight below 1."),
-        ("Training seeds", "Intervals are of these very policies; other seeds may differ by more."),
+        (
+            "Unseen actions",
+            "Actions that the log never shows cannot be estimated; a mean weight below 1 is a sign of them.",
+        ),
+        ("Training seeds", "Intervals are for these trained policies; other training seeds may differ by more."),
         (
             "Which users",
-            "Numbers by which a policy was chosen say too much of it: test users are for one look at the end.",
+            "Numbers used to choose a policy are optimistic about it: test users are for one evaluation at the end.",
         ),
     )
-    return Table("To bear in mind", "The whole story: moac docs offline.", ("About", "Caveat"), rows)
+    return Table("Limits of the estimate", "More: moac docs offline.", ("About", "Caveat"), rows)
 
 
 def _accesses(accesses: AccessLog) -> Table:
@@ -237,8 +248,8 @@ def _accesses(accesses: AccessLog) -> Table:
         (*(str(one.get(key, UNKNOWN)) for key in ("time", "run")), _policies(one), str(one.get("data", UNKNOWN)))
         for one in accesses.entries
     )
-    beside = "" if accesses.missing is None else f" Not noted beside the data: {accesses.missing}."
-    caption = f"{str(accesses).capitalize()}. Each is noted before its numbers are computed.{beside}"
+    beside = "" if accesses.missing is None else f" Not recorded beside the data: {accesses.missing}."
+    caption = f"{str(accesses).capitalize()}. Each is recorded before its numbers are computed.{beside}"
     return Table("Access log of test users", caption, ("Time (UTC)", "Run", "Policies", "Data"), rows)
 
 

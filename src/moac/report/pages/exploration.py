@@ -102,7 +102,7 @@ def _over_steps(curves: dict[str, dict[str, Any]]) -> Drawing:
         ax.set_title(title)
         ax.set(xlabel="environment steps", ylabel=title.partition(" (")[0])
         ax.set_ylim(bottom=0)
-        ax.locator_params(axis="x", nbins=5)
+        style.in_steps(ax)
     style.legend_below(figure, axes)
     return figure
 

@@ -106,9 +106,14 @@ def _figure(run: FinishedRun, path: Path) -> Figure:
     mean = mean_over_trials(run.history.returns[:, -1])
     ends = ", ".join(f"{name} {number(float(mean[i]))}" for i, name in enumerate(run.objectives))
     over = "One trial." if run.trials == 1 else f"Means over {number(run.trials)} trials, with 95 % bands."
+    equal = " Here the two are equal." if len(figures.gaps(run.history)) == 1 else ""
+    gap = (
+        " The gap is that of the true gradient, and of the direction that samples of the stationary law give; at 0 no "
+        f"direction improves all objectives at once.{equal}"
+    )
     caption = (
-        f"{over} A gap of 0 means that no direction improves all objectives at once. The smallest alignment is that of "
-        "an objective’s gradient with the step: below 0 the step hurts that objective."
+        f"{over}{gap * bool(np.isfinite(run.history.gap).any())} The alignment is the smallest one of an objective’s "
+        "gradient with the step: below 0 the step hurts that objective."
     )
     alt = f"Six panels over iterations, named in their titles. Mean returns at iteration {number(run.last)}: {ends}."
     try:

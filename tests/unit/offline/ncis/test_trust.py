@@ -145,8 +145,8 @@ def test_a_control_that_is_no_reward_is_held_to_the_limits_of_balance():
     ("control", "level"),
     [
         (controlled(), "trusted"),
-        (controlled(no_power="it is in the state of b"), "with care"),
-        (controlled(0.1, p=0.001, no_power="it is in the state of b"), "with care"),  # what it shows does not count
+        (controlled(no_power="it is an input"), "with care"),
+        (controlled(0.1, p=0.001, no_power="it is an input"), "with care"),  # what it shows does not count
         (controlled(half=0.0599), "trusted"),
         (controlled(half=0.0601), "with care"),  # three times 0.02
         (controlled(soft=True), "with care"),  # later rows alone refute nothing
