@@ -41,7 +41,7 @@ def certify(
     trust: bool = False,
     **plan: Any,
 ) -> Certificate:
-    """Measure how far a policy is from Pareto-stationary, with an interval, from its episodes: `moac docs certificates`.
+    """Measure how far a policy is from Pareto-stationary, with an interval, from episodes: `moac docs certificates`.
 
     >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
     >>> certificate = moac.certify(result, episodes=200, confidence=0.9)
