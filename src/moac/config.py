@@ -101,8 +101,8 @@ class Config:
             `tile`, `tile:<tiles per input>`, `fourier:<order>`, `rbf:<centres>`, `raw`; of a log's vectors `plain`.
         observation_scale: how vectors are scaled to [0, 1]: by the `bounds` of their space, or by running moments that
             are saved with the policy: `running` clips at 3 standard deviations, `standard` at 10.
-        weighting: the rule that gives λ̂ (`moac docs rules`). `capped:0.5`, `cagrad:0.4`, `fairgrad:2`, `chebyshev:0.1` set
-            the rule's number. All but the first five are outside the theory.
+        weighting: the rule that gives λ̂ (`moac docs rules`). `capped:0.5`, `cagrad:0.4`, `fairgrad:2`, `chebyshev:0.1`
+            set the rule's number. All but the first five are outside the theory.
         weights: λ of `fixed`; otherwise the initial λ_0 of the momentum, or of a rule that takes steps. None: uniform.
         preferences: preference vector p of each trial, in turn, for `preferred`, `chebyshev` and `sdmgrad`; for `fixed`
             its λ. None is one uniform p for all.
@@ -179,7 +179,7 @@ class Config:
             if value is None and each.default is None:  # the problem decides, or the option is off
                 continue
             if "choices" in each.metadata and not is_choice(each.name, value):
-                near = choices.did_you_mean(str(value), CHOICES[each.name])
+                near = choices.did_you_mean(str(value), [name for name in CHOICES[each.name] if "<" not in name])
                 known = ", ".join(CHOICES[each.name])
                 raise ValueError(f"`{each.name}` must be one of {known}, got {shown(value)}.{near}")
             if "range" in each.metadata:

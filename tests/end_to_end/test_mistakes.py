@@ -67,8 +67,8 @@ MEANT = {
     "--weighting fixed": "`weights` must be given with weighting='fixed', one per objective, got None.",
     "--weighting fixd": "`weighting` must be one of min-norm, preferred, fixed, uniform, first-batch, capped, "
     "capped:<cap>, cagrad, cagrad:<c>, pcgrad, imtl-g, nash-mtl, upgrad, fairgrad, fairgrad:<alpha>, moco, modo, "
-    "sdmgrad, chebyshev, chebyshev:<urgency>, got 'fixd'.",
-    "--policy cnn": "`policy` must be one of table, linear, mlp, gaussian, got 'cnn'.",
+    "sdmgrad, chebyshev, chebyshev:<urgency>, got 'fixd'. Did you mean fixed?",
+    "--policy cnn": "`policy` must be one of table, linear, mlp, gaussian, items, got 'cnn'.",
     "--features random:0": "`features` must be one of one-hot, one-hot-reference, random:<d>, "
     "tile, tile:<n>, fourier:<order>, rbf:<n>, raw, plain, got 'random:0'.",
     "--setting average --discount .9": "`discount` must be left out in the average setting, got [0.9].",
