@@ -40,7 +40,9 @@ def main(iterations: int = 200, trials: int = 4) -> np.ndarray:
     """Train, save nothing, print what was earned and what the policies do with each number aboard."""
     environment = moac.envs.make(Ferry, num_envs=8)  # or Ferry itself, for the usual number of copies
     setting = moac.Discounted(0.95)
-    result = moac.train(environment, trials=trials, setting=setting, num_iterations=iterations, num_evaluations=4)
+    result = moac.train(
+        environment, trials=trials, setting=setting, num_iterations=iterations, num_evaluations=4, progress=True
+    )
     print("fares, patience:", result.returns.mean(axis=0).round(2))
     chance = [np.exp(result.policy.log_prob(aboard, 1)) for aboard in range(7)]
     print("chance to sail with 0 … 6 aboard:", np.round(chance, 2))
