@@ -64,7 +64,8 @@ SNIPPETS = [
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
-def test_the_snippets_of_the_documentation_run(snippet):
+def test_the_snippets_of_the_documentation_run(snippet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(snippet, {})
 
 

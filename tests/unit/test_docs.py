@@ -26,7 +26,7 @@ def test_the_page_was_read():
     assert len(ROWS) >= 15
 
 
-PAGES = sorted(PAGE.parent.glob("*.md"))
+PAGES = sorted(PAGE.parent.rglob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -40,4 +40,4 @@ def test_pages_are_short_and_lines_are_wrapped(page):
 
 def test_every_page_has_a_place_in_the_reading_order():
     navigation = (PAGE.parents[1] / "mkdocs.yml").read_text()
-    assert {page.name for page in PAGES} == set(re.findall(r"[\w-]+\.md", navigation))
+    assert {str(page.relative_to(PAGE.parent)) for page in PAGES} == set(re.findall(r"[\w/-]+\.md", navigation))
