@@ -12,6 +12,7 @@ import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,7 @@ class Workspace:
 
         missing = [job for job in jobs if not self._path(*job).exists()]
         with executors.opened("process" if missing and tasks.cores() > 1 else "serial") as executor:
-            outcomes = executor.map(measure, [parameters for _, parameters in missing])
+            outcomes = executor.map(partial(_quietly, measure), [parameters for _, parameters in missing])
             for count, outcome in enumerate(outcomes, 1):
                 job, told = missing[outcome.index], "measured"
                 if outcome.value is None:
@@ -103,6 +104,14 @@ class Workspace:
     def _path(self, label: str, parameters: Table) -> Path:
         identity = json.dumps([label, parameters], sort_keys=True)
         return self.folder / f"{label}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.safetensors"
+
+
+def _quietly(measure: Callable[[Table], Arrays], parameters: Table) -> Arrays:
+    """In a process of its own, which has its own warnings."""
+    from moac.tasks import quiet
+
+    with quiet():
+        return measure(parameters)
 
 
 def run(study: Study, out: Path, show: Any = None, say: Say = print) -> None:

@@ -69,8 +69,7 @@ def measure(study: Study, work: Workspace) -> dict[str, Measured]:
     """All environments and seeds of a study side by side; an environment of which no seed has ended is left out."""
     measuring, shared = study.parameters["measuring"], study.parameters["shared"]
     tables = {name: {**shared, **study.parameters["networks"][name]} for name in measuring["networks"]}
-    seeds = range(measuring["network_seed"], measuring["network_seed"] + measuring["network_seeds"])
-    rows = [(name, seed) for seed in seeds for name, table in tables.items() if seed in _of(table, seeds)]
+    rows = [(name, seed) for name, table in tables.items() for seed in _seeds(table, measuring)]
     done = work.side_by_side(trial, [(f"{name}-{seed}", job(tables[name], seed)) for name, seed in rows])
     runs: dict[str, tuple[Arrays, ...]] = dict.fromkeys(tables, ())
     for (name, _), arrays in zip(rows, done, strict=True):
@@ -83,9 +82,10 @@ def job(table: framework.Table, seed: int) -> framework.Table:
     return {name: table[name] for name in _MEASURED} | {"seed": seed}
 
 
-def _of(table: framework.Table, seeds: Sequence[int]) -> Sequence[int]:
-    """The seeds of an environment: all, or the first few."""
-    return seeds[: table.get("seeds", len(seeds))]
+def _seeds(table: framework.Table, measuring: framework.Table) -> range:
+    """Of an environment: as many, from the same on, as the study has unless its table says otherwise."""
+    first = table.get("first_seed", measuring["network_seed"])
+    return range(first, first + table.get("seeds", measuring["network_seeds"]))
 
 
 def trial(table: framework.Table) -> Arrays:
