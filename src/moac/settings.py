@@ -169,9 +169,7 @@ def for_steps(config: Config, spec: Spec, steps: int, trials: int = 1) -> Config
         )
     each = resolve(config, spec).samples_per_iteration * trials
     if isinstance(steps, bool) or not isinstance(steps, Integral) or int(steps) < each:
-        raise ValueError(
-            f"`steps` must be a whole number of at least {each:,}, the steps of one iteration, got {steps!r}."
-        )
+        raise ValueError(f"`steps` must be a whole number of at least {each:,} (one iteration), got {steps!r}.")
     return replace(config, num_iterations=int(steps) // each)
 
 
@@ -180,7 +178,7 @@ def _check_spaces(config: Config, spec: Spec) -> None:
         _check_log(config, spec.name, spec.observations)
     elif config.start == "behaviour" or config.behaviour_pull:
         raise ValueError(
-            "`start` must be random and `behaviour_pull` 0 unless the problem is a log: there is no behaviour policy."
+            "`start` must be random and `behaviour_pull` 0 on what is not a log: it has no behaviour policy."
         )
     elif config.policy == "items":
         raise ValueError(f"`policy` must be items on logs only, whose actions have features; {spec.name} is not a log.")

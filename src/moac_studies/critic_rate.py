@@ -161,8 +161,7 @@ def _listed(values: Sequence[Mean], digits: int = 2) -> str:
 
 def _factors(powers: Sequence[Mean]) -> str:
     """Powers of ten as factors."""
-    each = (f"×{number(10**v.value, 2)} [{number(10**v.low, 2)}, {number(10**v.high, 2)}]" for v in powers)
-    return ", ".join(each)
+    return ", ".join(f"×{compare.with_interval(power.mapped(lambda x: 10**x))}" for power in powers)
 
 
 def decay_claims(measured: Measured) -> tuple[Claim, Claim]:
@@ -389,15 +388,7 @@ def _asked_table(asked: Sequence[Guarantee]) -> Table:
         sizes = (g.lam, g.step_size, g.batch_size, g.per_batch, g.measured.value)
         own = "yes" if g.own else "no"
         rows.append((f"{g.problem}, {g.setting}, {g.derivation}", *sizes, 10**g.orders.value, own))
-    promised = (
-        "λ_A",
-        "largest β",
-        "smallest D",
-        "bound's floor · D",
-        "measured · D",
-        "too high by ×",
-        "own conditions",
-    )
+    promised = ("λ_A", "largest β", "smallest D", "bound's floor · D", "measured · D", "ratio", "own conditions")
     caption = (
         "Theorem 1 at the largest β it allows; a floor times D does not depend on D. Under its own conditions it is "
         "measured at this β and D, elsewhere at a larger, practical β, for which the theorem promises nothing."

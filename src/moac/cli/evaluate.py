@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -115,12 +114,11 @@ def certificates(run: Path) -> list[dict[str, Any]]:
 
 def certified(run: Path) -> list[str]:
     """The same as sentences."""
-    from moac.report.numbers import number
+    from moac.report.pages.run import ends
 
+    known = [(each["trial"], ends(each["low"], each["high"]), 100 * each["confidence"]) for each in certificates(run)]
     return [
-        f"moac certify: trial {each['trial']} has a stationarity gap in [{number(each['low'], 3)}, "
-        f"{number(math.inf if each['high'] is None else each['high'], 3)}], {100 * each['confidence']:g} % confidence."
-        for each in certificates(run)
+        f"moac certify: trial {k} has a stationarity gap in {gap}, {sure:g} % confidence." for k, gap, sure in known
     ]
 
 
@@ -244,25 +242,15 @@ def _print_certificate(path: Path, certificate: Certificate) -> None:
     """The intervals, and what they say."""
     from moac.report.numbers import number, typeset
 
-    c = certificate
-    rows: list[Any] = [
-        ("gap in θ", c.low, c.high),
-        (f"gap in F̂ + ζI, ζ = {number(c.zeta, 2)}", c.natural.low, c.natural.high),
-    ]
+    c, zeta = certificate, number(certificate.zeta, 2)
+    rows: list[Any] = [("gap in θ", c.low, c.high), (f"gap in F̂ + ζI, ζ = {zeta}", c.natural.low, c.natural.high)]
     if c.untrained is not None and c.ratio is not None:
-        rows += [
-            ("gap in θ of the untrained policy", c.untrained.low, c.untrained.high),
-            ("ratio, trained / untrained", *c.ratio),
-        ]
+        rows += [("gap in θ, untrained policy", c.untrained.low, c.untrained.high), ("trained / untrained", *c.ratio)]
     print_table(f"{path}: {c.episodes} episodes, {100 * c.confidence:g} % intervals", ("", "low", "high"), rows)
     if c.each:
         preferences = [(", ".join(f"{p:g}" for p in each.preference or ()), each.low, each.high) for each in c.each]
         print_table("Gap in θ for each preference", ("preference", "low", "high"), preferences)
     named = zip(c.objectives, c.weights, c.norms, strict=True)
-    print_table(
-        "Weights and gradient norms at the upper end",
-        ("objective", "weight λ", "‖∇J‖"),
-        [(n, float(w), float(g)) for n, w, g in named],
-    )
+    print_table("At the upper end", ("objective", "weight λ", "‖∇J‖"), [(n, float(w), float(g)) for n, w, g in named])
     print_lines(typeset(text) for text in (c.sentence, f"Objectives: {c.objective}.", c.warning) if text)
     print_paths(report=path / "report.html")

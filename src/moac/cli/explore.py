@@ -47,9 +47,7 @@ class Explore(Command):
     show_config: options.ShowConfig = False
     preferences: Annotated[int | None, option("INT", "default: 128 on models, 36 with conditioned, else 16")] = None
     """Number of preferences: each rule trains one trial for each, and one network is evaluated at all of them."""
-    draw: Annotated[
-        Literal["random", "grid"] | None, option("{random,grid}", "default: grid with conditioned, else random")
-    ] = None
+    draw: Annotated[Literal["random", "grid"] | None, option("{random,grid}", "default: grid with conditioned")] = None
     """Preferences at random on the simplex, with its corners and centre, or on a grid of multiples of 1/k."""
     episodes: int = 100
     """New episodes of the real environment to evaluate each policy."""
@@ -59,10 +57,7 @@ class Explore(Command):
     """How preferences become weights: `conditioned` is one network for all, `fixed` is linear scalarisation with one
     policy for each; rules that take no preference start from different weights."""
     entropy: Annotated[
-        tuple[float, ...] | None,
-        option(
-            "FLOAT [FLOAT ...]", "default: stages that fall to 0 on models, one that decays with conditioned, else 0"
-        ),
+        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: stages that fall to 0 on models, else 0")
     ] = None
     """Entropy coefficients of successive stages, each starting from the last; they share the iterations."""
     reference: Annotated[

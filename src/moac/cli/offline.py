@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     class LogConfig:
         """What shapes a run on a log."""
 else:
-    LogConfig = options.config_options(
-        options.NEVER_ON_A_LOG, {"policy": ("linear", "mlp", "items")}, options.LOG_DEFAULTS
-    )
+    _KINDS = {"policy": ("linear", "mlp", "items")}
+    LogConfig = options.config_options(options.NEVER_ON_A_LOG, _KINDS, options.LOG_DEFAULTS)
 
 _NOTHING_CHOSEN = 1
 
@@ -110,9 +109,7 @@ class Train(Command):
             wanted = f" with {', '.join(self.protect)}" if self.protect else ""
             print_lines([f"no candidate qualifies{wanted}: keep the log's own policy (Behavior-Clone)"])
             return
-        print_lines(
-            [f"chosen on validation users: {choice.chosen}; its numbers above are therefore slightly optimistic"]
-        )
+        print_lines([f"chosen on validation users: {choice.chosen}; its numbers above are slightly optimistic"])
         print_paths(report=f"{self.out}/report.html", next=f"moac evaluate {self.out} --data {self.data}")
 
 
@@ -216,9 +213,7 @@ class Recommend(Command):
     """User id, as in the log."""
     context: Annotated[tuple[str, ...], option("VALUE [VALUE ...]", "default: that of the user's last row")] = ()
     """Context of the request, in the log's order or as NAME=VALUE; for KuaiRand tab, hour and day of the week."""
-    history: Annotated[tuple[str, ...] | None, option("ID [ID ...]", "default: the user's history in the dataset")] = (
-        None
-    )
+    history: Annotated[tuple[str, ...] | None, option("ID [ID ...]", "default: as in the dataset")] = None
     """Items viewed before, oldest first."""
     eligible: Annotated[tuple[str, ...] | None, option("ID [ID ...]", "default: all")] = None
     """Items that may be recommended."""

@@ -42,9 +42,7 @@ class Archive:
     def check(self, path: Path) -> None:
         """Refuse a file that is not this one."""
         if _size(path) != self.size:
-            raise ValueError(
-                f"{path} must have {self.size:,} bytes, got {_size(path):,}: delete it and repeat the command."
-            )
+            raise ValueError(f"{path} must have {self.size:,} bytes, got {_size(path):,}: delete it and try again.")
         with path.open("rb") as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         if md5 != self.md5:
@@ -131,9 +129,7 @@ def _ask(url: str, begin: int) -> http.client.HTTPResponse:
         raise ValueError(f"{url} cannot be downloaded: the server answered {error.code} {error.reason}.") from None
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", error)
-        raise ValueError(
-            f"{url} cannot be reached: {reason}. Repeat the command when the network is available."
-        ) from None
+        raise ValueError(f"{url} cannot be reached: {reason}. Try again when the network is available.") from None
 
 
 def _size(path: Path) -> int:

@@ -116,9 +116,7 @@ def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) ->
             raise ValueError(f"policy {name!r} does not choose among candidates, and {why}.")
         actions: Any = getattr(policy, "num_actions", K)
         if actions != K:
-            raise ValueError(
-                f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it was trained on other data."
-            )
+            raise ValueError(f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it is for other data.")
     if not Logged.from_dataset(dataset, rows).reward.any():
         raise ValueError(f"no signal of {dataset.name} ever occurs among {split} users: nothing can be evaluated.")
 

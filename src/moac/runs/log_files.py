@@ -174,9 +174,7 @@ def _place(folder: Path, problem: dict[str, Any], data: Path | None) -> Path:
         return data
     kept = problem["log"].get("data")
     if not isinstance(kept, str):
-        raise ValueError(
-            f"{folder} was trained on arrays in Python: give `data`, the same rows saved by dataset.save(folder)."
-        )
+        raise ValueError(f"{folder} was trained on arrays in Python: give `data`, their dataset.save(folder).")
     if not Path(kept).is_dir():
         raise ValueError(f"{kept}, on which {folder} was trained, is not there: give its new place with `data`.")
     return Path(kept)

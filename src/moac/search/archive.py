@@ -214,9 +214,7 @@ def select(candidates: Archive) -> Int[np.ndarray, " A"]:
     """Indices of the points that make the archive, in lexicographic order of their values, best first."""
     known = np.flatnonzero(np.isfinite(candidates.points).all(axis=1))
     if not len(known):
-        raise ValueError(
-            "no policy has finite values in all objectives, so there is nothing to archive. Try smaller step sizes."
-        )
+        raise ValueError("no policy has finite values in all objectives: nothing to archive. Try smaller step sizes.")
     points, low, high = (array[known] for array in (candidates.points, candidates.low, candidates.high))
     unit = span(points)
     if candidates.kind == "exact":

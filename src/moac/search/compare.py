@@ -89,9 +89,7 @@ class Comparison:
         first, notes = self.runs[0], list[str]()
         for run in self.runs[1:]:
             if run.setting != first.setting:
-                notes.append(
-                    f"{run.name} was trained in another setting than {first.name}: their difference is not computed."
-                )
+                notes.append(f"{run.name} was trained in another setting than {first.name}: no difference is computed.")
             elif run.problem[1] != first.problem[1]:
                 notes.append(f"{run.name} was trained on {run.problem[0]}, another problem than {first.name}'s.")
             if run.steps[-1] != first.steps[-1]:

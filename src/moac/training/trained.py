@@ -125,7 +125,7 @@ class TrainedPolicy:
         p = preference if self.preference is None else self.preference
         if p is None and self.conditioned_on:
             raise ValueError(
-                "`preference` must be given here or by `.at(preference)`: the policy is conditioned on it."
+                "`preference` must be given, here or by `.at(preference)`: the policy is conditioned on it."
             )
         return self.observations.see(observation, self.trial, p)
 

@@ -121,18 +121,11 @@ def _exposure(evaluation: OfflineEvaluation) -> Table:
                 rows.append((f"{name}: {signal}", *three, found["events"]))
                 levels.append(f"{signal} {number(found['level'], 3)} and {number(found['standard_level'], 3)}")
     caption = (
-        "All rows of random exposure, which no policy was trained on. The difference, with the same users resampled in "
-        "both, is 0 on average if nothing unobserved decided what the log showed. Levels of Behavior-Clone on random "
-        "exposure and on the same users' standard rows, which differ for other reasons too: "
-        f"{', '.join(dict.fromkeys(levels))}."
+        "All rows of random exposure, which no policy was trained on. The difference is 0 on average if nothing "
+        "unobserved decided what the log showed. Levels of Behavior-Clone on random exposure and on the same users' "
+        f"standard rows, which differ for other reasons too: {', '.join(dict.fromkeys(levels))}."
     )
-    header = (
-        "Policy and signal",
-        "Random exposure",
-        "Same users, standard rows",
-        "Difference",
-        "Random rows with the signal",
-    )
+    header = ("Policy and signal", "Random exposure", "Same users, standard rows", "Difference", "Random positives")
     return Table("Random exposure", caption, header, tuple(rows))
 
 
@@ -163,8 +156,7 @@ def _tails(evaluation: OfflineEvaluation) -> Table:
             rows.append((f"{name}: {signal}", k_hat, *shares, capped if heavy else UNKNOWN))
     caption = (
         "Pareto k of the weighted signal per user: from ½ on its variance is infinite and intervals are too short. "
-        "Heaviest: the share of the estimate that comes from the heaviest 1 %. Signals with heavy tails are also "
-        "estimated with their largest values cut off."
+        "Heaviest: share of the heaviest 1 % in the estimate. Heavy tails: also estimated with large values cut off."
     )
     header = ("Policy and signal", "Pareto k", "Heaviest rows", "Heaviest users", "Change, cut off")
     return Table("Tails", caption, header, tuple(rows))

@@ -216,30 +216,18 @@ def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:
 
 
 def _caveats(evaluation: OfflineEvaluation) -> Table:
-    """Caveats."""
+    """What the numbers do not say."""
     model = "Estimated by a model: intervals include its estimation error, but not what it cannot observe."
-    rows = (
-        (
-            "What is estimated",
-            "The average immediate reward in the states that the log visited, not a long-term return.",
-        ),
-        ("Cap", "Intervals are those of the capped estimate: cut-off weight is assumed to have the same mean reward."),
-        ("Propensities", "The log has its propensities." if evaluation.calibration is None else model),
-        (
-            "Effect",
-            "Causal only if nothing unobserved decided what was shown: controls can refute that, but not prove it.",
-        ),
-        (
-            "Unseen actions",
-            "Actions that the log never shows cannot be estimated; a mean weight below 1 is a sign of them.",
-        ),
-        ("Training seeds", "Intervals are for these trained policies; other training seeds may differ by more."),
-        (
-            "Which users",
-            "Numbers used to choose a policy are optimistic about it: test users are for one evaluation at the end.",
-        ),
-    )
-    return Table("Limits of the estimate", "More: moac docs offline.", ("About", "Caveat"), rows)
+    caveats = {
+        "What is estimated": "The average immediate reward in the states of the log, not a long-term return.",
+        "Cap": "Intervals are those of the capped estimate: cut-off weight is assumed to have the same mean reward.",
+        "Propensities": "The log has its propensities." if evaluation.calibration is None else model,
+        "Effect": "Causal only if nothing unobserved decided what was shown: controls can refute that, not prove it.",
+        "Unseen actions": "Actions that the log never shows cannot be estimated: the mean weight is then below 1.",
+        "Training seeds": "Intervals are for these trained policies; other training seeds may differ by more.",
+        "Which users": "Numbers used to choose a policy are optimistic: test users are for one evaluation at the end.",
+    }
+    return Table("Limits of the estimate", "More: moac docs offline.", ("About", "Caveat"), tuple(caveats.items()))
 
 
 def _accesses(accesses: AccessLog) -> Table:

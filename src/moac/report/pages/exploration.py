@@ -151,17 +151,9 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
 def _rules(rules: dict[str, Any]) -> Table:
     header = ("Rule", "Policies", "Archived", "Hull points", "Hypervolume", "IGD+", "Served by own")
     rows = tuple(
-        (
-            name,
-            numbers["policies"],
-            numbers["archived"],
-            _hull(numbers),
-            numbers["hypervolume"],
-            numbers["igd_plus"],
-            _share(numbers["preferences_served"]["own"]),
-        )
-        for name, numbers in rules.items()
-    )
+        (name, own["policies"], own["archived"], _hull(own), own["hypervolume"], own["igd_plus"],
+         _share(own["preferences_served"]["own"])) for name, own in rules.items()
+    )  # fmt: skip
     caption = (
         "A hull point is found where a policy is within 1 % of the front's range in every objective. A preference p is "
         "served by its own policy where pᵀJ is within 1 % of the best, in units of the ranges; IGD+ is in these units. "

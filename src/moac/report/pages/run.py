@@ -161,17 +161,17 @@ def _certificates(directory: Path) -> tuple[Table, ...]:
     for trial, each in list(several):
         several += [(f"{trial}, p = {', '.join(f'{x:g}' for x in p['preference'])}", p) for p in each.get("each", ())]
     for trial, each in several:
-        before = each["untrained"] and _ends(each["untrained"]["low"], each["untrained"]["high"])
-        ratio, natural = each["ratio"] and _ends(*each["ratio"]), each["natural"]
-        ends = _ends(each["low"], each["high"]), _ends(natural["low"], natural["high"])
-        rows.append((trial, *ends, before, ratio, each["rarest"], each["episodes"]))
+        before = each["untrained"] and ends(each["untrained"]["low"], each["untrained"]["high"])
+        ratio, natural = each["ratio"] and ends(*each["ratio"]), each["natural"]
+        both = ends(each["low"], each["high"]), ends(natural["low"], natural["high"])
+        rows.append((trial, *both, before, ratio, each["rarest"], each["episodes"]))
     first = next(iter(known.values()))
     said = " ".join(part for part in (first["sentence"], first["warning"], "Stationary is not optimal.") if part)
     caption = f"Intervals at {100 * first['confidence']:g} %; of {first['objective']}. {said}"
     return (Table("Certificate: the stationarity gap from episodes", caption, header, tuple(rows)),)
 
 
-def _ends(low: float | None, high: float | None) -> str:
+def ends(low: float | None, high: float | None) -> str:
     """An interval; what is not finite was written as null, and is at the upper end."""
     return f"[{number(np.inf if low is None else low, 3)}, {number(np.inf if high is None else high, 3)}]"
 
