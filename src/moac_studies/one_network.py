@@ -149,17 +149,9 @@ def _claim(name: str, what: str, found: Any, least: float, every: bool) -> Claim
 def table(measured: Mapping[str, Measured]) -> Table:
     """One row for each environment."""
     header = (
-        "environment",
-        "above",
-        "steps",
-        "seeds",
-        "hypervolume",
-        "bar",
-        "best peer",
-        "ceiling",
-        "settings",
+        "environment", "above", "steps", "seeds", "hypervolume", "bar", "best peer", "ceiling", "settings",
         "CPU s",
-    )
+    )  # fmt: skip
     caption = (
         "Hypervolume of the front that one network has on a grid of preferences, each valued by new episodes that "
         "chose nothing: mean over seeds with its 95 % interval, smallest and largest seed. A volume of noisy means is "

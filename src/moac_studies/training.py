@@ -136,56 +136,34 @@ def _figures(m: Measured, trials: int, points: Any) -> tuple[Shown, ...]:
     ]
     both = gaps(history)
     gap = drawings.over_iterations("Exact stationarity gap", "gap", history, both, log=True)
-    equal = " They are equal here, as they must be in the average setting." if len(both) == 1 else ""
     lower = "Plain MGDA minimises it by construction: lower is not better. " if _MGDA in m.histories else ""
     stars = "corners of the exact convex hull" if m.average else "exact front of deterministic policies"
     weights = (("Weights used", r"$\lambda_t$", history.weights),)
     weights += (("Min-norm weights of the batch", r"$\hat\lambda_t$", history.min_norm_weights),)
+    followed = f"{main}. They are equal, as they must be in the average setting" if len(both) == 1 else main
     return (
-        Shown(
-            "Returns",
-            "returns",
-            drawings.curves(returns, columns=len(returns)),
-            f"Exact return of each objective under {main}, evaluated on the model, not estimated. {band}",
-            f"Line charts of the exact returns of {', '.join(m.objectives)} over iterations.",
-        ),
-        Shown(
-            "Squared norm of the step",
-            "step-norm",
-            of_methods("Squared norm of the step", r"$\|g_t\|^2$", "gradient_norm_squared", log=True),
-            f"‖gₜ‖², which the paper plots. {lower}{band}",
-            "Line chart of the squared norm of the step over iterations, one line per method, logarithmic.",
-        ),
-        Shown(
-            "Exact gap",
-            "gap",
-            drawings.curves([gap], columns=1),
-            f"Stationarity gap of the exact gradient, and of the direction that Lemma 1 follows, under {main}.{equal} "
-            + band,
-            "Line chart of two exact stationarity gaps over iterations, logarithmic.",
-        ),
-        Shown(
-            "Weights",
-            "weights",
-            drawings.curves([of_each(*each) for each in weights]),
-            f"The weights used, and those that the batch alone would give, under {main}. {band}",
-            "Two line charts of the weights of each objective over iterations.",
-        ),
-        Shown(
-            "Smallest alignment",
-            "alignment",
-            of_methods("Smallest alignment", r"$\min_i\, \langle g^i, d\rangle$", "smallest_alignment", log=False),
-            f"The smallest ⟨gⁱ, d⟩ over objectives: below zero, the step lowers some objective's estimate. {band}",
-            "Line chart of the smallest alignment over iterations, one line per method.",
-        ),
-        Shown(
-            "Where the trials end",
-            "ends",
-            drawings.ends({label: own.returns[:, -1] for label, own in m.histories.items()}, m.objectives, points),
-            f"Final exact returns of every trial, beside the {stars} (stars).",
-            f"Scatter plots of final returns per pair of objectives with the {stars}.",
-        ),
-    )
+        Shown("Returns", "returns", drawings.curves(returns, columns=len(returns)),
+              f"Exact return of each objective under {main}, evaluated on the model, not estimated. {band}",
+              f"Line charts of the exact returns of {', '.join(m.objectives)} over iterations."),
+        Shown("Squared norm of the step", "step-norm",
+              of_methods("Squared norm of the step", r"$\|g_t\|^2$", "gradient_norm_squared", log=True),
+              f"‖gₜ‖², which the paper plots. {lower}{band}",
+              "Line chart of the squared norm of the step over iterations, one line per method, logarithmic."),
+        Shown("Exact gap", "gap", drawings.curves([gap], columns=1),
+              f"Gap of the exact gradient, and of the direction that Lemma 1 follows, under {followed}. {band}",
+              "Line chart of two exact stationarity gaps over iterations, logarithmic."),
+        Shown("Weights", "weights", drawings.curves([of_each(*each) for each in weights]),
+              f"The weights used, and those that the batch alone would give, under {main}. {band}",
+              "Two line charts of the weights of each objective over iterations."),
+        Shown("Smallest alignment", "alignment",
+              of_methods("Smallest alignment", r"$\min_i\, \langle g^i, d\rangle$", "smallest_alignment", log=False),
+              f"The smallest ⟨gⁱ, d⟩ over objectives: below zero, the step lowers some objective's estimate. {band}",
+              "Line chart of the smallest alignment over iterations, one line per method."),
+        Shown("Where the trials end", "ends",
+              drawings.ends({label: own.returns[:, -1] for label, own in m.histories.items()}, m.objectives, points),
+              f"Final exact returns of every trial, beside the {stars} (stars).",
+              f"Scatter plots of final returns per pair of objectives with the {stars}."),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -203,10 +203,7 @@ def claims(measured: dict[tuple[str, float], Measured], aims: framework.Table) -
     kappa, most, wanted, trusted = aims["kappa"], aims["caught"], aims["trusted"], clean.trusted()
     texts = {
         f"Clean logs are trusted in at least {wanted:.0%}": (trusted.value >= wanted, {"Trusted": trusted}),
-        f"Logs with κ ≥ {kappa:g} are trusted in at most {most:.0%}": (
-            caught.value <= most,
-            {"Trusted": caught},
-        ),
+        f"Logs with κ ≥ {kappa:g} are trusted in at most {most:.0%}": (caught.value <= most, {"Trusted": caught}),
         f"Trusted intervals of clean logs hold the truth in at least {least:.0%}": (right, covered),
         f"No family has trusted intervals that hold the truth in less than {least:.0%}": (not short, short),
     }

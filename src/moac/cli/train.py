@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from moac.training.result import Result
 
 Sinks = Annotated[
-    tyro.conf.UseAppendAction[tuple[str, ...]],
-    option("{tensorboard,wandb}", "default: none; may be repeated"),
+    tyro.conf.UseAppendAction[tuple[str, ...]], option("{tensorboard,wandb}", "default: none; may be repeated")
 ]
 
 

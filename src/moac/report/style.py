@@ -23,18 +23,10 @@ _PANEL = ((4.8, 3.4), (3.8, 3.0), (2.8, 2.5))
 """Width and height in inches of one panel: alone, of two in a row, of three or more."""
 DASHES: tuple[Any, ...] = ("-", *((0, gaps) for gaps in _GAPS), "-")
 _RC: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "svg.hashsalt": "moac",
-}
+    "font.size": 10, "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd",
+    "grid.linewidth": 0.6, "legend.frameon": False, "svg.hashsalt": "moac",
+}  # fmt: skip
 
 
 P = ParamSpec("P")

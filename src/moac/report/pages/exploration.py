@@ -189,10 +189,7 @@ def _preference_map(p: Values, worth: Values, points: Values, names: tuple[str, 
         value = (p * worth).sum(axis=1)
         low, high = value.min(), value.max()
         places = zip(p[:, 0], _scaled(value, low, high), strict=True)
-        axes = (
-            (f"preference for {names[0]}", "0", "1"),
-            ("value pᵀJ", number(float(low), 3), number(float(high), 3)),
-        )
+        axes = ((f"preference for {names[0]}", "0", "1"), ("value pᵀJ", number(float(low), 3), number(float(high), 3)))
     else:
         places = [(x + z / 2, z) for _, x, z in p]
         axes = ((f"preference: {names[0]} left, {names[1]} right", "", ""), (f"{names[2]} at the top", "", ""))
