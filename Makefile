@@ -8,6 +8,9 @@ OUT ?= runs/demo
 TRIALS ?= 500
 # The suite fills the cores with processes; threads of BLAS beside them would spend more time waiting than computing.
 test test-slow: export OPENBLAS_NUM_THREADS = 1
+# Slow tests run programs as users have them, not those that compile fastest (tests/conftest.py).
+test-slow: export XLA_FLAGS ?=
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow check bench docs dist setup clean
 
@@ -22,7 +25,7 @@ demo: $(STAMP)
 	  $(OUT)/explore/report.html 'one network for every preference on deep-sea-treasure, beside its exact front'
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow

@@ -21,29 +21,38 @@ hypothesis.settings.load_profile("ci")
 PROGRAMS = Path(sys.prefix) / ".programs"
 """What tests have compiled stays with the environment that compiled it: a second run takes a third of the CPU time."""
 os.environ.setdefault("MOAC_CACHE", str(PROGRAMS))  # of commands that tests call in their own process
-jax.config.update("jax_compilation_cache_dir", str(PROGRAMS))
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")  # compiles in half the time
+jax.config.update("jax_compilation_cache_dir", os.environ["MOAC_CACHE"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 _SLOW_SECONDS = 1500
 """Time limit of a slow test; of the others: pyproject.toml."""
 
 
+def _for_speed(item):
+    return "compiled_for_speed" in item.fixturenames or item.get_closest_marker("slow") is not None
+
+
 def pytest_collection_modifyitems(items):
-    quick = {item.path for item in items if "quick_to_compile" in item.fixturenames}
-    items.sort(key=lambda item: item.path not in quick)  # together: what one file compiles serves the next
+    items.sort(key=_for_speed)  # together: what one file compiles serves the next
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
 
 
 @pytest.fixture
+def compiled_for_speed():
+    """Programs that run long enough for it; all others are compiled without optimising, which costs less."""
+
+
+@pytest.fixture
 def quick_to_compile():
-    """Few iterations: compiling for speed would cost more than it saves."""
+    """The default."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    compiling.quickly("quick_to_compile" in item.fixturenames)
+    compiling.quickly(not _for_speed(item))
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import compiling
+
 MOAC = [sys.executable, "-c", "import sys; from moac.cli.main import main; sys.exit(main())"]
 TRAIN = [
     *("train", "resource-gathering-v0", "--trials", "9", "--iterations", "400", "--num-critic-steps", "2"),
@@ -50,10 +52,11 @@ class Finished:
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory):
-    """Environment variables of a `moac` process."""
+    """Environment variables of a `moac` process, which compiles as users' do."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    return os.environ | {"MOAC_CACHE": str(shared / "cache"), "PYTHONWARNINGS": "error"}
+    usual = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", compiling.VARIABLE)}
+    return usual | {"MOAC_CACHE": str(shared / "cache"), "PYTHONWARNINGS": "error"}
 
 
 @pytest.fixture(scope="session")

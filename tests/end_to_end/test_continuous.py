@@ -19,7 +19,6 @@ ENVIRONMENTS = {
 FIRST = "mo-mountaincarcontinuous-v0"
 FILM = "episodes-trial0.gif"
 SHORT = ["--iterations", "3", "--num-evaluations", "1", "--evaluation-episodes", "1", "--num-envs", "4", "--json"]
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def answer(capsys, *arguments):

@@ -35,7 +35,6 @@ ENVIRONMENTS = {
 KINDS = ("four-room-v0", "fruit-tree-v0", "minecart-v0")
 """Whole numbers, many states with six objectives, and vectors; the others differ in size alone."""
 EXTRAS = {"mo-lunar-lander-v3": "Box2D", "mo-supermario-v0": "gym_super_mario_bros"}
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def trained(capsys, *arguments):
@@ -117,7 +116,7 @@ def test_several_runs_form_an_archive(blackbox, capsys):
 
 
 def test_a_policy_of_the_model_is_evaluated_in_the_environment(finished, capsys):
-    assert main(["evaluate", str(finished.path), "--episodes", "50", "--json"]) == 0
+    assert main(["evaluate", str(finished.path), "--episodes", "3", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["trials"] == list(range(9))
     assert np.shape(found["exact"]) == (9, 3)
@@ -176,7 +175,7 @@ def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch
 
 
 def test_a_failure_in_a_worker_is_told():
-    environment = envs.make(Line, num_envs=2, workers=2, fault="nan", at=20)
+    environment = envs.make(Line, num_envs=1, workers=1, fault="nan", at=20)
     with pytest.raises(ValueError, match="step 20 of copy 0: its reward must be finite"):
         package.train(environment, package.Config(learner="paper", num_iterations=2, num_evaluations=1))
     environment.close()
@@ -188,8 +187,8 @@ def test_a_step_that_does_not_return_ends_its_worker_and_the_run_is_resumed(tmp_
     mark, folder = tmp_path / "mark", tmp_path / "run"
 
     def make():
-        options = {"num_envs": 2, "workers": 2, "step_timeout": 1.0, "evaluation_episodes": 1}
-        return envs.make(HangsOnce, mark=str(mark), at=20, **options)  # in the fifth iteration
+        options = {"num_envs": 1, "workers": 1, "step_timeout": 1.0, "evaluation_episodes": 1}
+        return envs.make(HangsOnce, mark=str(mark), at=40, **options)  # in the fifth iteration
 
     with contextlib.closing(make()) as environment:
         run = prepare(environment, config, trials=1, seed=0)

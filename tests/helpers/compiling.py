@@ -1,8 +1,12 @@
 """Programs for tests of a few iterations: compiling for speed would cost more than it saves."""
 
+import os
+
 import jax
 
 from moac.training import compiled, hosted
+
+VARIABLE = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 
 
 def quickly(on):
@@ -10,6 +14,7 @@ def quickly(on):
     if jax.config.read("jax_disable_most_optimizations") == on:
         return
     jax.config.update("jax_disable_most_optimizations", on)
+    os.environ[VARIABLE] = str(on)  # of processes that a test starts
     if not on:
         for module in (compiled, hosted):
             module._program.cache_clear()

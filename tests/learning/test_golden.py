@@ -24,9 +24,6 @@ SETTINGS = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
 def trace(name):
     """Per iteration, for every trial: the weights, μ, where the chain is, and what summarises θ and w."""
     config = moac.Config(

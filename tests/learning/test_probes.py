@@ -13,9 +13,6 @@ from moac.training import result
 TRIALS = 8
 
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
 def config(setting, **options):
     """Weights are uniform where they are not what is probed: they do not matter there, and compile faster."""
     sizes = {"num_critic_steps": 4, "critic_batch_size": 16, "actor_batch_size": 32, "num_evaluations": 1}

@@ -13,8 +13,6 @@ from moac import Config, api, momdp, training, weighting
 from moac.training import compiled, result
 from moac.training.run import History
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 T = 6
 CONFIG = Config(
     num_iterations=T,

@@ -15,8 +15,6 @@ from moac.config import Config, Discounted
 from moac.momdp import library
 from tests.helpers import reference
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 MODEL = library.random_ergodic(5, num_states=4, num_actions=3, num_objectives=3, num_successors=2, termination=0.15)
 SIZES = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 6, "actor_batch_size": 20}
 STEPS = {"actor_step_size": 0.03, "critic_step_size": 0.02}

@@ -17,8 +17,6 @@ SETTINGS = (Discounted(0.7), Average())
 NAMES = {"η = 1": "1", "η = 1/√t": "1/sqrt(t)", "η = 1/t": "1/t", "η = 1/t²": "1/t^2", "η = 0": "0"}
 
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 gradients = jax.jit(small_problems.gradients, static_argnums=(2, 3))
 
 

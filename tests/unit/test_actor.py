@@ -12,8 +12,6 @@ from moac.policies.gaussian import Squash
 from moac.policies.networks import States, Vectors
 from moac.types import Batch
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 S, A, B, M = 5, 3, 9, 3
 GENERATOR = np.random.default_rng(0)
 BATCH = Batch(

@@ -19,7 +19,6 @@ CONFIG = Config(num_iterations=3, num_evaluations=2)
 """Of the usual sizes: most tests here, and the examples of the docstrings, share one compiled program."""
 STEPPED = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 16, "actor_batch_size": 16}
 FUNCTIONS = ("certify", "choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train")
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ from moac.config import Config
 from moac.momdp import FiniteMOMDP, library
 from tests.helpers.environments import Line
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 MODEL = library.random_ergodic(0)
 GRAM = jnp.diag(jnp.array([1.0, 100.0]))
 """Its min-norm weights are (100, 1)/101."""

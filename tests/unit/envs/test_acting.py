@@ -25,9 +25,6 @@ BOX = ActionBox((2, 1), "float64", (-1.0, 0.0), (2.0, math.inf))
 CONFIG = moac.Config(learner="paper", num_iterations=3, num_evaluations=3, hidden=(4,))
 
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
 class Plain:
     """Somebody's own Gaussian policy, of three functions and without bounds."""
 

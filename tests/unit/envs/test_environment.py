@@ -11,8 +11,6 @@ from moac.types import Sampling
 from tests.helpers.environments import Line, Unbounded
 from tests.helpers.rollouts import sampled
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def test_running_moments_are_kept_per_chain_and_recalled():
     environment = envs.make(Unbounded, num_envs=2)

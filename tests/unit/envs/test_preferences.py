@@ -15,7 +15,6 @@ from moac.training import result
 from moac.types import Sampling
 from tests.helpers.environments import Line, Push, Unbounded
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SMALL = {"conditioned": True, "num_evaluations": 1, "actor_batch_size": 16, "minibatch_size": 16, "epochs": 2}
 
 

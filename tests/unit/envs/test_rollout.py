@@ -17,9 +17,6 @@ from tests.helpers.rollouts import KEY, SIZES, always_right, copies, places, sam
 of_both_forms = pytest.mark.parametrize("kind", [Line, Own], ids=["states", "vectors"])
 
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
 @pytest.mark.parametrize("n", [1, 2, 8])
 def test_chains_go_on_from_step_to_step(n):
     batch = sampled(envs.make(Line, num_envs=n), times=2)

@@ -7,8 +7,6 @@ from moac.momdp import library
 from moac.policies import features
 from tests.helpers import reference
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 MODEL = library.random_ergodic(0, num_states=5, num_actions=2, num_objectives=2, num_successors=2, termination=0.1)
 STATES = jnp.array([[3, 0, 4], [1, 1, 2]])
 ALL = {

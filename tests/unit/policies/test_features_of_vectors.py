@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from moac.policies import SoftmaxBasis, features
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 BASES = {
     "raw": features.Raw(3),
     "fourier": features.Fourier(3, 3),

@@ -20,7 +20,6 @@ BOUNDS = {
     "mixed": Squash((-1.0, 0.0), (1.0, INF)),
 }
 of_bounds = pytest.mark.parametrize("squash", BOUNDS.values(), ids=BOUNDS)
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 B = 11
 GENERATOR = np.random.default_rng(0)

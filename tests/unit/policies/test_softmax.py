@@ -7,8 +7,6 @@ from scipy import stats
 from moac.policies import Accumulating, Factored, Sharpening, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.networks import States
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 S, A = 5, 3
 TABLE = features.table(np.random.default_rng(0).normal(size=(S, 2)))
 POLICIES = {

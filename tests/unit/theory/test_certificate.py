@@ -20,8 +20,6 @@ from moac.theory.episodes import sampler
 from moac.training.trained import TrainedPolicy
 from tests.helpers.certificates import Case
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

@@ -14,9 +14,6 @@ from tests.helpers.environments import Line, Unbounded
 CONFIG = Config(num_iterations=6, num_critic_steps=1, critic_batch_size=4, actor_batch_size=4, num_evaluations=6)
 
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
 @lru_cache
 def environment(kind):
     """One environment of a kind, since each compiles programs of its own."""

@@ -10,8 +10,6 @@ from moac import Config, envs, momdp, training
 from moac.training import Pace, result
 from tests.helpers.environments import Line
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 SIZES = {"num_iterations": 23, "num_critic_steps": 1, "critic_batch_size": 4, "actor_batch_size": 4}
 CONFIG = Config(**SIZES, num_evaluations=2, weighting="uniform")
 PROBLEMS = {
