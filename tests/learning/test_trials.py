@@ -138,7 +138,8 @@ def test_a_trial_that_becomes_non_finite_stops_alone(tmp_path):
     thetas = [start, *(snapshot.trials.state.theta for snapshot in snapshots)]
     for trial, stopped in enumerate(expected):
         last = stopped - 1 if stopped else T
-        np.testing.assert_array_equal(outcome.policy.theta[trial], thetas[last][trial])
+        # two rules are two programs, whose last bits may differ; one iteration more differs by far more
+        np.testing.assert_allclose(outcome.policy.theta[trial], thetas[last][trial], rtol=1e-5, atol=1e-7)
         assert np.isfinite(outcome.random_iterate_policy.theta[trial]).all()
         assert outcome.random_iteration[trial] <= max(last, 1)
         assert np.isfinite(outcome.history.returns[trial]).all()
