@@ -110,7 +110,7 @@ class Subject:
         taken = problems.real if real else (lambda source: source)
         if isinstance(run, TrainedPolicy):
             if problem is None and data is None:
-                raise ValueError("`problem` (its environment) or `data` (its log) must be given with a policy.")
+                raise ValueError("`problem` must be given with a policy: its environment, or its log as `data`.")
             return cls(run, taken(source_of(problem if data is None else data)), "min-norm")
         if isinstance(run, Result):
             own: Any = run.run.source

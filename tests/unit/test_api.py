@@ -58,7 +58,7 @@ def test_a_missing_package_names_its_extra():
     ("arguments", "message"),
     [
         ({"nun_iterations": 3}, "`nun_iterations` .* Did you mean num_iterations?"),
-        ({"steps": 3}, "`steps` must be a whole number of at least 448, the steps of one iteration, got 3"),
+        ({"steps": 3}, "`steps` must be a whole number of at least 448 \\(one iteration\\), got 3"),
         ({"steps": 8, "num_iterations": 2}, "`steps` and `num_iterations` must not both be given"),
         ({"sinks": ("tensorboard",)}, "need `out`"),
         ({"sinks": ("paper",)}, "`sink` must be one of tensorboard, wandb, got 'paper'"),

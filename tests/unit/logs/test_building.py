@@ -190,7 +190,7 @@ def test_description_counts_what_is_there(built):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"actions": 1}, "`actions` must be at least 2"),
+        ({"actions": 1}, "`actions` must be all or at least 2"),
         ({"actions": 251}, "`actions` must be at most"),
         ({"memory_limit": "2 sheep"}, "such as 2GB"),
         ({"memory_limit": "499MB"}, "at least 500MB"),
