@@ -21,7 +21,7 @@ from moac.report.pages.experiment import About, Findings, Shown
 from moac.search import sweep as results
 from moac.search.sweep import Row, Swept
 from moac.search.sweep_spec import Sweep, is_number, readable
-from moac.statistics import ROUNDING
+from moac.statistics import ROUNDING, without_rounding
 
 _NAMED = 8
 """Up to so many values of a setting are named one by one; more are drawn along an axis of numbers."""
@@ -76,8 +76,9 @@ def ends(rows: list[Row], env: str, sweep: Sweep, short: bool = False) -> Table 
     header = (*axes, *objectives, "exact gap", "not dominated")
     for row, ended in done:
         named = [readable(row.cell.values.get(name, getattr(row.cell, name, ""))) for name in axes]
-        means = (*ended.returns, ended.gap)
-        shown = [number(m.value, 3) if short else plus_minus(m.value, (m.high - m.low) / 2) for m in means]
+        means = (*ended.returns, ended.gap.mapped(without_rounding))
+        half = [0 if short or m.value == 0 else (m.high - m.low) / 2 for m in means]
+        shown = [plus_minus(m.value, h) if h else number(m.value, 3) for m, h in zip(means, half, strict=True)]
         lines.append((*named, *shown, not row.dominated))
     caption = (
         f"Means over {sweep.trials} trials after the last iteration; ± is half the width of their 95 % interval. "
