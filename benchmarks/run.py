@@ -18,7 +18,7 @@ from moac.cli import process
 
 SECTIONS = (
     "simplex", "startup", "training", "networks", "environments", "learner", "kuairand", "offline", "offpolicy",
-    "sweeps",
+    "items", "sweeps",
 )  # fmt: skip
 
 

@@ -129,14 +129,15 @@ def of_factors(policy: Factored, theta: Params, batch: Batch, weights: Float[Arr
 def of_parts(policy: PartlyFactored, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
     """The first leaves of θ by their factors; of the others the gradients themselves, by vector-Jacobian products."""
     factors, rows = policy.partial_factors(theta, batch.observation, batch.action, weights)
-    formed, leaves = of_rows(rows), jax.tree.leaves(theta)[: len(factors)]
+    flat = [leaf.reshape(len(leaf), -1) for leaf in rows]
 
     def mix(weight: Float[Array, " M"]) -> Params:
         signal = weights @ weight
-        first = (outer(factor, signal, len(leaf)) for factor, leaf in zip(factors, leaves, strict=True))
-        return (*first, *formed.mix(weight))
+        first = (outer(factor, signal, len(leaf)) for factor, leaf in zip(factors, theta, strict=False))
+        return (*first, *(jnp.tensordot(weight, leaf, 1) for leaf in rows))
 
-    return Gradients(gram_of_factors(factors, weights) + formed.gram, formed.scale, mix)
+    K = gram_of_factors(factors, weights) + sum(leaf @ leaf.T for leaf in flat)
+    return Gradients(K, jnp.ones(len(K), K.dtype), mix)
 
 
 def of_products(policy: Policy, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:

@@ -25,6 +25,8 @@ from moac.logs.engine import in_one_line, parquet, quoted
 from moac.logs.features import response_numbers
 
 BLOCK = 8192
+_MOST_IDS = 1 << 24
+"""Ids up to here are looked up in a table."""
 _USERS = ("user_id", "user")
 _RUNS = r"^[=+\-@\t\r]"
 """A cell that begins so is a formula to a spreadsheet."""
@@ -121,6 +123,7 @@ class _Reader:
         self.context = [self._place(name) for name in catalogue.context_names] if given else []
         self.item = {str(name): k for k, name in enumerate(catalogue.item_ids.tolist())}
         self.action = {str(name): k for k, name in enumerate(catalogue.action_ids.tolist())}
+        self.actions = _by_id(catalogue.action_ids)
         self.dataset = known() if "history" not in self.at or len(self.context) < len(catalogue.context_sizes) else None
         self.last = None if self.dataset is None else _last_row_of_users(self.dataset)
         self.done = 0
@@ -207,13 +210,23 @@ class _Reader:
             dataset: Any = self.dataset
             left = viewed(dataset, np.maximum(user, 0), dataset.end[np.maximum(last, 0)] + 1) & (last >= 0)[:, None]
         if "eligible" in self.at:
-            lists = [_items(each) for each in columns[self.at["eligible"]]]
-            row, places = _flat(lists, self.action)
+            row, places = self._eligible(columns[self.at["eligible"]])
             allowed = np.zeros(shape, dtype=bool)
             allowed[row[places >= 0], places[places >= 0]] = True
             allowed[[each is None for each in columns[self.at["eligible"]]]] = True  # no list: all of them
             left = ~allowed if left is None else left | ~allowed
         return left
+
+
+    def _eligible(self, column: Any) -> tuple[Any, Any]:
+        """The row, and the action or −1, of every eligible id; texts of whole numbers are read at once, for speed."""
+        texts = [each or "" for each in column]
+        together = "|".join(filter(None, texts)) if all(isinstance(each, str) for each in texts) else ""
+        if len(self.actions) and together.replace("|", "").isdecimal() and "||" not in f"|{together}|":
+            row = np.repeat(np.arange(len(texts)), [each.count("|") + bool(each) for each in texts])
+            ids = np.fromstring(together, np.int64, sep="|")
+            return row, self.actions[np.minimum(ids, len(self.actions) - 1)]
+        return _flat([_items(each) for each in column], self.action)
 
 
 def _flat(lists: list[Any], place: dict[str, int]) -> tuple[Any, Any]:
@@ -222,6 +235,15 @@ def _flat(lists: list[Any], place: dict[str, int]) -> tuple[Any, Any]:
     ids = itertools.chain.from_iterable(lists)
     texts = ids if any(isinstance(one, str) for each in lists for one in each[:1]) else map(str, ids)
     return row, np.fromiter(map(place.get, texts, itertools.repeat(-1)), np.int64, len(row))
+
+
+def _by_id(ids: Any) -> Int[np.ndarray, " n"]:
+    """The action of each whole number, −1 where there is none, also at the end; nothing where ids are no such."""
+    if ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() > _MOST_IDS:
+        return np.zeros(0, int)
+    action = np.full(int(ids.max()) + 2, -1)
+    action[ids] = np.arange(len(ids))
+    return action
 
 
 def _items(given: Any) -> Any:

@@ -81,13 +81,14 @@ class ItemsPolicy(Softmax):
         return G + theta[last] * self.items.known[:, None].astype(np.float32) if self.embedding else G
 
     def states(self, theta: Any, observation: Observation) -> Any:
-        """f(s) [..., WIDTH]."""
-        return self.networks[0](theta[: len(self.hidden) + 1], observation)
+        """(f(s), 1) [..., WIDTH + 1]: what the vectors of items are multiplied with."""
+        f = self.networks[0](theta[: len(self.hidden) + 1], observation)
+        xp = f.__array_namespace__()
+        return xp.concatenate([f, xp.ones((*f.shape[:-1], 1), f.dtype)], axis=-1)
 
     def logits(self, theta: Any, observation: Observation) -> Any:
         """Scores of the request's candidates [..., C], `NEVER` beyond its list; without a list all [..., K]."""
-        G = self.vectors(theta)
-        return among(self.states(theta, observation) @ G[:, :-1].T + G[:, -1], observation)
+        return among(self.states(theta, observation) @ self.vectors(theta).T, observation)
 
     def log_probs(self, theta: Any, observation: Observation) -> Float[Array, "... C"]:
         """log π of all that can be chosen."""
@@ -104,7 +105,7 @@ class ItemsPolicy(Softmax):
 
     def partial_factors(
         self, theta: Weights, observation: Observation, action: Any, signal: Float[Array, "B M"]
-    ) -> tuple[tuple[Factor, ...], tuple[Weights, ...]]:
+    ) -> tuple[tuple[Factor, ...], Weights]:
         """Factors of f's layers, whose outputs have the score g_a − Σ π g; sums of the score of all else.
 
         ∂ log π(a|s)/∂g_c = (1{c = a} − π(c|s)) f(s): each row moves all items, so that Σ_l signalⁱ_l ψ_l is formed
@@ -112,33 +113,34 @@ class ItemsPolicy(Softmax):
         """
         layers, rest = theta[: len(self.hidden) + 1], theta[len(self.hidden) + 1 :]
         G, transpose = jax.vjp(lambda rest: self.vectors((*layers, *rest)), rest)
-        f = self.networks[0](layers, observation)
-        logits = among(f @ G[:, :-1].T + G[:, -1], observation)
+        f = self.states(theta, observation)
+        logits = among(f @ G.T, observation)
         taken = jax.nn.one_hot(place(observation, action), logits.shape[-1], dtype=logits.dtype)
         e = self.of_actions(taken - jax.nn.softmax(logits), observation)
-        pull = e @ G[:, :-1]
+        pull = (e @ G)[:, :-1]
 
         def log_probs(shifts: Weights) -> tuple[Any, Any]:
             passed = self.networks[0].passed(layers, observation, shifts)
             return jnp.sum(passed.outputs * pull, axis=-1), passed
 
-        weighted = signal[:, :, None] * with_constant(f)[:, None]
-        sums = (e.T @ weighted.reshape(len(f), -1)).reshape(self.num_actions, *weighted.shape[1:])
-        rows = tuple(transpose(sums[:, i])[0] for i in range(signal.shape[1]))
+        weighted = signal[:, :, None] * f[:, None]
+        sums = (weighted.reshape(len(f), -1).T @ e).reshape(*weighted.shape[1:], -1)
+        (rows,) = jax.vmap(lambda own: transpose(own.T))(sums)
         return factors_of(log_probs, self.networks[0].no_shifts(layers, len(f))), rows
 
     def of_actions(self, values: Any, observation: Observation) -> Float[Array, "B K"]:
         """Numbers of the candidates [B, C] as numbers of all actions, 0 where an action is no candidate."""
         if not isinstance(observation, Request):
             return values
-        listed, row = observation.candidates, jnp.arange(len(values))[:, None]
-        kept = jnp.where(listed >= 0, values, 0)
-        return jnp.zeros((len(values), self.num_actions), values.dtype).at[row, jnp.maximum(listed, 0)].add(kept)
+        listed, (B, K) = observation.candidates, (len(values), self.num_actions)
+        place_in_all = jnp.arange(B)[:, None] * K + jnp.maximum(listed, 0)
+        flat = jnp.zeros(B * K, values.dtype).at[place_in_all.ravel()]
+        return flat.add(jnp.where(listed >= 0, values, 0).ravel(), mode="promise_in_bounds").reshape(B, K)
 
     def last_layer(self, theta: Any, observation: Observation) -> tuple[Any, Any]:
         """What embeddings are multiplied with [..., WIDTH + 1], and π(·|s) of all actions [..., K]."""
         p = jnp.exp(self.log_probs(theta, observation))
-        return with_constant(self.states(theta, observation)), self.of_actions(p, observation)
+        return self.states(theta, observation), self.of_actions(p, observation)
 
     def tempered(self, theta: Any, T: Any) -> Weights:
         """θ of softmax(score / T): scores are linear in g's last layer and the embedding together."""

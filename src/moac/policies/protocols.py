@@ -60,8 +60,8 @@ class PartlyFactored(Policy, Protocol):
 
     def partial_factors(
         self, theta: Params, observation: Observation, action: Any, signal: Float[Array, "B M"]
-    ) -> tuple[tuple[Factor, ...], tuple[Params, ...]]:
-        """Factors of the first leaves, and Σ_l signalⁱ_l ψ_l of the others, a tuple of leaves for each i."""
+    ) -> tuple[tuple[Factor, ...], tuple[Array, ...]]:
+        """Factors of the first leaves of θ, a tuple, and Σ_l signalⁱ_l ψ_l of the others, each with a leading axis M."""
         ...
 
 
