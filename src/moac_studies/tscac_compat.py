@@ -28,7 +28,7 @@ from moac.kuairand.schema import SIGNALS
 from moac.logs.dataset import LoggedDataset
 from moac.logs.schema import STEPS, WINDOW
 from moac.offline.baselines import tilt
-from moac.offline.behaviour import in_blocks
+from moac.offline.blocks import in_blocks
 from moac.policies.networks import dense
 from moac_studies.framework import Study, Workspace
 from moac_studies.kuairand_search import learned_from

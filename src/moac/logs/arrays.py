@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from moac.logs import candidates, features, schema
-from moac.logs.dataset import LoggedDataset, known_actions
+from moac.logs.dataset import LoggedDataset
 from moac.logs.splits import SHARES, Rule
 from moac.logs.states import Tables, lists_of
 
@@ -108,7 +108,7 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
         fingerprint=_fingerprint(arrays | listed | lists),
         **listed,
         lists=lists_of(lists),
-        known_actions=known_actions(action[train], len(action_ids)),
+        known_actions=candidates.known_actions(action[train], len(action_ids)),
         response_scale=scale,
         how_split=about.split,
     )

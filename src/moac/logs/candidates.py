@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 
 from moac.files import Arrays
 
@@ -55,3 +56,9 @@ def mapped(arrays: Arrays, place: Any) -> Arrays:
     kept = joined(index[moved >= 0], moved[moved >= 0])
     length = len(arrays[FIRST])  # the last lists may have lost all
     return kept | {FIRST: np.append(kept[FIRST], np.full(length - len(kept[FIRST]), kept[FIRST][-1], np.int32))}
+
+
+def known_actions(taken: Any, num_actions: int) -> Bool[np.ndarray, " K"] | None:
+    """Which actions some rows show; None where they show all."""
+    known = np.bincount(taken, minlength=num_actions) > 0
+    return None if known.all() else known

@@ -303,12 +303,6 @@ _COLUMNS = (
 )
 
 
-def known_actions(taken: Any, num_actions: int) -> Bool[np.ndarray, " K"] | None:
-    """Which actions some rows show; None where they show all."""
-    known = np.bincount(taken, minlength=num_actions) > 0
-    return None if known.all() else known
-
-
 def _index(split: str) -> int:
     if split not in SPLITS:
         raise ValueError(f"`split` must be one of {', '.join(SPLITS)}, got {split!r}.")

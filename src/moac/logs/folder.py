@@ -15,7 +15,7 @@ import numpy as np
 
 from moac import files, locks
 from moac.files import Arrays, DamagedError
-from moac.logs.candidates import ACTIONS, FIRST
+from moac.logs.candidates import ACTIONS, FIRST, known_actions
 from moac.logs.schema import Schema, column
 from moac.logs.splits import SPLITS
 
@@ -59,7 +59,7 @@ def load(path: Path) -> LoggedDataset:
 
 
 def _loaded(path: Path, about: dict[str, Any]) -> LoggedDataset:
-    from moac.logs.dataset import LoggedDataset, Tables, known_actions
+    from moac.logs.dataset import LoggedDataset, Tables
     from moac.logs.states import lists_of
 
     shared: dict[str, Any] = read_part(path, "shared")

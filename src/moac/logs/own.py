@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
-from moac.logs import engine
+from moac.logs import engine, own_lists
 from moac.logs.buckets import Progress
 from moac.logs.engine import Connection, File, Limits, Source, quoted
 from moac.logs.schema import Feature, LogFiles, Schema, Table, column, declared, find
@@ -93,7 +93,9 @@ def as_parquet(frame: Any, path: Path) -> Path:
         return path
     for name in getattr(frame, "columns", frame):
         if isinstance(name, str) and getattr(frame[name], "dtype", None) == np.dtype(object):
-            kinds = sorted({type(each).__name__ for each in frame[name] if each is not None and each == each})
+            missing = (each is None or (isinstance(each, float) and each != each) for each in frame[name])
+            pairs = zip(frame[name], missing, strict=True)
+            kinds = sorted({type(each).__name__ for each, gap in pairs if not gap})
             if len(kinds) > 1:
                 raise ValueError(f"`{name}` must hold values of one type, got {', '.join(kinds)}.")
     try:
@@ -162,7 +164,7 @@ class _Numbering:
         features = {f"{key}_features": self._table(key, typed) for key in ("user", "item")}
         values = self._values(typed, self.rule.since(newest))
         if self.schema.candidates is not None:
-            self._lists(typed)
+            own_lists.write(self.connection, typed, self.work, f"{paths[0]}: `{self.schema.candidates}`")
         say("reading files", len(paths), len(paths))
         return self._written(typed, count, newest, features, values)
 
@@ -191,11 +193,7 @@ class _Numbering:
             right = "whole numbers or texts"
             raise ValueError(f"{source.path}: `{_inside(expression)}` must hold {right}, got {kind}: mixed types?")
         if name == "candidates":
-            listed = (
-                expression if "[" in source.types[_inside(expression)] else f"string_split({expression}::VARCHAR, '|')"
-            )
-            texts = f"list_transform({listed}, lambda x: x::VARCHAR)"
-            return f"list_sort(list_distinct(list_filter({texts}, lambda x: x <> '')))"
+            return own_lists.cast(expression, source.types[_inside(expression)])
         if name in ("user", "item") or name.startswith("code"):
             return f"({expression})::VARCHAR"
         if name == "time" and kind in _REAL_TYPES:
@@ -218,12 +216,7 @@ class _Numbering:
             share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
             checks.append(engine.Check(schema.propensity, *share))
         if schema.candidates is not None:
-            text = self.columns["candidates"]
-            checks.append(
-                engine.Check(schema.candidates, "len(candidates) > 0", "a list of items, such as a|b|c", text)
-            )
-            shown = ("list_contains(candidates, item)", "a list with the item that was shown")
-            checks.append(engine.Check(schema.candidates, *shown, text))
+            checks += own_lists.checks(schema.candidates, self.columns["candidates"])
         return tuple(checks)
 
     def _table(self, key: str, typed: str) -> tuple[Feature, ...]:
@@ -264,21 +257,6 @@ class _Numbering:
         (negative,) = self._all(f"SELECT coalesce(min({column(name)}) < 0, false) FROM {table}")[0]
         below = [Feature(f"-{name}", f"greatest(-{at}, 0)", "number")] if negative else []
         return [Feature(name, f"greatest({at}, 0)" if negative else at, "number"), *below]
-
-    def _lists(self, typed: str) -> None:
-        """Write the different lists of candidates, numbered in order, and which items each has; all must be known."""
-        distinct = f"SELECT DISTINCT candidates FROM {typed}"
-        numbered = (
-            f"SELECT candidates, (row_number() OVER (ORDER BY candidates) - 1)::INTEGER AS list FROM ({distinct})"
-        )
-        engine.copy_whole(self.connection, numbered, self.work / "lists.parquet")
-        lists, items = (engine.parquet([self.work / f"{what}.parquet"]) for what in ("lists", "items"))
-        pairs = f"(SELECT list, unnest(candidates) AS name FROM {lists}) LEFT JOIN {items} USING (name)"
-        for (name,) in self._all(f"SELECT name FROM {pairs} WHERE id IS NULL ORDER BY list, name LIMIT 1"):
-            right = "items that the log shows or ITEMS describes"
-            raise ValueError(f"{self.files.standard[0]}: `{self.schema.candidates}` must hold {right}, got {name!r}.")
-        listed = f"SELECT list, id FROM {pairs} ORDER BY list, id"
-        engine.copy_whole(self.connection, listed, self.work / "candidates.parquet")
 
     def _values(self, typed: str, since: int | None) -> tuple[tuple[str, ...], ...]:
         """The values of each column of the context that train rows have."""

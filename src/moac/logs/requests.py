@@ -217,7 +217,6 @@ class _Reader:
             left = ~allowed if left is None else left | ~allowed
         return left
 
-
     def _eligible(self, column: Any) -> tuple[Any, Any]:
         """The row, and the action or −1, of every eligible id; texts of whole numbers are read at once, for speed."""
         texts = [each or "" for each in column]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,14 +26,15 @@ from moac.logs import splits, states
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
+from moac.offline.blocks import block_size, in_blocks, num_choices, of_taken, places
+from moac.offline.calibration import Calibration as Calibration
+from moac.offline.calibration import calibration as calibration
+from moac.offline.calibration import calibration_error as calibration_error
 from moac.policies import ItemsPolicy, SoftmaxMLP, items
 from moac.policies.networks import Plain, Weights
 
-BLOCK = 2048
-"""Rows whose features and probabilities are computed at a time."""
 _STEPS = 200  # the most of a round
-_NUMBERS = 1 << 21  # probabilities of a block, where there are more actions than a block of `BLOCK` rows allows
-_TEMPERATURES, _BINS = (0.1, 10.0), 15
+_TEMPERATURES = (0.1, 10.0)
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class BehaviourModel:
         """b(a|s) of each logged action, from a member that has not seen the row's user."""
         b = np.empty(dataset.num_rows)
         for place, log_p in self.blocks(dataset, np.arange(dataset.num_rows)):
-            b[place] = np.exp(_of_taken(log_p, places(dataset, place)))
+            b[place] = np.exp(of_taken(log_p, places(dataset, place)))
         return b
 
     def probabilities(self, dataset: LoggedDataset, rows: Any) -> Float[np.ndarray, "n K"]:
@@ -160,29 +161,6 @@ def _policy(dataset: LoggedDataset, options: Options) -> SoftmaxMLP | ItemsPolic
     return SoftmaxMLP(Plain(dataset.num_features), options.hidden, dataset.num_actions)
 
 
-def places(dataset: LoggedDataset, rows: Any) -> Int[np.ndarray, " n"]:
-    """Where the logged actions of some rows stand among what could be chosen: in their lists, or among all actions."""
-    if dataset.lists is None:
-        return dataset.action[rows]
-    first, mine, K = (
-        np.asarray(dataset.lists.first, np.int64),
-        np.asarray(dataset.candidates)[rows],
-        dataset.num_actions,
-    )
-    ascending = np.repeat(np.arange(len(first) - 1) * K, np.diff(first)) + dataset.lists.actions
-    return np.searchsorted(ascending, mine.astype(np.int64) * K + dataset.action[rows]) - first[mine]
-
-
-def num_choices(dataset: LoggedDataset) -> int:
-    """K, or the length of the longest list of candidates."""
-    return dataset.num_actions if dataset.lists is None else dataset.lists.most
-
-
-def block_size(dataset: LoggedDataset) -> int:
-    """Rows whose probabilities of all actions are computed at a time."""
-    return min(BLOCK, max(128, 1 << (_NUMBERS // dataset.num_actions).bit_length() - 1))
-
-
 def identity(dataset: LoggedDataset) -> str:
     """A hash of all that rows refer to: equal for a dataset, its subsets and its rows of random exposure."""
     tables = dataset.tables
@@ -191,11 +169,6 @@ def identity(dataset: LoggedDataset) -> str:
         if not isinstance(part, tuple | int):
             digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()[:16]
-
-
-def _of_taken(log_p: Any, action: Any) -> Float[np.ndarray, " n"]:
-    """Log-probabilities of the logged actions, in float64, so that sums over many rows stay exact enough."""
-    return np.take_along_axis(log_p, np.asarray(action)[:, None], axis=1)[:, 0].astype(np.float64)
 
 
 def _member(policy: Any, dataset: LoggedDataset, rows: tuple[Any, Any], options: Options, index: int) -> Member:
@@ -231,7 +204,7 @@ def _log_loss(policy: Any, weights: Weights, dataset: LoggedDataset, rows: Any) 
 
     def at(T: float) -> float:
         blocks = in_blocks(partial(_log_probabilities, policy, weights, np.float32(T), dataset.data), rows, size)
-        return -float(sum(_of_taken(log_p, action[place]).sum() for place, log_p in blocks)) / len(rows)
+        return -float(sum(of_taken(log_p, action[place]).sum() for place, log_p in blocks)) / len(rows)
 
     return at
 
@@ -242,75 +215,6 @@ def temperature(log_loss: Callable[[float], float], plain: float) -> tuple[float
     how: dict[str, Any] = {"bounds": (low, high), "method": "bounded", "options": {"xatol": 1e-3}}
     best = minimize_scalar(lambda x: log_loss(math.exp(-x)), **how)
     return (math.exp(-float(best.x)), float(best.fun)) if best.fun < plain else (1.0, plain)
-
-
-def in_blocks(function: Callable[[Any], Any], rows: Any, size: int = BLOCK) -> Iterator[tuple[slice, Any]]:
-    """Positions in `rows`, and function(rows there); every block has one shape, so one compiled program serves all."""
-    for begin in range(0, len(rows), size):
-        block = rows[begin : begin + size]
-        result = function(np.resize(block, size).astype(np.int32))
-        count = len(block)
-        yield slice(begin, begin + count), jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], result)
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """A behaviour model on one split's rows; log-losses are means of −log b(a|s), in nats."""
-
-    split: str  # whose users
-    rows: int
-    log_loss: float  # of the model
-    uniform: float  # log-loss of log K
-    popularity: float  # log-loss of the actions' shares among train users' rows, plus one each
-    popularity_by_context: float  # the same by first and last column of the context: KuaiRand's tab and day of the week
-    perplexity: float  # exp(log_loss): among so many equally likely actions it is as unsure
-    calibration_error: float  # Σ_bins share × |hits − confidence|, of the action it thinks likeliest (Guo et al., 2017)
-    temperature: float  # of the member that has seen all train users
-    smallest_propensity: float  # there is no floor; a weight is at most 1 / this
-    # Mean of π/b without a cap, of each policy evaluated; near 1 where b is right. Of the policy that made the log it
-    # is 1 + χ², its distance from b.
-    mean_weight: dict[str, float] = field(default_factory=dict)
-
-
-def calibration(model: BehaviourModel, dataset: LoggedDataset, split: str = "validation") -> Calibration:
-    """The model's log-loss and calibration on a split's users, beside those of simpler ones."""
-    rows, train = dataset.rows(split), dataset.rows("train")
-    if not len(rows) or not len(train):
-        raise ValueError(f"{dataset.name} must have train and {split} users: there is nothing to measure.")
-    taken, likeliest, hit = np.empty((3, len(rows)))
-    for place, log_p in model.blocks(dataset, rows):
-        action = places(dataset, rows[place])
-        taken[place], likeliest[place] = _of_taken(log_p, action), log_p.max(axis=1)
-        hit[place] = log_p.argmax(axis=1) == action
-    log_loss, whole = -float(taken.mean()), np.zeros(dataset.num_rows, int)
-    cells = np.column_stack([whole, dataset.context[:, :1], dataset.context[:, -1:]])
-    return Calibration(
-        split,
-        len(rows),
-        log_loss,
-        float(np.log(dataset.num_actions)),
-        _popularity(dataset, whole, train, rows),
-        _popularity(dataset, np.unique(cells, axis=0, return_inverse=True)[1].ravel(), train, rows),
-        float(np.exp(log_loss)),
-        calibration_error(np.exp(likeliest), hit),
-        model.temperature,
-        float(np.exp(taken.min())),
-    )
-
-
-def calibration_error(confidence: Float[np.ndarray, " n"], hit: Any) -> float:
-    """Σ_bins share × |mean hit − mean confidence|, 15 bins of equal width on [0, 1]."""
-    place = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
-    return float(np.abs(np.bincount(place, hit - confidence, minlength=_BINS)).sum() / len(confidence))
-
-
-def _popularity(dataset: LoggedDataset, cell: Any, train: Any, rows: Any) -> float:
-    """Log-loss of the actions' shares within each cell, among train users, plus one each."""
-    K = dataset.num_actions
-    code = cell * K + dataset.action
-    count = np.bincount(code[train], minlength=(cell.max() + 1) * K).reshape(-1, K) + 1
-    log_p = np.log(count / count.sum(axis=1, keepdims=True))
-    return -float(log_p.ravel()[code[rows]].mean())
 
 
 # Compiled: a dataset's arrays are arguments and never constants of the program.

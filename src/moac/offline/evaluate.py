@@ -18,13 +18,14 @@ from moac.logs import folder, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.offline import access_log, behaviour, controls, evaluation, model_error, ncis
-from moac.offline.behaviour import BLOCK, BehaviourModel, in_blocks
+from moac.offline.behaviour import BehaviourModel
+from moac.offline.blocks import block_size, joined, places
 from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
 from moac.offline.exposure import exposures
 from moac.offline.ncis import Evidence, Logged, Shard, Weighted
 from moac.offline.reward_model import RewardModel, fit_rewards
 from moac.policies import ItemsPolicy, log_probs
-from moac.types import Evaluation, Params, Policy, Request, vectors
+from moac.types import Evaluation, Params, Policy, vectors
 
 _NUMBERS = 1 << 24
 """Probabilities that are in memory at once."""
@@ -141,14 +142,9 @@ def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str =
 
 def probabilities(dataset: LoggedDataset, policy: Policy, theta: Params, rows: Any) -> Float[np.ndarray, "K n"]:
     """π(a|s) of the logged actions of some rows, for each of K policies."""
-    size = behaviour.block_size(dataset)
-    log_p = [_joined(partial(_log_probs, policy, own, dataset.data), rows, size) for own in _seeds(theta)]
+    size = block_size(dataset)
+    log_p = [joined(partial(_log_probs, policy, own, dataset.data), rows, size) for own in _seeds(theta)]
     return np.exp(np.stack(log_p).astype(np.float64))
-
-
-def _joined(function: Any, rows: Any, size: int = BLOCK) -> Any:
-    """function(rows), computed in blocks."""
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *(block for _, block in in_blocks(function, rows, size)))
 
 
 @partial(jax.jit, static_argnames="policy")
@@ -182,7 +178,7 @@ class _Policies:
     def accumulate(self, rows: Any, model: RewardModel | None, options: ncis.Options) -> _Summed:
         """Sums over rows of the log, and each policy's importance ratios on them."""
         seeds = 1 + sum(_num_seeds(theta) for _, theta in self.methods.values())
-        size = max(behaviour.block_size(self.dataset), _NUMBERS // (self.dataset.num_actions * seeds))
+        size = max(block_size(self.dataset), _NUMBERS // (self.dataset.num_actions * seeds))
         blocks = [self._block(rows[k : k + size], model, options) for k in range(0, len(rows), size)]
         joined = {
             b: {name: _concatenated([block.weights[b][name] for block in blocks]) for name in weights}
@@ -193,11 +189,11 @@ class _Policies:
 
     def _block(self, rows: Any, model: Any, options: ncis.Options) -> _Summed:
         log = Logged.from_dataset(self.dataset, rows).signals(self.signals)
-        log = replace(log, action=behaviour.places(self.dataset, rows))
+        log = replace(log, action=places(self.dataset, rows))
         seen = features(self.dataset, rows)
         baseline = self._baseline(log, seen)
         policies = {name: _tables(method, seen, self.dataset) for name, method in self.methods.items()}
-        q = None if model is None else partial(_earned, model, seen)
+        q = None if model is None else partial(model.of_choices, seen)
         shard = ncis.accumulate(log, {BASELINE: [baseline]} | policies, q, options)
         models = {"own": baseline} | {recipe: _of_model(each, rows) for recipe, each in self.refitted.items()}
         weights = {b: _weighted(log, {BASELINE: [baseline]} | policies, table, options) for b, table in models.items()}
@@ -249,7 +245,7 @@ def _evidence(
     taken, log = rows[:count], Logged.from_dataset(dataset, rows[:count]).signals(signals)
     weights = {b: {name: each.rows(slice(count)) for name, each in own.items()} for b, own in summed.weights.items()}
     places = controls.covariates(dataset)
-    columns = _joined(lambda block: states.of_rows(dataset.data, block)[:, np.array([*places.values()], int)], taken)
+    columns = joined(lambda block: states.of_rows(dataset.data, block)[:, np.array([*places.values()], int)], taken)
     earlier, later = controls.of_rewards(dataset, taken, signals, weights.get("half"))
     known = np.flatnonzero(np.isfinite(earlier.values).all(axis=1))
     blind = {name: each.rows(known) for name, each in weights["own" if half is None else "half"].items()}
@@ -277,26 +273,18 @@ def _calibration(dataset: LoggedDataset, split: str, own: Mapping[str, Weighted]
 
 def features(source: LoggedDataset, rows: Any) -> Any:
     """What policies see of the rows: vectors [n, F], with candidates where requests bring them."""
-    return _joined(partial(states.requests, source.data), rows)
-
-
-def _earned(model: RewardModel, seen: Any, chosen: Any) -> Float[np.ndarray, "n C M"]:
-    """What the reward model expects of all that can be chosen, for some of the rows."""
-    q = model.values(vectors(seen)[chosen])
-    if not isinstance(seen, Request):
-        return q
-    return np.take_along_axis(q, np.maximum(seen.candidates[chosen], 0)[..., None], axis=1)
+    return joined(partial(states.requests, source.data), rows)
 
 
 def _tables(method: Method, seen: Any, dataset: LoggedDataset) -> list[Float[np.ndarray, "n C"]]:
     """π(·|s) of each training seed."""
     policy, theta = method
-    rows, size, K = np.arange(len(vectors(seen))), behaviour.block_size(dataset), dataset.num_actions
+    rows, size, K = np.arange(len(vectors(seen))), block_size(dataset), dataset.num_actions
 
     def table(own: Params, block: Any) -> Any:
         return _table(policy, own, jax.tree.map(lambda leaf: leaf[block], seen), K)
 
-    tables = (_joined(partial(table, own), rows, size) for own in _seeds(theta))
+    tables = (joined(partial(table, own), rows, size) for own in _seeds(theta))
     return [table.astype(np.float64) for table in tables]
 
 

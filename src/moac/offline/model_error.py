@@ -22,8 +22,8 @@ from jaxtyping import Float
 from moac.logs import states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
-from moac.offline import behaviour
-from moac.offline.behaviour import BLOCK, BehaviourModel, in_blocks
+from moac.offline.behaviour import BehaviourModel
+from moac.offline.blocks import BLOCK, block_size, in_blocks, places
 from moac.offline.controls import places_in_state
 from moac.offline.ncis import Weighted
 from moac.policies.networks import Weights
@@ -56,7 +56,7 @@ def influence(
     layer = partial(_layer, model.policy, model.clone, dataset.data)
     rng = np.random.default_rng(0)
     train = _some(rng, dataset.rows("train"), _SCORED)
-    size = behaviour.block_size(dataset)
+    size = block_size(dataset)
     H = _Curvature(dataset, layer, _some(rng, train, _num_curved(dataset)), model)
     users, index = np.unique(dataset.user[train], return_inverse=True)
     scale = math.sqrt(len(train) / len(dataset.rows("train"))) / len(train)  # a sample's spread, for all users
@@ -95,7 +95,7 @@ def _disagreement(
     for member in model.members[1:]:
         weights_of = model.policy.tempered(member.weights, member.temperature)
         layer = partial(_layer, model.policy, weights_of, dataset.data)
-        blocks = in_blocks(layer, rows, behaviour.block_size(dataset))
+        blocks = in_blocks(layer, rows, block_size(dataset))
         b = np.concatenate([both[1][np.arange(len(both[1])), action[place]] for place, both in blocks])
         w = {name: np.minimum(cap, weights[name].ratio * own / b) for name in found}
         values.append({name: (x @ reward / x.sum(axis=1, keepdims=True)).mean(axis=0) for name, x in w.items()})
@@ -105,7 +105,7 @@ def _disagreement(
 
 
 def _num_curved(dataset: LoggedDataset) -> int:
-    return max(_CURVED * behaviour.block_size(dataset) // BLOCK, _LEAST_CURVED)
+    return max(_CURVED * block_size(dataset) // BLOCK, _LEAST_CURVED)
 
 
 def _some(rng: np.random.Generator, rows: Any, most: int) -> Any:
@@ -115,7 +115,7 @@ def _some(rng: np.random.Generator, rows: Any, most: int) -> Any:
 def _gradient(dataset: LoggedDataset, layer: Any, rows: Any, c: Any) -> Float[np.ndarray, "M P K"]:
     """Σ_i c_im h_i (e_a − b_i)ᵀ: the derivative of each value by the last layer."""
     total: Any = 0.0
-    for place, (h, b) in in_blocks(layer, rows, behaviour.block_size(dataset)):
+    for place, (h, b) in in_blocks(layer, rows, block_size(dataset)):
         signal = _signal(dataset.action[rows[place]], b)
         total = total + np.asarray(_outer(c[place].astype(np.float32), h, signal), np.float64)
     return total
@@ -132,7 +132,7 @@ class _Curvature:
     """H v of the mean log-loss on some train rows, with what weight decay adds."""
 
     def __init__(self, dataset: LoggedDataset, layer: Any, rows: Any, model: BehaviourModel) -> None:
-        parts = list(in_blocks(layer, rows, behaviour.block_size(dataset)))
+        parts = list(in_blocks(layer, rows, block_size(dataset)))
         self.h, self.b = (np.concatenate([both[k] for _, both in parts]) for k in (0, 1))
         signal = _signal(dataset.action[rows], self.b)
         # Adam with decoupled decay c rests where the gradient is −c √v W, v the second moment of a batch's gradient:
@@ -188,7 +188,7 @@ def strongest(dataset: LoggedDataset, rows: Any) -> tuple[str, float] | None:
         return None
     some = _some(np.random.default_rng(0), np.asarray(rows), _num_curved(dataset))
     x = np.concatenate([block for _, block in in_blocks(partial(states.of_rows, dataset.data), some)])
-    clone, taken_at = tuple(map(jnp.asarray, model.clone)), behaviour.places(dataset, some)
+    clone, taken_at = tuple(map(jnp.asarray, model.clone)), places(dataset, some)
     lists = None if dataset.lists is None else dataset.lists.padded(np.asarray(dataset.candidates)[some])
 
     def log_odds(x: Any) -> Any:

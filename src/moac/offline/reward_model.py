@@ -13,7 +13,8 @@ from jaxtyping import Float
 
 from moac.logs import splits, states
 from moac.logs.dataset import LoggedDataset
-from moac.offline.behaviour import in_blocks
+from moac.offline.blocks import in_blocks
+from moac.types import Request, vectors
 
 _MAX_ROWS = 50_000
 """So many train rows are enough for the few hundred coefficients of a reward model; of more, as many are drawn."""
@@ -45,6 +46,13 @@ class RewardModel:
         if not T:
             return additive
         return additive + np.einsum("nt,tem,ke->nkm", np.asarray(x)[:, -T:], self.taste, self.items, optimize=True)
+
+    def of_choices(self, seen: Any, chosen: Any) -> Float[np.ndarray, "n C M"]:
+        """q of all that can be chosen, for some of the rows that policies see as `seen`."""
+        q = self.values(vectors(seen)[chosen])
+        if not isinstance(seen, Request):
+            return q
+        return np.take_along_axis(q, np.maximum(seen.candidates[chosen], 0)[..., None], axis=1)
 
     def as_dict(self) -> dict[str, Any]:
         """What a card says of it."""

@@ -61,7 +61,7 @@ class PartlyFactored(Policy, Protocol):
     def partial_factors(
         self, theta: Params, observation: Observation, action: Any, signal: Float[Array, "B M"]
     ) -> tuple[tuple[Factor, ...], tuple[Array, ...]]:
-        """Factors of the first leaves of θ, a tuple, and Σ_l signalⁱ_l ψ_l of the others, each with a leading axis M."""
+        """Factors of the first leaves of θ, a tuple, and Σ_l signalⁱ_l ψ_l of the others, with a leading axis M."""
         ...
 
 

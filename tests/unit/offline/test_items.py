@@ -150,7 +150,7 @@ def test_what_goes_wrong_is_one_line(log, method):
         evaluate(log, {"MOAC": mlp})
     with pytest.raises(ValueError, match="item_embedding=True, as the behaviour model, to start from it"):
         moac.train(log, item_embedding=False, num_iterations=1)
-    with pytest.raises(ValueError, match="`policy` must be items on logs alone"):
+    with pytest.raises(ValueError, match="`policy` must be items on logs only"):
         moac.train("fishwood-v0", policy="items", num_iterations=1)
     many = About(action_ids=np.arange(10_001), actions=np.zeros((10_001, 2)), shares=(0.5, 0.5, 0.0))
     large = LoggedDataset.from_numpy(Rows([0, 1, 2, 3], [0, 1, 2, 3], np.eye(4)[:, :2], propensity=np.ones(4)), many)
