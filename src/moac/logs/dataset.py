@@ -41,6 +41,11 @@ class Behaviour(Protocol):
         """The policy's weights for users it has not seen."""
         ...
 
+    @property
+    def method(self) -> tuple[Any, Weights]:
+        """The policy, and the weights with a leading axis of one."""
+        ...
+
     def propensities(self, dataset: LoggedDataset) -> Any:
         """[N] probability of each row's action, from a model that has not seen the row's user."""
 

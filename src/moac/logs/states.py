@@ -43,8 +43,8 @@ class Observation:
 class CandidateLists:
     """Lists of actions that could be chosen, one after the other; each once, however many requests bring it."""
 
-    first: Int[Array, " L+1"]  # where each list begins, and where the last one ends
-    actions: Int[Array, " T"]  # indices of actions, ascending within a list
+    first: Any  # [L + 1] where each list begins, and where the last one ends
+    actions: Any  # [T] indices of actions, ascending within a list
     most: int = field(metadata={"static": True})  # C, the length of the longest
 
     def padded(self, lists: Any) -> Any:

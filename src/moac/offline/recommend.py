@@ -117,7 +117,8 @@ def _best(trained: TrainedPolicy, block: Block, rows: slice, k: int) -> Ranked:
     if left_out is None or not isinstance(trained.policy, ItemsPolicy):
         return ranked(trained.logits(x), k, left_out)
     listed = _lists(~left_out, k)  # far fewer than all actions, as a rule
-    best = ranked(trained.logits(Request(x, listed)), k, listed < 0)
+    seen: Any = Request(x, listed)  # pyright: ignore[reportArgumentType] - NumPy's arrays serve as well
+    best = ranked(trained.logits(seen), k, listed < 0)
     return replace(best, places=np.maximum(np.take_along_axis(listed, best.places, axis=1), 0))
 
 

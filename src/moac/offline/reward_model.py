@@ -120,7 +120,7 @@ def _fitted(
     parts = [_Moments.of(blocks(rows[fold == k]), target[fold == k], groups) for k in range(_FOLDS)]
     losses = np.sum([_held_out(parts[1 - k], parts[k]) for k in range(_FOLDS)], axis=0)
     penalty = np.array(_PENALTIES)[losses.argmin(axis=0)]
-    whole = _Moments(*(sum(each) for each in zip(*parts, strict=True)))
+    whole = _Moments(*(np.add(*each) for each in zip(*parts, strict=True)))
     solved = {c: np.concatenate(whole.ridge(c)) for c in set(penalty)}
     coefficients = np.stack([solved[c][:, i] for i, c in enumerate(penalty)], axis=1)
     explained = 1 - losses.min(axis=0) / np.maximum(whole.square, np.finfo(float).tiny)
@@ -134,7 +134,7 @@ class _Moments(NamedTuple):
 
     dense: Float[np.ndarray, "P P"]  # Σ z zᵀ
     both: Float[np.ndarray, "K P"]  # Σ e_a zᵀ
-    count: Float[np.ndarray, " K"]  # rows of each action
+    rows: Float[np.ndarray, " K"]  # of each action
     dense_target: Float[np.ndarray, "P M"]  # Σ z r
     target: Float[np.ndarray, "K M"]  # Σ e_a r
     square: Float[np.ndarray, " M"]  # Σ r²
@@ -157,7 +157,7 @@ class _Moments(NamedTuple):
 
     def ridge(self, penalty: float) -> tuple[Any, Any]:
         """β [P, M] and γ [K, M]; γ is eliminated first, since its own block of the matrix is diagonal."""
-        share = (1 / (self.count + penalty))[:, None]
+        share = (1 / (self.rows + penalty))[:, None]
         inner = self.dense + penalty * np.eye(len(self.dense)) - self.both.T @ (share * self.both)
         beta = np.linalg.solve(inner, self.dense_target - self.both.T @ (share * self.target))
         return beta, share * (self.target - self.both @ beta)
@@ -165,7 +165,7 @@ class _Moments(NamedTuple):
     def loss(self, beta: Any, gamma: Any) -> Float[np.ndarray, " M"]:
         """Σ (r − zᵀβ − γ_a)² over the rows."""
         linear = (beta * self.dense_target).sum(axis=0) + (gamma * self.target).sum(axis=0)
-        square = (beta * (self.dense @ beta)).sum(axis=0) + (self.count[:, None] * gamma**2).sum(axis=0)
+        square = (beta * (self.dense @ beta)).sum(axis=0) + (self.rows[:, None] * gamma**2).sum(axis=0)
         return self.square - 2 * linear + square + 2 * (gamma * (self.both @ beta)).sum(axis=0)
 
 

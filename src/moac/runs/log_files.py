@@ -78,7 +78,7 @@ def catalogue_of(folder: Path, fingerprint: str | None = None) -> Catalogue:
 
 def _check_catalogue(catalogue: Catalogue) -> None:
     for name, (axes, kinds, ids) in _EXPECTED.items():
-        array = getattr(catalogue, name)
+        array: Any = getattr(catalogue, name)
         fits = array is None or (array.ndim == axes and len(array) and array.dtype.kind in kinds)
         if not fits or (array is not None and len(array) != len(getattr(catalogue, ids))):
             raise ValueError(f"`{name}` has shape {array.shape} and type {array.dtype}")
