@@ -27,7 +27,7 @@ def dataset():
         (lambda d: {"propensity": None}, "has no propensities"),
         (lambda d: {"propensity": np.zeros(d.num_rows)}, r"`propensity` must be in \(0, 1\], got 0.0 in row"),
         (lambda d: {"action": d.action + 12}, r"`action` of generated must be in \[0, 12\)"),
-        (lambda d: {"reward": np.zeros_like(d.reward)}, "no signal of generated ever fires"),
+        (lambda d: {"reward": np.zeros_like(d.reward)}, "no signal of generated ever occurs"),
         (lambda d: {"action_ids": np.arange(13)}, "policy 'flat' has 12 actions, generated has 13"),
     ],
 )
