@@ -188,7 +188,7 @@ MISTAKES = [
     (a_play_time_below_zero, f"{LOG}, row 6: `play_time_ms` must be in [0, 2147483647], got '-5'"),
     (one_line_of_50_megabytes, f"{LOG} must have lines of at most 1048576 bytes"),
     (a_user_nobody_knows, f"{USERS} must have user 777777 of the log, who is missing"),
-    (a_user_twice, f"{USERS}: `user_id` 2 must be there once, got it again"),
+    (a_user_twice, f"{USERS}: `user_id` 2 must occur once, got it again"),
     (no_rows, f"{LOG} must hold rows, got none"),
     (nothing, f"{LOG} must hold rows, got an empty file"),
 ]

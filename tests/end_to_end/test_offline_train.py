@@ -128,6 +128,6 @@ def test_mistakes_are_one_line_and_leave_nothing(data, tmp_path, capsys, more, m
 def test_a_folder_with_something_else_is_refused(data, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     assert main(["offline", "train", str(data), "--out", str(tmp_path)]) == 2
-    assert "exists already, and is no set of candidates" in capsys.readouterr().err
+    assert "exists already and does not hold candidates" in capsys.readouterr().err
     assert main(["offline", "train", str(data)]) == 2
     assert "`--out` must be given" in capsys.readouterr().err

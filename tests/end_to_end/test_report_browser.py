@@ -49,7 +49,7 @@ def full_report(tmp_path_factory):
     path = tmp_path_factory.mktemp("full") / "report.html"
     claims = tuple(Claim("A claim. " * 9, "1.25 ± 0.01, " * 9, verdict, "Drawing") for verdict in VERDICTS)
     wide = Table("Wide", "c", tuple(f"column {k}" for k in range(16)), (tuple(1 / (k + 3) for k in range(16)),))
-    drawing = SVG.replace("'30'", "'3000'")
+    drawing = SVG.replace("width='30'", 'width="3000pt"')
     facts = (("x" * 90, "y" * 200),)
     path.write_text(render(Page("T" * 120, "S" * 300, facts, "N" * 200, claims,
                                      (Figure("Drawing", drawing, "c", "a"),), (wide,), facts)))  # fmt: skip
@@ -83,9 +83,10 @@ def test_every_word_can_be_read(browser, full_report, dark):
     assert min(contrast) >= 4.5
     background = visit.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(20, 23, 27)" if dark else "rgb(251, 251, 249)")
-    assert (
-        visit.evaluate("getComputedStyle(document.querySelector('.drawing')).backgroundColor") == "rgb(255, 255, 255)"
-    )
+    sheet = visit.evaluate("getComputedStyle(document.querySelector('.drawing')).backgroundColor")
+    shown = visit.evaluate("getComputedStyle(document.querySelector('.drawing img')).filter")
+    assert sheet == ("rgb(31, 31, 31)" if dark else "rgb(255, 255, 255)")  # what invert(0.88) makes of white
+    assert shown == ("invert(0.88) hue-rotate(180deg)" if dark else "none")
 
 
 def test_what_is_wider_than_a_phone_scrolls_in_its_own_box(browser, full_report):
@@ -103,6 +104,7 @@ def test_the_page_can_be_printed(browser, full_report):
     browser.call("Emulation.setEmulatedMedia", {"media": "print"}, visit.session)
     assert visit.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert visit.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert visit.evaluate("getComputedStyle(document.querySelector('.drawing img')).filter") == "none"
 
 
 def test_these_tests_would_see_what_is_wrong(browser, tmp_path):

@@ -78,7 +78,7 @@ def test_a_run_gives_its_settings_its_policies_and_its_practice(capsys, tmp_path
         (("fishwood-v0", "--epsilon", "-1"), "`epsilon` must be positive"),
         (("fishwood-v0", "--epsilon", "nan"), "`epsilon` must be positive"),
         (("fishwood-v0", "--epsilon", "soon"), "`--epsilon` must be a number"),
-        (("nowhere-v0",), "`ENV` must be one of"),
+        (("nowhere-v0",), "`ENV` must have an exact model ("),
         (("fishwood-v0", "--features", "wavelets"), "`features` must be one of"),
         (("fishwood-v0", "--setting", "average", "--discount", "0.9"), "`discount` must be left out"),
         (("fishwood-v0", "--run", "missing", "--momentum", "1"), "`momentum` must be left out with --run"),
