@@ -47,7 +47,7 @@ def compiled_for_speed():
 
 @pytest.fixture
 def quick_to_compile():
-    """The default."""
+    """The default; tests may still name it."""
 
 
 @pytest.hookimpl(tryfirst=True)

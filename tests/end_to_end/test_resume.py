@@ -117,7 +117,7 @@ def test_finished_run_is_shown_again(finished, capsys):
     before = {path: path.stat().st_mtime_ns for path in finished.path.rglob("*")}
     assert main(["resume", str(finished.path), "--json"]) == 0
     out, err = capsys.readouterr()
-    assert err == f"{finished.path} has finished: nothing to resume.\n"
+    assert err.startswith(f"{finished.path} has finished: nothing to resume. ")
     fresh = {"seconds": 0.0, "env_steps_per_second": 0.0}
     assert json.loads(out) == finished.summary | fresh
     assert {path: path.stat().st_mtime_ns for path in finished.path.rglob("*")} == before

@@ -20,7 +20,6 @@ from tests.helpers import listed
 from tests.helpers.log_policies import modelled
 
 HIDDEN = (3,)
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def drawn(policy, seed):

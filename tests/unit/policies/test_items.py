@@ -14,7 +14,6 @@ from moac.policies.networks import Plain
 from moac.types import Batch, Request
 
 K, F, B, M, C = 13, 4, 9, 3, 6
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def policy(embedding=True, hidden=(5,), seed=0):
