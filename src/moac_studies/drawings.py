@@ -47,9 +47,12 @@ class Dot:
 
 @style.styled
 def dots(columns: Mapping[str, Sequence[Dot | None]], rows: Mapping[str, int], label: str) -> Figure:
-    """One panel for each column; in it a dot for each row with its 95 % interval. `rows` gives the colours."""
-    figure, axes = style.grid(1, len(columns), (3.7 * len(columns) + 0.6, 0.42 * len(rows) + 1.4))
-    for x, (ax, (title, column)) in enumerate(zip(axes, columns.items(), strict=True)):
+    """One panel for each column, three in a row; in it a dot for each of `rows` with its interval, in its colour."""
+    across, down = min(3, len(columns)), -(-len(columns) // 3)
+    figure, axes = style.grid(down, across, (2.6 * across + 1.2, (0.35 * len(rows) + 0.9) * down + 0.3))
+    for ax in axes[len(columns) :]:
+        ax.remove()
+    for x, (ax, (title, column)) in enumerate(zip(axes, columns.items(), strict=False)):
         ax.axvline(0, color=_GREY, linewidth=0.9)
         for y, (dot, index) in enumerate(zip(column, rows.values(), strict=True)):
             if dot is not None:
@@ -57,9 +60,10 @@ def dots(columns: Mapping[str, Sequence[Dot | None]], rows: Mapping[str, int], l
                 ax.plot([at.low, at.high], [y, y], color=colour, linewidth=1.6)
                 ax.plot(at.value, y, "o", color=colour, markerfacecolor=colour if dot.filled else "white")
         ax.set_title(title)
-        ax.set_yticks(range(len(rows)), list(rows) if x == 0 else [""] * len(rows))
+        ax.set_yticks(range(len(rows)), list(rows) if x % across == 0 else [""] * len(rows))
         ax.set_ylim(len(rows) - 0.5, -0.5)
         ax.margins(x=0.12)
+        ax.locator_params(axis="x", nbins=4)
     figure.supxlabel(label, fontsize=10)
     return figure
 
