@@ -101,8 +101,7 @@ def _numbers(snapshot: training.Snapshot) -> str:
     from moac.training import mean_over_trials as mean  # which needs JAX
 
     returns = " ".join(f"{value:.4f}" for value in mean(history.returns[:, -1]))
-    squares = (history.gap, history.gradient_norm_squared)
-    gap, norm = (float(without_rounding(mean(each[:, -1]))) for each in squares)
+    gap, norm = (float(without_rounding(mean(x[:, -1]))) for x in (history.gap, history.gradient_norm_squared))
     shown = f"gap {gap:.1e}  " if gap == gap else ""  # NaN where no model is known
     return f"J {returns}  {shown}‖g‖² {norm:.1e}  "
 

@@ -272,12 +272,8 @@ def spec_of(problem: Problem) -> Spec:
 
 def config_of(p: Mapping[str, Any], setting: Setting, step: float, num_evaluations: int, **more: Any) -> Config:
     """The sizes that a table of a study gives, as a configuration."""
-    sizes: dict[str, Any] = {
-        "num_iterations": p["iterations"],
-        "num_critic_steps": p["critic_steps"],
-        "actor_step_size": step,
-    }
-    sizes |= {f"{part}_batch_size": p[f"{part}_batch"] for part in ("critic", "actor")}
+    sizes: dict[str, Any] = {"num_iterations": p["iterations"], "num_critic_steps": p["critic_steps"]}
+    sizes |= {"critic_batch_size": p["critic_batch"], "actor_batch_size": p["actor_batch"], "actor_step_size": step}
     sizes |= {"critic_step_size": p["critic_step"], "num_evaluations": num_evaluations}
     return Config(setting=setting, **sizes, **more)
 

@@ -18,8 +18,6 @@ _GROUPED = 10_000
 """From here on the digits of a whole number stand in groups of three."""
 _FINEST = 8
 """Decimals at most."""
-_LONGEST = 12
-"""Digits at most."""
 _EXPONENT = re.compile(r"(?<![\w.])([-−]?)(\d\.?\d*)e([+-]\d+)")
 _HYPHEN = re.compile(r"(?<![\w.-])-(?=\.?\d)")
 """Before a number and after no word: a minus sign, where a text was made by Python's formatting."""
@@ -49,7 +47,7 @@ def number(value: float | None, digits: int = 4) -> str:
         return _signed(grouped.replace(",", "\u202f"))
     mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
     if value == 0.0 or int(power) in _PLAIN:
-        return _signed(f"{float(f'{mantissa}e{power}'):.{_LONGEST}g}")
+        return _signed(f"{float(f'{mantissa}e{power}'):.12g}")
     return _signed(mantissa) + times_power(int(power))
 
 

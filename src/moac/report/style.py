@@ -86,14 +86,12 @@ def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             shown.setdefault(label, handle)
     room = figure.get_size_inches()[0] / (0.7 + 0.085 * max(map(len, shown), default=0))  # inches of line and letters
-    columns = max(1, min(len(shown), int(room)))
-    figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=columns)
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=max(1, min(len(shown), int(room))))
 
 
 def in_steps(ax: Axes) -> None:
     """Label the horizontal axis as environment steps: 50k, 2M."""
-    ax.xaxis.set_major_locator(MaxNLocator(4))
-    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+    ax.xaxis.set(major_locator=MaxNLocator(4), major_formatter=EngFormatter(sep=""))
 
 
 def line(index: int) -> dict[str, Any]:

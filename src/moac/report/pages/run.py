@@ -108,8 +108,7 @@ def _figure(run: FinishedRun, path: Path) -> Figure:
     over = "One trial." if run.trials == 1 else f"Means over {number(run.trials)} trials, with 95 % bands."
     equal = " Here the two are equal." if len(figures.gaps(run.history)) == 1 else ""
     gap = (
-        " The gap is that of the true gradient, and of the direction that samples of the stationary law give; at 0 no "
-        f"direction improves all objectives at once.{equal}"
+        f" At a gap of 0, of the true gradient or of the stationary law’s, no direction improves all objectives.{equal}"
     )
     caption = (
         f"{over}{gap * bool(np.isfinite(run.history.gap).any())} The alignment is the smallest one of an objective’s "
