@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from moac.logs import arrays
 
 
+WITH_TASTE = ":taste"
+"""What `with_taste` marks a fingerprint by."""
+
+
 class Behaviour(Protocol):
     """What estimates how the log chose: `moac.offline.behaviour.fit` makes one."""
 
@@ -208,8 +212,8 @@ class LoggedDataset:
         if self.tables.responses is None or self.behaviour is not None:
             raise ValueError(f"{self.name} must have past responses in its states, and no behaviour model yet.")
         random = None if self.random is None else self.random.with_taste()
-        tables, label = replace(self.tables, taste=True), f"{self.fingerprint}:taste"
-        return replace(self, tables=tables, random=random, folder=None, fingerprint=label)
+        tables, label = replace(self.tables, taste=True), f"{self.fingerprint}{WITH_TASTE}"
+        return replace(self, tables=tables, random=random, fingerprint=label)
 
     def initial(self) -> Params:
         """θ of Behavior-Clone: the behaviour model is a network like the policy."""

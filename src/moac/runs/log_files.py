@@ -11,7 +11,7 @@ import numpy as np
 
 from moac import files
 from moac.logs.catalogue import Catalogue
-from moac.logs.dataset import LoggedDataset
+from moac.logs.dataset import WITH_TASTE, LoggedDataset
 from moac.offline.behaviour import BehaviourModel, Member, Options, identity
 from moac.offline.evaluate import with_estimator
 from moac.policies import ItemsPolicy, SoftmaxMLP
@@ -137,8 +137,9 @@ def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
     """
     problem = description(folder)["problem"]
     where, wanted = _place(folder, problem, data), str(problem["fingerprint"])
-    dataset = with_estimator(LoggedDataset.from_parquet(where))
     without_model, marked, _ = wanted.partition(_OF_MODEL)
+    dataset = LoggedDataset.from_parquet(where)
+    dataset = with_estimator(dataset.with_taste() if without_model.endswith(WITH_TASTE) else dataset)
     _check_same(folder, where, dataset.fingerprint, without_model)
     if not marked:
         return dataset
@@ -151,7 +152,7 @@ def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
 
 def own_or_other(folder: Path, data: Path | None) -> LoggedDataset:
     """The run's own dataset, with its behaviour model, or another as it is."""
-    own = str(description(folder)["problem"]["fingerprint"]).partition(_OF_MODEL)[0]
+    own = str(description(folder)["problem"]["fingerprint"]).partition(_OF_MODEL)[0].removesuffix(WITH_TASTE)
     other = None if data is None else LoggedDataset.load(data)
     return dataset_of(folder, data) if other is None or other.fingerprint == own else other
 

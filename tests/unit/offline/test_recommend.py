@@ -20,7 +20,7 @@ from moac.offline import recommend
 from moac.policies.observations import StateSpec
 from moac.runs import log_files
 from moac.training.trained import TrainedPolicy, ranked
-from tests.helpers.log_runs import built_run, saved, untrained
+from tests.helpers.log_runs import built_run, model_of, saved, untrained
 from tests.helpers.run_folders import invented, rewrite
 
 
@@ -64,6 +64,23 @@ def answers(dataset, row, after=False):
     first, end = dataset.tables.first[dataset.user[row]], dataset.end[row] + after
     found = dataset.tables.responses[first:end] / 127 * np.array(dataset.response_scale) * np.array(dataset.signs)
     return np.where((np.arange(first, end) < (end if after else dataset.answered[row]))[:, None], found, np.nan)
+
+
+def test_a_run_on_a_log_with_taste_finds_its_states_again(made, tmp_path):
+    """From its folder and the data's: the same propensities, and requests in the same states."""
+    plain = LoggedDataset.from_parquet(made.data).with_taste()
+    dataset = plain.with_behaviour(model_of(plain))
+    folder = saved(untrained(dataset, moac.Config()), tmp_path / "run")
+    again = log_files.dataset_of(folder)
+    assert again.fingerprint == dataset.fingerprint != made.dataset.fingerprint
+    assert again.num_features == dataset.num_features > made.dataset.num_features
+    assert log_files.own_or_other(folder, made.data).fingerprint == dataset.fingerprint
+    row = int(dataset.rows("test")[-1])
+    user, context, history = request(dataset, row)
+    policy = moac.load(folder, trial=0)
+    x, _ = policy.observations.catalogue.see(user, context, history, answers(dataset, row))
+    np.testing.assert_array_equal(x, np.asarray(dataset.features(dataset.observation([row])))[0])
+    assert len(policy.recommend(user, context, history, responses=answers(dataset, row), k=3).ids) == 3
 
 
 def softmax(logits):
