@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from moac.kuairand import generate
-from moac.logs import About, LoggedDataset, Rows
+from moac.logs import About, LoggedDataset, Rows, splits
 from moac.offline import evaluate, ncis, reward_model
 from tests.helpers.log_policies import MODEL, modelled, moved, tabulated, without
 from tests.helpers.logs import tilted
@@ -169,3 +169,5 @@ def test_a_reward_model_finds_what_history_and_item_say_together_and_drops_it_wh
     ]
     np.testing.assert_allclose(model.values(x).reshape(-1, 2), by_hand, rtol=1e-5, atol=1e-6)
     assert model.as_dict()["liked"]["personal"] == model.personal[0]
+    one_fold = replace(dataset, split=np.where(splits.fold_users(dataset.user_ids, 0, 2) == 0, dataset.split, 2))
+    assert np.isfinite(reward_model.fit_rewards(one_fold, ["liked"]).values(x)).all()

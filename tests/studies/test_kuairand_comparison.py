@@ -237,7 +237,8 @@ def test_mistakes_of_the_command(tmp_path, capsys, more, message):
 
 
 _CHANGE = re.compile(r"([+-]\d+\.\d) % \[([+-]?\d+\.\d), ([+-]?\d+\.\d)\]")
-_DOCUMENTS = ("README.md", "docs/kuairand.md", "docs/offline-training.md", "docs/reproducing.md", "docs/own-log.md")
+_NAMES = ("kuairand", "offline-training", "personal", "reproducing", "own-log")
+_DOCUMENTS = ("README.md", *(f"docs/{name}.md" for name in _NAMES))
 
 
 def changes(part):

@@ -117,7 +117,9 @@ def _fitted(
             action = dataset.action[chosen[place]]
             yield place, design(x, action), action
 
-    parts = [_Moments.of(blocks(rows[fold == k]), target[fold == k], groups) for k in range(_FOLDS)]
+    size = design(np.zeros((1, dataset.num_features), np.float32), np.zeros(1, int)).shape[1]
+    empty = _Moments.empty(size, groups, target.shape[1])
+    parts = [empty.plus(blocks(rows[fold == k]), target[fold == k]) for k in range(_FOLDS)]
     losses = np.sum([_held_out(parts[1 - k], parts[k]) for k in range(_FOLDS)], axis=0)
     penalty = np.array(_PENALTIES)[losses.argmin(axis=0)]
     whole = _Moments(*(np.add(*each) for each in zip(*parts, strict=True)))
@@ -140,20 +142,21 @@ class _Moments(NamedTuple):
     square: Float[np.ndarray, " M"]  # Σ r²
 
     @staticmethod
-    def of(blocks: Iterator[tuple[slice, Any, Any]], target: Any, groups: int) -> _Moments:
-        """Of some rows, in one pass."""
-        dense, dense_target, both = 0.0, 0.0, None
-        count, totals = np.zeros(groups), np.zeros((groups, target.shape[1]))
+    def empty(P: int, K: int, M: int) -> _Moments:
+        """Of no rows."""
+        return _Moments(*map(np.zeros, ((P, P), (K, P), (K,), (P, M), (K, M), (M,))))
+
+    def plus(self, blocks: Iterator[tuple[slice, Any, Any]], target: Any) -> _Moments:
+        """With some rows more, in one pass."""
+        dense, both, count, dense_target, totals, square = map(np.copy, self)
         for place, z, action in blocks:
-            dense = dense + np.asarray(jnp.asarray(z).T @ jnp.asarray(z), np.float64)
-            dense_target = dense_target + z.T.astype(np.float64) @ target[place]
-            both = np.zeros((groups, z.shape[1])) if both is None else both
-            if groups:
+            dense += np.asarray(jnp.asarray(z).T @ jnp.asarray(z), np.float64)
+            dense_target += z.T.astype(np.float64) @ target[place]
+            if len(count):
                 np.add.at(both, action, z)
                 np.add.at(totals, action, target[place])
-                count += np.bincount(action, minlength=groups)
-        square: Any = (target**2).sum(axis=0)
-        return _Moments(*(np.asarray(each) for each in (dense, both, count, dense_target, totals, square)))
+                count += np.bincount(action, minlength=len(count))
+        return _Moments(dense, both, count, dense_target, totals, square + (target**2).sum(axis=0))
 
     def ridge(self, penalty: float) -> tuple[Any, Any]:
         """β [P, M] and γ [K, M]; γ is eliminated first, since its own block of the matrix is diagonal."""
