@@ -177,7 +177,7 @@ def _with_product(layers: Any, A: Float[np.ndarray, "F r"], R: Float[np.ndarray,
     path = np.concatenate([small * A, np.zeros((1, A.shape[1]))])
     wider = [np.concatenate([hidden[0], path], axis=1)]
     for layer in hidden[1:]:  # (h + 1, k) to (h + r + 1, k + r): the bias stays the last row
-        whole = block_diag(layer[:-1], np.eye(len(R)))
+        whole: Any = block_diag(layer[:-1], np.eye(len(R)))
         wider.append(np.concatenate([whole, np.append(layer[-1], np.zeros(len(R)))[None]]))
     return [*wider, np.concatenate([last[:-1], R / small, last[-1:]])]
 
