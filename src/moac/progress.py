@@ -102,8 +102,8 @@ def _numbers(snapshot: training.Snapshot) -> str:
 
     returns = " ".join(f"{value:.4f}" for value in mean(history.returns[:, -1]))
     gap, norm = (float(without_rounding(mean(x[:, -1]))) for x in (history.gap, history.gradient_norm_squared))
-    shown = f"gap {gap:.1e}  " if gap == gap else ""  # NaN where no model is known
-    return f"J {returns}  {shown}‖g‖² {norm:.1e}  "
+    shown = f"gap {gap:.2g}  " if gap == gap else ""  # NaN where no model is known
+    return f"J {returns}  {shown}‖g‖² {norm:.2g}  "
 
 
 def labelled_progress(check: Callable[[], Any] = lambda: None) -> Callable[..., Any]:
