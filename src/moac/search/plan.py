@@ -157,7 +157,7 @@ def check_rules(rules: Sequence[str]) -> None:
     if not rules:
         raise ValueError("`rules` must name at least one rule, got none.")
     if CONDITIONED in rules and len(rules) > 1:
-        raise ValueError(f"`rules` must be {CONDITIONED} alone, which trains one network for all preferences.")
+        raise ValueError(f"`rules` must name {CONDITIONED} alone, which trains one network for all preferences.")
     twice = [rule for k, rule in enumerate(rules) if rule in rules[:k]]
     if twice:
         raise ValueError(f"`rules` must name each rule once, got {twice[0]} twice.")

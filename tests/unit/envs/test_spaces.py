@@ -14,7 +14,7 @@ from moac.envs.make import actions_of
         (spaces.MultiDiscrete([2, 3]), "must be Discrete or a Box of real numbers"),
         (spaces.Dict({"a": spaces.Discrete(2)}), "must be Discrete or a Box of real numbers"),
         (spaces.Discrete(3, start=1), "must start at 0"),
-        (spaces.Box(np.array([0.0, 1.0]), np.array([1.0, 1.0])), "must leave every number some room"),
+        (spaces.Box(np.array([0.0, 1.0]), np.array([1.0, 1.0])), "must have a lower bound below the upper one"),
     ],
 )
 def test_other_actions_are_refused_with_one_line(space, right):

@@ -178,7 +178,7 @@ def test_a_missing_file_and_a_missing_network_are_told_apart(tmp_path):
         pytest.raises(ValueError, match="the server answered 404"),
     ):
         fetch("pure", tmp_path, base_url=served.url, archives=listed())
-    with serving(Served(status=503)) as served, pytest.raises(ValueError, match=r"cannot be had: .* 503"):
+    with serving(Served(status=503)) as served, pytest.raises(ValueError, match=r"cannot be downloaded: .* 503"):
         fetch("pure", tmp_path, base_url=served.url, archives=listed())
     with pytest.raises(ValueError, match=r"cannot be reached: .*refused"):
         fetch("pure", tmp_path, base_url=served.url, archives=listed())

@@ -100,7 +100,7 @@ BASE = 'env = "a-v0"\n'
     [
         ("env = ", "Invalid value"),
         (BASE + "grd = 1", "`grd` is not a key of a sweep; known are env, trials, seed, config, grid"),
-        (BASE, "must say what varies"),
+        (BASE, "must have a table of what varies"),
         ("[grid]\nseed = [1]", "`env` must be given, at the top or in"),
         ("env = 3\n[grid]\nseed = [1]", "`env` must be the id of an environment, got 3"),
         ("[grid]\nenv = [3]", "env = 3: `env` must be the id"),
@@ -120,7 +120,7 @@ BASE = 'env = "a-v0"\n'
             "`stepping` must hold numbers for blackbox, .*got speed = 1",
         ),
         (BASE + "[random]\ngae = [0, 1]", "`random.count` must be a whole number of at least 1, got None"),
-        (BASE + "[random]\ncount = 2", "`random` must draw something"),
+        (BASE + "[random]\ncount = 2", "`random` must have a field"),
         (BASE + "[random]\ncount = 2\nfoo = [0, 1]", "`random.foo` is neither env nor seed nor a field"),
         (BASE + "[random]\ncount = 2\ngae = [1, 0]", "from low to a larger high, got .1, 0."),
         (BASE + "[random]\ncount = 2\ngae = [0, 0.5, 1]", "`random.gae` must be a range .low, high."),
