@@ -212,7 +212,7 @@ class _Build:
         )
         engine.copy_whole(connection, query, self.viewed)
         viewed, all_items = engine.parquet([self.viewed]), self.all_items
-        wanted = None if all_items else self.options.actions
+        wanted: Any = None if all_items else self.options.actions
         most = f"SELECT id, views FROM {viewed} WHERE views > 0 ORDER BY views DESC, id LIMIT {wanted or _ACTIONS}"
         if all_items:
             known = " UNION ".join(

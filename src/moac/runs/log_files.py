@@ -78,9 +78,10 @@ def catalogue_of(folder: Path, fingerprint: str | None = None) -> Catalogue:
 
 def _check_catalogue(catalogue: Catalogue) -> None:
     for name, (axes, kinds, ids) in _EXPECTED.items():
-        array: Any = getattr(catalogue, name)
-        fits = array is None or (array.ndim == axes and len(array) and array.dtype.kind in kinds)
-        if not fits or (array is not None and len(array) != len(getattr(catalogue, ids))):
+        given: Any = getattr(catalogue, name)
+        array = np.ones(len(catalogue.action_ids), bool) if given is None else given
+        fits = array.ndim == axes and len(array) and array.dtype.kind in kinds
+        if not fits or len(array) != len(getattr(catalogue, ids)):
             raise ValueError(f"`{name}` has shape {array.shape} and type {array.dtype}")
     if catalogue.action_items.min() < 0 or catalogue.action_items.max() >= len(catalogue.items):
         raise ValueError("`action_items` names items that are not there")

@@ -8,7 +8,7 @@ import pytest
 
 from moac import logs
 from moac.cli.main import main
-from moac.logs import About, LoggedDataset, Rows
+from moac.logs import About, LoggedDataset, Rows, candidates
 from tests.helpers import listed
 
 LOG = """user_id,item_id,time,click,shelf
@@ -114,3 +114,18 @@ def test_wrong_lists_of_arrays(lists, words):
     rows = Rows([0, 1], [1, 2], [[1.0], [0.0]], candidates=lists)
     with pytest.raises(ValueError, match=f"`candidates` must hold {words}"):
         LoggedDataset.from_numpy(rows, About(shares=(1.0, 0.0, 0.0)))
+
+
+def test_lists_of_another_log_keep_what_a_run_knows():
+    arrays = candidates.joined(np.array([0, 0, 1, 2, 2]), np.array([3, 1, 2, 0, 3]))
+    assert arrays["candidate_first"].tolist() == [0, 2, 3, 5] and arrays["candidate_actions"].tolist() == [
+        1,
+        3,
+        2,
+        0,
+        3,
+    ]
+    moved = candidates.mapped(arrays, np.array([-1, 5, -1, 4]))
+    assert moved["candidate_first"].tolist() == [0, 2, 2, 3] and moved["candidate_actions"].tolist() == [4, 5, 4]
+    assert candidates.mapped(arrays, np.array([0, 1, 2, -1]))["candidate_first"].tolist() == [0, 1, 2, 3]
+    assert candidates.mapped(arrays, np.array([-1, 1, -1, -1]))["candidate_first"].tolist() == [0, 1, 1, 1]
