@@ -90,7 +90,7 @@ def test_a_policy_is_chosen_and_the_line_loads_it(explored, capsys):
     assert eval(chosen["load"]).preference == pytest.approx(chosen["preference"])
     assert "--preference" in chosen["play"]
     assert cli.main(["choose", str(out), "--protect", "fuel=100"]) == 0
-    assert "No policy keeps every floor" in capsys.readouterr().out
+    assert "No policy respects every floor" in capsys.readouterr().out
     assert cli.main(["choose", str(out), "--prefer", "gold"]) == 2
     assert "`prefer` must name one of ore1, ore2, fuel" in capsys.readouterr().err
 

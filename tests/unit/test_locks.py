@@ -74,7 +74,7 @@ def test_a_lock_that_was_removed_meanwhile_is_not_the_lock(tmp_path, monkeypatch
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(ValueError, match=r"/no cannot be written: [^\n]*/no is no folder.$"):
+    with pytest.raises(ValueError, match=r"/no cannot be written: [^\n]*/no is not a folder.$"):
         taken(tmp_path / "no")
     assert list(tmp_path.iterdir()) == []
 

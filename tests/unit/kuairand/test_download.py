@@ -132,7 +132,7 @@ def test_a_connection_that_breaks_is_taken_up_again_by_itself(tmp_path):
 @pytest.mark.parametrize("ranges", [True, False])
 def test_an_answer_that_ends_early_every_time_is_said_and_kept(tmp_path, ranges):
     with serving(Served(until=1000, ranges=ranges)) as served:
-        with pytest.raises(ValueError, match=r"ended after 1,000 of 300,\d+ bytes. They are kept: run it again"):
+        with pytest.raises(ValueError, match=r"ended after 1,000 of 300,\d+ bytes. They are kept: repeat the command"):
             fetch("pure", tmp_path, base_url=served.url, archives=listed())
         assert (tmp_path / "KuaiRand-Pure.tar.gz.part").read_bytes() == ARCHIVE[:1000]
         assert not (tmp_path / "KuaiRand-Pure").exists()

@@ -264,7 +264,7 @@ def test_weights_and_biases_of_a_command(wandb, tmp_path, capsys):
     assert main(order) == 0
     said = capsys.readouterr()
     assert json.loads(said.out.splitlines()[-1])["run_dir"] == str(tmp_path / "run")
-    assert "gets no more numbers" not in said.err
+    assert "gets no more metrics" not in said.err
     wandb.teardown()
     assert [row["_step"] for row in told(tmp_path / "run")] == [1, 2, 3]
 

@@ -61,6 +61,6 @@ def test_a_log_has_a_certificate_that_says_what_it_is_of(result):
     found = moac.certify(result, episodes=10_000)
     assert found.episodes == len(users(result.run.source))  # all there are
     assert 0 <= found.low <= found.high < np.inf
-    assert "not of the world" in found.objective and "validation users" in found.objective
+    assert "not that of the real system" in found.objective and "validation users" in found.objective
     with pytest.raises(ValueError, match="`until` must be left out on a log"):
         moac.certify(result, until=0.1)
