@@ -41,7 +41,7 @@ def test_an_archive_knows_its_best_and_asks_for_its_policies():
     assert [own.best_for(p) for p in ([1, 0], [0.5, 0.5], [0, 1])] == [2, 1, 0]
     assert own.hypervolume([0, 0]) == pytest.approx(0.49)
     assert joined([own, own.picked([2])]).trials.tolist() == [0, 1, 2, 2]
-    with pytest.raises(ValueError, match="values alone"):
+    with pytest.raises(ValueError, match="holds only values"):
         own.policy(0)
     with pytest.raises(ValueError, match="one number per objective"):
         own.best_for([1.0])
