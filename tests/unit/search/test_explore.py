@@ -55,7 +55,7 @@ def test_steps_are_environment_steps_of_all_trials_over_all_stages():
         ({"preferences": 1, "draw": "grid"}, "`preferences` must be at least 2 on a grid"),
         ({"preferences": "0.2,0.9"}, "`given`"),
         ({"episodes": 0}, "`episodes` must be"),
-        ({"rules": ("conditioned", "fixed")}, "`rules` must be conditioned alone"),
+        ({"rules": ("conditioned", "fixed")}, "conditioned alone"),
         ({"rules": ("conditioned",)}, "`conditioned` needs an environment that is stepped"),
     ],
 )
