@@ -82,13 +82,12 @@ class ItemsPolicy(Softmax):
 
     def states(self, theta: Any, observation: Observation) -> Any:
         """(f(s), 1) [..., WIDTH + 1]: what the vectors of items are multiplied with."""
-        f = self.networks[0](theta[: len(self.hidden) + 1], observation)
-        xp = f.__array_namespace__()
-        return xp.concatenate([f, xp.ones((*f.shape[:-1], 1), f.dtype)], axis=-1)
+        return with_constant(self.networks[0](theta[: len(self.hidden) + 1], observation))
 
     def logits(self, theta: Any, observation: Observation) -> Any:
         """Scores of the request's candidates [..., C], `NEVER` beyond its list; without a list all [..., K]."""
-        return among(self.states(theta, observation) @ self.vectors(theta).T, observation)
+        f, G = self.networks[0](theta[: len(self.hidden) + 1], observation), self.vectors(theta)
+        return among(f @ G[:, :-1].T + G[:, -1], observation)
 
     def log_probs(self, theta: Any, observation: Observation) -> Float[Array, "... C"]:
         """log π of all that can be chosen."""

@@ -225,5 +225,6 @@ def _interval(run: FinishedRun) -> str:
 def _plain(value: Any) -> str | None:
     """A setting as people read it."""
     if isinstance(value, list | tuple):
-        return ", ".join(map(text, value))
-    return None if value is None else text(value)
+        return ", ".join(str(_plain(each)) for each in value)
+    known = isinstance(value, str | int | float)  # provenance may hold anything
+    return None if value is None else text(value if known else str(value))
