@@ -18,6 +18,8 @@ _GROUPED = 10_000
 """From here on the digits of a whole number stand in groups of three."""
 _FINEST = 8
 """Decimals at most."""
+_ROUNDING = 1e-7
+"""An interval that is narrower than this share of its value has no width."""
 _EXPONENT = re.compile(r"(?<![\w.])([-−]?)(\d\.?\d*)e([+-]\d+)")
 _HYPHEN = re.compile(r"(?<![\w.-])-(?=\.?\d)")
 """Before a number and after no word: a minus sign, where a text was made by Python's formatting."""
@@ -74,12 +76,15 @@ def with_interval(value: float, interval: tuple[float, float], sign: bool = Fals
 
     >>> with_interval(0.0016123, (0.000512, 0.002345), sign=True), with_interval(2.3425, (2.2097, 2.4722))
     ('+0.00161 [+0.00051, +0.00234]', '2.34 [2.21, 2.47]')
+    >>> with_interval(-15.7056806640, (-15.7056806641, -15.7056806639))  # an interval of rounding alone
+    '−15.71 [−15.71, −15.71]'
     """
     low, high = interval
     if not math.isfinite(low + high):
         return number(value)
     width = (high - low) / 2
-    decimals = min(_FINEST, max(0, 1 - _power(width) if width > 0 else 3 - _power(value)))
+    apart = width > _ROUNDING * abs(value)
+    decimals = min(_FINEST, max(0, 1 - _power(width) if apart else 3 - _power(value)))
     form = f"{'+' if sign else ''}.{decimals}f"
     return _signed(f"{value:{form}} [{low:{form}}, {high:{form}}]")
 
