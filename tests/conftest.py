@@ -29,30 +29,19 @@ _SLOW_SECONDS = 1500
 """Time limit of a slow test; of the others: pyproject.toml."""
 
 
-def _for_speed(item):
-    return "compiled_for_speed" in item.fixturenames or item.get_closest_marker("slow") is not None
+def _slow(item):
+    return item.get_closest_marker("slow") is not None
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=_for_speed)  # together: what one file compiles serves the next
     for item in items:
-        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+        if _slow(item) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
-
-
-@pytest.fixture
-def compiled_for_speed():
-    """Programs that run long enough for it; all others are compiled without optimising, which costs less."""
-
-
-@pytest.fixture
-def quick_to_compile():
-    """The default; tests may still name it."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    compiling.quickly(not _for_speed(item))
+    compiling.quickly(not _slow(item))  # most programs run too shortly for what optimising costs
 
 
 @pytest.fixture
