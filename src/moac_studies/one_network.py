@@ -21,21 +21,23 @@ from moac.search import EXPLORING, archive, explore, values
 from moac.search.measures import Yardstick
 from moac.search.plan import Options, Plan
 from moac.statistics import Mean
-from moac_studies import framework, recorded
+from moac_studies import environments, framework, recorded
 from moac_studies.framework import Study, Workspace
 
 TITLE, COPIES = "One network for every preference", 16
 _NEAR = 0.05
 """A hull point is reached within this share of the front's range."""
-_MEASURED = ("env", "steps", "preferences", "episodes", "config")
-"""What a trial depends on; bars, references and peers of a table may change afterwards."""
+_MEASURED = ("env", "steps", "preferences", "episodes", "config", "played")
+"""What a trial depends on, where its table has it; bars, references and peers may change afterwards."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
     """One environment, all seeds: `points`, `low` and `high` [N, M] at each preference, and the index of `archived`.
 
-    `cpu` has the seconds of training and of valuing, `steps` those of the environment.
+    `cpu` has the seconds of training and of valuing, `steps` those of the environment; where the table has `played`,
+    `first` is what the preference that is best at the first objective earns of it, undiscounted, in as many further
+    episodes.
     """
 
     runs: tuple[Arrays, ...]
@@ -79,7 +81,7 @@ def measure(study: Study, work: Workspace) -> dict[str, Measured]:
 
 def job(table: framework.Table, seed: int) -> framework.Table:
     """What one trial depends on."""
-    return {name: table[name] for name in _MEASURED} | {"seed": seed}
+    return {name: table[name] for name in _MEASURED if name in table} | {"seed": seed}
 
 
 def _seeds(table: framework.Table, measuring: framework.Table) -> range:
@@ -101,6 +103,9 @@ def trial(table: framework.Table) -> Arrays:
     cpu = np.array([trained - began, time.process_time() - trained])
     (ended,) = next(iter(stages.values()))
     found = {name: getattr(valued, name) for name in ("points", "low", "high", "preferences")}
+    if "played" in table:
+        best = ended.policy.at(valued.preferences[valued.points[:, 0].argmax()])
+        found["first"] = environments.played(environment, best, table["played"])["returns"][:, 0]
     return found | {"archived": archive.select(valued), "cpu": cpu, "steps": np.array([ended.env_steps])}
 
 
@@ -117,8 +122,8 @@ def _bars(own: Measured) -> list[tuple[str, Any, float, bool]]:
     if "smallest" in table:
         bars.append(("hypervolume of every seed", volumes, table["smallest"], True))
     if "first" in table:
-        best = np.array([run["points"][:, 0].max() for run in own.runs])
-        bars.append(("best first objective of every seed", best, table["first"], True))
+        best = np.array([run["first"].item() for run in own.runs])
+        bars.append(("best undiscounted first objective of every seed", best, table["first"], True))
     if "apart" in table:
         several = np.array([len(run["archived"]) >= table["apart"] for run in own.runs], dtype=float)
         bars.append(
