@@ -9,7 +9,7 @@ import pytest
 import moac
 from moac.logs import About, LoggedDataset, Rows
 from moac.logs.catalogue import Catalogue
-from moac.offline import behaviour, ncis, recommend
+from moac.offline import behaviour, elsewhere, ncis, recommend
 from moac.offline.baselines import pdpg, tilt, tscac
 from moac.offline.behaviour import BehaviourModel, Member, Options
 from moac.offline.evaluate import evaluate, probabilities
@@ -168,3 +168,38 @@ def test_new_items_are_actions_that_no_embedding_knows():
     trained = TrainedPolicy(policy, tuple(W[None] for W in drawn(policy, 1)), dataset.spec.observations)
     found = trained.recommend(dataset.user_ids[0], k=listed.ITEMS)
     assert {10, 11, 12, 13} <= set(found.ids)
+
+
+def test_explore_values_each_preference_by_the_users_of_the_log(log):
+    sizes = {"num_iterations": 3, "num_evaluations": 1, "critic_batch_size": 16, "actor_batch_size": 16}
+    archive = moac.explore(log, preferences=[[1, 0], [0, 1], [0.5, 0.5]], **sizes)
+    first = archive.policy(0)
+    assert first.policy == log.behaviour.policy
+    alone = first.policy, tuple(W[:1] for W in first.theta)
+    found = evaluate(log, {"MOAC": alone}, control=None).report.policies["MOAC"].ncis
+    np.testing.assert_allclose(archive.points[0], found.value, rtol=1e-5)
+    assert (archive.low <= archive.points).all() and (archive.points <= archive.high).all()
+
+
+def test_another_log_is_read_with_the_items_of_the_run(log, method):
+    """Next week's requests hold an item that the run does not know, which nobody could have chosen by it."""
+    given, x = listed.rows(900, seed=5), listed.features()
+    strange = [np.append(each, listed.ITEMS) if k % 3 == 0 else each for k, each in enumerate(given.candidates)]
+    about = About(action_ids=np.arange(listed.ITEMS + 1), actions=np.vstack([x, x[:1]]), window=2)
+    other = LoggedDataset.from_numpy(Rows(given.user, given.action, given.reward, candidates=strange), about)
+    seen = elsewhere.seen(other, Catalogue.of(log), log.behaviour)
+    mapped, carried = seen.dataset, seen.carried
+    assert mapped.num_rows == 900 and mapped.num_actions == log.num_actions
+    for row in range(0, 900, 50):
+        listed_there = mapped.lists.padded(mapped.candidates[row])
+        at = np.flatnonzero((given.user == other.user_ids[mapped.user[row]]) & (given.action == mapped.action[row]))
+        assert sorted(listed_there[listed_there >= 0]) in [sorted(given.candidates[k]) for k in at]
+    rows = carried.rows("validation")
+    b = [q[at] for q, at in by_hand(carried, log.behaviour.policy, log.behaviour.clone, rows)]
+    np.testing.assert_allclose(carried.propensity[rows], b, rtol=1e-3)
+    assert np.abs(mapped.propensity[rows] / carried.propensity[rows] - 1).max() > 0.01  # the other is fitted anew
+    p = probabilities(mapped, *method, rows)
+    w = np.minimum(10, p / mapped.propensity[rows])
+    values = [weight @ mapped.reward[rows] / weight.sum() for weight in w]
+    found = evaluate(mapped, {"MOAC": method}, control=None).report.policies["MOAC"]
+    np.testing.assert_allclose(found.ncis.value, np.mean(values, axis=0), rtol=1e-5)
