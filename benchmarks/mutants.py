@@ -1,0 +1,221 @@
+"""How many small mistakes the tests notice:  python benchmarks/mutants.py OUT.jsonl [COUNT] [SEED].
+
+Draws COUNT (300) changes of one operator, comparison, number or name in the modules below, evenly over their groups.
+Each change goes into a copy of the sources, and the nearest tests run against it until one fails. OUT has a line for
+each: what was changed, and which test noticed it. Interrupted, it goes on with those that are missing. What survives
+is to be read by hand: it changes nothing that can be seen, or a test is missing.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from _timing import ROOT
+
+SECONDS = 240  # of CPU for the tests of one change; one that takes longer is noticed
+GROUPS: dict[str, dict[str, str]] = {
+    "kernels": {
+        "simplex": "oracles/test_simplex oracles/test_active_set",
+        "actor": "unit/test_actor oracles/test_algorithm",
+        "critic": "unit/test_critic oracles/test_algorithm",
+        "momdp.oracle": "oracles/test_oracle oracles/test_visitation",
+        "momdp.chain": "unit/momdp/test_chain",
+        "momdp.sampling": "unit/momdp/test_sampling",
+        "policies.items": "unit/policies/test_items unit/offline/test_items",
+        "policies.gaussian": "unit/policies/test_networks oracles/test_ppo",
+    },
+    "learners": {
+        "algorithm": "oracles/test_algorithm oracles/test_options",
+        "ppo": "oracles/test_ppo unit/test_ppo",
+        "weighting.rule": "unit/weighting oracles/test_rules properties/test_weighting",
+        "weighting.mgda": "unit/weighting oracles/test_rules",
+        "weighting.cagrad": "unit/weighting oracles/test_rules",
+        "weighting.chebyshev": "unit/weighting oracles/test_rules",
+        "weighting.momentum": "unit/weighting oracles/test_rules oracles/test_algorithm",
+        "envs.rollout": "unit/envs/test_rollout unit/envs/test_environment unit/envs/test_preferences",
+        "training.hosted": "unit/training/test_hosted",
+        "offline.baselines.tscac": "oracles/test_baselines unit/offline/test_baselines",
+        "offline.baselines.tilt": "unit/offline/test_tilt",
+    },
+    "verdicts": {
+        "offline.ncis.trust": "unit/offline/ncis/test_trust unit/offline/test_evaluate",
+        "offline.ncis.checks": "unit/offline/ncis/test_checks unit/offline/ncis/test_trust",
+        "search.archive": "unit/search/test_archive unit/search/test_choosing",
+        "search.compare": "unit/search/test_compare",
+        "search.measures": "unit/search/test_measures",
+        "statistics": "unit/search/test_compare oracles/test_evaluation studies/test_compare",
+        "theory.planning": "unit/theory/test_planning",
+    },
+    "estimators": {
+        "offline.ncis.estimates": "unit/offline/ncis/test_estimates oracles/test_ncis properties/test_ncis",
+        "offline.ncis.sums": "unit/offline/ncis/test_sums oracles/test_ncis",
+        "offline.ncis.rows": "unit/offline/ncis/test_rows",
+        "offline.ncis.sensitivity": "unit/offline/ncis/test_sensitivity",
+        "offline.controls": "unit/offline/test_controls",
+        "offline.model_error": "unit/offline/test_model_error",
+        "offline.reward_model": "oracles/test_offpolicy unit/offline/test_evaluate",
+        "offline.exposure": "unit/offline/test_exposure",
+    },
+    "builders": {
+        "logs.buckets": "unit/logs/test_buckets unit/logs/test_building properties/test_logs",
+        "logs.features": "unit/logs/test_features unit/logs/test_building",
+        "logs.states": "unit/logs/test_states unit/logs/test_dataset",
+        "logs.splits": "unit/logs/test_building unit/logs/test_dataset unit/logs/test_own",
+        "logs.candidates": "unit/logs/test_candidates",
+        "logs.arrays": "unit/logs/test_dataset",
+        "kuairand.simulator": "unit/kuairand/test_simulator oracles/test_generated_values",
+    },
+    "certificates": {
+        "theory.certificate": "unit/theory/test_certificate oracles/test_certificates",
+        "theory.gap": "unit/theory/test_gap oracles/test_gap_in_theta",
+        "theory.bounds": "unit/theory/test_bounds oracles/test_theory_constants",
+        "theory.scores": "unit/theory/test_scores",
+        "theory.episodes": "unit/theory/test_episodes",
+        "theory.mixing": "oracles/test_theory_mixing",
+        "theory.smoothness": "oracles/test_theory_smoothness",
+    },
+}
+"""By group the modules that are changed, and the tests that are nearest to each."""
+SWAPPED: dict[type[Any], type[Any]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add,
+    ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Mult, ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+NAMES = ("min max", "minimum maximum", "any all", "argmin argmax", "floor ceil", "zeros ones", "sum mean")
+RENAMED = {a: b for pair in NAMES for a, b in (pair.split(), pair.split()[::-1])}
+UNTOUCHED = (ast.Raise, ast.JoinedStr, ast.arguments, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.Assert)
+"""Messages, annotations and defaults are left as they are."""
+
+
+def sites(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node below that can be changed."""
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or isinstance(child, UNTOUCHED) or name in ("annotation", "returns"):
+                continue
+            if changed(child) is not None:
+                yield child
+            yield from sites(child)
+
+
+def changed(node: Any) -> ast.AST | None:
+    """The node with its mistake; None where there is none to make."""
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in SWAPPED:
+            return ast.Compare(node.left, [SWAPPED[type(op)]()], node.comparators)
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in SWAPPED:
+            return _with(node, op=SWAPPED[type(op)]())
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            return node.operand
+        case ast.Constant(value=bool() | int() | float() as value):
+            return ast.Constant(_other(value))
+        case ast.Name(id=name) if name in RENAMED:
+            return _with(node, id=RENAMED[name])
+        case ast.Attribute(attr=name) if name in RENAMED:
+            return _with(node, attr=RENAMED[name])
+        case _:
+            return None
+
+
+def _other(value: float) -> float:
+    """Another truth value, whole number or fraction."""
+    if isinstance(value, int):
+        return not value if isinstance(value, bool) else value + 1
+    return 2 * value or 1.0
+
+
+def _with(node: Any, **fields: Any) -> Any:
+    return type(node)(**{**dict(ast.iter_fields(node)), **fields})
+
+
+class Swap(ast.NodeTransformer):
+    """Puts one node in the place of another."""
+
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """The node, or what takes its place."""
+        return ast.copy_location(self.new, node) if node is self.old else self.generic_visit(node)
+
+
+def drawn(count: int, seed: int) -> list[tuple[str, str, int]]:
+    """Group, module and number of the site, as many of each group, in an order that mixes groups."""
+    rng, per_group = random.Random(seed), -(-count // len(GROUPS))
+    chosen: list[tuple[str, str, int]] = []
+    for group, modules in GROUPS.items():
+        every = [(group, module, k) for module in modules for k in range(len(list(sites(tree_of(module)))))]
+        chosen += rng.sample(every, per_group)
+    rng.shuffle(chosen)
+    return chosen[:count]
+
+
+def source_of(module: str) -> Path:
+    """Below the folder of sources."""
+    return Path("moac", *module.split(".")).with_suffix(".py")
+
+
+def tree_of(module: str) -> ast.Module:
+    """As it is."""
+    return ast.parse((ROOT / "src" / source_of(module)).read_text(encoding="utf-8"))
+
+
+def judged(group: str, module: str, number: int) -> dict[str, Any]:
+    """What one change does to the nearest tests."""
+    tree = tree_of(module)
+    old: Any = list(sites(tree))[number]
+    new: Any = changed(old)
+    about = {"group": group, "module": module, "number": number, "line": old.lineno}
+    about |= {"was": ast.unparse(old)[:120], "is": ast.unparse(new)[:120]}
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src", folder, dirs_exist_ok=True)
+        Path(folder, source_of(module)).write_text(ast.unparse(ast.fix_missing_locations(Swap(old, new).visit(tree))))
+        return about | {"noticed": noticed(folder, GROUPS[group][module].split())}
+
+
+def noticed(sources: str, tests: list[str]) -> str | None:
+    """The test that fails; None where all pass."""
+    paths = [path if (ROOT / path).is_dir() else f"{path}.py" for path in (f"tests/{test}" for test in tests)]
+    command = ["-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", *paths]
+    environment = os.environ | {"PYTHONPATH": sources, "PYTHONDONTWRITEBYTECODE": "1"}
+    limited = ["bash", "-c", f'ulimit -t {SECONDS}; exec "$@"', "limited", sys.executable, *command]
+    done = subprocess.run(limited, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return found[1] if found else f"ended with {done.returncode}"
+
+
+def main(out: str, count: int = 300, seed: int = 0) -> None:
+    """Judge what is missing, and count."""
+    place = Path(out)
+    judgements = [json.loads(line) for line in place.read_text().splitlines()] if place.exists() else []
+    done = {(each["module"], each["number"]) for each in judgements}
+    for each in drawn(count, seed):
+        if each[1:] not in done:
+            judgements.append(judged(*each))
+            with place.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(judgements[-1], ensure_ascii=False) + "\n")
+    survivors = [each for each in judgements if each["noticed"] is None]
+    for each in survivors:
+        print(f"survived: {each['module']}:{each['line']}: {each['was']}  →  {each['is']}")
+    total, left = (Counter(each["group"] for each in some) for some in (judgements, survivors))
+    print(", ".join(f"{group} {n - left[group]} of {n}" for group, n in total.items()))
+    print(f"{len(judgements) - len(survivors)} of {len(judgements)} noticed")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))
