@@ -1,15 +1,18 @@
-"""Train and report without end in one process, and watch its memory: `python benchmarks/soak.py --minutes 30`.
+"""Run commands one after the other in one process, and watch it:  python benchmarks/soak.py [MINUTES].
 
-Runs of a model, of a real environment and of its checkpoints take turns, each written, reported, opened again and
-removed. Prints the slope of resident memory after a warm-up, by least squares, and exits with 1 above 1 MB a minute.
+Training of each kind, exploration, evaluation, certificate, report and a log of one's own take turns, each in a folder
+that is removed afterwards. Prints the slope of resident memory by least squares, after a warm-up in which programs are
+compiled and caches fill, and the number of open files; exits with 1 above 1 MB a minute, or where files stay open.
 """
 
-import argparse
+from __future__ import annotations
+
+import contextlib
 import gc
+import io
 import itertools
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -17,63 +20,68 @@ from pathlib import Path
 
 import numpy as np
 
-import moac
-from moac import api, envs, momdp
-from moac.machine import quiet
-from moac.report import pages
-from moac.runs import runner
-from moac.runs.directory import RunDirectory, load
-from moac.training import result
+from moac.cli.main import main as moac
 
-LIMIT = 1.0
-"""MB a minute."""
-WARM_UP = 0.2
-"""Share of the time in which programs are compiled and caches fill."""
-
-
-def resident():
-    """MB of memory that the process has now."""
-    count = int(Path("/proc/self/statm").read_text().split()[1])
-    return count * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def problems():
-    """A model, and a real environment that is stepped on the host."""
-    sizes = {"num_critic_steps": 2, "critic_batch_size": 32, "actor_batch_size": 64, "num_evaluations": 10}
-    yield momdp.library.resource_gathering(), moac.Config(num_iterations=500, **sizes), 64
-    yield envs.make("fishwood-v0", num_envs=4, evaluation_episodes=2), moac.Config(num_iterations=100, **sizes), 2
+LIMIT = 1.0  # MB a minute
+WARM_UP = 0.3  # share of the time
+SMALL = "--iterations 30 --num-evaluations 3"
+COMMANDS = (
+    f"train resource-gathering-v0 {SMALL} --trials 16 --out model",
+    "report model",
+    "resume model --iterations 60",
+    "certify model --episodes 100",
+    f"train fishwood-v0 {SMALL} --blackbox --learner paper --num-envs 4 --trials 2 --out hosted",
+    "evaluate hosted --episodes 5",
+    "train mo-mountaincarcontinuous-v0 --steps 4096 --num-evaluations 1 --out ppo",
+    "explore four-room-v0 --steps 4096 --preferences 3 --episodes 2 --out front",
+    "data build log.csv --signals click,minutes --actions 20 --out log",
+    "offline train log --behaviour-pull 0.1 --iterations 20 --num-evaluations 1 --out offline",
+)
+"""Each in the folder that those before it have filled."""
 
 
-def one_run(problem, config, trials, folder):
-    """Train with checkpoints, write everything, open it again, remove it."""
-    run = result.prepare(problem, config, trials, 0)
-    directory = RunDirectory.create(folder, run)
-    outcome = result.Result.of(run, runner.train(directory, run, every=0.1))
-    directory.finish(outcome, api.training_figures(outcome))
-    pages.write(folder)
-    load(folder)
-    shutil.rmtree(folder)
+def write_log(path: Path) -> None:
+    """A log of one's own: 100 users, 30 items, two signals."""
+    rng = np.random.default_rng(0)
+    table = [rng.integers(100, size=3000), rng.integers(30, size=3000), np.arange(3000), rng.integers(2, size=3000)]
+    np.savetxt(path, np.column_stack([*table, rng.integers(9, size=3000)]), "%d", ",",
+               header="user_id,item_id,time,click,minutes", comments="")  # fmt: skip
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--minutes", type=float, default=30.0)
-    minutes = parser.parse_args().minutes
-    began, seen, runs = time.monotonic(), [], 0
-    with quiet(), tempfile.TemporaryDirectory() as place:
-        for problem, config, trials in itertools.cycle(list(problems())):
-            one_run(problem, config, trials, Path(place) / "run")
-            runs += 1
-            gc.collect()
-            seen.append(((time.monotonic() - began) / 60, resident()))
-            if seen[-1][0] >= minutes:
-                break
-    at, megabytes = np.array([row for row in seen if row[0] >= WARM_UP * minutes]).T
+def watched() -> tuple[float, int]:
+    """MB of memory that the process has now, and how many files are open."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir("/proc/self/fd"))
+
+
+def once(command: str) -> None:
+    """One command, which must end well; 1 is that of offline training where no candidate may be trusted."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = moac(command.split())
+    if code not in (0, 1):
+        sys.exit(f"moac {command} ended with {code}:\n{said.getvalue()[-2000:]}")
+
+
+def main(minutes: float) -> int:
+    """Rounds until the time is over; one row of what was seen after each."""
+    began, seen = time.monotonic(), list[tuple[float, float, int]]()
+    for rounds in itertools.count(1):
+        with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+            write_log(Path("log.csv"))
+            for command in COMMANDS:
+                once(command)
+        gc.collect()
+        seen.append(((time.monotonic() - began) / 60, *watched()))
+        if seen[-1][0] >= minutes and rounds > 2:
+            break
+    at, megabytes, opened = np.array([row for row in seen if row[0] >= WARM_UP * minutes] or seen).T
     slope = float(np.polyfit(at, megabytes, 1)[0])
-    found = {"minutes": seen[-1][0], "runs": runs, "slope_mb_per_minute": slope}
-    print(json.dumps(found | {"resident_mb": [float(megabytes[0]), float(megabytes[-1]), float(megabytes.max())]}))
-    return int(slope > LIMIT)
+    found = {"minutes": round(seen[-1][0], 1), "commands": rounds * len(COMMANDS), "MB a minute": round(slope, 3)}
+    found |= {"MB": [round(float(x)) for x in (megabytes[0], megabytes[-1])], "open files": opened.astype(int).tolist()}
+    print(json.dumps(found))
+    return int(slope > LIMIT or opened[-1] > opened[0])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(float(sys.argv[1]) if len(sys.argv) > 1 else 30.0))

@@ -1,5 +1,6 @@
 """benchmarks/tables.py: the documents' tables follow the record."""
 
+import ast
 import importlib
 import shutil
 import sys
@@ -57,3 +58,15 @@ def test_what_a_study_has_finished_makes_other_tables(tables, tmp_path):
     assert [old.replace("117 [115, 120]", "100") for old, _ in changed] == [new for _, new in changed]
     stale = "<!-- table: methods -->\nold\n<!-- end -->"
     assert tables.written(tables.written(stale)) == tables.written(stale) != stale
+
+
+def test_what_benchmarks_import_from_the_library_is_there():
+    """They are no part of the suite, so a name that moved would be missed until somebody measures."""
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in (each for each in nodes if isinstance(each, ast.ImportFrom) and each.module):
+            if node.module.split(".")[0] in ("moac", "moac_studies"):
+                module = importlib.import_module(node.module)
+                missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+                for name in missing:  # a module, or nothing
+                    importlib.import_module(f"{node.module}.{name}")
