@@ -23,11 +23,10 @@ import mo_gymnasium
 import numpy as np
 import torch
 from _peer import answer
-from fronts import REFERENCES, Tracker
 from morl_baselines.multi_policy.capql.capql import CAPQL
 from morl_baselines.multi_policy.envelope.envelope import Envelope
+from morl_baselines.multi_policy.gpi_pd.gpi_pd import GPILS
 from morl_baselines.multi_policy.multi_policy_moqlearning.mp_mo_q_learning import MPMOQLearning
-from morl_baselines.multi_policy.pareto_q_learning.pql import PQL
 from morl_baselines.multi_policy.pcn.pcn import PCN
 
 LONGEST = 1_000
@@ -156,28 +155,24 @@ def moqlearning(task: Task) -> Agent:
     return train, played, "5,000 steps for each of the weights that linear support asks for"
 
 
-def pql(task: Task) -> Agent:
-    """Pareto Q-learning; the set of the start state, its vectors tracked."""
-    size = task.weights.shape[1]
-    reference, seed = np.array(REFERENCES[size]), task.seed
-    agent = PQL(task.env, reference, gamma=task.gamma, epsilon_decay_steps=50_000, seed=seed, log=False)
-    scored = "hypervolume" if size <= 3 else "pareto_cardinality"
-    first = int(np.ravel_multi_index(task.other.reset(seed=0)[0], agent.env_shape))
+def gpi_ls(task: Task) -> Agent:
+    """As the library has it; the best of the policies of all weights that it was trained on acts."""
+    agent = GPILS(task.env, gamma=task.gamma, seed=task.seed, log=False, device="cpu")
+
+    def act(seen: np.ndarray, copy: np.ndarray) -> Any:
+        inputs, w = (torch.as_tensor(x, dtype=torch.float32) for x in (seen, task.weights[copy // task.episodes]))
+        q = [agent.q_nets[0](inputs, own.expand(len(seen), -1)) for own in agent.weight_support]
+        return torch.stack([torch.einsum("nm,nam->na", w, each) for each in q]).amax(dim=0).argmax(dim=1).numpy()
 
     def train() -> None:
-        while True:
-            agent.train(agent.global_step + 200, task.other, action_eval=scored)
+        agent.train(10**9, task.other, np.zeros(task.weights.shape[1]), checkpoints=False)
 
     def played() -> Played:
-        vectors = sorted(agent.get_local_pcs(first))[: len(task.weights)]
-        trackers = [Tracker(agent, vector) for vector in vectors for _ in range(task.episodes)]
+        for network in agent.q_nets:
+            network.eval()
+        return Played(len(task.weights), act)
 
-        def act(seen: np.ndarray, copy: np.ndarray) -> Any:
-            return [trackers[k](o) for k, o in zip(copy, seen, strict=True)]
-
-        return Played(len(vectors), act)
-
-    return train, played, "epsilon falls within 50,000 steps"
+    return train, played, ""
 
 
 @torch.no_grad()
@@ -201,7 +196,7 @@ def valued(name: str, task: Task, played: Played) -> list[list[float]]:
     return earned.reshape(played.count, task.episodes, -1).mean(axis=1).tolist()
 
 
-METHODS = {"CAPQL": capql, "Envelope": envelope, "PCN": pcn, "MPMOQLearning": moqlearning, "PQL": pql}
+METHODS = {"CAPQL": capql, "Envelope": envelope, "PCN": pcn, "MPMOQLearning": moqlearning, "GPI-LS": gpi_ls}
 
 
 def main(method: str, name: str, discount: float, seed: int, *asked: Any) -> None:
