@@ -86,7 +86,7 @@ def doubly_robust(dataset, signals, pull=0.3, step_size=1e-4, logged=1.0):
         model = reward_model.fit_rewards(half, signals)
         for rows in np.array_split(train[fold[dataset.user[train]] == k], 20):
             q[rows] = (model.values(x[rows]) / sd).sum(axis=-1)
-    r, network = (dataset.reward[:, columns] / sd).sum(axis=1), dataset.behaviour.network
+    r, network = (dataset.reward[:, columns] / sd).sum(axis=1), dataset.behaviour.policy.network
     first, optimiser = jax.tree.map(jnp.asarray, tuple(dataset.data.behaviour)), optax.adam(step_size)
     arrays = [jnp.asarray(each, jnp.float32) for each in (x, q, r, np.log(dataset.propensity))]
     action, train = jnp.asarray(dataset.action), jnp.asarray(train)
@@ -155,9 +155,9 @@ def generated(first, last):
         dataset = dataset.with_behaviour(behaviour.fit(dataset, options))
         rows = dataset.rows("test")
         x, b = evaluate.features(dataset, rows), log.behaviour[rows]
-        clone = evaluate._tables(dataset.behaviour.method, x, dataset.num_actions)[0]
+        clone = evaluate._tables(dataset.behaviour.method, x, dataset)[0]
         for name, make in makers(dataset, dataset, personal_logs.SIGNALS).items():
-            (table,) = evaluate._tables(make(), x, dataset.num_actions)
+            (table,) = evaluate._tables(make(), x, dataset)
             share = personal_logs.share_of(table, b)
             best = log.gain(log.best(rows, share), rows)
             part = (log.gain(table, rows) - log.gain(clone, rows)) / best
