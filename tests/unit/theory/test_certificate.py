@@ -83,8 +83,13 @@ def test_the_average_setting_is_one_line(run):
         moac.certify(replace(moac.load(run), setting=moac.Average()), momdp.library.fishwood())
 
 
-def test_a_damaged_file_is_one_line(run, tmp_path):
-    (tmp_path / certificate.FILE).write_text('{"certificates": [{"trial": "x"}]}')
+@pytest.mark.parametrize("damage", [{"trial": "x"}, {"low": "x"}, {"high": [1]}, {"norms": [0.1, "x"]}])
+def test_a_damaged_file_is_one_line(damage, tmp_path):
+    ends = {"low": 0.1, "high": None}  # no upper end is infinite
+    whole = {"trial": 0, **ends, "natural": ends, "norms": [0.2, 0.3]}
+    (tmp_path / certificate.FILE).write_text(json.dumps({"certificates": [whole]}))
+    assert certificate.read(tmp_path) == {0: whole}
+    (tmp_path / certificate.FILE).write_text(json.dumps({"certificates": [whole | damage]}))
     with pytest.raises(ValueError, match=r"certificate\.json"):
         certificate.read(tmp_path)
     assert certificate.read(tmp_path / "nowhere") == {}
