@@ -97,18 +97,27 @@ SWAPPED: dict[type[Any], type[Any]] = {
 NAMES = ("min max", "minimum maximum", "any all", "argmin argmax", "floor ceil", "zeros ones", "sum mean")
 RENAMED = {a: b for pair in NAMES for a, b in (pair.split(), pair.split()[::-1])}
 UNTOUCHED = (ast.Raise, ast.JoinedStr, ast.arguments, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.Assert)
-"""Messages, annotations and defaults are left as they are."""
+FIELDS = ("annotation", "returns", "decorator_list")
+CALLS = ("default_rng", "key", "TypeVar")
+"""Messages, annotations, defaults, sizes of caches, seeds and `strict=True` are left as they are."""
 
 
 def sites(node: ast.AST) -> Iterator[ast.AST]:
     """Every node below that can be changed."""
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST) or isinstance(child, UNTOUCHED) or name in ("annotation", "returns"):
+            if not isinstance(child, ast.AST) or isinstance(child, UNTOUCHED) or name in FIELDS or is_exempt(child):
                 continue
             if changed(child) is not None:
                 yield child
             yield from sites(child)
+
+
+def is_exempt(node: Any) -> bool:
+    """Whether a call or an argument decides nothing that a test could see."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in CALLS
 
 
 def changed(node: Any) -> ast.AST | None:
