@@ -56,7 +56,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "search.compare": "unit/search/test_compare",
         "search.measures": "unit/search/test_measures",
         "statistics": "unit/search/test_compare oracles/test_evaluation studies/test_compare",
-        "theory.planning": "unit/theory/test_planning",
+        "theory.planning": "unit/theory/test_planning properties/test_theory",
     },
     "estimators": {
         "offline.ncis.estimates": "unit/offline/ncis/test_estimates oracles/test_ncis properties/test_ncis",
@@ -65,7 +65,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "offline.ncis.sensitivity": "unit/offline/ncis/test_sensitivity",
         "offline.controls": "unit/offline/test_controls",
         "offline.model_error": "unit/offline/test_model_error",
-        "offline.reward_model": "oracles/test_offpolicy unit/offline/test_evaluate",
+        "offline.reward_model": "oracles/test_evaluation unit/offline/test_evaluate",
         "offline.exposure": "unit/offline/test_exposure",
     },
     "builders": {

@@ -55,6 +55,8 @@ def test_folders_are_compared_and_saved(tmp_path):
     out = page.save(comparison, tmp_path / "out")
     told = json.loads((out / "comparison.json").read_text())
     assert [run["name"] for run in told["runs"]] == ["one", "two"] and told["ends"][0]["return"]["value"] == 2.0
+    about = {"problem": comparison.runs[0].problem[0], "returns_kind": "exact", "env_steps": 20}
+    assert told["runs"][0].items() >= about.items() and told["runs"][0]["seed"] == comparison.runs[0].seed
     assert " − " in (out / "report.html").read_text() and (out / "figures" / "curves.png").exists()
 
 

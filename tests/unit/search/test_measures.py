@@ -1,5 +1,7 @@
 """What an exploration counts, with answers known by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,25 @@ def test_expected_utility_and_sparsity_are_their_definitions():
     assert measures.expected_utility(points, p) == pytest.approx((3 + 3 + 5) / 3)
     assert measures.sparsity(points) == pytest.approx((3 - 1) ** 2 + (5 - 2) ** 2)
     assert measures.sparsity(points[:1]) == 0 and np.isnan(measures.expected_utility(points, p[3:]))
+
+
+def test_one_network_has_a_curve_of_what_it_was_worth_and_its_archive_is_counted():
+    p = [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]
+    found = archive([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], p=p)
+    stage = SimpleNamespace(run=SimpleNamespace(num_trials=1), env_steps=40, stopped=np.array([0, 3]))
+    growth = {40: FRONT, 20: FRONT[:1]}
+    counted = measures.measured({"r": [stage, stage]}, found, found.picked([0, 2]), YARDSTICK, growth)
+    curve = counted["curves"]["r"]
+    assert curve["steps"] == [20, 40] and curve["hypervolume"] == [YARDSTICK.volume(FRONT[:1]), YARDSTICK.volume(FRONT)]
+    assert curve["igd_plus"] == [YARDSTICK.distance(FRONT[:1]), 0] and list(counted["curves"]) == ["r"]
+    own, numbers = counted["by_rule"]["r"], counted["numbers"]
+    assert (own["trials"], own["policies"], own["archived"], own["env_steps"], own["stopped_trials"]) == (
+        1,
+        3,
+        2,
+        80,
+        1,
+    )
+    assert (numbers["points"], numbers["env_steps"], numbers["hull_points"], numbers["hull_found"]) == (2, 80, 3, 2)
+    assert numbers["hull_missed"].tolist() == [[0.7, 0.7]] and np.isnan(numbers["most_below_hull"])
+    assert own["hypervolume"] == YARDSTICK.volume(found.points) > numbers["hypervolume"]

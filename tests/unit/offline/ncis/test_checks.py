@@ -158,6 +158,22 @@ def test_pareto_k_of_known_distributions(draw, k, tolerance):
     assert np.mean(found) == pytest.approx(k, abs=tolerance)
 
 
+def test_pareto_k_is_the_estimate_of_zhang_and_stephens():
+    """Their equations, one after the other, on the 40 largest of 200 values."""
+    values = np.random.default_rng(3).pareto(2.0, 200)
+    x = sorted(values)[-40:]
+    x = np.array(x) - sorted(values)[-41]
+    x = x - checks._NEAR_TIE * x.mean()
+    x = x[x > 0]
+    n, m = len(x), 30 + int(np.sqrt(len(x)))
+    b = [1 / x[-1] + (1 - np.sqrt(m / (j - 0.5))) / (3 * x[int(n / 4 + 0.5) - 1]) for j in range(1, m + 1)]
+    k = [-np.mean(np.log(1 - each * x)) for each in b]
+    likelihood = [n * (np.log(own / of_b) + of_b - 1) for own, of_b in zip(b, k, strict=True)]
+    weight = [1 / sum(np.exp(np.array(likelihood) - own)) for own in likelihood]
+    mean = sum(w * own for w, own in zip(weight, b, strict=True))
+    assert checks.pareto_k(values) == pytest.approx(np.mean(np.log(1 - mean * x)), rel=1e-9)
+
+
 def test_pareto_k_looks_at_the_largest_values_alone():
     values = np.sort(np.random.default_rng(0).pareto(2.0, 10_000))
     tail = np.where(np.arange(10_000) < 10_000 - 301, 0.0, values)  # 3√n of them, above the next
