@@ -27,7 +27,7 @@ from moac_studies.framework import Study, Workspace
 TITLE, COPIES = "One network for every preference", 16
 _NEAR = 0.05
 """A hull point is reached within this share of the front's range."""
-_MEASURED = ("env", "steps", "preferences", "episodes", "config", "played")
+_MEASURED = ("env", "options", "steps", "preferences", "episodes", "config", "played")
 """What a trial depends on, where its table has it; bars, references and peers may change afterwards."""
 
 
@@ -92,7 +92,7 @@ def _seeds(table: framework.Table, measuring: framework.Table) -> range:
 
 def trial(table: framework.Table) -> Arrays:
     """Train one network, ask it for a grid of preferences, and value each by new episodes."""
-    environment = envs.make(table["env"], COPIES, evaluation_episodes=1)
+    environment = envs.make(table["env"], COPIES, evaluation_episodes=1, **table.get("options", {}))
     config = Config.from_json({**EXPLORING, **table["config"], "num_evaluations": 1})
     counts = {"steps": table["steps"], "preferences": table["preferences"], "episodes": table["episodes"]}
     plan = Plan.of(Options(config, seed=table["seed"], **counts), environment, table["env"])
