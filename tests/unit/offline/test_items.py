@@ -9,10 +9,10 @@ import pytest
 import moac
 from moac.logs import About, LoggedDataset, Rows
 from moac.logs.catalogue import Catalogue
-from moac.offline import behaviour, elsewhere, ncis, recommend
+from moac.offline import behaviour, elsewhere, ncis, recommend, reward_model
 from moac.offline.baselines import pdpg, tilt, tscac
 from moac.offline.behaviour import BehaviourModel, Member, Options
-from moac.offline.evaluate import evaluate, probabilities
+from moac.offline.evaluate import evaluate, features, probabilities
 from moac.policies import ItemsPolicy
 from moac.policies.networks import Plain
 from moac.training.trained import TrainedPolicy
@@ -78,6 +78,14 @@ def test_an_evaluation_is_ncis_of_these_probabilities_with_all_controls(log, met
     assert {one.name for one in policy.checks.controls} == {"earlier rewards", "later rewards"}
     assert policy.checks.balance is not None and found.without_responses is not None
     assert found.report.policies["Behavior-Clone"].verdict.reasons is not None
+
+
+def test_a_reward_model_values_the_candidates_of_each_row(log):
+    rows, model = log.rows("validation")[:40], reward_model.fit_rewards(log, log.signal_names)
+    seen, chosen = features(log, rows), np.array([3, 17, 5])
+    for values, row, x in zip(model.of_choices(seen, chosen), rows[chosen], seen.x[chosen], strict=True):
+        padded = log.lists.padded(log.candidates[row])
+        np.testing.assert_allclose(values[: (padded >= 0).sum()], model.values(x[None])[0, padded[padded >= 0]])
 
 
 def test_what_is_fitted_learns_the_law_of_the_log():

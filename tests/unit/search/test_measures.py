@@ -24,9 +24,9 @@ def test_the_reference_lies_below_the_front_and_volumes_add_up():
 
 
 def test_what_was_found_over_steps_never_gets_worse():
-    returns = np.array([[[0.0, 0.0], [0.7, 0.7]], [[1.0, 0.0], [0.0, 0.0]]])
+    returns = np.array([[[0.0, 0.0], [0.7, 0.7], [0.1, 0.1]], [[1.0, 0.0], [0.0, 0.0], [np.nan, 9.0]]])
     curve = measures.over_evaluations(returns, YARDSTICK)
-    assert curve["hypervolume"].tolist() == pytest.approx([1.1 * 0.1, 0.8 * 0.8 + 0.3 * 0.1])
+    assert curve["hypervolume"].tolist() == pytest.approx([1.1 * 0.1, *[0.8 * 0.8 + 0.3 * 0.1] * 2])
     assert curve["igd_plus"][1] == pytest.approx(0.3 / 3) and curve["igd_plus"][0] > curve["igd_plus"][1]
 
 
