@@ -132,7 +132,7 @@ def test_an_environment_with_a_method_that_failed_is_not_judged(tmp_path, monkey
 def test_rows_have_files_of_their_own():
     study = framework.load("learning")
     rows = [row for name, table in TABLES.items() for row in learning.rows_of(name, table, study)]
-    assert len(rows) == 9 * 6 + 3  # and three methods once more with the defaults
+    assert len(rows) == 9 * 6 + 5  # and five methods once more with the defaults
     work = Workspace(Path(), print)
     assert len({work._path(label, job) for *_, label, job in rows}) == len(rows)
 
