@@ -94,7 +94,8 @@ def test_the_usual_epsilon_asks_for_something_and_plans_beyond_reach_are_called_
     assert found.vacuous is not None and "moac certify" in found.vacuous
     one = next(iter(found.plans.values()))
     for samples, vacuous in ((1e12, False), (1.01e12, True)):
-        assert (replace(found, plans={"plan": replace(one, samples=samples)}).vacuous is not None) == vacuous
+        beyond = {"plan": replace(one, samples=samples), "dearer": replace(one, samples=1e20)}
+        assert (replace(found, plans=beyond).vacuous is not None) == vacuous
     assert (
         planning.guarantees(momdp.library.fishwood(), config).epsilon == planning.EPSILON
     )  # every policy is stationary
