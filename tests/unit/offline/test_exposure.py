@@ -68,6 +68,14 @@ def test_few_events_say_nothing(log):
     np.testing.assert_array_equal(own.estimable, own.events >= 50)
     assert own.estimable.any()
     assert not own.estimable.all()
+    told = {name: own.of(name) for name in (*own.signals, "no signal")}
+    assert [each is not None for each in told.values()] == [*own.estimable, False]
+    click = told["Click"]
+    assert click["change"] == [own.change[0], *own.interval[0]] and click["difference"][1:] == [
+        *own.difference_interval[0]
+    ]
+    assert (click["rows"], click["users"], click["events"]) == (own.rows, own.users, own.events[0])
+    assert (click["level"], click["standard_level"]) == (own.level[0], own.standard_level[0])
     with_less = replace(log, random=replace(log.random, user=np.zeros_like(log.random.user)))
     assert exposure.exposures(with_less, {"one": tilt.uniform(log)}, probabilities, OPTIONS) == {}
     assert exposure.exposures(replace(log, random=None), {}, probabilities, OPTIONS) == {}

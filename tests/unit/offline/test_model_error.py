@@ -59,6 +59,11 @@ def test_the_curvature_is_the_hessian_of_the_log_loss_with_weight_decay(case):
     train = dataset.rows("train")[:300]
     curvature = model_error._Curvature(dataset, layer_of(dataset), train, dataset.behaviour)
     h, action, shape = curvature.h, dataset.action[train], curvature.penalty.shape
+    signal, options = np.eye(dataset.num_actions)[action] - curvature.b, dataset.behaviour.options
+    squares = sum(np.outer(x, e) ** 2 for x, e in zip(h, signal, strict=True)) / len(h)
+    np.testing.assert_allclose(
+        curvature.penalty, options.weight_decay * np.sqrt(squares / options.batch_size), rtol=1e-4
+    )
 
     def loss(flat):
         log_b = jax.nn.log_softmax(h @ flat.reshape(shape))

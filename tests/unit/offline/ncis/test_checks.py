@@ -117,6 +117,22 @@ def test_a_controls_interval_is_that_of_drawing_users():
     np.testing.assert_allclose(np.diff(found.interval)[0, 0] / 2, 1.96 * np.std((wz / w) / (mz / m)), rtol=0.08)
 
 
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_control_by_hand(relative):
+    """Three users; in units of the mean, or of the spread over rows."""
+    user, z = np.array([0, 0, 1, 2, 2]), np.array([[1.0], [2.0], [4.0], [0.0], [3.0]])
+    w = np.array([0.5, 1.5, 1.0, 2.0, 0.5])
+    log = ncis.Logged.of(user, np.ones(5), np.full(5, 0.5))
+    control = ncis.Control("z", z, ("z",), relative=relative)
+    found = ncis.evidence_of(log, {"p": w / 2}, [control]).check("p", ncis.Options(cap=np.inf, draws=100)).controls[0]
+    after, before = w @ z[:, 0] / w.sum(), z.mean()
+    unit = before if relative else z.std()
+    parts = w / w.sum() * (z[:, 0] - after) - (z[:, 0] - before) / 5
+    half = 1.959964 * np.sqrt((np.bincount(user, parts) ** 2).sum() * 3 / 2) / unit
+    change = (after - before) / unit
+    np.testing.assert_allclose([found.change[0], *found.interval[0]], [change, change - half, change + half], rtol=1e-6)
+
+
 def test_balance_by_hand():
     """Two users; weights 1, 3, 1, 3 on a covariate 0, 1, 0, 1: ¾ in place of ½, half a standard deviation more."""
     log = ncis.Logged.of([1, 1, 2, 2], [1.0, 0, 1, 0], np.full(4, 0.25))

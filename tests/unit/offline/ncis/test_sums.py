@@ -54,3 +54,18 @@ def test_shards_must_be_alike():
     modelled = ncis.accumulate(LOG, {"p": TABLE}, np.zeros((6, 2, 2)))
     with pytest.raises(ValueError, match="a reward model, or none"):
         one + modelled
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_the_total_of_shards_is_that_of_all_rows(count):
+    """Users may be in several shards; the heaviest row stays the heaviest."""
+    rng = np.random.default_rng(0)
+    user, reward, policy = rng.integers(4, size=30), rng.random((30, 2)), rng.random(30)
+    whole = ncis.accumulate(ncis.Logged.of(user, reward, np.full(30, 0.5)), {"p": policy})
+    parts = [ncis.Logged.of(user[k::count], reward[k::count], np.full(len(user[k::count]), 0.5)) for k in range(count)]
+    together = ncis.total(ncis.accumulate(log, {"p": policy[k::count]}) for k, log in enumerate(parts))
+    for name, column in vars(whole.policies["p"][0]).items():
+        if column is not None:
+            np.testing.assert_allclose(vars(together.policies["p"][0])[name], column, err_msg=name)
+    with pytest.raises(ValueError, match="at least one part"):
+        ncis.total([])
