@@ -103,3 +103,14 @@ def test_caps_above_the_largest_weight_are_alike(largest, distinct):
     plain = replace(one, weight=one.weight[:, -1:], reward=one.reward[:, -1:])
     alone = estimates.draw(sums.Shard(("Click",), caps[-1:], math.inf, {"policy": (plain,)}), sums.Options())["policy"]
     np.testing.assert_allclose(found.draws[:, -1], alone.draws[:, 0], rtol=1e-12)
+
+
+def test_the_error_of_b_is_drawn_around_none():
+    """Users who all move a value alike move it alike in every draw; others by √(n Var) in the spread of draws."""
+    options = ncis.Options(draws=4000)
+    moved = np.random.default_rng(0).standard_normal((50, 1)) + 3
+    found = estimates.model_noise({"alike": np.full((50, 2), 0.1), "p": moved}, options)
+    np.testing.assert_allclose(found["alike"], 0, atol=1e-12)
+    assert found["alike"].shape == (4000, 2) and estimates.model_noise({}, options) == {}
+    assert found["p"].mean() == pytest.approx(0, abs=4 * np.sqrt(50 / 4000))
+    assert found["p"].std() == pytest.approx(np.sqrt(50) * moved.std(), rel=0.05)
