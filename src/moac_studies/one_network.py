@@ -21,12 +21,15 @@ from moac.search import EXPLORING, archive, explore, values
 from moac.search.measures import Yardstick
 from moac.search.plan import Options, Plan
 from moac.statistics import Mean
+from moac.training.trained import TrainedPolicy
 from moac_studies import environments, framework, recorded
 from moac_studies.framework import Study, Workspace
 
 TITLE, COPIES = "One network for every preference", 16
 _NEAR = 0.05
 """A hull point is reached within this share of the front's range."""
+_FEW = 5
+"""Preferences among which the one that is best at the first objective is looked for."""
 _MEASURED = ("env", "options", "steps", "preferences", "episodes", "config", "played")
 """What a trial depends on, where its table has it; bars, references and peers may change afterwards."""
 
@@ -36,8 +39,7 @@ class Measured:
     """One environment, all seeds: `points`, `low` and `high` [N, M] at each preference, and the index of `archived`.
 
     `cpu` has the seconds of training and of valuing, `steps` those of the environment; where the table has `played`,
-    `first` is what the preference that is best at the first objective earns of it, undiscounted, in as many further
-    episodes.
+    `first` is what the best preference earns of the first objective, undiscounted, in as many further episodes.
     """
 
     runs: tuple[Arrays, ...]
@@ -104,9 +106,18 @@ def trial(table: framework.Table) -> Arrays:
     (ended,) = next(iter(stages.values()))
     found = {name: getattr(valued, name) for name in ("points", "low", "high", "preferences")}
     if "played" in table:
-        best = ended.policy.at(valued.preferences[valued.points[:, 0].argmax()])
+        best = _best_at_the_first(environment, ended.policy, found, table["episodes"])
         found["first"] = environments.played(environment, best, table["played"])["returns"][:, 0]
     return found | {"archived": archive.select(valued), "cpu": cpu, "steps": np.array([ended.env_steps])}
+
+
+def _best_at_the_first(source: envs.Environment, network: TrainedPolicy, found: Arrays, count: int) -> TrainedPolicy:
+    """Of the few preferences whose discounted return is best the one whose undiscounted return is, in `count` episodes.
+
+    These are the episodes that they were valued by.
+    """
+    few = [network.at(p) for p in found["preferences"][np.argsort(-found["points"][:, 0])[:_FEW]]]
+    return max(few, key=lambda one: values.by_episodes(source, one, (one.trial,), count).returns[0].value)
 
 
 def claims(measured: Mapping[str, Measured]) -> list[Claim]:
