@@ -157,6 +157,9 @@ def test_without_a_control_that_has_power_nothing_is_simply_trusted(control, lev
     assert found.level == level
     assert {reason.measure for reason in found.reasons} <= {"control"}
     assert verdict_with(checks=None).level == "with care"
+    later = replace(controlled(soft=True, no_power="too few"), name="later rewards")
+    (why,) = verdict_with(checks=checks_with(controlled(no_power="it is an input"), later)).reasons
+    assert why.text.startswith("no control has power (earlier rewards: it is an input): ")  # later ones could not
 
 
 def test_the_policy_that_made_the_log_needs_no_control():
