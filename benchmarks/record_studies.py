@@ -42,6 +42,8 @@ def main(folders: list[str]) -> None:
             old = next((row for row in record["one_network"] if row["environment"] == new["environment"]), None)
             record["one_network"] += [new] if old is None else []
             (old or new).update(new)
+    order = framework.load("fronts").parameters["measuring"]["networks"]
+    record["one_network"].sort(key=lambda row: order.index(row["environment"]))
     _recorded.write(record)
 
 
