@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from moac.config import Average, Config, Discounted
@@ -156,9 +157,18 @@ def reasons(problem: Source, chosen: Config | None = None) -> str:
         policy += f"{why}, {'Adam' if picked.optimiser == 'adam' else 'constant'} steps"
     if spec.num_states is not None:
         kind = "a table of logits" if picked.policy == "table" else policy
-        return f"{spec.num_states} states: {kind}, and one value per state. {learner}"
+        return f"{spec.num_states} states: {kind}, and one value per state. {learner}{_on_actions(spec)}"
     scale = "their bounds" if picked.observation_scale == "bounds" else "running moments"
     scale += "" if spec.observations.bounded else ", since a bound is infinite"
     why = "few inputs" if spec.observation_size <= _TILED_INPUTS else "too many inputs for a grid of tiles"
     critic = "an mlp critic" if picked.critic == "mlp" else f"{picked.features} features ({why}) for a linear critic"
-    return f"observations of {spec.observation_size} numbers: {critic}, {policy}, scaled by {scale}. {learner}"
+    found = f"observations of {spec.observation_size} numbers: {critic}, {policy}, scaled by {scale}. {learner}"
+    return found + _on_actions(spec)
+
+
+def _on_actions(spec: Spec) -> str:
+    """A warning where actions are so large, perhaps, that the policy never tries one that matters."""
+    box = spec.action_box
+    if box is None or all(map(math.isfinite, (*box.low, *box.high))):
+        return ""
+    return " Actions have no bound: the policy starts with small ones, and learns nothing where only large ones matter."

@@ -1,10 +1,12 @@
-"""Action spaces that cannot be trained on; those of observations: policies/test_encoding.py."""
+"""Action spaces that cannot be trained on, or perhaps in vain; those of observations: policies/test_encoding.py."""
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+from moac import default_config, envs
 from moac.envs.make import actions_of
+from tests.helpers.environments import Push
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,10 @@ def test_other_actions_are_refused_with_one_line(space, right):
         actions_of(space)
     assert str(error.value).startswith(f"`action_space` {right}")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("seen", [spaces.Discrete(3), spaces.Box(0.0, 1.0, (2,), np.float64)])
+def test_actions_without_a_bound_are_warned_of(seen):
+    told = default_config.reasons(envs.make(lambda: Push(seen), num_envs=1))
+    assert told.endswith("the policy starts with small ones, and learns nothing where only large ones matter.")
+    assert "no bound" not in default_config.reasons(envs.make("mo-mountaincarcontinuous-v0", num_envs=1))
