@@ -183,7 +183,7 @@ def above_peers(name: str, curves: Curves, seconds: float) -> Claim:
     volumes = {method: [curve.at("volume", seconds) for curve in seeds] for method, seeds in curves.items()}
     ours = volumes.pop(OURS)
     differences = {method: compare.apart(ours, theirs) for method, theirs in volumes.items()}
-    told = "; ".join(f"{method} {statistics.mean(volumes[method])}, less by {d}" for method, d in differences.items())
+    told = "; ".join(f"{peer} {statistics.mean(volumes[peer])}, difference {d}" for peer, d in differences.items())
     return compare.claim(
         f"On {name} the hypervolume after {seconds:g} CPU seconds is above every peer's",
         f"{statistics.mean(ours)}; {told}.",
