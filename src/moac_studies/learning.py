@@ -172,7 +172,8 @@ def target_claim(name: str, table: framework.Table, methods: Methods, target: fr
     }[told]
     mean = statistics.mean(values)
     verdict = "holds" if mean.value >= least else "does not hold"
-    claim = f"On {name} {target['method']} reaches a {told} of {least:,g} in the mean over trials"
+    what = {"smallest": "smallest objective", "first": "first return"}.get(told, told)
+    claim = f"On {name} {target['method']} reaches a {what} of {least:,g} in the mean over trials"
     low, high = float(values.min()), float(values.max())
     measured = f"{mean}; trials between {low:,.4g} and {high:,.4g}."
     return Claim(claim, measured, verdict, f"{name}: where methods end")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -124,6 +126,19 @@ class Anew:
         return gymnasium.make(self.spec, disable_env_checker=True, **options)
 
 
+def _hear_mujoco(env_id: str) -> None:
+    """What MuJoCo warns of goes to stderr, but for deprecations; by itself it writes a file into the user's folder."""
+    entry = getattr(gymnasium.registry.get(env_id.rpartition(":")[2]), "entry_point", "")
+    with contextlib.suppress(ImportError):
+        if "mujoco" in str(entry) and (mujoco := importlib.import_module("mujoco")).get_mju_user_warning() is None:
+            mujoco.set_mju_user_warning(_warned)
+
+
+def _warned(text: str) -> None:
+    if "deprecated" not in text:
+        sys.stderr.write(f"MuJoCo: {text}\n")
+
+
 @dataclass(frozen=True)
 class Maker:
     """How a copy is made."""
@@ -145,6 +160,7 @@ class Maker:
             if type(env) is not TimeLimit:
                 return env, math.inf
             return env.env, vars(env)["_max_episode_steps"] if self.time_limit else math.inf
+        _hear_mujoco(self.env)
         made = gymnasium.make(self.env, max_episode_steps=_NO_LIMIT, disable_env_checker=True, **options)
         made = made.env if type(made) is OrderEnforcing else made  # it would cost each step to say what we do anyway
         limit = gymnasium.spec(self.env.rpartition(":")[2]).max_episode_steps

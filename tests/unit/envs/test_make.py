@@ -43,3 +43,12 @@ def test_the_time_limit_can_be_lifted():
     for lifted in (True, False):
         environment = envs.make(lambda: TimeLimit(Line(), 2), num_envs=1, time_limit=not lifted)
         assert (sampled(environment).observation.max() > 2) == lifted
+
+
+def test_mujoco_writes_no_file_and_repeats_no_deprecation(tmp_path, monkeypatch, capfd):
+    mujoco = pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)
+    envs.make("mo-halfcheetah-v5", num_envs=2).close()
+    assert list(tmp_path.iterdir()) == [] and "deprecated" not in capfd.readouterr().err
+    mujoco.get_mju_user_warning()("huge value in QACC")
+    assert capfd.readouterr().err == "MuJoCo: huge value in QACC\n"
