@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from moac import momdp, settings, theory
+from moac import momdp, policies, settings, theory
 from moac.config import Average, Config, Discounted
 from moac.theory import Assumption, planning
 
@@ -99,6 +99,17 @@ def test_the_usual_epsilon_asks_for_something_and_plans_beyond_reach_are_called_
     assert (
         planning.guarantees(momdp.library.fishwood(), config).epsilon == planning.EPSILON
     )  # every policy is stationary
+
+
+@pytest.mark.parametrize(("trials", "picked"), [(2, [0, 1]), (17, [*range(8), *range(9, 17)])])
+def test_policies_are_those_of_trials_from_the_first_to_the_last(trials, picked):
+    logits = np.random.default_rng(0).normal(size=(2, trials, 3, 2))
+    early, late = (SimpleNamespace(policy=policies.SoftmaxTable(3, 2), theta=theta) for theta in logits)
+    outcome = SimpleNamespace(run=SimpleNamespace(num_trials=trials), random_iterate_policy=early, policy=late)
+    first, *found = planning._policies(MODEL, outcome)
+    assert (first == 0).all() and len(found) == 2 * len(picked)
+    expected = np.concatenate([theta[picked] for theta in logits])
+    np.testing.assert_allclose(np.diff(found, axis=-1), np.diff(expected, axis=-1), rtol=1e-4, atol=1e-5)
 
 
 def test_an_epsilon_that_is_not_positive_is_refused():
