@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
-import itertools
 import json
 import os
 import sys
@@ -66,18 +65,16 @@ def once(command: str) -> None:
 def main(minutes: float) -> int:
     """Rounds until the time is over; one row of what was seen after each."""
     began, seen = time.monotonic(), list[tuple[float, float, int]]()
-    for rounds in itertools.count(1):
+    while len(seen) < 3 or seen[-1][0] < minutes:
         with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
             write_log(Path("log.csv"))
             for command in COMMANDS:
                 once(command)
         gc.collect()
         seen.append(((time.monotonic() - began) / 60, *watched()))
-        if seen[-1][0] >= minutes and rounds > 2:
-            break
     at, megabytes, opened = np.array([row for row in seen if row[0] >= WARM_UP * minutes] or seen).T
     slope = float(np.polyfit(at, megabytes, 1)[0])
-    found = {"minutes": round(seen[-1][0], 1), "commands": rounds * len(COMMANDS), "MB a minute": round(slope, 3)}
+    found = {"minutes": round(seen[-1][0], 1), "commands": len(seen) * len(COMMANDS), "MB a minute": round(slope, 3)}
     found |= {"MB": [round(float(x)) for x in (megabytes[0], megabytes[-1])], "open files": opened.astype(int).tolist()}
     print(json.dumps(found))
     return int(slope > LIMIT or opened[-1] > opened[0])
