@@ -164,7 +164,10 @@ def one_network(everything: bool) -> str:
     """One row for each environment; `everything` adds those without a bar or peer, the seeds' range and the time."""
     rows = []
     for of in _recorded.read()["one_network"]:
-        if not everything and of["bar"] is None and of["peer"] is None:
+        known = of["bar"] is not None or of["peer"] is not None
+        if not everything and (
+            not known or ", " in of["environment"]
+        ):  # "…, defaults" and "…, longer" are no rows of it
             continue
         mean, bar = of["volume"], of["bar"]
         asked = "–" if bar is None else f"**missed:** {number(bar)}" if mean[0] < bar else number(bar)
