@@ -98,7 +98,7 @@ NAMES = ("min max", "minimum maximum", "any all", "argmin argmax", "floor ceil",
 RENAMED = {a: b for pair in NAMES for a, b in (pair.split(), pair.split()[::-1])}
 UNTOUCHED = (ast.Raise, ast.JoinedStr, ast.arguments, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.Assert)
 FIELDS = ("annotation", "returns", "decorator_list")
-CALLS = ("default_rng", "key", "TypeVar")
+CALLS = ("default_rng", "key")
 """Messages, annotations, defaults, sizes of caches, seeds, `strict=True` and tolerances of a module are left as they
 are; a comparison is negated, since < and ≤ of computed numbers are the same."""
 

@@ -161,13 +161,14 @@ def _reference(of: dict[str, Any]) -> str:
 
 
 def one_network(everything: bool) -> str:
-    """One row for each environment; `everything` adds those without a bar or peer, the seeds' range and the time."""
+    """One row for each environment; `everything` adds other settings, the seeds' range and the time.
+
+    Without it, rows that have neither a bar nor a peer are left out too.
+    """
     rows = []
     for of in _recorded.read()["one_network"]:
-        known = of["bar"] is not None or of["peer"] is not None
-        if not everything and (
-            not known or ", " in of["environment"]
-        ):  # "…, defaults" and "…, longer" are no rows of it
+        judged, other_settings = of["bar"] or of["peer"], ", " in of["environment"]
+        if not everything and (other_settings or not judged):
             continue
         mean, bar = of["volume"], of["bar"]
         asked = "–" if bar is None else f"**missed:** {number(bar)}" if mean[0] < bar else number(bar)

@@ -167,8 +167,8 @@ def reasons(problem: Source, chosen: Config | None = None) -> str:
 
 
 def _on_actions(spec: Spec) -> str:
-    """A warning where actions are so large, perhaps, that the policy never tries one that matters."""
+    """What to do where actions have no bound: a policy that starts with small ones may never try a large one."""
     box = spec.action_box
     if box is None or all(map(math.isfinite, (*box.low, *box.high))):
         return ""
-    return " Actions have no bound: the policy starts with small ones, and learns nothing where only large ones matter."
+    return " Some actions have no bound. The policy starts with small ones: if only large ones matter, scale them."

@@ -172,7 +172,7 @@ def target_claim(name: str, table: framework.Table, methods: Methods, target: fr
     }[told]
     mean = statistics.mean(values)
     verdict = "holds" if mean.value >= least else "does not hold"
-    what = {"smallest": "smallest objective", "first": "first return"}.get(told, told)
+    what = {"smallest": "smallest mean return", "first": "first return, undiscounted,"}.get(told, told)
     claim = f"On {name} {target['method']} reaches a {what} of {least:,g} in the mean over trials"
     low, high = float(values.min()), float(values.max())
     measured = f"{mean}; trials between {low:,.4g} and {high:,.4g}."

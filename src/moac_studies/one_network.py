@@ -29,7 +29,7 @@ TITLE, COPIES = "One network for every preference", 16
 _NEAR = 0.05
 """A hull point is reached within this share of the front's range."""
 _FEW = 5
-"""Preferences among which the one that is best at the first objective is looked for."""
+"""So many preferences, the best by discounted return, are compared by their undiscounted return."""
 _MEASURED = ("env", "options", "steps", "preferences", "episodes", "config", "played")
 """What a trial depends on, where its table has it; bars, references and peers may change afterwards."""
 
@@ -112,9 +112,9 @@ def trial(table: framework.Table) -> Arrays:
 
 
 def _best_at_the_first(source: envs.Environment, network: TrainedPolicy, found: Arrays, count: int) -> TrainedPolicy:
-    """Of the few preferences whose discounted return is best the one whose undiscounted return is, in `count` episodes.
+    """The network at the preference that earns most of the first objective, undiscounted.
 
-    These are the episodes that they were valued by.
+    It is one of the few whose discounted return is highest. Both are means over the `count` episodes of valuing.
     """
     few = [network.at(p) for p in found["preferences"][np.argsort(-found["points"][:, 0])[:_FEW]]]
     return max(few, key=lambda one: values.by_episodes(source, one, (one.trial,), count).returns[0].value)

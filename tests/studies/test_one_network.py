@@ -1,6 +1,7 @@
 """The networks' part of the study of fronts: bars on both sides, references and peers, on points that are known."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -97,3 +98,17 @@ def test_bars_and_peers_may_change_after_measuring_but_not_what_was_measured(tmp
     study = framework.Study("fronts", "", "fronts", 0, "", "", changed, quick=False)
     assert one_network.measure(study, work)["row"].volumes() == [1.0]
     assert work.finished("row-7", one_network.job({**table, "steps": 2000}, 7)) is None
+
+
+def test_the_preference_that_lands_is_looked_for_among_the_best(monkeypatch):
+    """By undiscounted returns of the five whose discounted ones are highest; the sixth would be best of all."""
+    discounted, undiscounted = [1.0, 6.0, 5.0, 4.0, 3.0, 2.0], [99.0, 10.0, 30.0, 20.0, 0.0, 5.0]
+    found = {"points": np.array(discounted)[:, None], "preferences": np.arange(6)}
+    network = SimpleNamespace(at=lambda p: SimpleNamespace(trial=0, p=p))
+
+    def by_episodes(source, policy, trials, count):
+        assert (source, trials, count) == ("env", (0,), 20)
+        return SimpleNamespace(returns=[SimpleNamespace(value=undiscounted[policy.p])])
+
+    monkeypatch.setattr(one_network.values, "by_episodes", by_episodes)
+    assert one_network._best_at_the_first("env", network, found, 20).p == 2

@@ -126,8 +126,8 @@ class Anew:
         return gymnasium.make(self.spec, disable_env_checker=True, **options)
 
 
-def _hear_mujoco(env_id: str) -> None:
-    """What MuJoCo warns of goes to stderr, but for deprecations; by itself it writes a file into the user's folder."""
+def _quiet_mujoco(env_id: str) -> None:
+    """Send MuJoCo's warnings to stderr, without deprecations; by default it writes a file into the user's folder."""
     entry = getattr(gymnasium.registry.get(env_id.rpartition(":")[2]), "entry_point", "")
     with contextlib.suppress(ImportError):
         if "mujoco" in str(entry) and (mujoco := importlib.import_module("mujoco")).get_mju_user_warning() is None:
@@ -160,7 +160,7 @@ class Maker:
             if type(env) is not TimeLimit:
                 return env, math.inf
             return env.env, vars(env)["_max_episode_steps"] if self.time_limit else math.inf
-        _hear_mujoco(self.env)
+        _quiet_mujoco(self.env)
         made = gymnasium.make(self.env, max_episode_steps=_NO_LIMIT, disable_env_checker=True, **options)
         made = made.env if type(made) is OrderEnforcing else made  # it would cost each step to say what we do anyway
         limit = gymnasium.spec(self.env.rpartition(":")[2]).max_episode_steps

@@ -29,5 +29,5 @@ def test_other_actions_are_refused_with_one_line(space, right):
 @pytest.mark.parametrize("seen", [spaces.Discrete(3), spaces.Box(0.0, 1.0, (2,), np.float64)])
 def test_actions_without_a_bound_are_warned_of(seen):
     told = default_config.reasons(envs.make(lambda: Push(seen), num_envs=1))
-    assert told.endswith("the policy starts with small ones, and learns nothing where only large ones matter.")
+    assert told.endswith("The policy starts with small ones: if only large ones matter, scale them.")
     assert "no bound" not in default_config.reasons(envs.make("mo-mountaincarcontinuous-v0", num_envs=1))
