@@ -10,7 +10,7 @@ cost less.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import jax
@@ -113,31 +113,45 @@ def of_rows(rows: tuple[Params, ...]) -> Gradients:
 
 
 def of_factors(policy: Factored, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
-    """From one forward and one backward pass, whatever M; the direction uses the same signals once more."""
-    factors = policy.factors(theta, batch.observation, batch.action)
+    """From one forward and one backward pass, whatever M."""
     leaves, structure = jax.tree.flatten(theta)
-
-    def mix(weight: Float[Array, " M"]) -> Params:
-        signal = weights @ weight
-        pairs = zip(factors, leaves, strict=True)
-        return jax.tree.unflatten(structure, [outer(factor, signal, len(leaf)) for factor, leaf in pairs])
-
-    K = gram_of_factors(factors, weights)
-    return Gradients(K, jnp.ones(len(K), K.dtype), mix)
+    K, mix = of_layers(policy.factors(theta, batch.observation, batch.action), leaves, weights)
+    return Gradients(K, jnp.ones(len(K), K.dtype), lambda weight: jax.tree.unflatten(structure, mix(weight)))
 
 
 def of_parts(policy: PartlyFactored, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
     """The first leaves of θ by their factors; of the others the gradients themselves, by vector-Jacobian products."""
     factors, rows = policy.partial_factors(theta, batch.observation, batch.action, weights)
     flat = [leaf.reshape(len(leaf), -1) for leaf in rows]
+    first, mix_first = of_layers(factors, theta[: len(factors)], weights)
 
     def mix(weight: Float[Array, " M"]) -> Params:
-        signal = weights @ weight
-        first = (outer(factor, signal, len(leaf)) for factor, leaf in zip(factors, theta, strict=False))
-        return (*first, *(jnp.tensordot(weight, leaf, 1) for leaf in rows))
+        return (*mix_first(weight), *(jnp.tensordot(weight, leaf, 1) for leaf in rows))
 
-    K = gram_of_factors(factors, weights) + sum(leaf @ leaf.T for leaf in flat)
+    K = first + sum(leaf @ leaf.T for leaf in flat)
     return Gradients(K, jnp.ones(len(K), K.dtype), mix)
+
+
+def of_layers(
+    factors: Sequence[Factor], leaves: Sequence[Array], weights: Float[Array, "B M"]
+) -> tuple[Float[Array, "M M"], Callable[[Float[Array, " M"]], list[Array]]]:
+    """K, each layer in the way that costs it less, and the function that sums its gradients by objectives' weights.
+
+    A layer whose gradients were formed for K sums those; the others make the one sum from their factors.
+    """
+    cheaper = [kernel_is_cheaper(factor, weights.shape[1]) for factor in factors]
+    kernels = tuple(factor for factor, yes in zip(factors, cheaper, strict=True) if yes)
+    formed = [None if yes else layer_gradients(factor, weights) for factor, yes in zip(factors, cheaper, strict=True)]
+    K = gram_by_gradients([G for G in formed if G is not None]) + (gram_by_kernel(kernels, weights) if kernels else 0)
+
+    def mix(weight: Float[Array, " M"]) -> list[Array]:
+        signal = weights @ weight
+        return [
+            outer(factor, signal, len(leaf)) if G is None or is_index(factor) else jnp.einsum("i,dik->dk", weight, G)
+            for factor, G, leaf in zip(factors, formed, leaves, strict=True)
+        ]
+
+    return K, mix
 
 
 def of_products(policy: Policy, theta: Params, batch: Batch, weights: Float[Array, "B M"]) -> Gradients:
@@ -159,21 +173,14 @@ def products(rows: tuple[Params, ...]) -> Float[Array, "M M"]:
     return jnp.stack([jnp.stack([upper[min(i, j), max(i, j)] for j in range(M)]) for i in range(M)])
 
 
-def gram_of_factors(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
-    """K, each layer in the way that costs it less; `delta` holds the weights δⁱ_l / B."""
-    cheaper = [kernel_is_cheaper(factor, delta.shape[1]) for factor in factors]
-    kernels = tuple(factor for factor, yes in zip(factors, cheaper, strict=True) if yes)
-    others = tuple(factor for factor, yes in zip(factors, cheaper, strict=True) if not yes)
-    if not kernels:
-        return gram_by_gradients(others, delta)
-    return gram_by_kernel(kernels, delta) + (gram_by_gradients(others, delta) if others else 0)
-
-
 def kernel_is_cheaper(factor: Factor, num_objectives: int) -> bool:
-    """Whether B (d + k)/2 < M d k: half of two B×B products, against M gradients of size d×k."""
+    """Whether ⅔ B (d + k) < (M − 1) d k: half of two B×B products, against M gradients of size d×k.
+
+    One gradient is what the direction would cost anyway. Products of thin strips take a third longer than their count.
+    """
     B, k = factor.signal.shape
     d = 1 if is_index(factor) else factor.inputs.shape[1]
-    return B * (d + k) < 2 * num_objectives * d * k
+    return 2 * B * (d + k) < 3 * (num_objectives - 1) * d * k
 
 
 def gram_by_kernel(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
@@ -191,9 +198,9 @@ def gram_by_kernel(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> F
     return K
 
 
-def gram_by_gradients(factors: tuple[Factor, ...], delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
-    """The sum over layers of the products of the M gradients, formed one layer after the other."""
-    return jnp.sum(jnp.stack([_layer_gram(factor, delta) for factor in factors]), axis=0)
+def gram_by_gradients(formed: Sequence[Float[Array, "d M k"]]) -> Float[Array, "M M"]:
+    """The sum over layers of the products of their M gradients."""
+    return sum((jnp.einsum("dik,djk->ij", G, G) for G in formed), jnp.zeros(()))
 
 
 def outer(factor: Factor, signal: Float[Array, " B"], rows: int) -> Float[Array, "d k"]:
@@ -217,14 +224,13 @@ def _strip(factor: Factor, first: int, last: int) -> Float[Array, "b n"]:
     return alike * (signal[first:last] @ signal[first:].T)
 
 
-def _layer_gram(factor: Factor, delta: Float[Array, "B M"]) -> Float[Array, "M M"]:
-    """Products of the layer's M gradients, formed by one product, or one scatter where inputs are indices."""
-    B, M = delta.shape
-    signals = (delta[:, :, None] * factor.signal[:, None, :]).reshape(B, -1)
+def layer_gradients(factor: Factor, weights: Float[Array, "B M"]) -> Float[Array, "d M k"]:
+    """The layer's M gradients, formed by one product, or one scatter where inputs are indices."""
+    B, M = weights.shape
+    signals = (weights[:, :, None] * factor.signal[:, None, :]).reshape(B, -1)
     if is_index(factor):  # rows that nobody visits are zero: the visits' own order serves as well as the states'
         _, place = jnp.unique(factor.inputs, size=B, return_inverse=True)
         G = jnp.zeros_like(signals).at[place].add(signals, mode="promise_in_bounds")
     else:
         G = factor.inputs.T @ signals
-    G = G.reshape(len(G), M, -1)
-    return jnp.einsum("dik,djk->ij", G, G)
+    return G.reshape(len(G), M, -1)

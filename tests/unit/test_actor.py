@@ -129,7 +129,8 @@ def test_both_forms_of_the_gram_matrix_agree(name, count):
 
     def both(theta):
         factors = policy.factors(theta, picked.observation, picked.action)
-        return actor.gram_by_kernel(factors, delta / count), actor.gram_by_gradients(factors, delta / count)
+        formed = [actor.layer_gradients(factor, delta / count) for factor in factors]
+        return actor.gram_by_kernel(factors, delta / count), actor.gram_by_gradients(formed)
 
     G = delta.T @ scores(name)[rows] / count
     for found in compiled(both)(theta_of(policy)):
@@ -137,11 +138,11 @@ def test_both_forms_of_the_gram_matrix_agree(name, count):
 
 
 def test_the_cheaper_form_is_chosen_by_the_sizes():
-    """B (d + k) against 2 M d k."""
+    """2 B (d + k) against 3 (M − 1) d k."""
     factor = Factor(jnp.zeros((512, 401)), jnp.zeros((512, 128)))
     assert actor.kernel_is_cheaper(factor, 7)
-    assert actor.kernel_is_cheaper(Factor(jnp.zeros((1300, 401)), jnp.zeros((1300, 128))), 7)
-    assert not actor.kernel_is_cheaper(Factor(jnp.zeros((1400, 401)), jnp.zeros((1400, 128))), 7)
+    assert actor.kernel_is_cheaper(Factor(jnp.zeros((870, 401)), jnp.zeros((870, 128))), 7)
+    assert not actor.kernel_is_cheaper(Factor(jnp.zeros((880, 401)), jnp.zeros((880, 128))), 7)
     assert not actor.kernel_is_cheaper(Factor(jnp.zeros((2048, 401)), jnp.zeros((2048, 128))), 7)
     assert actor.kernel_is_cheaper(Factor(jnp.zeros((2048, 401)), jnp.zeros((2048, 128))), 28)
     assert not actor.kernel_is_cheaper(Factor(jnp.zeros(512, int), jnp.zeros((512, 128))), 7)
