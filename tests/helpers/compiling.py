@@ -4,8 +4,6 @@ import os
 
 import jax
 
-from moac.training import compiled, hosted
-
 VARIABLE = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 
 
@@ -16,6 +14,4 @@ def quickly(on):
     jax.config.update("jax_disable_most_optimizations", on)
     os.environ[VARIABLE] = str(on)  # of processes that a test starts
     if not on:
-        for module in (compiled, hosted):
-            module._program.cache_clear()
         jax.clear_caches()

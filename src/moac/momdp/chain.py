@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from jaxtyping import Float, Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from moac.kept import with_owner
 from moac.momdp.model import FiniteMOMDP
 
 Policies = Float[np.ndarray, "n S A"]
@@ -48,7 +48,7 @@ def induced(model: FiniteMOMDP, pi: Policies) -> InducedChain:
     return InducedChain(proceed, end, reward, proceed + end[:, :, None] * model.start_distribution)
 
 
-@lru_cache(maxsize=4)
+@with_owner
 def moves(model: FiniteMOMDP) -> csr_array:
     """[S·A, S]: chance to go from s to s' by a without ending the episode."""
     goes_on = (model.probability * ~model.terminated).reshape(-1, model.num_outcomes)
@@ -56,7 +56,7 @@ def moves(model: FiniteMOMDP) -> csr_array:
     return csr_array((goes_on.ravel(), (pair, model.next_state.ravel())), shape=(len(goes_on), model.num_states))
 
 
-@lru_cache(maxsize=4)
+@with_owner
 def _dense_moves(model: FiniteMOMDP) -> Float[np.ndarray, "S A S"]:
     return moves(model).toarray().reshape(model.num_states, model.num_actions, -1)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -20,6 +20,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
 from moac.config import Setting
+from moac.kept import with_owner
 from moac.momdp import chain as chains
 from moac.momdp import oracle, support
 from moac.momdp.model import FiniteMOMDP
@@ -31,7 +32,7 @@ _UNROLL = 8
 _UNROLLED_COLUMNS = 32
 
 
-@lru_cache(maxsize=16)
+@with_owner
 def spec(model: FiniteMOMDP) -> Spec:
     """The model's description, one object per model."""
     return Spec(
@@ -74,7 +75,7 @@ class Tables:
     start_cumulative: Float[np.ndarray, " k"]
 
 
-@lru_cache(maxsize=8)
+@with_owner
 def tables(model: FiniteMOMDP) -> Tables:
     """The model's tables. Where it always starts in one state, an ended episode's successor is that state."""
     starts = np.flatnonzero(model.start_distribution)

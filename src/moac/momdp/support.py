@@ -14,7 +14,6 @@ found first stand for the rest, and `Support.precision` bounds the error.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from scipy.sparse import block_array, csr_array
 from scipy.spatial import HalfspaceIntersection
 
 from moac.config import Average, Setting
+from moac.kept import with_owner
 from moac.momdp import chain
 from moac.momdp.model import FiniteMOMDP
 
@@ -52,7 +52,7 @@ class Support:
         return np.maximum(np.min(self.heights - J @ self.corners.T, axis=-1), 0.0)
 
 
-@lru_cache(maxsize=16)
+@with_owner
 def of(model: FiniteMOMDP, setting: Setting) -> Support:
     """The support of all policies of `model`, those with memory of time included.
 
@@ -152,7 +152,7 @@ def _best_average(model: FiniteMOMDP, lam: Float[np.ndarray, " M"]) -> Float[np.
     return solution.x[: len(R)] @ R
 
 
-@lru_cache(maxsize=4)
+@with_owner
 def _flow(model: FiniteMOMDP) -> tuple[csr_array, csr_array]:
     """[S, S·A]: what (s, a) adds to each state less what it takes (with restarts), and which state it belongs to."""
     S, pairs = model.num_states, model.num_states * model.num_actions

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
+from moac.kept import with_owner
 from moac.logs import features, schema, states
 from moac.logs.dataset import LoggedDataset
 from moac.offline import behaviour
@@ -39,7 +39,7 @@ def refits(dataset: LoggedDataset, split: str) -> dict[Recipe, LoggedDataset]:
     return {"half": _refitted(dataset, "half"), "none": _refitted(dataset, "none")}
 
 
-@lru_cache(maxsize=8)
+@with_owner
 def _refitted(dataset: LoggedDataset, recipe: Recipe) -> LoggedDataset:
     tables, model = dataset.tables, dataset.behaviour
     responses: Any = tables.responses

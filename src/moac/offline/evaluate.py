@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from moac.kept import with_owner
 from moac.logs import folder, states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
@@ -122,7 +123,7 @@ def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) ->
         raise ValueError(f"no signal of {dataset.name} ever occurs among {split} users: nothing can be evaluated.")
 
 
-@lru_cache(maxsize=16)
+@with_owner
 def with_estimator(dataset: LoggedDataset) -> LoggedDataset:
     """The dataset, able to evaluate policies in training; the same object each time, as compiled programs ask for."""
     return dataset if dataset.estimator is estimate else replace(dataset, estimator=estimate)

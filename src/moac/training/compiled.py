@@ -6,6 +6,7 @@ on (seed, i) alone, bit for bit.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -19,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
 from moac.default_config import NETWORKS
+from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
 from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, learner
@@ -104,10 +106,11 @@ def _program_of(run: Run) -> _Program:
     return _program(run.source, run.parts, tuple(devices[: -(-run.num_trials // width)]), width)
 
 
-@lru_cache(maxsize=16)
+@with_owner
 def _program(source: Source, parts: Parts, devices: tuple[Any, ...], width: int) -> _Program:
     """The settings are an argument: one compilation serves all values of the numbers that they declare as traced."""
     mesh, along, same = Mesh(np.array(devices), ("device",)), PartitionSpec("device"), PartitionSpec()
+    source = weakref.proxy(source)  # who runs the program has the source, and the source keeps the program
     advance = partial(_advance, source, parts)
     per_device = jax.shard_map(advance, mesh=mesh, in_specs=(same, same, along, same), out_specs=along, check_vma=False)
     sharding = NamedSharding(mesh, along)
