@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -10,6 +9,7 @@ import numpy as np
 
 from moac import weighting
 from moac.critic import LinearCritic, MLPCritic
+from moac.kept import with_owner
 from moac.policies import GaussianMLP, ItemsPolicy, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
 from moac.policies.features import Features
 from moac.policies.gaussian import Squash
@@ -33,11 +33,11 @@ class Parts(NamedTuple):
 
 def build(settings: Settings, spec: Spec, seed: int) -> Parts:
     """The policy, critic and rule that the settings name; the same objects for the same names."""
-    return _build(settings.static, spec, seed if settings.features.startswith("random:") else 0)
+    return _build(spec, settings.static, seed if settings.features.startswith("random:") else 0)
 
 
-@lru_cache(maxsize=16)
-def _build(settings: Settings, spec: Spec, seed: int) -> Parts:
+@with_owner
+def _build(spec: Spec, settings: Settings, seed: int) -> Parts:
     phi = features.by_name(settings.features, spec, run_key(seed))
     rule = weighting.by_name(settings.weighting, settings.weights, settings.momentum)
     critic: Critic = LinearCritic(phi, spec.num_objectives)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
@@ -13,6 +12,7 @@ from moac import default_config
 from moac.choices import WEIGHTINGS
 from moac.config import Average, Config, Setting
 from moac.default_config import NETWORKS
+from moac.kept import with_owner
 from moac.policies.observations import LogSpec, of_encoder
 from moac.types import Sampling, Spec
 
@@ -149,7 +149,7 @@ def complete(config: Config, spec: Spec) -> Config:
     return full
 
 
-@lru_cache(maxsize=16)
+@with_owner
 def conditioned(spec: Spec) -> Spec:
     """A problem whose observations are each followed by a preference; the same object for the same problem."""
     encoder = spec.observations.encoder

@@ -8,9 +8,10 @@ what its chains have learned, such as the scale of observations, goes on.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt32
 
+from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
 from moac.training.compiled import compiler_options
@@ -118,8 +120,9 @@ class _Program(NamedTuple):
     step: Callable[..., tuple[State, Metrics, UInt32[Any, "3"]]]
 
 
-@lru_cache(maxsize=16)
+@with_owner
 def _program(spec: Spec, parts: Parts) -> _Program:
+    spec = weakref.proxy(spec)  # which keeps the program, and is kept by the source of the run
     # An update is a hundred small operations: in the order that needs least memory they run one after the other, while
     # handing them from thread to thread would cost more than they do.
     options = compiler_options(xla_cpu_scheduler_type="CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED")
