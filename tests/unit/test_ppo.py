@@ -105,6 +105,14 @@ def test_sigma_needs_no_episode_to_end():
     np.testing.assert_allclose(spread.sums[0], sums[-1], rtol=1e-5)
 
 
+def test_a_sum_begins_at_zero_after_the_end_of_an_episode():
+    """Two copies; the first one's episode ends with the rollout."""
+    whole, ended = jnp.zeros(4, int), jnp.array([False, False, True, False])
+    rollout = Batch(whole, whole, jnp.arange(1.0, 5.0)[:, None], None, terminated=ended)
+    spread = ppo.Spread.unknown(2, 1).including(rollout, jnp.ones((2, 2), bool), (0.5,))
+    np.testing.assert_allclose(spread.sums, [[0.0], [0.5 * 2 + 4]])
+
+
 def test_sigma_is_one_where_nothing_was_earned():
     np.testing.assert_array_equal(ppo.Spread.unknown(2, 3).sigma, np.ones(3))
 

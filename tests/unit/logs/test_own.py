@@ -350,3 +350,14 @@ def test_texts_with_line_breaks_come_back(built):
     file = io.StringIO(stranger.text(TABLE))
     assert "pen\ncase" in {row["item_id"] for row in csv.DictReader(file)}
     assert "pen\ncase" in built.item_ids
+
+
+def test_who_is_in_which_split_never_changes():
+    """The first numbers of SplitMix64 from state 0, as its authors print them, and folds that do not follow splits."""
+    first = [0xE220A8397B1DCDAF / 2**64, 0x6E789E6AA1B965F4 / 2**64]
+    gamma = np.array([0, 0x9E3779B97F4A7C15], np.uint64)
+    np.testing.assert_allclose(splits._uniform(gamma, 0), first, rtol=1e-15)
+    ids = np.arange(12)
+    assert splits.split_users(ids, 3, (0.5, 0.3, 0.2)).tolist() == [0, 0, 0, 2, 0, 2, 2, 0, 0, 2, 1, 1]
+    assert splits.fold_users(ids, 3, 2).tolist() == [1, 0, 0, 0, 1, 1, 0, 1, 0, 1, 0, 0]
+    assert splits.split_users(ids.astype(str), 3, (0.5, 0.3, 0.2)).tolist() == [2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 2, 0]

@@ -232,3 +232,10 @@ def test_an_impossible_outcome_has_no_room_among_the_uniform_numbers(A, width):
     assert impossible[:, :, -1].any()
     assert (room[impossible] == 0).all()
     assert (room >= 0).all()
+
+
+def test_the_spec_has_the_largest_reward_that_can_happen():
+    possible = np.abs(ONE_START.reward[ONE_START.probability > 0]).max()
+    assert sampling.spec(ONE_START).reward_bound == possible != np.abs(ONE_START.reward).max()
+    nothing = FiniteMOMDP.from_dense(np.ones((1, 1, 1)), np.zeros((1, 1, 2)))
+    assert sampling.spec(nothing).reward_bound == 1.0

@@ -137,6 +137,14 @@ def test_a_gaussian_entropy_is_that_of_the_unsquashed_law():
     assert float(policy.entropy(theta, x)) == pytest.approx(float(jnp.mean(surprise)), abs=5 * spread)
 
 
+def test_a_gaussian_entropy_has_a_value_for_each_observation_also_where_the_mean_is_zero():
+    policy = GaussianMLP(Vectors(3), (4,), BOUNDS["none"])
+    theta = jax.tree.map(jnp.zeros_like, theta_of(policy))
+    found = policy.entropy(theta, VECTORS)
+    np.testing.assert_array_equal(found, np.full(B, found[0]))
+    assert np.isfinite(found[0])
+
+
 def test_policies_start_where_they_say():
     softmax, gaussian = SoftmaxMLP(Vectors(3), (64, 64), 4), GaussianMLP(Vectors(3), (64, 64), BOUNDS["finite"])
     pi = jax.jit(lambda key: jax.nn.softmax(softmax.logits(softmax.init(key), VECTORS)))(jax.random.key(0))

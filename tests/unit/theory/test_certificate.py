@@ -197,3 +197,23 @@ def test_preferences_are_for_conditioned_networks(run, conditioned):
         moac.certify(run, episodes=80, preferences=3)
     with pytest.raises(ValueError, match="vectors of 3 numbers"):
         moac.certify(conditioned, episodes=80, preferences=[[0.5, 0.5]])
+
+
+def test_the_worst_of_several_preferences_stands_for_all(monkeypatch):
+    """The largest lower and the largest upper end, in either metric, and the rarest action of all."""
+    one = certificate.certify(subject(), Plan(80))
+    ends = {0: (0.1, 0.9, 0.3, 0.5, 0.02), 1: (0.4, 0.6, 0.2, 0.8, 0.03), 2: (0.2, 0.7, 0.4, 0.6, 0.01)}
+
+    def of_policy(preference, plan, show):
+        assert plan.confidence == pytest.approx(1 - 0.05 / 3)
+        low, high, natural_low, natural_high, rarest = ends[preference]
+        natural = replace(one.natural, low=natural_low, high=natural_high)
+        return replace(one, low=low, high=high, natural=natural, rarest=rarest)
+
+    monkeypatch.setattr(certificate, "_of_policy", of_policy)
+    monkeypatch.setattr(certificate.Subject, "at", lambda self, p: p)
+    found = certificate.certify(subject(), Plan(80), preferences=[0, 1, 2])
+    assert (found.low, found.high) == (0.4, 0.9)
+    assert (found.natural.low, found.natural.high) == (0.4, 0.8)
+    assert found.rarest == 0.01 and found.confidence == 0.95
+    assert [each.high for each in found.each] == [0.9, 0.6, 0.7]

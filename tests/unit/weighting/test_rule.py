@@ -129,3 +129,16 @@ def test_refuses_the_wrong_number_of_weights():
         weighting.fixed([0.5, 0.5]).init(3)
     with pytest.raises(ValueError, match=r"one weight per objective \(3\), got 2"):
         weighting.with_momentum(weighting.min_norm(), "1/t", [0.5, 0.5]).init(3)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 0.0, 1.5, np.nan, np.inf])
+def test_refuses_a_cap_that_is_no_share(bad):
+    with pytest.raises(ValueError, match=r"`cap` must be in \(0, 1\]"):
+        weighting.capped(bad)
+
+
+def test_only_rules_on_the_simplex_are_smoothed():
+    """Weights of CAGrad have the scale of the gradients that they were found for."""
+    named = weighting.by_name("cagrad:0.4", None, "1/t")
+    for K in (gram(0), gram(1)):
+        np.testing.assert_array_equal(run(named, [gram(2), K])[1], run(weighting.cagrad(0.4), [K])[0])
