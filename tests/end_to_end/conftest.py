@@ -18,6 +18,8 @@ TRAIN = [
     *("--critic-batch-size", "8", "--actor-batch-size", "16", "--seed", "7", "--checkpoint-every", "0", "--json"),
 ]
 
+KILLS = int(os.environ.get("MOAC_TEST_KILLS", "20"))
+"""Of every driver, in the slow suite."""
 OUTCOME = ("policy.safetensors", "history.safetensors", "metrics.jsonl")
 
 

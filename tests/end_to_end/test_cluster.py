@@ -1,8 +1,10 @@
 """A real Ray cluster of three nodes: what serial writes, whatever is killed meanwhile."""
 
 import contextlib
+import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import tempfile
@@ -14,7 +16,7 @@ import pytest
 from moac.logs import building
 from moac.offline import ncis
 from moac.runs import executors
-from tests.end_to_end.conftest import MOAC
+from tests.end_to_end.conftest import KILLS, MOAC
 from tests.helpers import sweeps, tasks
 from tests.helpers.kuairand import build, generated
 from tests.helpers.shards import parts_of_a_log
@@ -156,6 +158,31 @@ def test_after_a_killed_driver_only_what_is_missing_is_run(place, serial, start)
     after = sweeps.finished(out)
     assert {key: after[key] for key in before} == before
     assert sweeps.contents(out) == serial
+
+
+def test_a_driver_killed_again_and_again(place, serial, start):
+    """At random moments; what is written at the end is what serial writes, and no task is lost on the way."""
+    moments, left, longest = random.Random(0), KILLS, 12.0
+    for number in itertools.count():
+        out, before = place / f"again-{number}", {}
+        for _ in range(min(left, 5)):
+            running = start(place / "spec.toml", out)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(moments.uniform(1.0, longest))
+            if running.poll() is None:
+                running.kill()
+                left -= 1
+            elif running.returncode == 0:
+                longest *= 0.8
+                break
+            running.communicate()
+            found = sweeps.finished(out)
+            assert {key: found[key] for key in before} == before
+            before = found
+        assert told(start(place / "spec.toml", out))["failed"] == 0
+        assert sweeps.contents(out) == serial
+        if not left:
+            return
 
 
 def test_processes_write_the_same(place, serial, start):

@@ -1,8 +1,12 @@
-"""SIGKILL at random moments, more than fifty times, across the drivers: nothing is torn, lost or different."""
+"""SIGKILL at random moments, twenty times for every driver: nothing is torn, lost or different.
+
+The driver of a sweep on Ray is killed in `test_cluster.py`.
+"""
 
 import itertools
 import json
 import random
+import shutil
 import time
 from importlib import resources
 
@@ -10,7 +14,7 @@ import numpy as np
 import pytest
 
 from moac import files
-from tests.end_to_end.conftest import assert_same_run, files_of
+from tests.end_to_end.conftest import KILLS, assert_same_run, files_of
 from tests.helpers.kuairand import build, changed, generated
 from tests.helpers.nursery import Nursery
 
@@ -22,6 +26,22 @@ REAL = ["train", "resource-gathering-v0", "--blackbox", "--trials", "9", "--num-
 EPISODES = ["--num-evaluations", "20", "--evaluation-episodes", "2"]
 MENU = ["--trials", "9", "--pulls", "1", "0.1", "--hidden", "8", "--iterations", "60", "--num-evaluations", "6"]
 COMPARISON = ["--trials", "1", "--iterations", "5", "--quick"]
+PPO = ["--learner", "ppo", "--trials", "9", "--num-evaluations", "20", "--seed", "3", *OFTEN]
+NETWORK = ["explore", "four-room-v0", "--steps", "8192", "--preferences", "3", "--episodes", "2", "--seed", "3"]
+SWEEP = """
+env = "fishwood-v0"
+trials = 9
+seed = 5
+[config]
+num_iterations = 40
+num_evaluations = 8
+num_critic_steps = 2
+critic_batch_size = 8
+actor_batch_size = 16
+[grid]
+actor_step_size = [1.0, 10.0]
+momentum = ["1/t", "1"]
+"""
 IN_A_ROW = 6
 
 
@@ -226,7 +246,69 @@ class Build(Run):
         assert not list(place.parent.glob(f".{place.name}.building-*"))
 
 
-def kill_and_finish(nursery, driver, kills, folder):
+class Exploration(RunInEpisodes):
+    """`moac explore`; the same command goes on, in new episodes."""
+
+    shown_again = False
+
+    def order(self, place):
+        return {"offline": [*self.arguments, "--out", str(place)]}  # which writes a checkpoint with every chunk
+
+    def ended(self, place):
+        return (place / "report.html").exists()
+
+    def check(self, place):
+        for run in (place / "rules").glob("*"):
+            super().check(run)
+        check_arrays(place)
+
+    def compare(self, place, whole):
+        names = [{str(path.relative_to(folder)) for path in folder.rglob("*.*")} for folder in (place, whole)]
+        assert {name for name in names[0] ^ names[1] if "checkpoint" not in name and ".lock" not in name} == set()
+        (run,) = (whole / "rules").iterdir()
+        super().compare(place / "rules" / run.name, run)
+
+
+class Sweep(Run):
+    """`moac sweep`; the same command goes on."""
+
+    shown_again = False
+
+    def order(self, place):
+        return {"offline": ["sweep", *self.arguments, "--out", str(place)]}
+
+    def ended(self, place):
+        return (place / "report.html").exists()
+
+    def check(self, place):
+        for task in (place / "tasks").glob("*"):
+            super().check(task)
+
+
+class Certificate(Run):
+    """`moac certify` of a run; the same command again."""
+
+    shown_again = False
+
+    def __init__(self, run, *arguments):
+        super().__init__(*arguments)
+        self.run = run
+
+    def order(self, place):
+        if not place.exists():
+            shutil.copytree(self.run, place)
+        return {"moac": ["certify", str(place), *self.arguments]}
+
+    def ended(self, place):
+        return (place / "certificate.json").exists() and b"certificate" in (place / "report.html").read_bytes()
+
+    def check(self, place):
+        super().check(place)
+        if (place / "certificate.json").exists():
+            files.read_json(place / "certificate.json")
+
+
+def kill_and_finish(nursery, driver, folder, kills=KILLS):
     """Again and again at random moments; each folder is then finished and compared with one that nobody disturbed."""
     moments, whole, left = random.Random(kills), folder / "whole", kills
     finished(nursery, driver.order(whole))
@@ -250,11 +332,35 @@ def kill_and_finish(nursery, driver, kills, folder):
 
 
 def test_a_compiled_run(nursery, tmp_path):
-    kill_and_finish(nursery, Run(*MODEL, *SMALL, *OFTEN), 15, tmp_path)
+    kill_and_finish(nursery, Run(*MODEL, *SMALL, *OFTEN), tmp_path)
 
 
 def test_a_run_on_the_real_environment(nursery, tmp_path):
-    kill_and_finish(nursery, RunInEpisodes(*REAL, *EPISODES, *SMALL, *OFTEN), 15, tmp_path)
+    kill_and_finish(nursery, RunInEpisodes(*REAL, *EPISODES, *SMALL, *OFTEN), tmp_path)
+
+
+def test_a_compiled_run_of_ppo(nursery, tmp_path):
+    kill_and_finish(nursery, Run("train", "fishwood-v0", "--iterations", "40", *PPO), tmp_path)
+
+
+def test_a_run_of_ppo_on_the_real_environment(nursery, tmp_path):
+    real = ["train", "fishwood-v0", "--blackbox", "--num-envs", "4", "--steps", "36864", "--evaluation-episodes", "2"]
+    kill_and_finish(nursery, RunInEpisodes(*real, *PPO), tmp_path)
+
+
+def test_a_run_of_one_network_for_every_preference(nursery, tmp_path):
+    kill_and_finish(nursery, Exploration(*NETWORK), tmp_path)
+
+
+def test_a_sweep_in_processes(nursery, tmp_path):
+    (tmp_path / "spec.toml").write_text(SWEEP)
+    kill_and_finish(nursery, Sweep(str(tmp_path / "spec.toml"), "--workers", "2"), tmp_path)
+
+
+def test_a_certificate(nursery, tmp_path):
+    run = Run(*MODEL, *SMALL)
+    finished(nursery, run.order(tmp_path / "certified"))
+    kill_and_finish(nursery, Certificate(tmp_path / "certified", "--episodes", "4000"), tmp_path)
 
 
 def test_a_reproduction(nursery, tmp_path):
@@ -262,12 +368,12 @@ def test_a_reproduction(nursery, tmp_path):
     before, quick = text.split("[quick.figure]")
     smaller = quick.replace("trials = 64", "trials = 9").replace("num_iterations = 300", "num_iterations = 100")
     (tmp_path / "spec.toml").write_text(f"{before}[quick.figure]{smaller}")
-    kill_and_finish(nursery, Reproduction(str(tmp_path / "spec.toml")), 10, tmp_path)
+    kill_and_finish(nursery, Reproduction(str(tmp_path / "spec.toml")), tmp_path)
 
 
 def test_a_build_of_a_dataset(nursery, tmp_path):
     source = generated(tmp_path, rows=20_000, num_users=800)
-    kill_and_finish(nursery, Build(str(source)), 12, tmp_path)
+    kill_and_finish(nursery, Build(str(source)), tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -286,8 +392,8 @@ def log(tmp_path_factory):
 
 
 def test_a_menu_of_policies_from_a_log(nursery, log, tmp_path):
-    kill_and_finish(nursery, Menu(str(log), *MENU, *SMALL), 4, tmp_path)
+    kill_and_finish(nursery, Menu(str(log), *MENU, *SMALL), tmp_path)
 
 
 def test_a_comparison_on_a_log(nursery, log, tmp_path):
-    kill_and_finish(nursery, Comparison(str(log), *COMPARISON), 4, tmp_path)
+    kill_and_finish(nursery, Comparison(str(log), *COMPARISON), tmp_path)

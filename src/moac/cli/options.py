@@ -90,7 +90,7 @@ Discounts = Annotated[
 SettingName = Literal["discounted", "average"]
 ExecutorName = Literal["serial", "process", "ray"]
 Workers = Annotated[int | None, option("INT", "default: one per core")]
-Address = Annotated[str | None, option("ADDRESS", "default: start Ray on this machine")]
+Address = Annotated[str | None, option("ADDRESS", "default: the cluster that runs on this machine")]
 ShowConfig = Annotated[bool, tyro.conf.arg(help="Print the configuration with all defaults filled in, and stop.")]
 
 ALIASES = {"num_iterations": ["--iterations"]}

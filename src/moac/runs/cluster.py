@@ -93,7 +93,8 @@ class Ray:
         try:
             self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises it as it is where a node takes too long
-            raise ValueError(f"no Ray cluster answers at {self._address}: {' '.join(str(error).split())}") from None
+            how = "start one with `ray start --head`, or name the address of one that runs"
+            raise ValueError(f"no Ray cluster answers at {self._address} ({how}): {_line(error)}") from None
         self._joined = True
 
 
@@ -103,6 +104,10 @@ def watch(call: bytes, limits: Limits, environment: Mapping[str, str]) -> bytes:
     if not _beside:
         _beside.append(Worker())
     return _beside[0].attempt(call, limits)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _check_listening(address: str) -> None:
