@@ -32,7 +32,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "critic": "unit/test_critic oracles/test_algorithm",
         "momdp.oracle": "oracles/test_oracle oracles/test_visitation",
         "momdp.chain": "unit/momdp/test_chain",
-        "momdp.sampling": "unit/momdp/test_sampling",
+        "momdp.sampling": "unit/momdp/test_sampling oracles/test_gap_in_theta",
         "policies.items": "unit/policies/test_items unit/offline/test_items",
         "policies.gaussian": "unit/policies/test_networks oracles/test_ppo",
     },

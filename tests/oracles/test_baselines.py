@@ -207,3 +207,9 @@ def test_what_does_not_fit_the_log_is_named():
         tscac.train(log, tscac.Options(weights=(0.2, 0.2, 0.6), start="random"))
     with pytest.raises(ValueError, match="`trials` must be"):
         pdpg.train(log, pdpg.Options(start="random"), trials=0)
+
+
+def test_the_one_auxiliary_signal_of_two_has_the_whole_weight():
+    two, few = rows_of(REWARDS[:, :2], propensity=np.full(480, 0.25)), {"steps": 2, "auxiliary_steps": 2}
+    learned = tscac.train(two, tscac.Options(**ONE_STATE, **few))
+    np.testing.assert_array_equal(learned.weights_history[0, -1], [1, 0])

@@ -269,6 +269,101 @@ def fuzz_words(count, tmp_path, capsys, seed=13):
         assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
+ENVIRONMENTS = (
+    "fishwood-v0", "resource-gathering-v0", "fishwood-v0 --blackbox", "four-room-v0 --blackbox", "deep-sea-treasure-v0",
+    "mo-mountaincarcontinuous-v0", "deep-sea-treasure-concave-v0 --blackbox",
+)  # fmt: skip
+OPTIONS = {
+    "setting": "discounted average", "discount": "0.5 0.9 0.999 1.0 0", "learner": "paper ppo", "epochs": "1 3 0",
+    "minibatch-size": "4 7 1e3", "units": "return raw advantage", "entropy": "0 0.1 -1 nan", "gae": "0 0.5 1 2",
+    "weighting": "min-norm preferred fixed uniform first-batch capped:0.7 cagrad:0.4 pcgrad imtl-g nash-mtl upgrad "
+                 "fairgrad:2 moco modo sdmgrad chebyshev:1 capped:2 minnorm",
+    "momentum": "1/t 1/sqrt(t) 1 0 const:0.3 const:2 t", "policy": "table linear mlp gaussian", "critic": "linear mlp",
+    "hidden": "3 0 -1", "optimiser": "constant adam", "critic-optimiser": "constant adam", "trials": "1 2 3 0",
+    "features": "one-hot one-hot-reference random:3 tile tile:2 fourier:2 rbf:3 raw rbf:0 random:", "mu": "batch paper",
+    "ratio-clip": "0.2 0 inf", "whitening": "rollout none", "schedule": "linear constant", "critic-start": "warm cold",
+    "visitation": "stationary discounted", "action-scale": "shared state", "action-spread": "0.5 2 9",
+    "gradient-clip": "0.5 None 0", "observation-scale": "bounds running standard", "normalise": "none l2",
+    "preference-draw": "dirichlet:1 corners dirichlet:0", "seed": "0 7 -1", "num-envs": "1 2 3 0",
+    "num-critic-steps": "1 2 0", "critic-batch-size": "1 3 8", "actor-batch-size": "1 2 4 9", "steps": "1 40 -3",
+    "actor-step-size": "0 0.1 1e30", "critic-step-size": "0.05 1 inf", "average-step-size": "0.1 2",
+    "num-evaluations": "1 2 9", "evaluation-episodes": "1 2",
+}  # fmt: skip
+SWITCHES = ("conditioned", "certify")
+
+
+def some_options(rng, most=9):
+    """The words of a training that may be done or not: an environment, and some options."""
+    words = rng.choice(ENVIRONMENTS).split()
+    for name in rng.sample([*OPTIONS], rng.randrange(most + 1)):
+        words += [f"--{name}", rng.choice(OPTIONS[name].split())]
+    if rng.random() < 0.2:
+        words += ["--weights", *rng.choice(["0.5 0.5", "0.2 0.3 0.5", "1 1", "0.5"]).split()]
+    return words + [f"--{name}" for name in SWITCHES if rng.random() < 0.1]
+
+
+def fuzz_lines(count, tmp_path, capsys, seed=14):
+    """Parsed, and resolved against the environment, which may take it or not; nothing is written."""
+    accepted = 0
+    for k in range(count):
+        rng = random.Random(f"{seed} {k}")
+        words = ["train", *some_options(rng), "--show-config"]
+        try:
+            accepted += ended(words, capsys) == 0
+        except BaseException as error:
+            error.add_note(f"moac {' '.join(words)}, input {k} of seed {seed}")
+            raise
+        assert list(tmp_path.iterdir()) == []
+    assert 0.02 * count < accepted < 0.9 * count
+
+
+def fuzz_trainings(count, tmp_path, capsys, seed=15):
+    """Two iterations of what is accepted: it ends with a run that can be read, or with one line and nothing else."""
+    done = 0
+    small = ["--iterations", "2", "--num-evaluations", "1", "--evaluation-episodes", "1", "--num-critic-steps", "2"]
+    for k in range(count):
+        rng = random.Random(f"{seed} {k}")
+        words = ["train", *some_options(rng, most=4)]
+        words += [word for name, value in zip(small[::2], small[1::2], strict=True) if name not in words
+                  for word in (name, value)]  # fmt: skip
+        try:
+            code = ended([*words, "--out", "run"], capsys)
+            assert (code == 0) == (Path("run") / "policy.safetensors").exists()
+            assert code == 0 or not Path("run").exists()
+        except BaseException as error:
+            error.add_note(f"moac {' '.join(words)}, input {k} of seed {seed}")
+            raise
+        shutil.rmtree("run", ignore_errors=True)
+        assert list(tmp_path.iterdir()) == []
+        done += code == 0
+    assert done > count // 5
+    return done
+
+
+def test_a_few_lines(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fuzz_lines(60, tmp_path, capsys)
+
+
+def test_a_few_trainings(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fuzz_trainings(12, tmp_path, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_many_lines(tmp_path, capsys, monkeypatch, seed):
+    monkeypatch.chdir(tmp_path)
+    fuzz_lines(2000, tmp_path, capsys, f"many {seed}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_many_trainings(tmp_path, capsys, monkeypatch, seed):
+    monkeypatch.chdir(tmp_path)
+    fuzz_trainings(100, tmp_path, capsys, f"many {seed}")
+
+
 def test_a_few_runs(run, tmp_path, capsys):
     fuzz_runs(15, run, tmp_path, capsys)
 
@@ -284,7 +379,7 @@ def test_a_few_words(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_many_runs(run, tmp_path, capsys):
-    fuzz_runs(400, run, tmp_path, capsys)
+    fuzz_runs(2000, run, tmp_path, capsys)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from gymnasium.wrappers import TimeLimit
 
 import moac
 from moac import envs
+from moac.envs import rollout
 from moac.envs.rollout import Copy, draw, packed, rewards_of
 from moac.training import result
 from moac.types import Sampling, SourceError
@@ -212,3 +213,9 @@ def test_random_ore_is_the_same_for_the_same_seeds():
     batches = [sampled(envs.make("minecart-v0", num_envs=2), sizes) for _ in range(2)]
     np.testing.assert_array_equal(batches[0].reward, batches[1].reward)
     assert (batches[0].reward[:, :2] > 0).any()
+
+
+def test_of_several_copies_the_one_that_is_lost_is_named():
+    two = [Copy(envs.make(Line).interface, number, seed=0) for number in (0, 1)]
+    with pytest.raises(SourceError, match=r"copy 1: its observation must be finite, got \[3.0, nan\]"):
+        rollout._check_finite(two, np.array([[1.0, 2.0], [3.0, np.nan]]), 4)

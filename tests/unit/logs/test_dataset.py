@@ -193,3 +193,20 @@ def test_training_on_a_log_says_what_is_missing(dataset):
     ):
         with pytest.raises(ValueError, match=message):
             moac.train(dataset, moac.Config(num_iterations=2, **wrong))
+
+
+def test_ids_may_be_texts_and_codes_may_not():
+    texts = LoggedDataset.from_numpy(Rows(**GOOD | {"user": ["b", "a"], "action": ["x", "y"]}))
+    assert texts.user_ids.tolist() == ["a", "b"] and sorted(texts.action_ids) == ["x", "y"]
+    with pytest.raises(ValueError, match="`context` must hold whole numbers"):
+        LoggedDataset.from_numpy(Rows(**GOOD | {"context": [["x"], ["y"]]}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"reward": [[1.0], [3.0]]}, {"action": [0, 0]}, {"user": [1, 1]}, {"time": [4, 7]}, {"context": [[0], [1]]},
+     {"propensity": [0.5, 0.4]}],
+)  # fmt: skip
+def test_a_fingerprint_knows_every_column(change):
+    same, again, other = (LoggedDataset.from_numpy(Rows(**GOOD | more)).fingerprint for more in ({}, {}, change))
+    assert same == again != other

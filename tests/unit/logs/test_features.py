@@ -29,3 +29,9 @@ def test_numbers_are_scaled_by_train_users_and_a_missing_one_is_average():
     np.testing.assert_allclose(fitted.numbers(x)[:, 0], [*expected, 0])
     assert fitted.numbers(np.array([1e12]))[0, 0] == 1
     assert features.number("constant", np.full(3, 7.0)).numbers(np.array([7.0]))[0, 0] == 0
+
+
+def test_responses_are_in_steps_of_their_scale_and_clipped():
+    found = features.response_numbers([[1.0, -2.0], [0.5, 30.0], [-9.0, 0.0]], [1.0, 4.0])
+    np.testing.assert_array_equal(found, [[127, -64], [64, 127], [-127, 0]])
+    assert found.dtype == np.int8

@@ -193,7 +193,7 @@ def test_chains_of_two_keys_differ_and_of_one_key_agree():
 
 
 def test_first_states_have_the_start_distribution():
-    for model in MODELS.values():
+    for model in (*MODELS.values(), ending_model([0.0, 0.4, 0.0, 0.6])):
         chains = jax.jit(jax.vmap(model.start))(jax.random.split(jax.random.key(0), 4000))
         counts = np.bincount(chains.state, minlength=model.num_states)
         assert goodness_of_fit(counts[None], model.start_distribution[None]) > 1e-3

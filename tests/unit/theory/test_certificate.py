@@ -217,3 +217,13 @@ def test_the_worst_of_several_preferences_stands_for_all(monkeypatch):
     assert (found.natural.low, found.natural.high) == (0.4, 0.8)
     assert found.rarest == 0.01 and found.confidence == 0.95
     assert [each.high for each in found.each] == [0.9, 0.6, 0.7]
+
+
+def test_a_quarter_of_the_episodes_deviate_once_by_the_largest_discount():
+    """Of A actions the policy's own is drawn with 1 − ε + ε/A, ε = (1 − c)/4, c = max γ; its ratio is 1 over that."""
+    model, gamma = momdp.library.fishwood(), (0.9, 0.5)
+    case = Case(model, moac.Discounted(gamma), theta=np.array([[40.0, 0.0], [40.0, 0.0]], np.float32))
+    episodes, epsilon = sampler(model, case.trained, gamma, 0)(0, 200), 0.25 * 0.1
+    first = np.searchsorted(episodes.number, np.arange(200))
+    own = first[episodes.action[first] == 0]
+    np.testing.assert_allclose(episodes.weight[own], 1 / (1 - epsilon / 2), rtol=1e-6)
