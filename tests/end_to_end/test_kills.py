@@ -190,8 +190,10 @@ class Menu(Run):
         check_arrays(place)
 
     def compare(self, place, whole):
-        choice = files.read_json(whole / "choice.json")
-        assert files.read_json(place / "choice.json") == choice
+        choice, found = (files.read_json(folder / "choice.json") for folder in (whole, place))
+        for one in (choice, found):
+            del one["validation"]["date"]
+        assert found == choice
         for run in (".", *(candidate["run"] for candidate in choice["candidates"])):
             super().compare(place / run, whole / run)
         same_arrays(place, whole)
@@ -275,14 +277,14 @@ class Sweep(Run):
     shown_again = False
 
     def order(self, place):
-        return {"offline": ["sweep", *self.arguments, "--out", str(place)]}
+        return {"moac": ["sweep", *self.arguments, "--out", str(place)]}
 
     def ended(self, place):
         return (place / "report.html").exists()
 
     def check(self, place):
-        for task in (place / "tasks").glob("*"):
-            super().check(task)
+        """Checkpoints are written as time passes: what a task has not finished, it may do again from its start."""
+        check_arrays(place)
 
 
 class Certificate(Run):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 _NURSERY = """
-import functools, json, os, sys
+import json, os, sys
 from dataclasses import replace
 from pathlib import Path
 import jax, matplotlib.figure, duckdb
@@ -26,7 +26,8 @@ building._BYTES_PER_BUCKET = 1 << 18  # several buckets of little data
 whole = framework.load
 
 def always():  # a checkpoint with every chunk, where no option says so
-    runner.train = functools.partial(runner.train, every=0)
+    train = runner.train
+    runner.train = lambda directory, run, snapshot=None, every=0, *a, **k: train(directory, run, snapshot, 0, *a, **k)
 
 def part(name, quick):  # of the comparison: two methods, two settings of each
     study = whole(name, quick)
