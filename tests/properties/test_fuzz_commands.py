@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -340,6 +341,29 @@ def fuzz_trainings(count, tmp_path, capsys, seed=15):
     return done
 
 
+def fuzz_processes(count, tmp_path, seed=16):
+    """The program itself, with a home and a temporary folder of its own: it leaves neither traceback nor file."""
+    places = {name: tmp_path / name for name in ("here", "home", "temporary")}
+    for place in places.values():
+        place.mkdir()
+    own = {"HOME": places["home"], "TMPDIR": places["temporary"], "MOAC_CACHE": tmp_path / "cache"}
+    for k in range(count):
+        rng = random.Random(f"{seed} {k}")
+        words = [rng.choice(WORDS) for _ in range(rng.randrange(1, 5))] + ["--wrong-option"]
+        if rng.random() < 0.5:
+            words = ["train", *some_options(rng), "--show-config"]
+        done = subprocess.run(
+            [sys.executable, "-m", "moac", *(word.replace("\0", "") for word in words)],
+            cwd=places["here"], env=os.environ | {name: str(place) for name, place in own.items()}, timeout=SECONDS,
+            capture_output=True, text=True, errors="replace", check=False,
+        )  # fmt: skip
+        told = f"moac {' '.join(words)[:300]!r}, input {k} of seed {seed}: {done.stderr[-2000:]}"
+        assert done.returncode in (0, 2), told
+        assert "Traceback" not in done.stderr, told
+        assert done.returncode == 0 or done.stderr.splitlines()[-1].startswith("moac: "), told
+        assert [path.name for place in places.values() for path in place.iterdir()] == [], told
+
+
 def test_a_few_lines(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fuzz_lines(60, tmp_path, capsys)
@@ -355,6 +379,11 @@ def test_a_few_trainings(tmp_path, capsys, monkeypatch):
 def test_many_lines(tmp_path, capsys, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
     fuzz_lines(2000, tmp_path, capsys, f"many {seed}")
+
+
+@pytest.mark.slow
+def test_real_processes(tmp_path):
+    fuzz_processes(300, tmp_path)
 
 
 @pytest.mark.slow

@@ -217,5 +217,5 @@ def test_random_ore_is_the_same_for_the_same_seeds():
 
 def test_of_several_copies_the_one_that_is_lost_is_named():
     two = [Copy(envs.make(Line).interface, number, seed=0) for number in (0, 1)]
-    with pytest.raises(SourceError, match=r"copy 1: its observation must be finite, got \[3.0, nan\]"):
-        rollout._check_finite(two, np.array([[1.0, 2.0], [3.0, np.nan]]), 4)
+    with pytest.raises(SourceError, match=r"copy 1: its observation must be finite, got \[nan, 3.0\]"):
+        rollout._check_finite(two, np.array([[1.0, 2.0], [np.nan, 3.0]]), 4)

@@ -1,5 +1,7 @@
 """A population whose truth is known, and logs of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -168,3 +170,10 @@ def test_a_policy_that_is_none_is_refused():
         MODEL.true_values(np.ones((7, 60)))
     with pytest.raises(ValueError, match=r"`videos` must be ids from 0 to 59"):
         MODEL.true_values(np.ones((7, 1)), [60])
+
+
+def test_a_click_is_watched_for_a_millisecond_longer_than_a_glance_at_least():
+    """The truth to the millisecond, where nothing beyond is drawn."""
+    certain = np.ones_like(MODEL.chance)
+    short = replace(MODEL, chance=certain, scale_ms=np.full_like(MODEL.scale_ms, 0.05))
+    np.testing.assert_allclose(short.reward[..., -1] * schema.WATCH_TIME_UNIT_MS, 7_001, rtol=1e-9)
