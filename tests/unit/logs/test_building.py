@@ -115,6 +115,7 @@ def test_manifest_says_what_the_arrays_hold(source, built):
     dataset = LoggedDataset.from_parquet(out)
     assert about == json.loads((out / "manifest.json").read_text())
     assert about["parts"]["rows"]["rows"] == dataset.num_rows
+    assert (about["items_in_states"], about["items_without_features"]) == (len(dataset.item_ids), 0)
     for k, (name, signal) in enumerate(about["parts"]["rows"]["signals"].items()):
         assert dataset.signal_names[k] == name
         assert signal["amount"] == np.count_nonzero(dataset.reward[:, k])
