@@ -73,8 +73,9 @@ class Evaluate(Command):
         """The JSON object of one run."""
         from moac.runs.directory import RunDirectory
 
-        description = RunDirectory(path).description
-        problem, count, setting = description["problem"], description["trials"], description["config"]["setting"]
+        opened = RunDirectory(path)
+        problem, count = opened.description["problem"], opened.description["trials"]
+        setting = opened.config.to_json()["setting"]
         trials = tuple(range(min(count, _MOST_TRIALS))) if self.trial is None else (self.trial,)
         if len(trials) < count and self.trial is None:
             say(f"{path}: the first {len(trials)} of {count} trials; --trial picks another.")

@@ -148,24 +148,23 @@ def policy(stored: Arrays, chosen: Settings, spec: Spec) -> Policy:
     return parts.policy(chosen, spec, features.Table(table))
 
 
-def trained(stored: Arrays, name: str, policy: Policy, spec: Spec, setting: Any) -> TrainedPolicy:
+def trained(stored: Arrays, name: str, trials: int, policy: Policy, spec: Spec, setting: Any) -> TrainedPolicy:
     """The policies with the parameters of that name (`theta`, `theta_random`), which act on observations as stored."""
-    theta = parameters(stored, name, policy)
+    theta = parameters(stored, name, trials, policy)
     needed, scales = isinstance(spec.observations, VectorSpec), dict[str, Any]()
     for key in ("shift", "gain"):
         if needed or f"observation_{key}" in stored:
             scales[key] = stored[f"observation_{key}"]
-            shape = (len(jax.tree.leaves(theta)[0]), spec.observation_size)
-            _check(f"observation_{key}", scales[key], shape, "f")
+            _check(f"observation_{key}", scales[key], (trials, spec.observation_size), "f")
     return TrainedPolicy(policy, theta, scaled(spec.observations, scales or None), 0, setting, spec.action_box)
 
 
-def parameters(stored: Arrays, name: str, policy: Policy) -> Params:
-    """The parameters of that name as the policy has them, leading axis K; ValueError for other shapes."""
+def parameters(stored: Arrays, name: str, trials: int, policy: Policy) -> Params:
+    """The parameters of that name as the policy has them, leading axis `trials`; ValueError for other shapes."""
     expected, structure = jax.tree.flatten(jax.eval_shape(policy.init, jax.random.key(0)))
     names = _names(name, len(expected))
     for leaf, one in zip(names, expected, strict=True):
-        _check(leaf, stored[leaf], (*stored[names[0]].shape[:1], *one.shape), np.dtype(one.dtype).kind)
+        _check(leaf, stored[leaf], (trials, *one.shape), np.dtype(one.dtype).kind)
     return jax.tree.unflatten(structure, [stored[leaf] for leaf in names])
 
 

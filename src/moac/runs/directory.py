@@ -138,7 +138,7 @@ class RunDirectory:
 
     def outcome(self, run: training.Run) -> result.Result:
         """The result of a run that has finished."""
-        spec, rest = run.source.spec, (run.parts.policy, run.source.spec, run.config.setting)
+        spec, rest = run.source.spec, (run.num_trials, run.parts.policy, run.source.spec, run.config.setting)
         history = checkpoints.read_history(self.path / "history.safetensors", (run.num_trials, spec.num_objectives))
         arrays, about = self.policy_arrays()
         with files.interpreting(self.path / "policy.safetensors"):
@@ -248,7 +248,7 @@ def load(
     spec = problems.spec_of(problem, arrays.get("observations"), catalogue)
     with files.interpreting(path):
         kind = checkpoints.policy(arrays, chosen, spec) if policy is None else policy
-        trained = checkpoints.trained(arrays, "theta", kind, spec, chosen.setting)
+        trained = checkpoints.trained(arrays, "theta", opened.description["trials"], kind, spec, chosen.setting)
     return trained.of_trial(trial)
 
 

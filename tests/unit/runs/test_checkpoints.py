@@ -120,4 +120,6 @@ def test_the_main_thread_which_hears_of_signals_does_not_wait_for_the_disk(direc
 def test_parameters_in_several_leaves():
     theta = {"bias": np.arange(6.0).reshape(2, 3), "table": np.ones((2, S, 3))}
     stored = {"theta.0": theta["bias"], "theta.1": theta["table"]}
-    assert same(checkpoints.parameters(stored, "theta", OwnPolicy()), theta)
+    assert same(checkpoints.parameters(stored, "theta", 2, OwnPolicy()), theta)
+    with pytest.raises(ValueError, match=r"theta\.0"):
+        checkpoints.parameters(stored, "theta", 3, OwnPolicy())
