@@ -85,7 +85,7 @@ def speed() -> str:
         f"{train['peer']}: {1e9 / train['peer_ns']:,.0f}, {train['peer_ns'] / train['ns']:.0f}× fewer",
     ])  # fmt: skip
     rows.append(["the same algorithm in plain C, one core", f"{train['ns'] / train['c_ns']:.1f}× its CPU time per step",
-                 f"{train['c_ns']} ns a step"])  # fmt: skip
+                 f"{train['c_ns']:.3g} ns a step"])  # fmt: skip
     for env in ("fishwood-v0", "resource-gathering-v0"):
         of = known[env]
         ratio = of["rate"] / of["peer_rate"]
@@ -97,7 +97,7 @@ def speed() -> str:
                      f"{of['peer']} MGDA: {of['peer_ms']:.3g} ms, {of['peer_ms'] / of['ms']:.1f}×"])  # fmt: skip
     rows.append(["dataset from 6 million log rows under a 1 GB cap", f"{build['cpu']:.0f} CPU s, {build['gb']:.2f} GB",
                  f"{build['peer']}: {build['peer_cpu']:.0f} CPU s, {build['peer_gb']:.1f} GB"])  # fmt: skip
-    rows.append(["`moac --help`, an invalid option", f"{start['help']} s, {start['mistake']} s", "–"])
+    rows.append(["`moac --help`, an invalid option", f"{start['help']:.2f} s, {start['mistake']:.2f} s", "–"])
     return markdown(["measured", "moac", "peer"], rows)
 
 

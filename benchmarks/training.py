@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -53,12 +54,13 @@ def config(iterations: int, actor_step_size: float = ACTOR_STEP_SIZE) -> moac.Co
     )
 
 
-class Unevaluated:
+class Unevaluated(momdp.FiniteMOMDP):
     """A model whose policies are not evaluated while they train."""
 
-    def __init__(self, model: momdp.FiniteMOMDP) -> None:
-        self.spec, self.compiled = model.spec, model.compiled
-        self.start, self.sample = model.start, model.sample
+    @classmethod
+    def of(cls, model: momdp.FiniteMOMDP) -> Unevaluated:
+        """The same model."""
+        return cls(**{field.name: getattr(model, field.name) for field in fields(model)})
 
     def evaluate(self, policy: object, theta: np.ndarray, setting: object) -> Evaluation:
         """Nothing is known."""
@@ -94,7 +96,7 @@ def _report_kernel(model: momdp.FiniteMOMDP) -> float:
 
 def _report_ours(model: momdp.FiniteMOMDP) -> float:
     """Our CPU seconds per step; the returns must agree with the C kernel's."""
-    source = Unevaluated(model)
+    source = Unevaluated.of(model)
     per_step = _line("moac", _timed(lambda: moac.train(source, config(ITERATIONS), trials=TRIALS, seed=0)))
     result = moac.train(source, config(ITERATIONS), trials=TRIALS, seed=0)
     exact = measure(lambda: momdp.evaluate(model, result.policy, moac.Discounted(DISCOUNT)).gap, repeats=3)
@@ -147,7 +149,7 @@ def _table(name: str, values: list[int], cell: Callable[[int], str]) -> None:
 def _cell(trials: int = 64, objectives: int = 3, states: int = 100) -> str:
     model = momdp.library.random_ergodic(0, states, 4, objectives, num_successors=4)
     iterations = int(np.clip(STEPS_PER_CELL / (trials * STEPS_PER_ITERATION), 5, 500))
-    source = Unevaluated(model)
+    source = Unevaluated.of(model)
     timing = _timed(lambda: moac.train(source, config(iterations, actor_step_size=0.1), trials=trials, seed=0))
     steps = trials * iterations * STEPS_PER_ITERATION
     return f"{steps / timing.best / 1e6:8.2f} ({1e9 * timing.best_cpu / steps:.0f})"
