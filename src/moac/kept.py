@@ -23,7 +23,8 @@ def with_owner(make: Callable[Concatenate[Owner, P], Made]) -> Callable[Concaten
     """`make`, called once for each owner, its first argument, and for each value of its other arguments.
 
     A cache of the module would hold large arrays, and programs compiled for them, long after the last use of a log.
-    What is kept should refer to its owner by a weak reference, if at all: it is then freed together with it.
+    What is kept should refer to its owner by a weak reference, if at all: it is then freed together with it. An owner
+    has a `__dict__`, as every class without `__slots__` has.
     """
 
     @wraps(make)

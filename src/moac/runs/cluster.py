@@ -94,7 +94,8 @@ class Ray:
             self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises it as it is where a node takes too long
             how = "start one with `ray start --head`, or name the address of one that runs"
-            raise ValueError(f"no Ray cluster answers at {self._address} ({how}): {_line(error)}") from None
+            why = " ".join(str(error).split())
+            raise ValueError(f"no Ray cluster answers at {self._address} ({how}): {why}") from None
         self._joined = True
 
 
@@ -104,10 +105,6 @@ def watch(call: bytes, limits: Limits, environment: Mapping[str, str]) -> bytes:
     if not _beside:
         _beside.append(Worker())
     return _beside[0].attempt(call, limits)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _check_listening(address: str) -> None:
