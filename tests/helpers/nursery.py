@@ -29,9 +29,9 @@ def always():  # a checkpoint with every chunk, where no option says so
     train = runner.train
     runner.train = lambda directory, run, snapshot=None, every=0, *a, **k: train(directory, run, snapshot, 0, *a, **k)
 
-def part(name, quick):  # of the comparison: two methods, two settings of each
+def part(name, quick):  # of the comparison: three methods, two settings of each
     study = whole(name, quick)
-    methods = {name: study.parameters["methods"][name] for name in ("PDPG", "MOAC")}
+    methods = {name: study.parameters["methods"][name] for name in ("PDPG", "MOAC", "MOAC, fixed weights")}
     kept = {name: {**table, "search": table["search"][:2]} for name, table in methods.items()}
     return replace(study, parameters={**study.parameters, "methods": kept})
 
