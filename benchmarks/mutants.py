@@ -2,13 +2,18 @@
 
 Draws COUNT (300) changes of one operator, comparison, number or name in the modules below, evenly over their groups.
 Each change goes into a copy of the sources, and the nearest tests run against it until one fails. OUT has a line for
-each: what was changed, and which test noticed it. Interrupted, it goes on with those that are missing. What survives
-is to be read by hand: it changes nothing that can be seen, or a test is missing.
+each: what was changed, and which test noticed it. Interrupted, it goes on with those that are missing.
+
+`python benchmarks/mutants.py OUT.jsonl together` puts all survivors into one copy and runs the whole suite against it,
+which costs as much as one of them would: where it passes, no test notices any of them; where tests fail, they are run
+against each survivor alone. What is left is to be read by hand: it changes nothing that can be seen, or a test is
+missing.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import random
@@ -25,6 +30,7 @@ from typing import Any
 from _timing import ROOT
 
 SECONDS = 240  # of CPU for the tests of one change; one that takes longer is noticed
+WHOLE_SUITE_SECONDS = 3600  # of CPU for each process
 GROUPS: dict[str, dict[str, str]] = {
     "kernels": {
         "simplex": "oracles/test_simplex oracles/test_active_set",
@@ -187,28 +193,53 @@ def tree_of(module: str) -> ast.Module:
 
 def judged(group: str, module: str, number: int) -> dict[str, Any]:
     """What one change does to the nearest tests."""
-    tree = tree_of(module)
-    old: Any = list(sites(tree))[number]
-    new: Any = changed(old)
+    old: Any = list(sites(tree_of(module)))[number]
     about = {"group": group, "module": module, "number": number, "line": old.lineno}
-    about |= {"was": ast.unparse(old)[:120], "is": ast.unparse(new)[:120]}
+    about |= {"was": ast.unparse(old)[:120], "is": ast.unparse(changed(old))[:120]}
+    tests = [f"tests/{test}" for test in GROUPS[group][module].split()]
+    paths = [path if (ROOT / path).is_dir() else f"{path}.py" for path in tests]
+    with with_changes({module: [number]}) as sources:
+        failed = failures(sources, ["-x", *paths], SECONDS)
+    return about | {"noticed": failed[0] if failed else None}
+
+
+@contextlib.contextmanager
+def with_changes(numbers: dict[str, list[int]]) -> Iterator[str]:
+    """A folder with a copy of the sources, changed at the sites with these numbers of each module."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "src", folder, dirs_exist_ok=True)
-        Path(folder, source_of(module)).write_text(ast.unparse(ast.fix_missing_locations(Swap(old, new).visit(tree))))
-        return about | {"noticed": noticed(folder, GROUPS[group][module].split())}
+        for module, chosen in numbers.items():
+            tree = tree_of(module)
+            every = list(sites(tree))
+            for old in (every[number] for number in chosen):
+                tree = Swap(old, changed(old)).visit(tree)
+            Path(folder, source_of(module)).write_text(ast.unparse(ast.fix_missing_locations(tree)))
+        yield folder
 
 
-def noticed(sources: str, tests: list[str]) -> str | None:
-    """The test that fails; None where all pass."""
-    paths = [path if (ROOT / path).is_dir() else f"{path}.py" for path in (f"tests/{test}" for test in tests)]
-    command = ["-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", *paths]
-    environment = os.environ | {"PYTHONPATH": sources, "PYTHONDONTWRITEBYTECODE": "1"}
-    limited = ["bash", "-c", f'ulimit -t {SECONDS}; exec "$@"', "limited", sys.executable, *command]
+def failures(sources: str, arguments: list[str], seconds: int) -> list[str]:
+    """The tests that fail against these sources, or how pytest ended; none where all pass."""
+    command = ["-m", "pytest", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", *arguments]
+    environment = os.environ | {"PYTHONPATH": sources, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
+    limited = ["bash", "-c", f'ulimit -t {seconds}; exec "$@"', "limited", sys.executable, *command]
     done = subprocess.run(limited, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return None
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    return found[1] if found else f"ended with {done.returncode}"
+    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return found or ([f"ended with {done.returncode}"] if done.returncode else [])
+
+
+def together(out: str) -> None:
+    """The survivors in OUT against the whole suite, all at once; then each alone against what fails."""
+    judgements = [json.loads(line) for line in Path(out).read_text().splitlines()]
+    survivors = [each for each in judgements if each["noticed"] is None]
+    numbers = {each["module"]: [one["number"] for one in survivors if one["module"] == each["module"]]
+               for each in survivors}  # fmt: skip
+    with with_changes(numbers) as sources:
+        failed = failures(sources, ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], WHOLE_SUITE_SECONDS)
+    print(f"{len(survivors)} survivors together: {len(failed)} tests of the whole suite fail", *failed, sep="\n  ")
+    for each in survivors if failed else ():
+        with with_changes({each["module"]: [each["number"]]}) as sources:
+            alone = failures(sources, failed, SECONDS)
+        print(f"{each['module']}:{each['line']}: {each['was']}  →  {each['is']}: {alone or 'not noticed'}", flush=True)
 
 
 def main(out: str, count: int = 300, seed: int = 0) -> None:
@@ -230,4 +261,4 @@ def main(out: str, count: int = 300, seed: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    together(sys.argv[1]) if sys.argv[2:] == ["together"] else main(sys.argv[1], *map(int, sys.argv[2:]))
