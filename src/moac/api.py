@@ -17,7 +17,6 @@ from moac.driver import train as train
 from moac.driver import with_outputs as with_outputs
 from moac.evaluating import Subject
 from moac.evaluating import evaluate as evaluate
-from moac.runs import problems
 from moac.training import result
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
@@ -128,7 +127,6 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
         config_fields: fields of `Config`, as in `train`.
     """
     from moac.progress import watched
-    from moac.report.pages import exploration
     from moac.search import EXPLORING, candidates, plan
     from moac.search import explore as search
 
@@ -140,7 +138,6 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     with search.held(folder), watched(progress, check) as (show, tell):
         source = candidates.with_behaviour(source, folder, shared)
         archive = search.run(plan.Plan.of(options, source), source, folder, show, tell)
-        archive = replace(archive, writer=exploration.save)
         if folder is not None:
             archive.save(folder)
     return archive
@@ -219,13 +216,11 @@ def sweep(
         executor: where tasks run, from `moac.runs.executors.opened`; None runs them one after the other.
         callback: called with each task as it ends, and with its failure or None.
     """
-    from moac.report.pages import sweep as page
     from moac.search import sweep as search
     from moac.search import sweep_spec
 
     folder = None if out is None else Path(out).absolute()
-    swept = search.sweep(sweep_spec.load(spec), problems.problem_of_task, folder, executor, callback)
-    swept = replace(swept, writer=page.save)
+    swept = search.sweep(sweep_spec.load(spec), folder, executor, callback)
     if folder is not None:
         swept.save(folder)
     return swept
@@ -245,10 +240,9 @@ def compare(
         names: their names; None takes those of the folders.
         out: a folder for figure and report; None writes nothing.
     """
-    from moac.report.pages import comparison as page
     from moac.search import compare as search
 
-    comparison = replace(search.compare(runs, names), writer=page.save)
+    comparison = search.compare(runs, names)
     if out is not None:
         comparison.save(out)
     return comparison

@@ -69,7 +69,7 @@ def test_an_exploration_in_memory_is_that_of_a_folder_bit_for_bit(explored, tmp_
     saved = moac.load(ours.save(tmp_path / "saved")).archive
     assert saved.rules == archive.rules and (saved.points == archive.points).all()
     assert (tmp_path / "saved" / "report.html").exists() and not (tmp_path / "saved" / "rules").exists()
-    with pytest.raises(ValueError, match="`writer`"):
+    with pytest.raises(ValueError, match="`exploration`"):
         saved.save(tmp_path / "again")
 
 

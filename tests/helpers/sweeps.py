@@ -2,7 +2,6 @@
 
 from moac.report.pages import sweep as page
 from moac.runs import executors
-from moac.runs.problems import problem_of_task
 from moac.search import sweep as running
 from moac.search import sweep_spec as spec
 
@@ -17,7 +16,7 @@ def run(path, out, executor=None):
         if failure is not None:
             failed[job.cell.label] = failure
 
-    swept = running.sweep(spec.load(path), problem_of_task, out, executor or executors.Serial(), ended)
+    swept = running.sweep(spec.load(path), out, executor or executors.Serial(), ended)
     page.save(swept, out)
     return failed
 

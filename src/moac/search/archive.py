@@ -13,7 +13,7 @@ lower ends, in the same units, which is the one that the data support best. More
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,6 @@ class Archive:
         policies: the policies, one trial each, or one network for all preferences; None while only their values are at
             hand.
         exploration: how they were found (`moac.search.explore.Exploration`); None where the archive was read.
-        writer: writes the folder for `save`; None where the archive was not made by `moac.api`.
     """
 
     points: Float[np.ndarray, "A M"]
@@ -68,7 +67,6 @@ class Archive:
     objectives: tuple[str, ...] = ()
     policies: TrainedPolicy | None = None
     exploration: Any = None
-    writer: Callable[[Archive, Path], Path] | None = None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -107,9 +105,9 @@ class Archive:
 
     def save(self, directory: str | Path) -> Path:
         """Write the folder of an exploration, with its figures and its report; `moac.load` reads it."""
-        if self.writer is None:
-            raise ValueError("`writer` must be set to save an archive: moac.explore does.")
-        return self.writer(self, Path(directory))
+        from moac.report.pages import exploration
+
+        return exploration.save(self, Path(directory))
 
     @property
     def trained_by(self) -> tuple[str, ...]:

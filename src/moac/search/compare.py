@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,15 +57,9 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Several runs; the first is what the others are compared with.
-
-    Attributes:
-        runs: two or more, with the same objectives.
-        writer: writes figures and report for `save`; None where it was not made by `moac.api`.
-    """
+    """Several runs with the same objectives; the first is what the others are compared with."""
 
     runs: tuple[Compared, ...]
-    writer: Callable[[Comparison, Path], Path] | None = None
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(run.name for run in self.runs)}; {', '.join(self.objectives)})"
@@ -117,9 +111,9 @@ class Comparison:
 
     def save(self, directory: str | Path) -> Path:
         """Write comparison.json, the figure and report.html into a folder."""
-        if self.writer is None:
-            raise ValueError("`writer` must be set to save a comparison: moac.compare does.")
-        return self.writer(self, Path(directory))
+        from moac.report.pages import comparison
+
+        return comparison.save(self, Path(directory))
 
 
 def compare(runs: Sequence[str | Path | Result], names: Sequence[str] | None = None) -> Comparison:

@@ -19,18 +19,16 @@ from jaxtyping import Float
 
 from moac import files, locks, settings
 from moac.runs import directory, runner
+from moac.runs.problems import problem_of_task
 from moac.runs.runner import Task
 from moac.search.sweep_spec import Cell, Sweep
 from moac.statistics import Mean, mean
 from moac.tasks import Executor, Failure, Serial, quiet
 from moac.training.run import History
-from moac.types import Source
 
 FORMAT = 2
 _PATIENCE, _LOOK_EVERY = 60.0, 0.5
 """Seconds to wait for the folder: who had the task before, on a machine that is lost, may take a moment to end."""
-Make = Callable[[str, tuple[tuple[str, Any], ...]], Source]
-"""The problem of an environment's id, stepped so; a function of a module, which a worker can find."""
 Report = Callable[["Job", Failure | None], None]
 """Called as a task ends."""
 
@@ -42,7 +40,6 @@ class Job:
     cell: Cell  # what was varied, with environment and seed
     task: Task  # its resolved configuration and trials
     stepping: tuple[tuple[str, Any], ...]  # how the environment is stepped
-    make: Make  # makes the problem
     key: str  # its name, which changes with anything that changes the result
     out: Path | None  # the sweep's folder, with run directories in `tasks` and notes on failures in `errors`
 
@@ -92,17 +89,10 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Swept:
-    """A sweep that has been run.
-
-    Attributes:
-        spec: what was to be run.
-        rows: what came of each cell, in the order of the spec.
-        writer: writes tables, figures and report for `save`; None where it was not made by `moac.api`.
-    """
+    """A sweep that has been run: what came of each cell, in the order of the spec."""
 
     spec: Sweep
     rows: tuple[Row, ...]
-    writer: Callable[[Swept, Path], Path] | None = None
 
     def __repr__(self) -> str:
         return f"Swept({self.spec.name}: {len(self.rows)} tasks, {len(self.failed)} failed, {len(self.best)} best)"
@@ -124,38 +114,34 @@ class Swept:
 
     def save(self, directory: str | Path) -> Path:
         """Write results.csv, results.json, figures and report.html into a folder."""
-        if self.writer is None:
-            raise ValueError("`writer` must be set to save a sweep: moac.sweep does.")
-        return self.writer(self, Path(directory))
+        from moac.report.pages import sweep
+
+        return sweep.save(self, Path(directory))
 
 
 def sweep(
-    spec: Sweep,
-    make: Make,
-    out: Path | None = None,
-    executor: Executor | None = None,
-    report: Report = lambda job, failure: None,
+    spec: Sweep, out: Path | None = None, executor: Executor | None = None, report: Report = lambda job, failure: None
 ) -> Swept:
-    """Train what a sweep describes, and has not finished in `out`; without an executor one task after the other."""
-    return Swept(spec, tuple(run(jobs(spec, out, make), executor or Serial(), report)))
+    """Train what a sweep describes, and has not finished in `out`; without an executor one task after the other.
 
-
-def jobs(spec: Sweep, out: Path | None, make: Make) -> list[Job]:
-    """The jobs of all cells, with their configurations resolved; a cell that cannot run is a ValueError."""
+    A cell that cannot run is a ValueError before anything is trained.
+    """
     with quiet():
-        return [_job(spec, cell, out, make) for cell in spec.cells]
+        jobs = [_job(spec, cell, out) for cell in spec.cells]
+    return Swept(spec, tuple(_run(jobs, executor or Serial(), report)))
 
 
-def _job(spec: Sweep, cell: Cell, out: Path | None, make: Make) -> Job:
-    problem = make(cell.env, spec.stepping)
+def _job(spec: Sweep, cell: Cell, out: Path | None) -> Job:
+    """The job of a cell, with its configuration resolved."""
+    problem = problem_of_task(cell.env, spec.stepping)
     try:
         task = Task(cell.env, settings.complete(cell.config, problem.spec), spec.trials, cell.env, cell.seed)
     except ValueError as error:
         raise ValueError(f"{cell.label}: {error}") from None
-    return Job(cell, task, spec.stepping, make, runner.key(task, problem), out)
+    return Job(cell, task, spec.stepping, runner.key(task, problem), out)
 
 
-def run(all_jobs: list[Job], executor: Executor, report: Report) -> list[Row]:
+def _run(all_jobs: list[Job], executor: Executor, report: Report) -> list[Row]:
     """Run what has not finished, and give a row for each cell; two cells of one configuration are one task."""
     waiting = [job for job in {job.key: job for job in all_jobs}.values() if not job.finished]
     for out, name in {(job.out, name) for job in waiting for name in ("tasks", "errors") if job.out is not None}:
@@ -187,7 +173,7 @@ def _note(path: Path, job: Job, failure: Failure | None) -> None:
 def work(job: Job) -> End | None:
     """Train one task to its end; with a folder from its checkpoint, if it has one, and into its run directory."""
     with quiet():
-        problem, until = job.make(job.cell.env, job.stepping), time.monotonic() + _PATIENCE
+        problem, until = problem_of_task(job.cell.env, job.stepping), time.monotonic() + _PATIENCE
         if job.out is None:
             outcome = runner.complete(job.task, problem, None)
             return End.of(problem.spec.objective_names, outcome.history, outcome.stopped)
