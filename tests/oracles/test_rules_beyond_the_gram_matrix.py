@@ -153,7 +153,7 @@ def test_momentum_keeps_the_scale_and_hands_on_what_the_inner_rule_asks_for():
     [
         (lambda: weighting.capped(1.5), "`cap` must be in (0, 1], got 1.5."),
         (lambda: weighting.cagrad(-1.0), "`c` must be at least 0 and finite, got -1.0."),
-        (lambda: weighting.fairgrad(0.0), "`alpha` must be greater than 0 and finite, got 0.0."),
+        (lambda: weighting.fairgrad(0.0), "`alpha` must be positive and finite, got 0.0."),
         (lambda: weighting.moco(tracking=2.0), "`tracking` must be in (0, 1], got 2.0."),
         (lambda: weighting.chebyshev(ideal=[np.inf]), "`ideal` must be a vector of finite numbers, one per objective"),
         (lambda: weighting.chebyshev(ideal=[1.0]).init(2), "`ideal` must hold one number per objective (2), got 1."),

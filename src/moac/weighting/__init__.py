@@ -20,13 +20,13 @@ from moac.weighting.modo import modo
 from moac.weighting.momentum import with_momentum
 from moac.weighting.nash_mtl import nash_mtl
 from moac.weighting.pcgrad import pcgrad
-from moac.weighting.rule import Needs, Rule, Seen, on_simplex
+from moac.weighting.rule import Needs, Rule, Seen
 from moac.weighting.sdmgrad import sdmgrad
 from moac.weighting.upgrad import upgrad
 
 __all__ = [
     "SMALLEST", "Needs", "Rule", "Seen", "by_name", "cagrad", "capped", "chebyshev", "fairgrad", "first_batch",
-    "fixed", "imtl_g", "min_norm", "moco", "modo", "nash_mtl", "on_simplex", "pcgrad", "preferred", "sdmgrad",
+    "fixed", "imtl_g", "min_norm", "moco", "modo", "nash_mtl", "pcgrad", "preferred", "sdmgrad",
     "uniform", "upgrad", "with_momentum",
 ]  # fmt: skip
 

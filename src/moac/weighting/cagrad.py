@@ -14,7 +14,8 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from moac import simplex
-from moac.weighting.rule import Rule, at_least_zero, stateless
+from moac.choices import NOT_NEGATIVE
+from moac.weighting.rule import Rule, stateless
 
 
 def cagrad(c: float = 0.4) -> Rule:
@@ -29,8 +30,7 @@ def cagrad(c: float = 0.4) -> Rule:
     Args:
         c: the radius, at least 0; 0 is the mean gradient, and below 1 its stationary points are those of the mean.
     """
-    at_least_zero("c", c)
-
+    NOT_NEGATIVE.checked("c", c)
     return stateless(lambda K: _conflict_averse(K, c), simplex=False)
 
 

@@ -15,8 +15,9 @@ from jax import Array
 from jaxtyping import Float
 
 from moac import simplex
+from moac.choices import POSITIVE
 from moac.weighting.mgda import SMALLEST
-from moac.weighting.rule import Needs, Rule, Seen, positive, starting, where_finite
+from moac.weighting.rule import Needs, Rule, Seen, starting, where_finite
 
 
 def chebyshev(preference: Any = None, urgency: float = 1.0, ideal: Any = None) -> Rule:
@@ -35,7 +36,7 @@ def chebyshev(preference: Any = None, urgency: float = 1.0, ideal: Any = None) -
         urgency: u > 0, how much the gaps count beside the gradients.
         ideal: z [M], in reward per step; None is the largest reward seen so far.
     """
-    u = positive("urgency", urgency)
+    u = POSITIVE.checked("urgency", urgency)
     start = starting("preference", preference)
     z_given = None if ideal is None else np.asarray(ideal, dtype=np.float64)
     if z_given is not None and not (z_given.ndim == 1 and np.isfinite(z_given).all()):

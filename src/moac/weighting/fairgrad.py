@@ -21,7 +21,8 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from moac import simplex
-from moac.weighting.rule import Rule, lengths, positive, stateless
+from moac.choices import POSITIVE
+from moac.weighting.rule import Rule, lengths, stateless
 
 _NEWTON_STEPS = 80
 """At most; ten are usual, and each may double a weight."""
@@ -36,8 +37,7 @@ def fairgrad(alpha: float = 1.0) -> Rule:
     Args:
         alpha: α > 0.
     """
-    p = 1 / positive("alpha", alpha)
-
+    p = 1 / POSITIVE.checked("alpha", alpha)
     return stateless(lambda K: fair_weights(K, p), simplex=False)
 
 

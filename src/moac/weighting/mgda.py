@@ -16,7 +16,8 @@ from jax import Array
 from jaxtyping import Float
 
 from moac import simplex
-from moac.weighting.rule import Needs, Rule, positive, starting, stateless
+from moac.choices import POSITIVE_SHARE
+from moac.weighting.rule import Needs, Rule, starting, stateless
 
 SMALLEST = 1e-3
 """No preference counts for less: a row divided by 0 has no min-norm point."""
@@ -55,7 +56,7 @@ def capped(cap: float = 0.5) -> Rule:
     Args:
         cap: in (0, 1]; what is below 1/M counts as 1/M, which is uniform, and 1 is min-norm.
     """
-    positive("cap", cap, 1)
+    POSITIVE_SHARE.checked("cap", cap)
 
     def weights(K: Float[Array, "M M"]) -> Float[Array, " M"]:
         M = K.shape[0]

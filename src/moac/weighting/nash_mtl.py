@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from moac.choices import NOT_NEGATIVE
 from moac.weighting.fairgrad import fair_weights
-from moac.weighting.rule import Rule, at_least_zero, stateless
+from moac.weighting.rule import Rule, stateless
 
 
 def nash_mtl(max_norm: float = 1.0) -> Rule:
@@ -24,7 +25,7 @@ def nash_mtl(max_norm: float = 1.0) -> Rule:
     Args:
         max_norm: the longest d; 0 leaves it as it is.
     """
-    at_least_zero("max_norm", max_norm)
+    NOT_NEGATIVE.checked("max_norm", max_norm)
 
     def weights(K: Float[Array, "M M"]) -> Float[Array, " M"]:
         lam = fair_weights(K, 1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from jax import Array
 from jaxtyping import Float
 
 from moac import simplex
+from moac.choices import NOT_NEGATIVE, POSITIVE, POSITIVE_SHARE, on_simplex
 
 
 @jax.tree_util.register_dataclass
@@ -52,7 +52,7 @@ class Needs:
 
     def __post_init__(self) -> None:
         if self.tracking is not None:
-            positive("tracking", self.tracking, 1)
+            POSITIVE_SHARE.checked("tracking", self.tracking)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def where_finite(K: Float[Array, "M M"], lam: Float[Array, " M"]) -> Float[Array
 
 def starting(name: str, weights: Any) -> Callable[..., Float[Array, " M"]]:
     """(M, given) ↦ `given`, or without it `weights` on the simplex, uniform where they are None; refused if unfit."""
-    start = None if weights is None else on_simplex(name, weights)
+    start = None if weights is None else np.array(on_simplex(name, np.asarray(weights).tolist()))
 
     def init(M: int, given: Any = None) -> Float[Array, " M"]:
         if given is not None:
@@ -94,7 +94,7 @@ def starting(name: str, weights: Any) -> Callable[..., Float[Array, " M"]]:
             return middle(M)
         if len(start) != M:
             raise ValueError(f"`{name}` must hold one weight per objective ({M}), got {len(start)}.")
-        return jnp.asarray(start, float)
+        return jnp.asarray(start / start.sum(), float)
 
     return init
 
@@ -102,31 +102,6 @@ def starting(name: str, weights: Any) -> Callable[..., Float[Array, " M"]]:
 def middle(M: int) -> Float[Array, " M"]:
     """(1/M, …, 1/M)."""
     return jnp.full(M, 1 / M, float)
-
-
-def on_simplex(name: str, weights: Any) -> Float[np.ndarray, " M"]:
-    """`weights` as float64 on the simplex, refused if they are not on it."""
-    lam = np.asarray(weights, dtype=np.float64)
-    if lam.ndim != 1 or lam.size == 0:
-        raise ValueError(f"`{name}` must be a vector with one weight per objective, got shape {lam.shape}.")
-    if not (np.isfinite(lam).all() and (lam >= 0).all() and abs(lam.sum() - 1) <= 1e-6):
-        raise ValueError(f"`{name}` must be non-negative and sum to 1, got {lam.tolist()}.")
-    return lam / lam.sum()
-
-
-def positive(name: str, value: float, most: float = math.inf) -> float:
-    """`value`, refused unless it is in (0, most], or in (0, ∞)."""
-    if 0 < value <= most and math.isfinite(value):
-        return float(value)
-    right = "greater than 0 and finite" if math.isinf(most) else f"in (0, {most:g}]"
-    raise ValueError(f"`{name}` must be {right}, got {value!r}.")
-
-
-def at_least_zero(name: str, value: float) -> float:
-    """`value`, refused unless it is in [0, ∞)."""
-    if not 0 <= value < math.inf:
-        raise ValueError(f"`{name}` must be at least 0 and finite, got {value!r}.")
-    return float(value)
 
 
 def lengths(K: Float[Array, "M M"]) -> tuple[Float[Array, " M"], Float[Array, "M M"]]:
@@ -145,7 +120,7 @@ def lengths(K: Float[Array, "M M"]) -> tuple[Float[Array, " M"], Float[Array, "M
 
 def projected_step(step_size: float, regulariser: float) -> Callable[[Any, Any, Any], Any]:
     """The update λ ← Π_Δ(λ − γ (K + ρI) λ), with γ = `step_size` and ρ = `regulariser`."""
-    gamma, rho = positive("step_size", step_size), at_least_zero("regulariser", regulariser)
+    gamma, rho = POSITIVE.checked("step_size", step_size), NOT_NEGATIVE.checked("regulariser", regulariser)
 
     def update(lam: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
         del t

@@ -14,7 +14,8 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from moac import simplex
-from moac.weighting.rule import Needs, Rule, Seen, at_least_zero, starting
+from moac.choices import NOT_NEGATIVE
+from moac.weighting.rule import Needs, Rule, Seen, starting
 
 
 def sdmgrad(pull: float = 0.3, preference: Any = None, initial: Any = None) -> Rule:
@@ -28,7 +29,7 @@ def sdmgrad(pull: float = 0.3, preference: Any = None, initial: Any = None) -> R
         preference: p on the simplex; None is uniform.
         initial: w_0; None is uniform.
     """
-    kappa = at_least_zero("pull", pull)
+    kappa = NOT_NEGATIVE.checked("pull", pull)
     w_start, p_start = starting("initial", initial), starting("preference", preference)
 
     def update(state: Any, seen: Seen, t: Any) -> tuple[Any, Float[Array, " M"]]:
