@@ -30,7 +30,7 @@ COMMANDS = {
     "certify": "evaluate:Certify",
     "compare": "report:Compare",
     "watch": "report:Watch",
-    "export": "export:Export",
+    "export": "report:Export",
     "theory": "theory:Theory",
     "reproduce": "sweep:Reproduce",
     "sweep": "sweep:Sweep",

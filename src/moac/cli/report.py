@@ -1,4 +1,4 @@
-"""`moac report`, `moac compare` and `moac watch`: pages and animations of what was trained."""
+"""`moac report`, `compare`, `watch` and `export`: pages, animations and ONNX files of what was trained."""
 
 from __future__ import annotations
 
@@ -101,6 +101,27 @@ class Watch(Command):
 
         frames = sum(map(len, shown.frames))
         return Answer({"gif": str(out), "frames": frames, "returns": shown.returns, "lengths": shown.lengths}, show)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Command):
+    """Write a trained policy as an ONNX file, which runs without moac."""
+
+    run_path: tyro.conf.Positional[RunPath]
+    trial: int = 0
+    """Trial of the run, or policy of an exploration's archive."""
+    preference: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: an input of the file")] = None
+    """Preference of a conditioned network: one number per objective, summing to 1."""
+    out: Annotated[Path | None, option("FILE", "default: RUN/policy.onnx")] = None
+    """Output file; an existing one is replaced."""
+
+    def answer(self) -> Answer:
+        """Write the file and say where it is."""
+        from moac import files
+
+        out = self.out or files.below(self.run_path, "policy.onnx")
+        moac.export(self.run_path, out, trial=self.trial, preference=self.preference)
+        return Answer({"file": str(out), "bytes": out.stat().st_size}, lambda: print_paths(file=out))
 
 
 def _without_screen() -> None:
