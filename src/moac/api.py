@@ -135,7 +135,9 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     some: list[Any] = [None if given is None else tuple(given) for given in (rules, entropies)]
     options = plan.Options(shared, preferences, draw, some[0], some[1], reference, seed, steps, episodes)
     plan.Plan.of(options, source)  # a mistake shows before anything is fitted or trained
-    with search.held(folder), watched(progress, check) as (show, tell):
+    if folder is not None:
+        search.check_folder(folder)
+    with nullcontext() if folder is None else locks.folder(folder), watched(progress, check) as (show, tell):
         source = candidates.with_behaviour(source, folder, shared)
         archive = search.run(plan.Plan.of(options, source), source, folder, show, tell)
         if folder is not None:

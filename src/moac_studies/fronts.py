@@ -99,7 +99,7 @@ def _measured(problem: Source, table: framework.Table, seed: int) -> Arrays:
     """Compile by a run of one iteration per stage, then explore."""
     fields: dict[str, Any] = {**EXPLORING, "num_iterations": table["iterations"], "num_evaluations": 1}
     config = Config(setting=Discounted(table["discount"]), **fields)
-    plan = Plan.of(Options(config, table["preferences"], seed=seed), problem, table["env"])
+    plan = Plan.of(Options(config, table["preferences"], seed=seed), problem)
     stages = len(plan.entropies)
     first = replace(plan, config=replace(plan.config, num_iterations=stages, num_evaluations=stages))
     compiling, _ = _timed(lambda: explore.train(first, problem))

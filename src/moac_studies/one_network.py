@@ -97,7 +97,7 @@ def trial(table: framework.Table) -> Arrays:
     environment = envs.make(table["env"], COPIES, evaluation_episodes=1, **table.get("options", {}))
     config = Config.from_json({**EXPLORING, **table["config"], "num_evaluations": 1})
     counts = {"steps": table["steps"], "preferences": table["preferences"], "episodes": table["episodes"]}
-    plan = Plan.of(Options(config, seed=table["seed"], **counts), environment, table["env"])
+    plan = Plan.of(Options(config, seed=table["seed"], **counts), environment)
     began = time.process_time()
     stages = explore.train(plan, environment)
     trained = time.process_time()

@@ -90,14 +90,25 @@ class Archive:
         return int(np.argmax(self.points @ p))
 
     def choose(self, protect: Sequence[str] = (), prefer: Sequence[str] = ()) -> Choice:
-        """The point with the most of what is preferred, among those that keep floors under objectives.
+        """The point with the most of what is preferred, among those that keep floors; else the nearest to the floors.
 
         Args:
             protect: floors such as `fuel=-1.5`, or `fuel=-1%`, relative to the archive's best; the lower end of a
                 point's interval keeps them.
             prefer: objectives whose sum is to be largest, each in units of its range; none are all of them.
         """
-        return _choose(self, protect, prefer)
+        names, unit = self.objectives, span(self.points)
+        for name in prefer:
+            _known("prefer", name, names)
+        floors = _floors(protect, self.points.max(axis=0), names)
+        preferred = tuple(dict.fromkeys(prefer)) or names
+        short = np.zeros(len(self))
+        for name, floor in floors.items():
+            i = names.index(name)
+            short = np.maximum(short, (floor - self.low[:, i]) / unit[i])
+        gain = sum((self.points[:, i] / unit[i] for i in map(names.index, preferred)), np.zeros(len(self)))
+        best = int(np.lexsort((-gain, short))[0])
+        return Choice(self, best, floors, preferred, float(short[best]))
 
     def hypervolume(self, reference: Any) -> float:
         """The volume that the points dominate above a reference [M]."""
@@ -144,21 +155,13 @@ class Archive:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Choice:
-    """The point of an archive that fits, or the one that comes nearest to its floors.
-
-    Attributes:
-        archive: what is chosen from.
-        index: of the point.
-        floors: the least of each protected objective, by name.
-        preferred: objectives whose sum is largest, in units of their ranges.
-        short: by how much, in units of the ranges, the point's lower ends miss a floor at most; 0 where all are kept.
-    """
+    """The point of an archive that fits, or the one that comes nearest to its floors."""
 
     archive: Archive
-    index: int
-    floors: dict[str, float]
-    preferred: tuple[str, ...]
-    short: float
+    index: int  # of the point
+    floors: dict[str, float]  # the least of each protected objective, by name
+    preferred: tuple[str, ...]  # objectives whose sum is largest, in units of their ranges
+    short: float  # by how much, in units of the ranges, its lower ends miss a floor at most; 0 where all are kept
 
     def __repr__(self) -> str:
         values = zip(self.archive.objectives, self.archive.points[self.index], strict=True)
@@ -249,22 +252,6 @@ def _merged(indices: Any, scaled: Points, alike: Bool[np.ndarray, "N N"]) -> lis
         if not alike[k, kept].any():
             kept.append(int(k))
     return kept
-
-
-def _choose(archive: Archive, protect: Sequence[str], prefer: Sequence[str]) -> Choice:
-    """The best of the points that keep all floors; where none does, the one that misses them by least."""
-    names, unit = archive.objectives, span(archive.points)
-    for name in prefer:
-        _known("prefer", name, names)
-    floors = _floors(protect, archive.points.max(axis=0), names)
-    preferred = tuple(dict.fromkeys(prefer)) or names
-    short = np.zeros(len(archive))
-    for name, floor in floors.items():
-        i = names.index(name)
-        short = np.maximum(short, (floor - archive.low[:, i]) / unit[i])
-    gain = sum((archive.points[:, i] / unit[i] for i in map(names.index, preferred)), np.zeros(len(archive)))
-    best = int(np.lexsort((-gain, short))[0])
-    return Choice(archive, best, floors, preferred, float(short[best]))
 
 
 def _floors(texts: Sequence[str], best: Float[np.ndarray, " M"], names: tuple[str, ...]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -101,15 +101,6 @@ class Exploration:
         shutil.rmtree(making)
 
 
-@contextmanager
-def held(out: Path | None) -> Generator[None]:
-    """A folder that an exploration keeps everything in, or none: nobody else uses it meanwhile."""
-    if out is not None:
-        check_folder(out)
-    with nullcontext() if out is None else locks.folder(out):
-        yield
-
-
 def run(
     plan: Plan,
     problem: Source,
@@ -161,17 +152,11 @@ def _start(ended: Result, folder: Path | None) -> training.Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Growing:
-    """Looks at the front of one network while it is trained, at a few preferences and in a few episodes.
-
-    Attributes:
-        preferences: [n, M].
-        growth: what it is worth at them, by environment steps.
-        path: a file that keeps that for the same call to go on; None keeps it in memory alone.
-    """
+    """Looks at the front of one network while it is trained, at a few preferences and in a few episodes."""
 
     preferences: Float[np.ndarray, "n M"]
-    growth: dict[int, Any]
-    path: Path | None
+    growth: dict[int, Any]  # what it is worth at them, by environment steps
+    path: Path | None  # a file that keeps that for the same call to go on; None keeps it in memory alone
 
     @classmethod
     def of(cls, plan: Plan, out: Path | None) -> Growing | None:

@@ -74,7 +74,7 @@ class Plan:
     episodes: int = 100  # new ones that value each policy of an environment
 
     @classmethod
-    def of(cls, options: Options, problem: Source, env: str | None = None) -> Plan:
+    def of(cls, options: Options, problem: Source) -> Plan:
         """The plan for a problem; a mistake in the options is a ValueError."""
         spec = problem.spec
         logged = isinstance(spec.observations, LogSpec)
@@ -89,10 +89,9 @@ class Plan:
             expected = f"one number per objective ({spec.num_objectives})"
             raise ValueError(f"`reference` must hold {expected}, got {len(reference)}.")
         p = _preferences(options, spec.num_objectives, rules, MANY if simple else FEW)
-        name = spec.name if logged or env is None else env
         config = _config(options, spec, simple, 0 if rules == (CONDITIONED,) else len(p))
         entropies = _entropies(options.entropies, config, spec.reward_bound if simple else 0.0)
-        plan = cls(name, options.seed, config, rules, entropies, p, reference, options.episodes)
+        plan = cls(spec.name, options.seed, config, rules, entropies, p, reference, options.episodes)
         for rule in rules:
             plan.stages(rule)  # which checks
         return plan

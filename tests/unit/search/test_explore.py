@@ -17,7 +17,7 @@ MODEL = library.fishwood()
 
 
 def test_defaults_on_a_model_are_those_of_the_command():
-    plan = Plan.of(Options(config=moac.Config(setting=moac.Discounted(0.9), **EXPLORING)), MODEL, "fishwood-v0")
+    plan = Plan.of(Options(config=moac.Config(setting=moac.Discounted(0.9), **EXPLORING)), MODEL)
     assert (plan.env, plan.rules, len(plan.preferences)) == ("fishwood-v0", ("fixed", "preferred"), 128)
     assert plan.config.num_iterations == 6_000 and (plan.config.gae, plan.config.num_evaluations) == (0.95, 25)
     assert plan.entropies == pytest.approx([share * MODEL.spec.reward_bound for share in FALLING])
