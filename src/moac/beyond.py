@@ -138,11 +138,7 @@ def _behaviour_likelihood(policy: Policy, theta: Params, batch: Batch) -> Array:
 def steps(optimiser: str, size: Any, clip: float | None = None, eps: float = 1e-8) -> optax.GradientTransformation:
     """From a direction of ascent to a step: constant step sizes, the paper's, or Adam (Kingma and Ba, 2015).
 
-    Args:
-        optimiser: `constant` or `adam`.
-        size: the step size.
-        clip: the norm that a direction is cut to before; None leaves it as it is.
-        eps: what Adam adds to the root of the second moment.
+    A direction is cut to the norm `clip` before; Adam adds `eps` to the root of the second moment.
     """
     cut = [] if clip is None else [optax.clip_by_global_norm(clip)]
     moments = [optax.scale_by_adam(eps=eps)] if optimiser == "adam" else []

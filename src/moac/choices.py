@@ -78,11 +78,7 @@ def schedule_names() -> tuple[str, ...]:
 
 
 def schedule_of(momentum: str | Schedule) -> Schedule:
-    """The schedule of that name; a function is checked at a few t and returned.
-
-    Raises:
-        ValueError: for an unknown name, or a value outside [0, 1].
-    """
+    """The schedule of that name, or a function, which is checked at a few t; else a ValueError."""
     if not isinstance(momentum, str):
         return _checked_schedule(momentum)
     if momentum in _SCHEDULES:

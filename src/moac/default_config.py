@@ -40,16 +40,12 @@ _LOG: dict[str, Any] = {key: value for key, value in _PAPER.items() if key not i
 
 
 def defaults(problem: Source, chosen: Config | None = None) -> Config:
-    """The configuration that `problem` gets where nothing else is said; `reasons` says why.
+    """The configuration that `problem` gets where `chosen` does not say; `reasons` says why.
 
     A table of logits has gradients of the size of a state's visitation, about 1/S, times that of the rewards: hence
     the actor's step. Features of vectors are shared by many states, so its step is smaller there; and what shows
     vectors tends to need many steps, so the discount is nearer to 1. Networks step by Adam, whatever the gradient's
     size, and see GAE and their own batch sizes only where `chosen` says so.
-
-    Args:
-        problem: the source.
-        chosen: what is decided already; step sizes depend on the policy and the optimisers.
     """
     return of_spec(problem.spec, Config() if chosen is None else chosen)
 

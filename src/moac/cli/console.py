@@ -42,14 +42,7 @@ def print_paths(**paths: Any) -> None:
 def print_table(
     title: str, header: Sequence[str], rows: Iterable[Sequence[Value] | None], left: Sequence[str] = ()
 ) -> None:
-    """A table; numbers have four digits, None among the rows is a line.
-
-    Args:
-        title: above it.
-        header: names of the columns.
-        rows: their cells.
-        left: columns aligned to the left, beside the first.
-    """
+    """A table; numbers have four digits, None among the rows is a line, columns in `left` are aligned to the left."""
     from rich.table import Table
 
     from moac.report.numbers import text

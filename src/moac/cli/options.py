@@ -163,13 +163,10 @@ def config_options(
     filled: Mapping[str, str] = DEFAULTS,
     **defaults: Any,
 ) -> type:
-    """The fields of `Config` as options, by groups; names and help are its own, and so are other defaults.
+    """The fields of `Config` as options, by groups; names and help are its own, `defaults` are the command's.
 
-    Args:
-        left_out: fields that the command cannot use.
-        choices: what the command can use of a field that names a part.
-        filled: what a field that is None becomes, in words.
-        defaults: the command's own.
+    The command cannot use fields that are `left_out`, and of a field that names a part only `choices`; `filled` says
+    what a field that is None becomes.
     """
     shown = {**CHOICES, **(choices or {})}
     rows: dict[str, list[Any]] = {name: [] for name in (*_GROUPS, "expert")}
@@ -240,9 +237,7 @@ class Problem:
 def check_environment(env: str, beside: str = "") -> None:
     """Refuse an id that MO-Gymnasium does not register, by the text of its registrations: importing it takes long.
 
-    Args:
-        env: what was typed.
-        beside: what else it may be, in words.
+    `beside` says what else it may be.
     """
     package = find_spec("mo_gymnasium")
     if ":" in env or package is None or package.origin is None:

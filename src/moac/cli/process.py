@@ -108,13 +108,10 @@ class Interrupts:
     handlers between two instructions only, for which a compiled program can make it wait. A thread therefore hears of
     every signal as it arrives: it acknowledges the first at once, and where the second is not obeyed in time it ends
     the process, which loses no more than SIGKILL does.
-
-    Attributes:
-        asked: what was noted; None while nothing was.
     """
 
     def __init__(self) -> None:
-        self.asked: KeyboardInterrupt | None = None
+        self.asked: KeyboardInterrupt | None = None  # what was noted
         self._noted, self._left = 0, threading.Event()
         self._entered = contextlib.ExitStack()
 

@@ -131,16 +131,11 @@ class Resume(Command):
 
 
 class Meter:
-    """Is shown the snapshots of a run: counts its iterations and seconds, and heeds a request to stop.
-
-    Attributes:
-        first: iterations done before this command; None before anything was done.
-        seconds: since it began.
-    """
+    """Is shown the snapshots of a run: counts its iterations and seconds, and heeds a request to stop."""
 
     def __init__(self, interrupts: process.Interrupts) -> None:
         self._interrupts, self._began = interrupts, time.monotonic()
-        self.first: int | None = None
+        self.first: int | None = None  # iterations done before this command; None before anything was done
         self.seconds = 0.0
 
     def __call__(self, snapshot: Snapshot) -> None:

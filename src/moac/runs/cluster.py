@@ -29,13 +29,9 @@ _beside: list[Worker] = []
 
 
 class Ray:
-    """A Ray cluster.
+    """A Ray cluster, by the address that `ray start` prints; `auto` is the one of this machine.
 
-    Args:
-        address: as `ray start` prints it; `auto` is the one of this machine. A process that is connected to a cluster
-            already uses that.
-        workers: tasks at a time; None is two for each core of the cluster.
-        limits: of a task.
+    A process that is connected to a cluster already uses that. `workers` None is two tasks at a time for each core.
     """
 
     def __init__(self, address: str, workers: int | None, limits: Limits) -> None:

@@ -80,12 +80,7 @@ def _made(name: str, workers: int | None, address: str | None, limits: Limits) -
 
 
 class Process:
-    """So many workers, each with one task at a time; a thread of this process watches each.
-
-    Args:
-        workers: how many.
-        limits: of a task.
-    """
+    """So many workers, each with one task at a time; a thread of this process watches each."""
 
     def __init__(self, workers: int, limits: Limits) -> None:
         self._limits = limits
@@ -262,22 +257,18 @@ def failed(failure: Failure) -> bytes:
     return pickle.dumps((None, failure))
 
 
-def end_with_parent(end: Callable[[], Any]) -> None:
-    """Call `end` when the process that started this one is gone: nobody is left to take an answer."""
-
-    def watch() -> None:
-        parent: Any = multiprocessing.parent_process()
-        connection.wait([parent.sentinel])
-        end()
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _begin() -> None:
     """Prepare the worker process; its standard output belongs to whoever started it."""
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent(lambda: os._exit(1))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone: nobody is left to take an answer."""
+    parent: Any = multiprocessing.parent_process()
+    connection.wait([parent.sentinel])
+    os._exit(1)
 
 
 def _answer(call: bytes) -> bytes:

@@ -21,8 +21,6 @@ from moac.runs.problems import LOG_FILES, description
 FORMAT = 1
 BEHAVIOUR, CATALOGUE = LOG_FILES
 KNOWN = "known_actions"
-LAST_SCALE = 0.01
-"""Of the networks of behaviour models, which files have always said."""
 _EXPECTED = {
     "user_ids": (1, "iuU", "user_ids"), "users": (2, "if", "user_ids"), "item_ids": (1, "iuU", "item_ids"),
     "items": (2, "if", "item_ids"), "action_ids": (1, "iuU", "action_ids"), "action_items": (1, "iu", "action_ids"),
@@ -56,8 +54,7 @@ def _write_model(path: Path, model: BehaviourModel, propensity: Any) -> None:
     arrays |= {name: np.array([getattr(m, name) for m in model.members]) for name in _OF_MEMBER}
     policy = model.policy
     about: dict[str, Any] = {"format": FORMAT, "features": policy.inputs.size, "hidden": policy.hidden}
-    about |= {"actions": policy.num_actions, "last_scale": LAST_SCALE}
-    about |= {"options": asdict(model.options), "identity": model.identity}
+    about |= {"actions": policy.num_actions, "options": asdict(model.options), "identity": model.identity}
     files.write_arrays(path, arrays | {"propensity": propensity}, about)
 
 
@@ -132,9 +129,7 @@ def _member(policy: SoftmaxMLP | ItemsPolicy, arrays: files.Arrays, k: int) -> M
 def dataset_of(folder: Path, data: Path | None = None) -> LoggedDataset:
     """The dataset that a run was trained on, with its behaviour model put back; another is refused.
 
-    Args:
-        folder: of the run.
-        data: where the dataset is; None is where it was.
+    `data` is where the dataset is; None is where it was.
     """
     problem = description(folder)["problem"]
     where, wanted = _place(folder, problem, data), str(problem["fingerprint"])

@@ -25,11 +25,7 @@ _KINDS = {"exact": "exact", "episodes": "by episodes", "ncis": "by importance sa
 
 
 def of_run(directory: Path) -> Page:
-    """The page of a run that has finished.
-
-    Raises:
-        ValueError: where the folder is no run, the run has not finished, or a file of it is missing or damaged.
-    """
+    """The page of a run that has finished; anything else, or a damaged file, is a ValueError."""
     run = read(directory)
     return Page(
         title=run.name,
