@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from moac.weighting.mgda import min_norm
+from moac import simplex
 from moac.weighting.rule import Needs, Rule, middle, starting
 
 
@@ -31,23 +30,19 @@ def uniform() -> Rule:
     return Rule(lambda M: (), lambda state, K, t: (state, middle(K.shape[0]).astype(K.dtype)))
 
 
-def first_batch(rule: Rule | None = None, complete: bool = False) -> Rule:
-    """The weights that `rule` (min-norm) gives for the first batch, for ever: the paper's fixed-weight ablation.
+def first_batch(complete: bool = False) -> Rule:
+    """The min-norm weights of the first batch, for ever: the paper's fixed-weight ablation.
 
     A signal that does not fire in that batch has gradient 0 and takes all weight. `complete` waits for the first batch
     in which every objective has a reward; weights are equal until then.
     """
-    inner = min_norm() if rule is None else rule
-
-    def init(M: int, *preference: Any) -> Any:
-        return inner.init(M, *preference), middle(M), jnp.zeros((), bool)
 
     def update(state: Any, seen: Any, t: Any) -> tuple[Any, Float[Array, " M"]]:
-        inner_state, kept, is_kept = state
+        del t
+        kept, is_kept = state
         fired = jnp.all(jnp.any(seen.rewards != 0, axis=0)) if complete else True
-        inner_state, lam_hat = inner.update(inner_state, seen.gram if complete else seen, t)
+        lam_hat = simplex.min_norm_from_gram(seen.gram if complete else seen).weights
         lam = jnp.where(is_kept | ~jnp.asarray(fired), kept.astype(lam_hat.dtype), lam_hat)
-        return (inner_state, lam, is_kept | fired), lam
+        return (lam, is_kept | fired), lam
 
-    needs = Needs(values=True) if complete else inner.needs
-    return replace(inner, init=init, update=update, needs=needs)
+    return Rule(lambda M: (middle(M), jnp.zeros((), bool)), update, Needs(values=complete))
