@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from jaxtyping import Float
 
 from moac import files, locks, training
 from moac.momdp import FiniteMOMDP, library
@@ -109,8 +108,8 @@ def run(
     tell: values.Progress = lambda what, done, total: None,
 ) -> Archive:
     """Train, evaluate, select and measure; what has finished in the folder `out`, which the caller holds, is kept."""
-    growing = Growing.of(plan, out)
-    stages = train(plan, problem, out, show if growing is None else growing.watching(show))
+    show, growth = _growing(plan, out, show)
+    stages = train(plan, problem, out, show)
     candidates = values.candidates(stages)
     valued = values.evaluate(candidates, plan, tell)
     kept = valued.picked(archive.select(valued))
@@ -119,7 +118,7 @@ def run(
     yardstick = yardstick or Yardstick.of(kept.points, plan.reference)
     outcome = values.merged(candidates, kept)
     kept = replace(kept, policies=outcome.policy)
-    measured = measures.measured(stages, valued, kept, yardstick, None if growing is None else growing.growth)
+    measured = measures.measured(stages, valued, kept, yardstick, growth)
     return replace(kept, exploration=Exploration(plan, valued, kept, yardstick, measured, outcome))
 
 
@@ -150,43 +149,33 @@ def _start(ended: Result, folder: Path | None) -> training.Snapshot:
     return last.as_start()
 
 
-@dataclass(frozen=True, eq=False)
-class Growing:
-    """Looks at the front of one network while it is trained, at a few preferences and in a few episodes."""
+def _growing(plan: Plan, out: Path | None, show: runner.Show) -> tuple[runner.Show, dict[int, Any] | None]:
+    """`show`, which also looks at the front of one network while it is trained; and its values by environment steps.
 
-    preferences: Float[np.ndarray, "n M"]
-    growth: dict[int, Any]  # what it is worth at them, by environment steps
-    path: Path | None  # a file that keeps that for the same call to go on; None keeps it in memory alone
+    It looks at a few preferences in a few episodes, and a folder keeps what it sees for the same call to go on. Where
+    each preference has its own policy, there is nothing to look at.
+    """
+    if not plan.config.conditioned:
+        return show, None
+    path = None if out is None else out / _GROWTH
+    kept: Any = files.read_json(path) if path is not None and path.exists() else {}
+    growth = {int(steps): np.array(points) for steps, points in kept.items()}
+    preferences = plan.preferences[:: -(-len(plan.preferences) // _LOOKED_AT)]
 
-    @classmethod
-    def of(cls, plan: Plan, out: Path | None) -> Growing | None:
-        """For one network; None where each preference has its own policy."""
-        if not plan.config.conditioned:
-            return None
-        path = None if out is None else out / _GROWTH
-        kept: Any = files.read_json(path) if path is not None and path.exists() else {}
-        every = -(-len(plan.preferences) // _LOOKED_AT)
-        growth = {int(steps): np.array(points) for steps, points in kept.items()}
-        return cls(plan.preferences[::every], growth, path)
+    def look(run: training.Run, snapshot: training.Snapshot) -> None:
+        if snapshot.iteration in snapshot.history.iteration[-1:]:
+            policy, source = Result.of(run, snapshot).policy, cast(Any, run.source)
+            points, _, _ = values.by_new_episodes(source, [policy.at(p) for p in preferences], _LOOKS)
+            growth[snapshot.iteration * run.env_steps_per_iteration] = points
+            if path is not None:
+                files.write_json(path, files.finite({str(steps): each for steps, each in growth.items()}))
 
-    def watching(self, show: runner.Show) -> runner.Show:
-        """The same display, beside which evaluated snapshots are looked at."""
+    @contextmanager
+    def shown(task: Task, run: training.Run, done: int) -> Generator[Any]:
+        with show(task, run, done) as watch:
+            yield lambda snapshot: (watch(snapshot), look(run, snapshot))
 
-        @contextmanager
-        def shown(task: Task, run: training.Run, done: int) -> Generator[Any]:
-            with show(task, run, done) as watch:
-                yield lambda snapshot: (watch(snapshot), self._look(run, snapshot))
-
-        return shown
-
-    def _look(self, run: training.Run, snapshot: training.Snapshot) -> None:
-        if snapshot.iteration not in snapshot.history.iteration[-1:]:
-            return
-        policy, source = Result.of(run, snapshot).policy, cast(Any, run.source)
-        points, _, _ = values.by_new_episodes(source, [policy.at(p) for p in self.preferences], _LOOKS)
-        self.growth[snapshot.iteration * run.env_steps_per_iteration] = points
-        if self.path is not None:
-            files.write_json(self.path, files.finite({str(steps): each for steps, each in self.growth.items()}))
+    return shown, growth
 
 
 def check_folder(out: Path) -> None:
