@@ -189,7 +189,7 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
     settings.complete(replace(full, start="random"), dataset.spec)  # a mistake shows before anything is fitted
     alone = candidates.KL_COEFFICIENTS if full.behaviour_pull is None else (full.behaviour_pull,)
     p = plan.as_tuples(plan.random(preferences, dataset.num_signals, seed))
-    wanted = candidates.Plan(dataset.name, seed, trials, full, tuple(pulls) or alone, floors, p)
+    wanted = candidates.Plan(seed, trials, full, tuple(pulls) or alone, floors, p)
     if folder is not None:
         candidates.check_folder(folder)
     with nullcontext() if folder is None else locks.folder(folder), watched(progress, check) as (show, _):

@@ -87,7 +87,7 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
         if sinks or keep_every is not None:
             raise ValueError("`sinks` and `keep_every` need `out`, the folder that they write into.")
         return _trained(run, first, watching)
-    directory = RunDirectory.create(Path(out), run, problems.id_of(source), keep_every)
+    directory = RunDirectory.create(Path(out), run, keep_every)
     with directory.held():
         return _trained(run, first, watching, directory)
 
@@ -265,6 +265,6 @@ def training_figures(outcome: Result) -> dict[str, bytes]:
 def _write(outcome: Result, path: Path, overwrite: bool) -> Path:
     from moac.report import pages
 
-    run_directory.save(outcome, path, training_figures(outcome), overwrite, problems.id_of(outcome.run.source))
+    run_directory.save(outcome, path, training_figures(outcome), overwrite)
     pages.write(path)
     return path

@@ -84,7 +84,7 @@ def sensitivity_tasks(study: Study) -> tuple[Task, ...]:
 
 def _task(study: Study, label: str, changes: Mapping[str, Any], trials: Any) -> Task:
     config = Config.from_json({**study.parameters["config"], **changes})
-    return Task(label, config, int(trials), study.parameters["figure"]["env"], study.seed)
+    return Task(label, config, int(trials), study.seed)
 
 
 def _methods_table(title: str, first: str, histories: Histories, objectives: tuple[str, ...], points: Any) -> Table:

@@ -141,7 +141,7 @@ def test_a_resumed_run_says_that_it_starts_new_episodes(capsys, tmp_path):
         num_iterations=4, num_evaluations=4, num_critic_steps=1, critic_batch_size=8, actor_batch_size=8
     )
     run = prepare(envs.make("resource-gathering-v0", num_envs=2, evaluation_episodes=1), config, trials=1, seed=0)
-    directory = RunDirectory.create(tmp_path / "run", run, "resource-gathering-v0")
+    directory = RunDirectory.create(tmp_path / "run", run)
     directory.checkpoints().write(next(training.iterate(run)))
     assert main(["resume", str(tmp_path / "run"), "--json"]) == 0
     out, err = capsys.readouterr()

@@ -77,7 +77,7 @@ def test_preferences_add_candidates(trained, data, tmp_path, capsys):
     _, out, *_ = trained
     filled = candidates.with_behaviour(LoggedDataset.from_parquet(data), out, None)
     p = tuple(1 / filled.num_signals for _ in filled.signal_names)
-    wanted = candidates.Plan(filled.name, 0, 2, moac.Config(), (1.0,), (), (p,))
+    wanted = candidates.Plan(0, 2, moac.Config(), (1.0,), (), (p,))
     assert list(candidates.directories(filled, wanted, out)) == ["pull 1", "preference 1"]
     assert main(["offline", "train", str(data), "--preferences", "-1", "--out", str(tmp_path / "other")]) == 2
     assert "`preferences` must be at least 0, got -1." in capsys.readouterr().err
@@ -88,7 +88,7 @@ def test_what_is_chosen_becomes_the_run(trained, data):
     filled = candidates.with_behaviour(LoggedDataset.from_parquet(data), out, None)
     sizes = {"critic_batch_size": 32, "actor_batch_size": 32, "hidden": (8,)}
     small = moac.Config(num_iterations=4, num_evaluations=2, weighting="uniform", **sizes)
-    wanted = candidates.Plan(filled.name, 0, 2, small, (1.0, 0.1))
+    wanted = candidates.Plan(0, 2, small, (1.0, 0.1))
     choice = candidates.choose(filled, wanted, out, lambda *task: pytest.fail("trained again"))
     runs = candidates.directories(filled, wanted, out)
     candidates.keep(replace(choice, chosen="pull 0.1"), out, runs)

@@ -36,16 +36,13 @@ class RunDirectory:
     path: Path
 
     @classmethod
-    def create(
-        cls, path: Path, run: training.Run, env: str | None = None, keep_every: int | None = None
-    ) -> RunDirectory:
+    def create(cls, path: Path, run: training.Run, keep_every: int | None = None) -> RunDirectory:
         """A new folder with the run's configuration and provenance, or nothing; one that holds anything is refused.
 
-        `env` is the id of its environment, None where only a program has it; policies of every `keep_every` iterations
-        are kept for `load(…, iteration=…)`.
+        Policies of every `keep_every` iterations are kept for `load(…, iteration=…)`.
         """
         problems.check_vacant(path)
-        origin, description = problems.provenance(run.seed), problems.described(run, env, keep_every)
+        origin, description = problems.provenance(run.seed), problems.described(run, keep_every)
         try:
             files.subfolder(path, "checkpoint")
         except OSError as error:
@@ -203,26 +200,19 @@ def read(path: Path) -> FinishedRun:
 
 
 def save(
-    outcome: result.Result,
-    path: Path,
-    figures: Mapping[str, bytes] | None = None,
-    overwrite: bool = False,
-    env: str | None = None,
+    outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None = None, overwrite: bool = False
 ) -> Path:
-    """Write the run directory of a result; `overwrite` replaces a run that is there.
-
-    `figures` are contents by file name; `env` is the id by which the problem can be made again, where it has one.
-    """
+    """Write the run directory of a result with figures, by file name; `overwrite` replaces a run that is there."""
     if overwrite and problems.is_run(path):
         real = path.resolve()
         beside = real.with_name(f".{real.name}.{os.getpid()}.tmp")
         with RunDirectory(real).held():
             shutil.rmtree(beside, ignore_errors=True)
-            save(outcome, beside, figures, env=env)
+            save(outcome, beside, figures)
             shutil.rmtree(real)
             beside.rename(real)
         return path
-    directory = RunDirectory.create(path, outcome.run, env)
+    directory = RunDirectory.create(path, outcome.run)
     if outcome.snapshot is not None:
         directory.checkpoints().write(outcome.snapshot)  # so that the run can be lengthened
     directory.finish(outcome, figures)

@@ -46,12 +46,12 @@ LOG_FILES = ("behaviour.safetensors", "catalogue.safetensors")
 _PACKAGES = ("moac", "jax", "jaxlib", "numpy", "scipy", "mo-gymnasium")
 
 
-def described(run: training.Run, env: str | None, keep_every: int | None = None) -> dict[str, Any]:
-    """What config.json says of a run: `env` is the id of its environment, None where only a program has it."""
+def described(run: training.Run, keep_every: int | None = None) -> dict[str, Any]:
+    """What config.json says of a run."""
     spec = run.source.spec
     problem: dict[str, Any] = {
         "name": spec.name,
-        "env": env,
+        "env": id_of(run.source),
         "objectives": list(spec.objective_names),
         "num_states": spec.num_states,
         "num_actions": spec.num_actions,
@@ -231,7 +231,9 @@ def problem_of(env: str, *, blackbox: bool = False, **options: Any) -> Source:
 
 
 def id_of(source: Source) -> str | None:
-    """The id by which a problem can be made again; None where only a program has it."""
+    """The id by which an environment can be made again, None where only a program has it; the name of a log."""
+    if isinstance(source.spec.observations, LogSpec):
+        return source.spec.name
     model = library.for_environment(source.spec.name)
     if model is not None and model.spec.fingerprint == source.spec.fingerprint:
         return source.spec.name
@@ -242,10 +244,9 @@ def id_of(source: Source) -> str | None:
 
 def real(source: Source) -> Source:
     """The real environment of a problem, where a model of the library stands for it; a log as it is."""
-    name = id_of(source)
     if not source.compiled or isinstance(source.spec.observations, LogSpec):
         return source
-    if name is None:
+    if (name := id_of(source)) is None:
         raise ValueError(f"{source.spec.name} is a model: moac.momdp.evaluate gives the exact values of its policies.")
     from moac import envs
 

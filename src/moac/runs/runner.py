@@ -110,7 +110,6 @@ class Task:
     label: str  # its name
     config: Config  # what differs from the defaults
     trials: int
-    env: str  # the id of its environment, or the name of its data
     seed: int
 
 
@@ -155,7 +154,7 @@ def _opened(task: Task, problem: Source, folder: Path | None) -> tuple[RunDirect
     if path is not None and (path / "config.json").exists():
         return reopen(path, problem)
     run = result.prepare(problem, task.config, task.trials, task.seed)
-    return None if path is None else RunDirectory.create(path, run, task.env), run
+    return None if path is None else RunDirectory.create(path, run), run
 
 
 def key(task: Task, problem: Source) -> str:

@@ -28,7 +28,6 @@ _FOLDER = "menu"
 class Plan:
     """The candidates that are trained on a log."""
 
-    env: str  # name of the data
     seed: int  # of every policy
     trials: int  # training seeds of each
     config: Config  # what differs from the defaults
@@ -42,7 +41,7 @@ class Plan:
         configs = {f"pull {each:g}": replace(self.config, behaviour_pull=each) for each in self.kl_coefficients}
         for k, p in enumerate(self.preferences, start=1):
             configs[f"preference {k}"] = replace(self.config, weighting="preferred", preferences=(p,))
-        return [Task(label, config, self.trials, self.env, self.seed) for label, config in configs.items()]
+        return [Task(label, config, self.trials, self.seed) for label, config in configs.items()]
 
 
 def check_folder(out: Path) -> None:

@@ -90,7 +90,7 @@ class Exploration:
         """Make `out` the run directory of the archived policies; each file appears whole or not at all."""
         making = files.subfolder(out, _MAKING)
         shutil.rmtree(making)
-        RunDirectory.create(making, self.outcome.run, self.plan.env).finish(self.outcome)
+        RunDirectory.create(making, self.outcome.run).finish(self.outcome)
         self.archive.write(making)
         files.write_json(making / RECORD, {"format": FORMAT} | self.record())
         (out / _LAST).unlink(missing_ok=True)

@@ -112,7 +112,7 @@ class Plan:
             label = f"{rule} entropy {' '.join(f'{each:g}' for each in self.entropies[: k + 1])}"
             config = replace(self.config, **vary, num_iterations=share, num_evaluations=evaluations)
             trials = 1 if conditioned else len(self.preferences)
-            tasks.append(Task(label, config, trials, self.env, self.seed))
+            tasks.append(Task(label, config, trials, self.seed))
         return tasks
 
 

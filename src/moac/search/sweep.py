@@ -135,7 +135,7 @@ def _job(spec: Sweep, cell: Cell, out: Path | None) -> Job:
     """The job of a cell, with its configuration resolved."""
     problem = problem_of_task(cell.env, spec.stepping)
     try:
-        task = Task(cell.env, settings.complete(cell.config, problem.spec), spec.trials, cell.env, cell.seed)
+        task = Task(cell.env, settings.complete(cell.config, problem.spec), spec.trials, cell.seed)
     except ValueError as error:
         raise ValueError(f"{cell.label}: {error}") from None
     return Job(cell, task, spec.stepping, runner.key(task, problem), out)

@@ -36,7 +36,7 @@ def test_interval_is_students():
 def test_summary_counts_stopped_trials(tmp_path, capsys):
     outcome = outcome_of(stopped=[0, 7, 0, 3], config=Config(num_iterations=9))
     outcome.history.returns[1] = np.nan
-    directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
+    directory = RunDirectory.create(tmp_path / "run", outcome.run)
     summary = train.summary(directory.path, outcome, 2.0, 5)
     assert summary["stopped_trials"] == 2
     assert summary["returns"] == pytest.approx([0.1] * M)
@@ -50,7 +50,7 @@ def test_summary_counts_stopped_trials(tmp_path, capsys):
 
 def test_report_without_any_finite_number(tmp_path, capsys):
     outcome = outcome_of(value=np.nan, trials=1, config=Config(setting=Average()))
-    directory = RunDirectory.create(tmp_path / "run", outcome.run, "resource-gathering-v0")
+    directory = RunDirectory.create(tmp_path / "run", outcome.run)
     directory.finish(outcome)
     told = train.told(directory.path, outcome, METER)
     told.show()
