@@ -155,7 +155,7 @@ class FinishedRun:
     """All that a report needs of a run that has ended."""
 
     description: dict[str, Any]  # config.json
-    origin: dict[str, Any]  # provenance.json
+    origin: dict[str, Any]  # provenance.json; empty in memory
     config: Config  # resolved
     objectives: tuple[str, ...]  # their names
     history: History  # what was logged, K trials at L ≥ 1 iterations
@@ -183,9 +183,12 @@ class FinishedRun:
         return int(self.history.iteration[-1])
 
 
-def read(path: Path) -> FinishedRun:
-    """What a finished run has left; what is missing or damaged is a ValueError that names the file."""
-    directory = RunDirectory(path)
+def read(run: str | Path | result.Result) -> FinishedRun:
+    """What a finished run has left, in memory or in its folder, where a missing or damaged file is a ValueError."""
+    if isinstance(run, result.Result):
+        objectives = run.run.source.spec.objective_names
+        return FinishedRun(problems.described(run.run), {}, run.config, objectives, run.history, run.stopped)
+    path, directory = Path(run), RunDirectory(Path(run))
     description, config = directory.description, directory.config
     objectives, trials = tuple(description["problem"]["objectives"]), description["trials"]
     if not (path / "history.safetensors").exists():

@@ -35,15 +35,11 @@ class Compared:
     @classmethod
     def of(cls, run: str | Path | Result, name: str) -> Compared:
         """Of a result, or of the folder of a run that has finished."""
-        if isinstance(run, Result):
-            spec, settings, history, seed = run.run.source.spec, run.run.settings, run.history, run.run.seed
-            problem, objectives = (spec.name, spec.fingerprint), spec.objective_names
-        else:
-            read = directory.read(Path(run))
-            settings, history, seed = Settings.of(read.config), read.history, read.description["seed"]
-            problem, objectives = (read.name, read.description["problem"]["fingerprint"]), read.objectives
+        read = directory.read(run)
+        settings, history, seed = Settings.of(read.config), read.history, read.description["seed"]
+        problem = read.name, str(read.description["problem"]["fingerprint"])
         steps = history.iteration * settings.samples_per_iteration
-        return cls(name, problem, objectives, settings.setting, history.kind, seed, steps, history.returns)
+        return cls(name, problem, read.objectives, settings.setting, history.kind, seed, steps, history.returns)
 
     @property
     def ends(self) -> tuple[Mean, ...]:

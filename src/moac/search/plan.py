@@ -41,22 +41,17 @@ Vectors = Float[np.ndarray, "N M"]
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """What is to be explored; what is None depends on the problem."""
+    """What is to be explored, as `moac.explore` takes it; what is None depends on the problem."""
 
-    # what all rules share; rule, preferences and entropy are left to the exploration
     config: Config = field(default_factory=lambda: Config(**EXPLORING))
-    # how many, a text or file with vectors, or vectors [N, M]; None is `MANY` or `FEW`
-    preferences: int | str | Vectors | None = None
-    # how preferences are drawn that are not given; None is a grid for one network, else at random
+    preferences: int | str | Vectors | None = None  # how many, a text or file with vectors, or vectors [N, M]
     draw: Literal["random", "grid"] | None = None
-    # by name; None is `conditioned` on an environment, else `fixed`, on a model also `preferred`, which finds the
-    # places between corners
-    rules: tuple[str, ...] | None = None
-    entropies: tuple[float, ...] | None = None  # bonuses, one after the other; None is `FALLING` on a model, else 0
-    reference: Sequence[float] | None = None  # of the hypervolume; None is below the worst of the front
-    seed: int = 0  # of preferences and trials
-    steps: int | None = None  # environment steps of a rule, all trials and stages; None is the configuration's length
-    episodes: int = 100  # new ones that value each policy of an environment
+    rules: tuple[str, ...] | None = None  # on a model also `preferred`, which finds the places between corners
+    entropies: tuple[float, ...] | None = None
+    reference: Sequence[float] | None = None
+    seed: int = 0
+    steps: int | None = None
+    episodes: int = 100
 
 
 @dataclass(frozen=True, eq=False)

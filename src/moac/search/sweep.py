@@ -24,7 +24,7 @@ from moac.runs.runner import Task
 from moac.search.sweep_spec import Cell, Sweep
 from moac.statistics import Mean, mean
 from moac.tasks import Executor, Failure, Serial, quiet
-from moac.training.run import History
+from moac.training.result import Result
 
 FORMAT = 2
 _PATIENCE, _LOOK_EVERY = 60.0, 0.5
@@ -63,12 +63,14 @@ class End:
     stopped: int  # trials whose update was not finite
 
     @classmethod
-    def of(cls, objectives: tuple[str, ...], history: History, stopped: Any) -> End:
-        """Of the last evaluation of a run, whose trials stopped at these iterations, or not at all: 0."""
+    def of(cls, run: Path | Result) -> End:
+        """Of the last evaluation of a run."""
+        read = directory.read(run)
+        history, stopped = read.history, read.stopped
         returns, weights = history.returns[:, -1].T, history.weights[:, -1].T
         means = (tuple(map(mean, returns)), tuple(map(mean, weights)), mean(history.gap[:, -1]))
         count = 0 if stopped is None else int((stopped > 0).sum())
-        return cls(objectives, int(history.iteration[-1]), history.kind, *means, mean(history.regret[:, -1]), count)
+        return cls(read.objectives, read.last, history.kind, *means, mean(history.regret[:, -1]), count)
 
     @property
     def point(self) -> Float[np.ndarray, " M"]:
@@ -175,8 +177,7 @@ def work(job: Job) -> End | None:
     with quiet():
         problem, until = problem_of_task(job.cell.env, job.stepping), time.monotonic() + _PATIENCE
         if job.out is None:
-            outcome = runner.complete(job.task, problem, None)
-            return End.of(problem.spec.objective_names, outcome.history, outcome.stopped)
+            return End.of(runner.complete(job.task, problem, None))
         while True:
             try:
                 runner.complete(job.task, problem, job.out / "tasks")
@@ -195,8 +196,7 @@ def _row(job: Job, ended: End | str | None) -> Row:
         return Row(job.cell, job.key, ended, None)
     if job.out is not None and job.finished:
         try:
-            run = directory.read(job.out / "tasks" / job.key)
-            return Row(job.cell, job.key, End.of(run.objectives, run.history, run.stopped), None)
+            return Row(job.cell, job.key, End.of(job.out / "tasks" / job.key), None)
         except ValueError as damaged:
             error = str(damaged)
     return Row(job.cell, job.key, None, error)
