@@ -63,14 +63,15 @@ def gae(
 
 
 def recurrence(
-    keep: Float[Array, "T ..."], gain: Float[Array, "T ..."], reverse: bool = False
+    keep: Float[Array, "T ..."], gain: Float[Array, "T ..."], start: Any = None, reverse: bool = False
 ) -> Float[Array, "T ..."]:
-    """x_τ = keep_τ x_{τ−1} + gain_τ with x_0 = 0, for τ = 1 … T; from the last to the first if `reverse`."""
+    """x_τ = keep_τ x_{τ−1} + gain_τ with x_0 = `start` or 0, for τ = 1 … T; from the last to the first if `reverse`."""
 
     def compose(before: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[Array, Array]:
         return before[0] * now[0], now[0] * before[1] + now[1]
 
-    return lax.associative_scan(compose, (keep, gain), reverse=reverse)[1]
+    decay, sums = lax.associative_scan(compose, (keep, gain), reverse=reverse)
+    return sums if start is None else decay * start + sums
 
 
 def goes_on(batch: Batch, num_chains: int) -> Bool[Array, "T n"]:

@@ -119,10 +119,4 @@ class TD:
 
 def running_mean(mu: Mu, reward: Float[Array, "B M"], c: float) -> Float[Array, "B M"]:
     """μ_τ = (1 − c) μ_{τ−1} + c r_τ for τ = 1 … B: the paper's recursion, which moves μ before δ uses it."""
-
-    def compose(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
-        return first[0] * second[0], second[0] * first[1] + second[1]
-
-    keep = jnp.full((len(reward), 1), 1 - c, reward.dtype)
-    decay, gain = lax.associative_scan(compose, (keep, c * reward))
-    return decay * mu + gain
+    return beyond.recurrence(jnp.full((len(reward), 1), 1 - c, reward.dtype), c * reward, mu)

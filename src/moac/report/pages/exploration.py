@@ -14,6 +14,7 @@ from moac.report import figures, pages, style
 from moac.report.figures import Points
 from moac.report.numbers import number, with_interval
 from moac.report.page import Card, Choice, Figure, Page, Panel, Table
+from moac.report.pages.run import ends
 from moac.search import CONDITIONED, measures
 from moac.search.archive import Archive
 from moac.search.explore import FORMAT, RECORD, Exploration, check_folder
@@ -165,7 +166,7 @@ def _rules(rules: dict[str, Any]) -> Table:
 def _choice(folder: Path, data: dict[str, Any]) -> Choice:
     objectives = tuple(map(str, data["objectives"]))
     about = "A mark is a policy: click it to see its returns, its preference, and the line that loads it."
-    gaps = {k: f"[{number(each['low'], 3)}, {number(each['high'], 3)}]" for k, each in certificate.read(folder).items()}
+    gaps = {k: ends(each["low"], each["high"]) for k, each in certificate.read(folder).items()}
     points = without_rounding(np.array([point["returns"] for point in data["archive"]], dtype=np.float64))
     cards = tuple(
         _card(folder, k, point | {"returns": points[k], "gap": gaps.get(k)}, objectives)
