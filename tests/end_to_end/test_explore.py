@@ -154,11 +154,9 @@ def test_an_occupied_folder_and_wrong_preferences_are_refused(tmp_path, capsys):
     assert cli.main([*TINY, "--out", str(tmp_path)]) == 2
     assert "is not an exploration" in capsys.readouterr().err
     given = [part for part in TINY if part not in ("--preferences", "5")]
-    for text in ("0.5,0.6", "1", "a,b"):
-        assert cli.main([*given, "--given", text, "--out", str(tmp_path / "out")]) == 2
-        assert "`given` must be" in capsys.readouterr().err
-    assert cli.main([*TINY, "--given", "0.5,0.5", "--out", str(tmp_path / "out")]) == 2
-    assert "`preferences` must be left out with --given" in capsys.readouterr().err
+    for text in ("0.5,0.6", "0.5", "a,b"):
+        assert cli.main([*given, "--preferences", text, "--out", str(tmp_path / "out")]) == 2
+        assert "`preferences` must be a number, or vectors of 2" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -45,14 +45,15 @@ class Explore(Command):
     problem: Annotated[options.Problem, group("problem")]
     config: Annotated[ExploreConfig, group("")]
     show_config: options.ShowConfig = False
-    preferences: Annotated[int | None, option("INT", "default: 128 on models, 36 with conditioned, else 16")] = None
-    """Number of preferences: each rule trains one trial for each, and one network is evaluated at all of them."""
+    preferences: Annotated[
+        int | str | None, option("INT|FILE|VECTORS", "default: 128 on models, 36 with conditioned, else 16")
+    ] = None
+    """Number of preferences: each rule trains one trial for each, and one network is evaluated at all of them; or your
+    own: a file with a vector on each line, or "0.2,0.8;0.5,0.5"."""
     draw: Annotated[Literal["random", "grid"] | None, option("{random,grid}", "default: grid with conditioned")] = None
     """Preferences at random on the simplex, with its corners and centre, or on a grid of multiples of 1/k."""
     episodes: int = 100
     """New episodes of the real environment to evaluate each policy."""
-    given: Annotated[str | None, option("FILE|VECTORS", "default: drawn")] = None
-    """Your own preferences: a file with a vector on each line, or "0.2,0.8;0.5,0.5"."""
     rules: Rules = None
     """How preferences become weights: `conditioned` is one network for all, `fixed` is linear scalarisation with one
     policy for each; rules that take no preference start from different weights."""
@@ -89,9 +90,8 @@ class Explore(Command):
         with process.continued(f"the same command continues {out}"), process.Interrupts() as interrupts:
             archive = moac.explore(
                 source, config, steps=self.steps, seed=self.seed, draw=self.draw, rules=self.rules, out=out,
-                episodes=self.episodes,
-                preferences=self.preferences if self.given is None else self.given, entropies=self.entropy,
-                reference=self.reference, progress=True, check=interrupts.check,
+                episodes=self.episodes, preferences=self.preferences, entropies=self.entropy, reference=self.reference,
+                progress=True, check=interrupts.check,
             )  # fmt: skip
         about = {"seconds": time.monotonic() - began, "run_dir": str(out), "report": str(out / "report.html")}
         return Answer(archive.exploration.record() | about, lambda: _print(archive, out))
@@ -100,9 +100,7 @@ class Explore(Command):
         """The configuration that all rules share, with all that can be checked before JAX is imported."""
         if not Path(self.env).is_dir():
             options.check_environment(self.env, ", or a dataset's folder")
-        check_trials(1 if self.preferences is None else self.preferences, self.seed)
-        if self.given is not None and self.preferences is not None:
-            raise ValueError("`preferences` must be left out with --given: the vectors given are used.")
+        check_trials(self.preferences if isinstance(self.preferences, int) else 1, self.seed)
         return config_of(self.config, self.problem.setting, self.problem.discount)
 
     def _folder(self) -> Path:

@@ -202,7 +202,7 @@ def given(vectors: str | Vectors, num_objectives: int, smallest: float = SMALLES
     on_simplex = (p >= 0) & (np.abs(p.sum(axis=-1, keepdims=True) - 1) <= _OFF)
     if not len(p) or p.shape != (len(p), num_objectives) or not on_simplex.all():
         right = f"vectors of {num_objectives} numbers of at least 0 that sum to 1, such as 0.5,0.5, or a file of them"
-        raise ValueError(f"`given` must be {right}, got {vectors!r}.")
+        raise ValueError(f"`preferences` must be a number, or {right}, got {vectors!r}.")
     return _clipped(p, smallest)
 
 

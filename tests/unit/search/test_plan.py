@@ -34,7 +34,7 @@ def test_given_preferences_from_text_and_from_a_file(tmp_path):
 
 @pytest.mark.parametrize("text", ["0.2,0.9", "1", "0.2,0.3,0.5", "-0.5,1.5", "nan,1", "missing.txt", "", " ; "])
 def test_what_is_no_preference_is_refused(text):
-    with pytest.raises(ValueError, match="`given`"):
+    with pytest.raises(ValueError, match="`preferences`"):
         preferences.given(text, 2)
 
 
