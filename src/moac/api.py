@@ -254,10 +254,11 @@ def export(
     run: str | Path | Result | TrainedPolicy,
     path: str | Path,
     *,
+    format: Literal["onnx"] = "onnx",
     trial: int | None = None,
     preference: Sequence[float] | None = None,
 ) -> Path:
-    """Write a policy as an ONNX file, which needs the extra `onnx`: inputs and outputs are in `moac docs exporting`.
+    """Write a policy as a file that other programs run: inputs and outputs are in `moac docs exporting`.
 
     >>> result = moac.train("fishwood-v0", num_iterations=5, num_evaluations=1)
     >>> moac.export(result, "runs/fishwood.onnx")
@@ -266,12 +267,15 @@ def export(
     Args:
         run: a run's folder, its result, or a policy.
         path: of the file; one that is there is replaced.
+        format: `onnx`, for which the extra of that name must be installed.
         trial: which; None is the policy's own, of a run the first.
         preference: what conditioned networks act for; None makes it an input of the file.
     """
     from moac.runs.directory import RunDirectory
     from moac.training import export as exporting
 
+    if format != "onnx":
+        raise ValueError(f"`format` must be onnx, got {format!r}.")
     if isinstance(run, TrainedPolicy):
         trained, about = run, {}
     elif isinstance(run, Result):

@@ -67,7 +67,7 @@ def test_an_exported_network_takes_the_preference_or_has_one(explored, tmp_path,
     assert cli.main(["export", str(out), "--preference", "0.2", "0.3", "0.5", "--out", str(one)]) == 0
     assert capsys.readouterr().out == f"file: {one}\n"
     assert_close(outputs(one, observation=rows)["logits"], right(policy.at([0.2, 0.3, 0.5]), rows))
-    for words in (["--preference", "1"], ["--trial", "1"]):
+    for words in (["--preference", "1"], ["--trial", "1"], ["--format", "pickle"]):
         assert cli.main(["export", str(out), *words]) == 2
         assert capsys.readouterr().err.count("\n") == 1
 

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -108,6 +108,8 @@ class Export(Command):
     """Write a trained policy as an ONNX file, which runs without moac."""
 
     run_path: tyro.conf.Positional[RunPath]
+    format: Literal["onnx"] = "onnx"
+    """File format."""
     trial: int = 0
     """Trial of the run, or policy of an exploration's archive."""
     preference: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: an input of the file")] = None
@@ -120,7 +122,7 @@ class Export(Command):
         from moac import files
 
         out = self.out or files.below(self.run_path, "policy.onnx")
-        moac.export(self.run_path, out, trial=self.trial, preference=self.preference)
+        moac.export(self.run_path, out, format=self.format, trial=self.trial, preference=self.preference)
         return Answer({"file": str(out), "bytes": out.stat().st_size}, lambda: print_paths(file=out))
 
 

@@ -201,6 +201,8 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
     policy = trained(SoftmaxTable(3, 2), StateSpec(3))
     with pytest.raises(ValueError, match=r"^`policy` must be one of SoftmaxTable, .* to be exported, got Own\.$"):
         export.onnx(TrainedPolicy(Own(), policy.theta, StateSpec(3)), {})
+    with pytest.raises(ValueError, match=r"^`format` must be onnx, got 'pickle'\.$"):
+        moac.export(policy, tmp_path / "policy", format="pickle")
     with pytest.raises(ValueError, match="not conditioned on a preference"):
         moac.export(policy, tmp_path / "policy", preference=[0.5, 0.5])
     monkeypatch.setitem(sys.modules, "onnx", None)
