@@ -128,11 +128,11 @@ class Bench:
 
 def _learn(dataset: LoggedDataset, table: Table, setting: Table, common: Table) -> Arrays:
     options = {key: value for key, value in table.items() if key not in _NOT_OPTIONS} | dict(setting)
-    both = {name: common[name] for name in ("start", "num_evaluations")}
     dataset = tilt.permuted(dataset, common["seed"]) if table.get("permuted") else dataset
     if table["learner"] == "moac":
         rule = first_batch(complete=True) if table.get("first_complete_batch") else None
-        shared = {"setting": Discounted(common["discount"]), "num_iterations": common["iterations"], **both}
+        shared = {"setting": Discounted(common["discount"]), "num_iterations": common["iterations"]}
+        shared |= {name: common[name] for name in ("start", "num_evaluations")}
         run = {"trials": common["trials"], "seed": common["seed"]}
         outcome = api.train(dataset, Config(**shared, **options), rule=rule, **run)
         theta, weights = outcome.policy.theta, outcome.history.weights
@@ -141,9 +141,10 @@ def _learn(dataset: LoggedDataset, table: Table, setting: Table, common: Table) 
         known = {field.name for field in fields(module.Options)}
         for key in (key for key in options if key not in known):
             raise ValueError(f"`{key}` is not an option of {table['learner']}; known are {', '.join(sorted(known))}.")
-        chosen = module.Options(steps=common["iterations"], discount=common["discount"], **both, **options)
+        given = {"steps": common["iterations"], **{name: common[name] for name in ("discount", "start")}}
+        chosen = module.Options(**given, **options)
         learned = module.train(dataset, chosen, common["trials"], common["seed"])
-        theta, weights = learned.theta, learned.weights_history
+        theta, weights = learned.theta, learned.state.weights[:, None]
     layers = {f"theta.{k}": np.asarray(layer) for k, layer in enumerate(jax.tree.leaves(theta))}
     return layers | {"weights": np.asarray(weights)}
 

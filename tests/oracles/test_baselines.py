@@ -21,7 +21,6 @@ ONE_STATE = {
     "scale_rewards": False,
     "hidden": (),
     "start": "random",
-    "num_evaluations": 1,
     "batch_size": 64,
 }
 
@@ -69,7 +68,7 @@ def test_pdpg_weights_seek_the_min_norm_point(normalise):
         exact = simplex.min_norm(G if normalise == "none" else G / np.linalg.norm(G, axis=1, keepdims=True))
         assert (exact.weights > 0.05).sum() == 3  # so that neither corners nor equal weights would do
         assert np.ptp(exact.weights) > 0.05
-        np.testing.assert_allclose(learned.weights_history[trial, -1], exact.weights, atol=2e-3)
+        np.testing.assert_allclose(learned.state.weights[trial], exact.weights, atol=2e-3)
 
 
 def test_pdpg_ends_where_no_direction_helps_all():
@@ -140,17 +139,13 @@ def test_a_terminated_row_does_not_bootstrap_and_others_do(ended, factor):
 @pytest.mark.parametrize("module", [pdpg, tscac])
 def test_a_trial_depends_on_seed_and_index_alone(module):
     more = {"auxiliary_steps": 20} if module is tscac else {}
-    options, log = module.Options(**(ONE_STATE | {"num_evaluations": 3}), steps=60, **more), bandit()
+    options, log = module.Options(**ONE_STATE, steps=60, **more), bandit()
     several, one = module.train(log, options, trials=2, seed=5), module.train(log, options, trials=1, seed=5)
     for both, single in zip(several.theta, one.theta, strict=True):
         assert both.shape[0] == 2
         np.testing.assert_array_equal(both[:1], single)
         assert np.any(both[0] != both[1])
-    assert several.weights_history.shape == several.values_history.shape == (2, 3, 3)
-    np.testing.assert_allclose(several.weights_history.sum(axis=2), 1, atol=1e-5)
-    assert list(several.steps) == [1, 30, 60]
-    worth = [probabilities(several, trial) @ REWARDS for trial in range(2)]  # equal rows of all actions: NCIS is exact
-    np.testing.assert_allclose(several.values_history[:, -1], worth, rtol=1e-4)
+    np.testing.assert_allclose(several.state.weights.sum(axis=1), [1, 1], atol=1e-5)
 
 
 def test_a_strong_pull_stays_at_the_behaviour_model():
@@ -212,4 +207,4 @@ def test_what_does_not_fit_the_log_is_named():
 def test_the_one_auxiliary_signal_of_two_has_the_whole_weight():
     two, few = rows_of(REWARDS[:, :2], propensity=np.full(480, 0.25)), {"steps": 2, "auxiliary_steps": 2}
     learned = tscac.train(two, tscac.Options(**ONE_STATE, **few))
-    np.testing.assert_array_equal(learned.weights_history[0, -1], [1, 0])
+    np.testing.assert_array_equal(learned.state.weights[0], [1, 0])

@@ -22,7 +22,6 @@ from moac.config import check_trials
 from moac.logs import states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
-from moac.offline import evaluate
 from moac.offline.baselines.options import Options as Options
 from moac.policies import ItemsPolicy, SoftmaxMLP
 from moac.policies.items import place
@@ -32,7 +31,7 @@ from moac.types import Batch, Key, Request
 
 MOST_ACTIONS = 10_000
 """A closed form sums over all actions in each state of a batch."""
-_TRACED = ("step_size", "critic_step_size", "critic_weight_decay", "target_step_size", "discount", "behaviour_pull")
+_TRACED = ("step_size", "critic_step_size", "target_step_size", "discount", "behaviour_pull")
 
 
 @jax.tree_util.register_dataclass
@@ -40,9 +39,8 @@ _TRACED = ("step_size", "critic_step_size", "critic_weight_decay", "target_step_
 class Problem:
     """What a method knows of a log, apart from its rows; a pytree."""
 
-    step_size: Any  # this and the next five as in `Options`: arguments of a compiled program, which serves all values
+    step_size: Any  # this and the next four as in `Options`: arguments of a compiled program, which serves all values
     critic_step_size: Any
-    critic_weight_decay: Any
     target_step_size: Any
     discount: Any
     behaviour_pull: Any
@@ -177,7 +175,7 @@ class ActionValues:
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        return optax.adamw(self.problem.critic_step_size, weight_decay=self.problem.critic_weight_decay)
+        return optax.adam(self.problem.critic_step_size)
 
 
 def descended(optimiser: optax.GradientTransformation, loss: Any, parameters: Any, moments: Any) -> tuple[Any, Any]:
@@ -191,16 +189,15 @@ class Learned:
     """Policies of K trials; every array has leading axis K."""
 
     policy: SoftmaxMLP | ItemsPolicy  # the network, for `evaluate.probabilities(dataset, policy, theta, rows)`
-    theta: Weights  # its weights
-    steps: Int[np.ndarray, " L"]  # of the last phase, after which validation users were asked; the last is after all
-    weights_history: Float[np.ndarray, "K L M"]  # of the signals
-    values_history: Float[np.ndarray, "K L M"]  # NCIS on validation users, rewards as in the dataset
-    state: Any  # everything that the learner held at the end
+    state: Any  # everything that the learner held at the end: `theta` of the policy, `weights` [K, M] of the signals
+
+    @property
+    def theta(self) -> Weights:
+        """The policy's weights."""
+        return self.state.theta
 
 
-def learn(
-    dataset: LoggedDataset, learner: Any, counts: tuple[int, ...], num_evaluations: int, trials: int, seed: int
-) -> Learned:
+def learn(dataset: LoggedDataset, learner: Any, counts: tuple[int, ...], trials: int, seed: int) -> Learned:
     """Run K trials through all phases of a method; trial i depends on (seed, i) alone.
 
     As in `moac.training.compiled`, a device runs one trial at a time by the same program, whatever their numbers.
@@ -209,8 +206,7 @@ def learn(
         dataset: the log.
         learner: a pytree with `problem`; `init(data, key)`, which gives a state with `theta` of the policy and
             `weights` of the signals; and `phases`, a step (data, state, key) ↦ state of each.
-        counts: steps of each phase. The last phase is that of the policy that is returned, and is watched.
-        num_evaluations: how often the last phase is watched.
+        counts: steps of each phase.
         trials: K.
         seed: of all trials.
     """
@@ -219,24 +215,12 @@ def learn(
     copies = [jax.device_put((learner, dataset.data), device) for device in devices]
     problems = [copies[k % len(devices)] for k in range(trials)]
     carried = [_first(*problem, np.uint32(seed), np.array([k])) for k, problem in enumerate(problems)]
-
-    def advance(phase: int, count: int) -> list[Any]:
-        return [_program(phase)(*problem, each, count) for problem, each in zip(problems, carried, strict=True)]
-
-    *before, last = counts
-    for phase, count in enumerate(before):
-        carried = advance(phase, count)
-    steps = np.unique(np.linspace(last, 1, min(num_evaluations, last)).astype(int))
-    weights, values, state = list[Any](), list[Any](), None
-    for count in np.diff(steps, prepend=0):
-        carried = advance(len(before), count)
-        state: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(each for each, _ in carried))
-        if not all(np.isfinite(leaf).all() for leaf in state.theta):
-            raise ValueError("training diverged: `step_size` or `critic_step_size` must be smaller.")
-        weights.append(state.weights)
-        values.append(evaluate.estimate(dataset, learner.problem.policy, state.theta).returns)
-    history = np.stack(weights, axis=1), np.stack(values, axis=1)
-    return Learned(learner.problem.policy, state.theta, steps, *history, state)
+    for phase, count in enumerate(counts):
+        carried = [_program(phase)(*problem, each, count) for problem, each in zip(problems, carried, strict=True)]
+    state: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(each for each, _ in carried))
+    if not all(np.isfinite(leaf).all() for leaf in state.theta):
+        raise ValueError("training diverged: `step_size` or `critic_step_size` must be smaller.")
+    return Learned(learner.problem.policy, state)
 
 
 @jax.jit

@@ -15,11 +15,10 @@ def _is_count(value: Any) -> bool:
 
 _COUNT = ("a whole number of at least 1", _is_count)
 _POSITIVE = ("positive and finite", lambda x: 0 < x < math.inf)
-_NOT_NEGATIVE = ("at least 0 and finite", lambda x: 0 <= x < math.inf)
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("steps", "auxiliary_steps", "batch_size", "num_evaluations"), _COUNT),
+    **dict.fromkeys(("steps", "auxiliary_steps", "batch_size"), _COUNT),
     **dict.fromkeys(("step_size", "critic_step_size", "weight_step_size", "multiplier"), _POSITIVE),
-    **dict.fromkeys(("behaviour_pull", "critic_weight_decay"), _NOT_NEGATIVE),
+    "behaviour_pull": ("at least 0 and finite", lambda x: 0 <= x < math.inf),
     "target_step_size": ("in (0, 1]", lambda x: 0 < x <= 1),
     "discount": ("in [0, 1)", lambda x: 0 <= x < 1),
     "hidden": ("widths of at least 1", lambda x: all(map(_is_count, x))),
@@ -38,7 +37,6 @@ class Options(ABC):  # noqa: B024 - a method's own options are final
     batch_size: int = 256  # rows of a step, of train users, uniformly with replacement
     step_size: float = 3e-4  # of Adam on policies
     critic_step_size: float = 1e-3  # of Adam on critics
-    critic_weight_decay: float = 0.0  # of critics, decoupled (Loshchilov & Hutter, 2019)
     target_step_size: float = 0.01  # τ, the share of the way that the target network moves at each step; 1 is without
     discount: float = 0.9  # γ of all signals
     # Coefficient of the KL regularisation, −KL(b‖π) to the behaviour model b, or where the log has no model the
@@ -47,7 +45,6 @@ class Options(ABC):  # noqa: B024 - a method's own options are final
     scale_rewards: bool = True  # divide each signal by its standard deviation over train rows
     hidden: tuple[int, ...] | None = None  # None is as the behaviour model, (64,) where there is none
     start: str = "behaviour"  # policies start from the behaviour model, or at random, which is nearly uniform
-    num_evaluations: int = 5  # how often validation users are asked, evenly spread over the steps
 
     def __post_init__(self) -> None:
         for name, (rule, holds) in _RULES.items():

@@ -43,11 +43,11 @@ class Options(baselines.Options):
 
 
 def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 1, seed: int = 0) -> Learned:
-    """Learn from the rows of train users of a log with propensities; NCIS on validation users is in the history."""
+    """Learn from the rows of train users of a log with propensities."""
     options = options or Options()
     numbers = (jnp.float32(options.weight_step_size), jnp.array(options.normalise == "l2"))
     learner = PDPG(Problem.of(dataset, options), *numbers)
-    return baselines.learn(dataset, learner, (options.steps,), options.num_evaluations, trials, seed)
+    return baselines.learn(dataset, learner, (options.steps,), trials, seed)
 
 
 class State(NamedTuple):

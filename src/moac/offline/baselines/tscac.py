@@ -55,7 +55,7 @@ class Options(baselines.Options):
 
 
 def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 1, seed: int = 0) -> Learned:
-    """Learn from the rows of train users of a log with propensities; the history is of stage two.
+    """Learn from the rows of train users of a log with propensities.
 
     Its weights are the exponents w_i of the auxiliary policies, which do not move; the main signal has none: 0.
     """
@@ -70,8 +70,7 @@ def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 
         raise ValueError(f"`weights` must hold one per auxiliary signal ({others}), got {len(weights)}.")
     numbers = (jnp.array(weights), jnp.float32(options.multiplier))
     learner = TSCAC(Problem.of(dataset, options), *numbers, names.index(main))
-    counts = (options.auxiliary_steps, options.steps)
-    return baselines.learn(dataset, learner, counts, options.num_evaluations, trials, seed)
+    return baselines.learn(dataset, learner, (options.auxiliary_steps, options.steps), trials, seed)
 
 
 class State(NamedTuple):
