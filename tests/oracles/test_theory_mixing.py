@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from moac import theory
 from moac.config import Discounted
@@ -58,7 +59,7 @@ def countdown(S):
 def gathering(scale):
     model = library.resource_gathering()
     logits = scale * np.random.default_rng(0).standard_normal((model.num_states, model.num_actions))
-    return chain.induced(model, chain.softmax(logits)[None]).restart[0]
+    return chain.induced(model, softmax(logits, axis=1)[None]).restart[0]
 
 
 DIAGONALISABLE = {

@@ -95,7 +95,8 @@ def test_samples_visit_states_and_outcomes_as_it_should(survival):
     uniform = np.full((1, 3, 2), 0.5)
     law = momdp.evaluate(model, np.zeros((3, 2)), SETTINGS[0]).stationary
     if survival is not None:
-        law = momdp.chain.discounted_visitation(model, uniform, survival)[0]
+        moves = momdp.chain.induced(model, uniform).proceed
+        law = momdp.chain.visitation(moves, model.start_distribution, survival)[0]
     np.testing.assert_allclose(np.bincount(batch.observation, minlength=3) / 40_000, law / law.sum(), atol=0.015)
     expected = momdp.chain.expected_reward(model)
     for s, a in itertools.product(range(3), range(2)):

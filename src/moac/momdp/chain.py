@@ -33,13 +33,6 @@ class InducedChain:
     restart: Float[np.ndarray, "n S S"]  # chance to go from s to s' when an ended episode starts anew; rows sum to one
 
 
-def softmax(logits: Any) -> Float[np.ndarray, "..."]:
-    """π = softmax over the last axis, in float64."""
-    table = np.asarray(logits, dtype=np.float64)
-    weight = np.exp(table - table.max(axis=-1, keepdims=True))
-    return weight / weight.sum(axis=-1, keepdims=True)
-
-
 def induced(model: FiniteMOMDP, pi: Policies) -> InducedChain:
     """The chain of each policy, with and without restarts."""
     proceed = (pi[:, :, None, :] @ _dense_moves(model))[:, :, 0, :]
@@ -244,14 +237,9 @@ def _excess(F: Float[np.ndarray, "n k k"], c: Float[np.ndarray, "n k M"]) -> tup
     return rows / chance, c / chance
 
 
-def discounted_visitation(model: FiniteMOMDP, pi: Policies, discount: float) -> Float[np.ndarray, "n S"]:
-    """η(s) = Σ_t γᵗ Pr(s_t = s, the episode goes on), from the start distribution. Not normalised."""
-    return visitation(induced(model, pi).proceed, model.start_distribution, discount)
-
-
 def visitation(
     proceed: Float[np.ndarray, "n S S"], start: Float[np.ndarray, " S"], discount: float
 ) -> Float[np.ndarray, "n S"]:
-    """η with ηᵀ(I − γP) = startᵀ."""
+    """η(s) = Σ_t γᵗ Pr(s_t = s, the episode goes on), not normalised: ηᵀ(I − γP) = startᵀ with P = `proceed`."""
     system = np.eye(proceed.shape[1]) - discount * proceed.transpose(0, 2, 1)
     return np.linalg.solve(system, np.broadcast_to(start[:, None], (len(proceed), len(start), 1)))[..., 0]

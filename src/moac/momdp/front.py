@@ -39,21 +39,13 @@ _FEW_OBJECTIVES, _FEW_POINTS, _DIRECTIONS = 4, 200, 2**16
 
 @dataclass(frozen=True, eq=False)
 class ParetoFront:
-    """The non-dominated values of a class of deterministic policies.
+    """The non-dominated values of a class of deterministic policies."""
 
-    Attributes:
-        points: values from the start distribution, float64, in lexicographic order.
-        policies: an action per state for each point; None with memory.
-        hull: True where no mixture of the front's policies dominates the point.
-        memory: whether policies may remember the states they have seen.
-        tolerance: values closer than this, in units of each objective's largest |r|, count as one.
-    """
-
-    points: Float[np.ndarray, "F M"]
-    policies: Int[np.ndarray, "F S"] | None
-    hull: Bool[np.ndarray, " F"]
-    memory: bool
-    tolerance: float
+    points: Float[np.ndarray, "F M"]  # values from the start distribution, float64, in lexicographic order
+    policies: Int[np.ndarray, "F S"] | None  # an action per state for each point; None with memory
+    hull: Bool[np.ndarray, " F"]  # True where no mixture of the front's policies dominates the point
+    memory: bool  # whether policies may remember the states they have seen
+    tolerance: float  # values closer than this, in units of each objective's largest |r|, count as one
 
 
 def pareto_front(

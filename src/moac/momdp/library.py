@@ -114,21 +114,19 @@ def deep_sea_treasure(variant: str = "convex") -> FiniteMOMDP:
     return _tabulate(start, num_actions=4, step=step).named(("treasure", "time"), name)
 
 
-def fruit_tree(depth: int = 6) -> FiniteMOMDP:
-    """fruit-tree-v0 (Yang et al., 2019): down a binary tree to one of its 2^depth fruits, of six nutrients each.
+def fruit_tree() -> FiniteMOMDP:
+    """fruit-tree-v0 (Yang et al., 2019): six levels down a binary tree to one of 64 fruits, of six nutrients each.
 
-    States are (level, place in it) of the branches. The fruits are MO-Gymnasium's, drawn at random once for a depth of
-    5, 6 or 7: no one of them dominates another.
+    States are (level, place in it) of the branches. The fruits are MO-Gymnasium's, drawn at random once: no one of them
+    dominates another.
     """
     from mo_gymnasium.envs.fruit_tree.fruit_tree import FRUITS
 
-    if str(depth) not in FRUITS:
-        raise ValueError(f"`depth` must be one of {', '.join(FRUITS)}, got {depth}.")
-    fruits = np.array(FRUITS[str(depth)], np.float32).astype(float)
+    fruits = np.array(FRUITS["6"], np.float32).astype(float)
 
     def step(state: State, action: int) -> list[Outcome]:
         level, place = state[0] + 1, 2 * state[1] + action
-        ripe = level == depth
+        ripe = level == 6
         return [Outcome(1.0, (level, place), tuple(fruits[place]) if ripe else (0.0,) * 6, terminated=ripe)]
 
     return _tabulate((0, 0), num_actions=2, step=step).named(_NUTRIENTS, "fruit-tree-v0")

@@ -21,26 +21,16 @@ class FiniteMOMDP(Source):
 
     On termination the chain restarts from `start`. There is no time limit. Build one with `from_outcomes` or
     `from_dense`; both refuse an invalid model and name the offending index.
-
-    Attributes:
-        next_state: successor of each outcome.
-        probability: chance of each outcome given (s, a), float64.
-        reward: reward vector of each outcome, float64.
-        terminated: whether the outcome ends the episode.
-        start_distribution: of the first state.
-        observations: what the real environment shows in each state, or None when a state shows its index.
-        objective_names: one name per objective.
-        name: the model's name, used in messages.
     """
 
-    next_state: Int[np.ndarray, "S A O"]
-    probability: Float[np.ndarray, "S A O"]
-    reward: Float[np.ndarray, "S A O M"]
-    terminated: Bool[np.ndarray, "S A O"]
-    start_distribution: Float[np.ndarray, " S"]
-    observations: np.ndarray[Any, Any] | None = None
+    next_state: Int[np.ndarray, "S A O"]  # successor of each outcome
+    probability: Float[np.ndarray, "S A O"]  # of each outcome given (s, a), float64
+    reward: Float[np.ndarray, "S A O M"]  # of each outcome, float64
+    terminated: Bool[np.ndarray, "S A O"]  # whether the outcome ends the episode
+    start_distribution: Float[np.ndarray, " S"]  # of the first state
+    observations: np.ndarray[Any, Any] | None = None  # what the real environment shows; None where it is the index
     objective_names: tuple[str, ...] = ()
-    name: str = "model"
+    name: str = "model"  # in messages
 
     @property
     def num_states(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import softmax
 
 from moac import simplex
 from moac.config import Average, Setting
@@ -134,7 +135,7 @@ def evaluate(model: FiniteMOMDP, logits: Any, setting: Setting) -> Exact:
     if table.shape[-2:] != expected:
         raise ValueError(f"`logits` must have shape [..., {expected[0]}, {expected[1]}], got {table.shape}.")
     refuse("logits", table, ~np.isfinite(table), "be finite")
-    return of_policy(model, chain.softmax(table), setting)
+    return of_policy(model, softmax(table, axis=-1), setting)
 
 
 def of_policy(model: FiniteMOMDP, policy: Any, setting: Setting) -> Exact:

@@ -101,14 +101,13 @@ def critic_terms(c: Constants, derivation: Derivation = "derived") -> CriticTerm
 
 
 def critic_bound(
-    c: Constants, steps: float, batch: float, beta: float, derivation: Derivation = "derived", C_1: float | None = None
+    c: Constants, steps: float, batch: float, beta: float, derivation: Derivation = "derived"
 ) -> CriticBound:
-    """Theorem 1 for N = `steps`, D = `batch` and β; C₁ = ‖w_0 − w*‖², by default from w_0 = 0."""
+    """Theorem 1 for N = `steps`, D = `batch` and β; C₁ = ‖w_0 − w*‖² from w_0 = 0."""
     _at_least_one(batch=batch)
     terms = critic_terms(c, derivation)
     terms.check(beta)
-    start = c.w_star**2 if C_1 is None else C_1
-    transient = start * math.exp(steps * math.log1p(-beta * terms.lambda_A / 8))
+    transient = c.w_star**2 * math.exp(steps * math.log1p(-beta * terms.lambda_A / 8))
     return CriticBound(transient, terms.per_batch(beta) / batch, batch >= terms.smallest_batch(beta) * (1 - 1e-9))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import softmax
 
 from moac.config import Average, Discounted, Setting
 from moac.momdp import Exact, FiniteMOMDP, chain, evaluate, td_fixed_point
@@ -44,7 +45,7 @@ class Ground:
     @cached_property
     def policy(self) -> Float[np.ndarray, "S A"]:
         """π(a|s)."""
-        return chain.softmax(self.logits)
+        return softmax(self.logits, axis=1)
 
     @cached_property
     def induced(self) -> chain.InducedChain:

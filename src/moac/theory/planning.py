@@ -76,16 +76,16 @@ def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Deriva
     return _filled(c, derivation, epsilon, momentum, sizes)
 
 
-def corollaries(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Derivation = "printed") -> Plan:
+def corollaries(c: Constants, epsilon: float, momentum: str = "1/t") -> Plan:
     """The sizes of the paper's two corollaries; their bound is up to 4.5ε (see `Plan.bound`)."""
     _check(epsilon)
-    actor, critic = bounds.actor_terms(c, derivation), bounds.critic_terms(c, derivation)
+    actor, critic = bounds.actor_terms(c, "printed"), bounds.critic_terms(c, "printed")
     error, lam, beta = epsilon / actor.critic, critic.lambda_A, critic.largest_beta
     N = math.ceil(max(1.0, 8 / (beta * lam) * math.log(max(2 * c.w_star**2 / error, 1.0))))
     D = _whole(critic.per_batch(beta) / error)
     B = _whole(actor.noise / epsilon)
     T = _smallest(lambda T: actor.ascent * max(1.0, 2 * bounds.total(momentum, T)) / T <= epsilon)
-    return _filled(c, derivation, epsilon, momentum, (N, D, B, T, (B + N * D) * T))
+    return _filled(c, "printed", epsilon, momentum, (N, D, B, T, (B + N * D) * T))
 
 
 def _filled(c: Constants, derivation: Derivation, epsilon: float, momentum: str, sizes: tuple[Any, ...]) -> Plan:

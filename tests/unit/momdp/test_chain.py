@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from moac import Average, Config, Discounted
-from moac.momdp import FiniteMOMDP, chain, library
+from moac.momdp import FiniteMOMDP, chain, library, oracle
 from moac.training import result
 from tests.helpers import closed_form
 
@@ -176,7 +177,8 @@ def test_discounted_visitation_is_the_sum_of_its_series(gamma, termination):
     for _ in range(int(np.log(1e-16) / np.log(gamma)) + 1):
         total += term
         term = gamma * np.einsum("ns,nst->nt", term, P)
-    np.testing.assert_allclose(chain.discounted_visitation(model, pi, gamma), total, rtol=1e-11)
+    found = chain.visitation(chain.induced(model, pi).proceed, model.start_distribution, gamma)
+    np.testing.assert_allclose(found, total, rtol=1e-11)
     mass = 1 / (1 - gamma * (1 - termination))
     np.testing.assert_allclose(total.sum(axis=1), mass, rtol=1e-12)
 
@@ -207,16 +209,18 @@ def test_bias_of_transient_states_counts_what_they_earn_on_the_way():
     np.testing.assert_allclose(chain.bias_differences(model, np.ones((3, 1)))[0, :, 0], [0, 4, 10], rtol=1e-15)
 
 
-def test_softmax_takes_any_finite_logits():
-    np.testing.assert_array_equal(chain.softmax([[1e308, 0], [-1e308, -1e308]]), [[1, 0], [0.5, 0.5]])
-    np.testing.assert_allclose(chain.softmax([0, np.log(3)]), [0.25, 0.75], rtol=1e-15)
+def test_any_finite_logits_are_a_policy():
+    model = FiniteMOMDP.from_dense(np.full((2, 2, 2), 0.5), np.ones((2, 2, 1)))
+    found = oracle.evaluate(model, [[1e308, 0], [-1e308, -1e308]], Discounted(0.9))
+    np.testing.assert_array_equal(found.policy, [[1, 0], [0.5, 0.5]])
+    np.testing.assert_allclose(found.returns, 10, rtol=1e-14)
 
 
 @pytest.mark.parametrize("scale", [1.0, 5.0, 30.0])
 def test_the_law_by_visits_per_episode_is_the_stationary_law(scale):
     model = library.resource_gathering()
     logits = scale * np.random.default_rng(3).standard_normal((20, model.num_states, model.num_actions))
-    pi = chain.softmax(logits)
+    pi = softmax(logits, axis=-1)
     np.testing.assert_allclose(chain.episodic_law(model, pi), chain.stationary_distribution(model, pi), atol=1e-12)
 
 

@@ -120,10 +120,9 @@ def test_the_theorem_applies_from_the_smallest_batch_on(derivation):
         assert not theory.critic_bound(c, 1, math.floor(smallest * 0.998) - 1, beta, derivation).applies
 
 
-def test_another_start_of_the_critic():
+def test_the_bound_begins_at_the_distance_of_zero():
     c = case("three")
-    assert theory.critic_bound(c, 0, 1, 0.01, C_1=7.0).transient == 7
-    assert theory.critic_bound(c, 5, 1, 0.01, C_1=0.0).transient == 0
+    assert theory.critic_bound(c, 0, 1, 0.01).transient == c.w_star**2
 
 
 @both
