@@ -32,8 +32,7 @@ def generated(folder, rows=3000, variant="pure", **options):
 
 def build(source, out, executor=None, progress=None, **options):
     """A dataset from such a folder; its manifest."""
-    chosen = {name: options.pop(name) for name in ("random_log", "video_statistics") if name in options}
-    files = kuairand.find(source, **chosen)
+    files = kuairand.find(source, options.pop("random_log", None))
     return building.build(files, out, logs.Options(**options), executor=executor, progress=progress)
 
 

@@ -178,14 +178,12 @@ class BuildKuaiRand(_Building):
         tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the one in SRC, if any)", aliases=["--random-log"]),
     ] = None
     """A log of uniformly random exposure; ids are the same in all variants, so 1K's log also serves Pure."""
-    video_statistics: bool = False
-    """Add monthly averages to the video features. They include the test period."""
 
     def files(self) -> LogFiles:
         """The official files in the folder."""
         from moac import kuairand
 
-        return kuairand.find(self.source, self.random, self.video_statistics)
+        return kuairand.find(self.source, self.random)
 
 
 @dataclass(frozen=True, kw_only=True)

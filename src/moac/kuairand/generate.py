@@ -137,7 +137,6 @@ def _write_features(connection: Connection, resolved: Parameters, folder: Path) 
     for kind, ids, table in (
         (schema.USER_FEATURES, users, _users(resolved.users(), seed)),
         (schema.VIDEO_FEATURES, videos, _videos(model, seed)),
-        (schema.VIDEO_STATISTICS, videos, _statistics(model, seed)),
     ):
         ordered = {name: table[name] for name in kind.table.columns}
         _append(connection, ordered, _parts(folder, kind, resolved.variant, ids))
@@ -223,14 +222,6 @@ def _videos(model: UserModel, seed: int) -> Columns:
         "music_type": _decimals(rng, rng.choice([9, 4, 8, 7], size=count), 0.027),
         "tag": _with_gaps(rng, tags, 0.013),
     }
-
-
-def _statistics(model: UserModel, seed: int) -> Columns:
-    """`video_features_statistic`: positive numbers that grow with how often a video is shown."""
-    rng, count = np.random.default_rng([seed, 7]), model.num_videos
-    shown = np.einsum("z,zcv->v", model.row_share, model.behaviour) * 2e7 / model.behaviour.shape[1]
-    columns = {name: (shown * np.exp(rng.normal(-3, 0.3, count))).round(6) for name in schema.STATISTICS}
-    return columns | {"video_id": np.arange(count)}
 
 
 def _chosen(rng: np.random.Generator, count: int, *names: str) -> np.ndarray[Any, Any]:

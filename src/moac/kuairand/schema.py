@@ -6,7 +6,7 @@ a field empty where a value is missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from moac.logs.schema import Feature, LogFiles, Schema, Signal, Table
@@ -37,11 +37,8 @@ VIDEOS = {
     "video_duration": "DOUBLE", "server_width": "DOUBLE", "server_height": "DOUBLE", "music_type": "VARCHAR",
     "tag": "VARCHAR",
 }  # fmt: skip
-"""Columns of the basic video features that are read."""
-
-_STATISTICS_USED = ("play_user_num", "play_duration", "like_cnt")
-"""The three of TSCAC's; opt-in, for they are means over the whole month, which is the test period too."""
-STATISTICS = {"video_id": "INTEGER", **dict.fromkeys(_STATISTICS_USED, "DOUBLE")}
+"""Columns of the basic video features that are read. The statistics of videos are not: they are means over the whole
+month, which is the test period too."""
 
 _FROM_ZERO = ("user_id", "video_id", "play_time_ms", "duration_ms", "video_duration", "server_width", "server_height")
 _EVENTS = ("is_click", "is_like", "is_follow", "is_comment", "is_forward", "is_hate", "long_view")
@@ -79,8 +76,7 @@ STANDARD_LOGS = (Kind(LOG_TABLE, "log_standard_4_08_to_4_21", 2), Kind(LOG_TABLE
 RANDOM_LOG = Kind(LOG_TABLE, "log_random_4_22_to_5_08")
 USER_FEATURES = Kind(_table("user features", USERS), "user_features")
 VIDEO_FEATURES = Kind(_table("basic video features", VIDEOS), "video_features_basic")
-VIDEO_STATISTICS = Kind(_table("video statistics", STATISTICS), "video_features_statistic", 3)
-KINDS = (*STANDARD_LOGS, RANDOM_LOG, USER_FEATURES, VIDEO_FEATURES, VIDEO_STATISTICS)
+KINDS = (*STANDARD_LOGS, RANDOM_LOG, USER_FEATURES, VIDEO_FEATURES)
 
 WATCH_TIME_UNIT_MS = 10_000
 """WatchTime counts tens of seconds, as TSCAC does; not truncated."""
@@ -130,32 +126,22 @@ SCHEMA = Schema(
         *(Feature(name, name, "number") for name in USER_NUMBERS),
         *(Feature(name, f"coalesce({name}, '?')", "category") for name in _USER_CATEGORIES),
     ),
-    (VIDEO_FEATURES.table,),
+    VIDEO_FEATURES.table,
     _VIDEO_FEATURES,
     f"{_LOCAL} // 86400000",
 )
 """The day of the week counts from Monday: 1 January 1970 was a Thursday."""
-_WITH_STATISTICS = replace(
-    SCHEMA,
-    items=(VIDEO_FEATURES.table, VIDEO_STATISTICS.table),
-    item_features=(
-        *_VIDEO_FEATURES,
-        *(Feature(name, f"least(1, log10(1 + greatest({name}, 0)) / 9)", "scaled") for name in _STATISTICS_USED),
-    ),
-)
 ABOUT_GENERATED = "generated.json"
 """Beside the `data` of generated files: what it takes to make their model again."""
 GENERATED = "these rows are generated, not KuaiRand's own"
-LEAK = "video statistics are month averages: they cover the test period, so results on held-out users are optimistic"
 
 
-def find(folder: str | Path, random_log: Path | None = None, video_statistics: bool = False) -> LogFiles:
+def find(folder: str | Path, random_log: Path | None = None) -> LogFiles:
     """The files of the one variant that `folder` holds: itself, its `data`, or a few folders down.
 
     Args:
         folder: with the official file names.
         random_log: a log of uniformly random exposure; None is the one beside the others, if there is one.
-        video_statistics: add month averages to the features of videos; they know the test period.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -163,16 +149,14 @@ def find(folder: str | Path, random_log: Path | None = None, video_statistics: b
     if random_log is not None and not random_log.is_file():
         raise ValueError(f"`random_log` must be a file, got {random_log}.")
     there = _by_name(folder)
-    described = (USER_FEATURES, VIDEO_FEATURES, *((VIDEO_STATISTICS,) if video_statistics else ()))
-    variant = _variant(there, folder, described, random_log is not None)
+    variant = _variant(there, folder, random_log is not None)
     standard = tuple(path for kind in STANDARD_LOGS for path in _parts(there, kind, variant))
     random = _parts(there, RANDOM_LOG, variant) if random_log is None else (random_log,)
     expected = (*STANDARD_LOGS, *(() if random else (RANDOM_LOG,)))
     absent = tuple(name for kind in expected for name in kind.file_names(variant) if name not in there)
-    users, *items = (_parts(there, kind, variant) for kind in described)
-    schema, warnings = (_WITH_STATISTICS, (LEAK,)) if video_statistics else (SCHEMA, ())
-    warnings += (GENERATED,) if (users[0].parent.parent / ABOUT_GENERATED).exists() else ()
-    return LogFiles(f"kuairand-{variant}", schema, standard, random, users[0], tuple(items), absent, warnings)
+    (users,), items = (_parts(there, kind, variant) for kind in (USER_FEATURES, VIDEO_FEATURES))
+    warnings = (GENERATED,) if (users.parent.parent / ABOUT_GENERATED).exists() else ()
+    return LogFiles(f"kuairand-{variant}", SCHEMA, standard, random, users, items, absent, warnings)
 
 
 def _by_name(folder: Path) -> dict[str, Path]:
@@ -187,13 +171,14 @@ def _by_name(folder: Path) -> dict[str, Path]:
     return there
 
 
-def _variant(there: dict[str, Path], folder: Path, described: tuple[Kind, ...], log_given: bool) -> str:
+def _variant(there: dict[str, Path], folder: Path, log_given: bool) -> str:
     """The variant that is there with a log and with all tables of features."""
     logs = () if log_given else ((STANDARD_LOGS[1], STANDARD_LOGS[0], RANDOM_LOG),)
+    needed = (*logs, (USER_FEATURES,), (VIDEO_FEATURES,))
     missing = {
         variant: [
             kinds[0]
-            for kinds in (*logs, *((kind,) for kind in described))
+            for kinds in needed
             if not any(name in there for kind in kinds for name in kind.file_names(variant))
         ]
         for variant in VARIANTS

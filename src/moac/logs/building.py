@@ -215,9 +215,8 @@ class _Build:
         wanted: Any = None if all_items else self.options.actions
         most = f"SELECT id, views FROM {viewed} WHERE views > 0 ORDER BY views DESC, id LIMIT {wanted or _ACTIONS}"
         if all_items:
-            known = " UNION ".join(
-                [f"SELECT {self.item} AS id FROM {self._rows}", *map("SELECT id FROM {}".format, self._tables("items"))]
-            )
+            known, described = f"SELECT {self.item} AS id FROM {self._rows}", self._table("items")
+            known += "" if described is None else f" UNION SELECT id FROM {described}"
             views = f"SELECT id, coalesce(views, 0) AS views FROM ({known}) LEFT JOIN {viewed} USING (id)"
             most = f"SELECT id, views FROM ({views}) ORDER BY views DESC, id"
         actions = connection.execute(most).fetchnumpy()["id"]
@@ -277,11 +276,12 @@ class _Build:
             query = f"SELECT DISTINCT {self.user} AS id FROM {self._rows} WHERE {self.train}"
             connection.register("train", connection.execute(query).fetchnumpy())  # once, not for every feature
             train = "train"
-        return features.encoded(connection, declared, self._tables(what), f"SELECT id FROM {train}", ids)
+        return features.encoded(connection, declared, self._table(what), f"SELECT id FROM {train}", ids)
 
-    def _tables(self, what: str) -> list[str]:
-        """SQL of the tables of users or items."""
-        return [engine.parquet([path]) for path in sorted(self.work.glob(f"{what}*.parquet"))]
+    def _table(self, what: str) -> str | None:
+        """SQL of the table of users or items; None where there is none."""
+        path = self.work / f"{what}.parquet"
+        return engine.parquet([path]) if path.exists() else None
 
     def _candidates(self, actions: Any) -> dict[str, Any]:
         """The lists of candidates as arrays, where requests have some."""

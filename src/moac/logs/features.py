@@ -134,12 +134,10 @@ def copy_tables(connection: Connection, files: LogFiles, work: Path) -> None:
     from moac.logs import engine  # only a build needs DuckDB
 
     schema = files.schema
-    users = () if schema.users is None else (("users", schema.user, schema.users),)
-    items = ((f"items{k}", schema.item, table) for k, table in enumerate(schema.items))
-    paths_of_tables = sum(files.feature_files.values(), ())
-    for (name, key, table), paths in zip((*users, *items), paths_of_tables, strict=True):
-        out, partial = work / f"{name}.parquet", work / f"{name}.tmp"
-        if not out.exists():
+    described = {"users": (schema.user, schema.users), "items": (schema.item, schema.items)}
+    for name, (key, table) in described.items():
+        out, partial, paths = work / f"{name}.parquet", work / f"{name}.tmp", files.feature_files[name]
+        if table is not None and not out.exists():
             sources = [engine.source(connection, path, table) for path in paths]
             renamed = f"SELECT * EXCLUDE ({column(key)}), {column(key)} AS id FROM"
             query = " UNION ALL ".join(f"{renamed} {source.table}" for source in sources)
@@ -148,21 +146,19 @@ def copy_tables(connection: Connection, files: LogFiles, work: Path) -> None:
             partial.replace(out)
 
 
-def encoded(
-    connection: Connection, features: Sequence[Feature], tables: Sequence[str], train: str, ids: Any
-) -> Encoded:
-    """Fit the features of some tables and encode those of the given ids, block by block.
+def encoded(connection: Connection, features: Sequence[Feature], table: str | None, train: str, ids: Any) -> Encoded:
+    """Fit the features of a table and encode those of the given ids, block by block.
 
     Args:
-        connection: with which tables are read.
+        connection: with which the table is read.
         features: in order.
-        tables: SQL, each with the ids in a column `id`, once; the first says which ids are known.
+        table: SQL, with the ids in a column `id`, once; None is none.
         train: a query for the ids that the encoders are fitted on.
         ids: [n] whole numbers.
     """
-    joined = " ".join(f"LEFT JOIN {table} AS t{k} USING (id)" for k, table in enumerate(tables))
+    joined = "" if table is None else f"LEFT JOIN {table} AS described USING (id)"
     encoders = [_fitted(connection, feature, f"FROM ({train}) {joined}") for feature in features]
-    columns = ["t0.id IS NOT NULL AS known" if tables else "true AS known"]
+    columns = ["true AS known" if table is None else "described.id IS NOT NULL AS known"]
     columns += [f"{_expression(feature)} AS feature{k}" for k, feature in enumerate(features)]
     blocks, unknown = [np.zeros((0, sum(len(encoder.names) for encoder in encoders)), np.int8)], 0
     for begin in range(0, len(ids), _BLOCK):

@@ -222,7 +222,7 @@ class _Numbering:
     def _table(self, key: str, typed: str) -> tuple[Feature, ...]:
         """Write the table of users or items, numbered by id, with their features; which features these are."""
         paths = self.files.feature_files[f"{key}s"]
-        described, table = self._features(getattr(self.schema, key), paths[0]) if paths else ((), "")
+        described, table = self._features(getattr(self.schema, key), paths) if paths else ((), "")
         more = f" UNION SELECT name FROM ({table})" if key == "item" and self.all_items and paths else ""
         distinct = f"SELECT DISTINCT {key} AS name FROM {typed}{more}"
         whole = "bool_and(coalesce(try_cast(name AS BIGINT)::VARCHAR = name, false)) OVER ()"

@@ -74,7 +74,7 @@ class Schema:
     context: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     users: Table | None = None  # the table of user features; None is none
     user_features: tuple[Feature, ...] = ()  # numbers of a user
-    items: tuple[Table, ...] = ()  # tables of item features, joined by the item
+    items: Table | None = None  # the table of item features; None is none
     item_features: tuple[Feature, ...] = ()  # numbers of an item
     day: str | None = None  # SQL expression of a row's day, in days since 1970; None is not counted
     window: int = WINDOW  # how many viewed items a state holds
@@ -94,23 +94,22 @@ class LogFiles:
     standard: tuple[Path, ...]  # logs of the policy that was in use; empty where there is only random exposure
     random: tuple[Path, ...] = ()  # logs of uniformly random exposure
     users: Path | None = None  # user features; None where the schema has none
-    items: tuple[tuple[Path, ...], ...] = ()  # files of each of the schema's item tables
+    items: tuple[Path, ...] = ()  # item features
     absent: tuple[str, ...] = ()  # names of files that usually belong to the data and are not there
     warnings: tuple[str, ...] = ()  # what a reader of results should know
     context_values: tuple[tuple[str, ...], ...] = ()  # what the codes of each column of the context stand for
 
     @property
-    def feature_files(self) -> dict[str, tuple[tuple[Path, ...], ...]]:
+    def feature_files(self) -> dict[str, tuple[Path, ...]]:
         """Files of the tables of users and of items."""
-        return {"users": () if self.users is None else ((self.users,),), "items": self.items}
+        return {"users": () if self.users is None else (self.users,), "items": self.items}
 
     @property
     def tables(self) -> tuple[tuple[Path, Table], ...]:
         """Every file with its table."""
-        users = () if self.schema.users is None else (self.schema.users,)
-        described = zip(sum(self.feature_files.values(), ()), (*users, *self.schema.items), strict=True)
-        files = ((path, table) for paths, table in described for path in paths)
-        return (*files, *((path, self.schema.log) for path in (*self.standard, *self.random)))
+        tables = (self.schema.users, self.schema.items, self.schema.log)
+        pairs = zip(tables, (*self.feature_files.values(), (*self.standard, *self.random)), strict=True)
+        return tuple((path, table) for table, paths in pairs if table is not None for path in paths)
 
 
 def declared(  # noqa: PLR0913 - one of each meaning
@@ -177,9 +176,9 @@ def find(log: Any, schema: Schema, *, users: Any = None, items: Any = None, name
     paths, people, shown = _paths("LOG", log), _paths("USERS", users), _paths("ITEMS", items)
     if len(people) > 1:
         raise ValueError(f"`USERS` must be one file, got {len(people)}.")
-    tables = {"users": Table("user features") if people else None, "items": (Table("item features"),) if shown else ()}
+    tables = {"users": Table("user features") if people else None, "items": Table("item features") if shown else None}
     label = name or re.sub(r"(\.\w+)+$", "", paths[0].name) or "log"
-    return LogFiles(label, replace(schema, **tables), paths, (), next(iter(people), None), (shown,) if shown else ())
+    return LogFiles(label, replace(schema, **tables), paths, (), next(iter(people), None), shown)
 
 
 def _paths(name: str, given: Any) -> tuple[Path, ...]:

@@ -19,7 +19,6 @@ def test_a_variant_is_found_from_any_of_its_folders(folder):
         "log_standard_4_08_to_4_21_pure.csv", "log_standard_4_22_to_5_08_pure.csv", "log_random_4_22_to_5_08_pure.csv",
     ]  # fmt: skip
     assert len(found[0].items) == 1
-    assert len(schema.find(folder, video_statistics=True).items) == 2
 
 
 def test_a_random_log_that_is_given_takes_the_place_of_the_one_beside(folder, tmp_path):
@@ -41,5 +40,5 @@ def test_a_file_that_is_there_twice_is_ambiguous(folder, tmp_path):
 def test_every_official_name_is_that_of_one_kind():
     names = [name for kind in schema.KINDS for variant in schema.VARIANTS for name in kind.file_names(variant)]
     assert len(names) == len(set(names))
-    assert schema.VIDEO_STATISTICS.file_names("27k")[2] == "video_features_statistic_27k_part3.csv"
+    assert schema.STANDARD_LOGS[0].file_names("27k")[1] == "log_standard_4_08_to_4_21_27k_part2.csv"
     assert len(schema.USERS) == 31

@@ -123,9 +123,7 @@ def test_manifest_says_what_the_arrays_hold(source, built):
     assert sum(s["share"] for s in about["parts"]["rows"]["signals"].values()) == pytest.approx(1)
     for name, split in about["parts"]["rows"]["splits"].items():
         assert split["rows"] == len(dataset.rows(name))
-    assert {entry["file"] for entry in about["sources"]} == {
-        path.name for path in (source / "data").glob("*.csv") if "statistic" not in path.name
-    }
+    assert {entry["file"] for entry in about["sources"]} == {path.name for path in (source / "data").glob("*.csv")}
     assert not (out / "work").exists()
 
 
@@ -170,11 +168,10 @@ def test_a_random_log_alone_is_a_log_with_propensities(source, tmp_path):
 
 def test_27k_has_its_parts(tmp_path):
     source = generated(tmp_path, rows=800, variant="27k", num_users=60)
-    about = build(source, tmp_path / "data", actions=10, video_statistics=True)
+    about = build(source, tmp_path / "data", actions=10)
     assert about["name"] == "kuairand-27k"
     assert len([entry for entry in about["sources"] if entry["file"].startswith("log_standard")]) == 4
-    assert "test period" in about["warnings"][0]
-    assert LoggedDataset.from_parquet(tmp_path / "data").tables.items.shape[1] == 15
+    assert LoggedDataset.from_parquet(tmp_path / "data").tables.items.shape[1] == 12
 
 
 def test_description_counts_what_is_there(built):

@@ -172,13 +172,6 @@ def test_the_fit_is_written_down(dataset):
     }  # fmt: skip
 
 
-def test_statistics_of_videos_are_left_out_unless_asked_for(source, dataset, tmp_path):
-    leaky = built(source, tmp_path, video_statistics=True)
-    assert leaky.num_features == dataset.num_features + 20 * 3
-    assert not any("like_cnt" in name for name in dataset.feature_names)
-    assert sum("like_cnt" in name for name in leaky.feature_names) == 20
-
-
 def test_assembling_is_one_program_for_any_leading_axes(dataset):
     rows = np.arange(6).reshape(2, 3)
     whole, flat = (dataset.features(dataset.observation(each)) for each in (rows, rows.ravel()))
