@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,44 +74,35 @@ def exposures(
         return {}
     users, everywhere = np.unique(random.user), np.arange(random.num_rows)
     rows = np.flatnonzero(np.isin(dataset.user, users))
-    base = _Sums(random, everywhere, users, np.inf).of(probabilities(random, *model.method, everywhere))
-    logged = _Sums(dataset, rows, users, options.cap).of(known[rows][None])
+    by_chance = partial(_sums, random, everywhere, users, np.inf)
+    by_log = partial(_sums, dataset, rows, users, options.cap)
+    base, logged = by_chance(probabilities(random, *model.method, everywhere)), by_log(known[rows][None])
 
     def one(method: Any) -> Exposure:
-        theirs = [
-            _Sums(random, everywhere, users, np.inf).of(probabilities(random, *method, everywhere)),
-            _Sums(dataset, rows, users, options.cap).of(probabilities(dataset, *method, rows)),
-        ]
+        theirs = by_chance(probabilities(random, *method, everywhere)), by_log(probabilities(dataset, *method, rows))
         changes = [_changes(*pair, options) for pair in zip(theirs, (base, logged), strict=True)]
         events = (random.reward != 0).sum(axis=0)
-        (by_chance, chance_draws), (by_log, log_draws) = changes
+        (change, chance_draws), (standard, log_draws) = changes
         intervals = (estimates.interval(draws, options.level) for draws in (chance_draws, log_draws))
         difference = estimates.interval(log_draws - chance_draws, options.level)
         levels = (np.abs(_value(sums)[0]) for sums in (base, logged))
         first, second = intervals
         about = (dataset.signal_names, random.num_rows, len(users), events)
-        return Exposure(*about, by_chance, first, by_log, second, by_log - by_chance, difference, *levels)
+        return Exposure(*about, change, first, standard, second, standard - change, difference, *levels)
 
     return {name: one(method) for name, method in methods.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Sums over rows of each user."""
-
-    source: LoggedDataset
-    rows: Any
-    users: Any  # in ascending order; those without rows have zeros
-    cap: float
-
-    def of(self, p: Float[np.ndarray, "R n"]) -> Float[np.ndarray, "U R 1+M"]:
-        """Σ w and Σ w r of each user under each training seed, w = min(C, π/π_b)."""
-        known: Any = self.source.propensity
-        w = np.minimum(p / known[self.rows], self.cap)
-        reward = np.column_stack([np.ones(len(self.rows)), self.source.reward[self.rows]]).astype(np.float64)
-        sums = np.zeros((len(self.users), len(w), reward.shape[1]))
-        np.add.at(sums, np.searchsorted(self.users, self.source.user[self.rows]), w.T[:, :, None] * reward[:, None])
-        return sums
+def _sums(
+    source: LoggedDataset, rows: Any, users: Any, cap: float, p: Float[np.ndarray, "R n"]
+) -> Float[np.ndarray, "U R 1+M"]:
+    """Σ w and Σ w r of each user under each training seed, w = min(C, π/π_b); zeros of a user without rows."""
+    known: Any = source.propensity
+    w = np.minimum(p / known[rows], cap)
+    reward = np.column_stack([np.ones(len(rows)), source.reward[rows]]).astype(np.float64)
+    sums = np.zeros((len(users), len(w), reward.shape[1]))
+    np.add.at(sums, np.searchsorted(users, source.user[rows]), w.T[:, :, None] * reward[:, None])
+    return sums
 
 
 def _value(sums: Float[np.ndarray, "U R 1+M"]) -> Float[np.ndarray, "1 M"]:
