@@ -178,7 +178,7 @@ class Score(Command):
         trained = moac.load(self.run_path, self.trial)
         if self.requests is None:
             blocks = recommend.all_users(trained, dataset, self.k, exclude_seen=self.exclude_seen)
-            total = len(recommend.last_rows(dataset))
+            total = int((requests.last_rows(dataset) >= 0).sum())
             absent = dataset.num_users - total
         else:
             catalogue: Any = trained.catalogue

@@ -125,7 +125,7 @@ class _Reader:
         self.action = {str(name): k for k, name in enumerate(catalogue.action_ids.tolist())}
         self.actions = _by_id(catalogue.action_ids)
         self.dataset = known() if "history" not in self.at or len(self.context) < len(catalogue.context_sizes) else None
-        self.last = None if self.dataset is None else _last_row_of_users(self.dataset)
+        self.last = None if self.dataset is None else last_rows(self.dataset)
         self.done = 0
 
     def _place(self, name: str) -> int:
@@ -257,7 +257,7 @@ def _numbers(given: Any) -> list[float]:
     return [float(number) for each in given for number in each]
 
 
-def _last_row_of_users(dataset: LoggedDataset) -> Int[np.ndarray, " U"]:
+def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " U"]:
     """The last row of each user; −1 where it has none."""
     last = np.full(dataset.num_users, -1)
     last[dataset.user] = np.arange(dataset.num_rows)

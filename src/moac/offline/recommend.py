@@ -64,7 +64,8 @@ def all_users(
     if not isinstance(trained.catalogue, Catalogue) or not catalogue.same(trained.catalogue):
         raise ValueError(f"the policy was trained on other users, items or actions than those of {dataset.name}.")
     check_count(k, dataset.num_actions)
-    last = last_rows(dataset)
+    last = requests.last_rows(dataset)
+    last = last[last >= 0]
     blocks = (last[begin : begin + BLOCK] for begin in range(0, len(last), BLOCK))
     return answered(trained, (requests.of_dataset(dataset, rows, exclude_seen) for rows in blocks), k)
 
@@ -145,9 +146,3 @@ def write(path: Path, blocks: Iterable[Recommendations]) -> dict[str, int]:
 
     requests.write(path, columns())
     return told
-
-
-def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " n"]:
-    """The last row of each user that has any."""
-    user = np.asarray(dataset.user)
-    return np.flatnonzero(np.append(user[1:] != user[:-1], True)[: len(user)])
