@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
-from scipy.special import gammaln
+from scipy.special import gammaln, softmax
 
 from moac import simplex
 from moac.config import Discounted
@@ -73,10 +73,8 @@ def examples() -> list[Problem]:
 def returns(problem: Problem, theta: Any) -> Float[np.ndarray, "... M"]:
     """J of θ [..., p] for one problem of one step."""
     logits = np.einsum("sap,...p->...sa", problem.features, np.asarray(theta, np.float64)) + problem.offset
-    weight = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    pi = weight / weight.sum(axis=-1, keepdims=True)
     reward = np.einsum("sao,saom->sam", problem.probability, problem.reward)
-    return np.einsum("s,...sa,sam->...m", problem.initial, pi, reward)
+    return np.einsum("s,...sa,sam->...m", problem.initial, softmax(logits, axis=-1), reward)
 
 
 def multisets(num_actions: int, size: int) -> tuple[Float[np.ndarray, "n A"], Float[np.ndarray, " n"]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from scipy.stats import beta
 
 from moac.files import Arrays
@@ -46,11 +47,6 @@ class Pair:
     truth: Any  # V_π / V_b − 1 of each signal
 
 
-def _softmax(logits: Any) -> Any:
-    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return p / p.sum(axis=-1, keepdims=True)
-
-
 def pair(family: str, kappa: float, users: int, seed: int) -> Pair:
     """A log of one family, and a policy that shows items more which the log's users clicked more.
 
@@ -71,7 +67,7 @@ def pair(family: str, kappa: float, users: int, seed: int) -> Pair:
     popularity = np.where(rare, -8.0, popularity) if family == "tiny propensities" else popularity
     appeal = steep * (0.7 * popularity + 0.5 * taste)[:, None, None]
     kappa_e = kappa * LEVELS[:, None, None] * loading
-    shown = _softmax(appeal + kappa_e + drift * _TIMES[:, None] * trend)  # [Z, E, T, K]
+    shown = softmax(appeal + kappa_e + drift * _TIMES[:, None] * trend, axis=-1)  # [Z, E, T, K]
     odds = -0.7 + 0.5 * quality + 0.4 * liking[:, None, None] + LEVELS[:, None, None] + drift * _TIMES[:, None] * trend
     click = 1 / (1 + np.exp(-odds))
     known = np.einsum("zetk,e->zk", shown, LEVEL_SHARE) / len(_TIMES)
@@ -79,7 +75,7 @@ def pair(family: str, kappa: float, users: int, seed: int) -> Pair:
     seen = (cells * click).sum(axis=(0, 1, 2)) / cells.sum(axis=(0, 1, 2))
     lift = (seen - seen.mean()) / seen.std()
     flat = 0.6 if family == "near-deterministic" else 1.0
-    policy = _softmax(flat * np.log(known) + 0.5 * lift + 6.0 * (rare & (family == "tiny propensities")))
+    policy = softmax(flat * np.log(known) + 0.5 * lift + 6.0 * (rare & (family == "tiny propensities")), axis=-1)
     where = (LEVEL_SHARE[:, None] / len(_TIMES) / KINDS)[None, :, :, None]
     true = (where * policy[:, None, None] * click).sum() / (cells * click).sum() - 1
     return _drawn(rng, family, users, (shown, click, known, policy), true)
