@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
-from moac.logs import engine, own_lists
+from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
 from moac.logs.engine import Connection, File, Limits, Source, quoted
 from moac.logs.schema import Feature, LogFiles, Schema, Table, column, declared, find
@@ -164,7 +164,7 @@ class _Numbering:
         features = {f"{key}_features": self._table(key, typed) for key in ("user", "item")}
         values = self._values(typed, self.rule.since(newest))
         if self.schema.candidates is not None:
-            own_lists.write(self.connection, typed, self.work, f"{paths[0]}: `{self.schema.candidates}`")
+            candidates.write(self.connection, typed, self.work, f"{paths[0]}: `{self.schema.candidates}`")
         say("reading files", len(paths), len(paths))
         return self._written(typed, count, newest, features, values)
 
@@ -193,7 +193,7 @@ class _Numbering:
             right = "whole numbers or texts"
             raise ValueError(f"{source.path}: `{_inside(expression)}` must hold {right}, got {kind}: mixed types?")
         if name == "candidates":
-            return own_lists.cast(expression, source.types[_inside(expression)])
+            return candidates.cast_lists(expression, source.types[_inside(expression)])
         if name in ("user", "item") or name.startswith("code"):
             return f"({expression})::VARCHAR"
         if name == "time" and kind in _REAL_TYPES:
@@ -216,7 +216,7 @@ class _Numbering:
             share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
             checks.append(engine.Check(schema.propensity, *share))
         if schema.candidates is not None:
-            checks += own_lists.checks(schema.candidates, self.columns["candidates"])
+            checks += candidates.checks(schema.candidates, self.columns["candidates"])
         return tuple(checks)
 
     def _table(self, key: str, typed: str) -> tuple[Feature, ...]:
