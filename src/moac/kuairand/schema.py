@@ -137,11 +137,9 @@ GENERATED = "these rows are generated, not KuaiRand's own"
 
 
 def find(folder: str | Path, random_log: Path | None = None) -> LogFiles:
-    """The files of the one variant that `folder` holds: itself, its `data`, or a few folders down.
+    """The files of the one variant that `folder` holds, by their official names: itself, or a few folders down.
 
-    Args:
-        folder: with the official file names.
-        random_log: a log of uniformly random exposure; None is the one beside the others, if there is one.
+    `random_log` is a log of uniformly random exposure; None is the one beside the others, if there is one.
     """
     folder = Path(folder)
     if not folder.is_dir():

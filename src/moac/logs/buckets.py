@@ -67,13 +67,7 @@ def scatter(
 ) -> None:
     """Write the rows of logs into one folder for each bucket of users; what an earlier attempt has read is left out.
 
-    Args:
-        connection: with which they are read.
-        logs: each with whether its exposure was random.
-        user: the column of users.
-        num_buckets: a power of two.
-        work: the folder to write into.
-        say: told how far it is.
+    Each log comes with whether its exposure was random; `num_buckets` is a power of two.
     """
     done, total = 0, sum(file.size for file, _ in logs)
     connection.execute(f"SET partitioned_write_flush_threshold = {max(_BUFFERED // num_buckets, 4096)}")

@@ -30,10 +30,7 @@ def joined(index: Any, actions: Any) -> Arrays:
 def of_rows(lists: Sequence[Any], taken: Any, action_ids: Any) -> tuple[Any, Arrays]:
     """The list of each row [N], and the arrays of all that differ; each row's own action must be in its list.
 
-    Args:
-        lists: ids of each row's candidates.
-        taken: [N] index of each row's action.
-        action_ids: [K] in ascending order.
+    `taken` [N] are the indices of the rows' actions in `action_ids` [K], which ascend; `lists` hold ids.
     """
     if len(lists) != len(taken):
         raise ValueError(f"`candidates` must hold a list for each of {len(taken)} rows, got {len(lists)}.")

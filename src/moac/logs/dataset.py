@@ -191,9 +191,7 @@ class LoggedDataset:
     def with_behaviour(self, model: Behaviour, propensity: Any = None) -> LoggedDataset:
         """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own.
 
-        Args:
-            model: how the log chose.
-            propensity: [N] what the model gave for these rows before; None is to ask it.
+        `propensity` [N] is what the model gave for these rows before; None is to ask it.
         """
         from moac.logs import arrays
 

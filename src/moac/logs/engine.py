@@ -214,11 +214,7 @@ class Source:
 def source(connection: Connection, path: Path, table: Table, texts: Iterable[str] = ()) -> Source:
     """A file with the columns of a table, or, where the table names none, all columns with the types that are found.
 
-    Args:
-        connection: with which it is read.
-        path: CSV, also with gzip, or Parquet.
-        table: its columns.
-        texts: columns that are read as they are written, where types are found.
+    It is CSV, also with gzip, or Parquet; `texts` are columns that are read as they are written, where types are found.
     """
     if path.suffix == ".parquet":
         return _declared(Source(path, parquet([path]), _types(connection, path, parquet([path]))), table)

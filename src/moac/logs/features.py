@@ -147,14 +147,9 @@ def copy_tables(connection: Connection, files: LogFiles, work: Path) -> None:
 
 
 def encoded(connection: Connection, features: Sequence[Feature], table: str | None, train: str, ids: Any) -> Encoded:
-    """Fit the features of a table and encode those of the given ids, block by block.
+    """Fit the features of a table and encode those of the given ids [n], block by block.
 
-    Args:
-        connection: with which the table is read.
-        features: in order.
-        table: SQL, with the ids in a column `id`, once; None is none.
-        train: a query for the ids that the encoders are fitted on.
-        ids: [n] whole numbers.
+    `table` is SQL, with each id once in a column `id`; `train` is a query for the ids that encoders are fitted on.
     """
     joined = "" if table is None else f"LEFT JOIN {table} AS described USING (id)"
     encoders = [_fitted(connection, feature, f"FROM ({train}) {joined}") for feature in features]

@@ -88,13 +88,9 @@ def _marked(action_of_item: Any, row: Any, items: Any, shape: tuple[int, int]) -
 def read(
     path: Path, catalogue: Catalogue, known: Callable[[], LoggedDataset], exclude_seen: bool = False
 ) -> Iterator[Block]:
-    """The requests of a CSV or Parquet file.
+    """The requests of a CSV or Parquet file to a run, whose items in the history may be left out.
 
-    Args:
-        path: of the file.
-        catalogue: of the run that serves them.
-        known: gives the run's dataset, for users whose history, or context, the file does not say.
-        exclude_seen: leave out what is in the history.
+    `known` gives the run's dataset, for users whose history, or context, the file does not say.
     """
     if not path.is_file():
         raise ValueError(f"`requests` must be a file, got {path}.")

@@ -92,11 +92,8 @@ def choose(evaluation: OfflineEvaluation, protect: Sequence[Floor | str] = ()) -
     """Among the policies of an evaluation, the admissible one whose gain is largest.
 
     Admissible is what is not distrusted, leaves half of the rows' effective number, makes no signal significantly worse
-    and keeps every floor also at the worse end of its interval. A signal that is not estimable cannot be kept.
-
-    Args:
-        evaluation: on validation users.
-        protect: floors under signals, also as texts such as `Like=-1%`.
+    and keeps every floor also at the worse end of its interval. A signal that is not estimable cannot be kept. Floors
+    are also texts such as `Like=-1%`.
     """
     signals = (*evaluation.report.signal_names, *evaluation.left_out)
     texts = [floor for floor in protect if isinstance(floor, str)]

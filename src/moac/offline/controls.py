@@ -60,11 +60,7 @@ def of_rewards(
 ) -> tuple[Control, Control]:
     """The user's mean reward before and after each of the rows, in views whose responses are known.
 
-    Args:
-        dataset: with propensities.
-        rows: by index.
-        signals: which.
-        half: weights of each policy by b without the held-out responses; None where there is no such b.
+    `half` are weights of each policy by b without the held-out responses; None where there is no such b.
     """
     columns, user = [dataset.signal_names.index(name) for name in signals], dataset.user[rows]
     if dataset.tables.responses is None or dataset.answered is None:

@@ -38,13 +38,7 @@ class Seen:
 
 
 def seen(dataset: LoggedDataset, catalogue: Any, model: BehaviourModel | None) -> Seen:
-    """The log with a run's catalogue.
-
-    Args:
-        dataset: the run's own log, or another.
-        catalogue: of the run.
-        model: the behaviour model that the run keeps, if it does.
-    """
+    """The run's own log, or another, with the run's catalogue and the behaviour model that the run keeps, if any."""
     if dataset.propensity is not None and Catalogue.of(dataset).same(catalogue):
         return Seen(dataset)
     mapped, unknown = onto(dataset, catalogue)

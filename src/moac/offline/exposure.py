@@ -63,11 +63,7 @@ def exposures(
 ) -> dict[str, Exposure]:
     """What random exposure says of each method; nothing where the log has none, or no model of how it chose.
 
-    Args:
-        dataset: with a behaviour model, and with `random`.
-        methods: by name, a policy and its parameters θ.
-        probabilities: (dataset, policy, θ, rows) ↦ [R, n] of logged actions, as `evaluate.probabilities`.
-        options: of the estimate.
+    `probabilities` is `evaluate.probabilities`: (dataset, policy, θ, rows) ↦ [R, n] of logged actions.
     """
     random, model, known = dataset.random, dataset.behaviour, dataset.propensity
     if random is None or model is None or known is None or len(np.unique(random.user)) < 2:

@@ -43,12 +43,7 @@ def influence(
 ) -> dict[str, Float[np.ndarray, "T M"]]:
     """What each train user moves each policy's values by, through b; empty where the log knows its propensities.
 
-    Args:
-        dataset: with a behaviour model.
-        rows: of the estimate, by index.
-        weights: of each policy on these rows, by that model.
-        reward: of the rows.
-        cap: of the weights.
+    `weights` are those of each policy on the rows of the estimate, by that model.
     """
     model = dataset.behaviour
     if not isinstance(model, BehaviourModel) or not len(rows):

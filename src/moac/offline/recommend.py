@@ -52,13 +52,8 @@ def all_users(
 ) -> Iterator[Recommendations]:
     """The k most probable actions for each user with rows, at the state after its last row, in blocks.
 
-    That state is `dataset.next_observation` of the row: the history includes it, the context is its own.
-
-    Args:
-        trained: on this dataset, or on another with the same users, items and actions.
-        dataset: the log.
-        k: how many.
-        exclude_seen: leave out what the user has viewed, however long ago; probabilities are then among the others.
+    That state is `dataset.next_observation` of the row: the history includes it, the context is its own. With
+    `exclude_seen`, what the user has viewed, however long ago, is left out; probabilities are then among the others.
     """
     catalogue = Catalogue.of(dataset)
     if not isinstance(trained.catalogue, Catalogue) or not catalogue.same(trained.catalogue):

@@ -112,8 +112,7 @@ def _distances(deflated: Matrix) -> tuple[Float[np.ndarray, " L"], Float[np.ndar
 def uniform(probability: Any) -> Mixing:
     """A proof for all policies at once, from one step: τ(P_π) ≤ 1 − Σ_s' min over (s, a) of P(s'|s, a).
 
-    Args:
-        probability: P(s'|s, a) [S, A, S'] with restarts. ρ = 1 where no successor is common to all (s, a).
+    P(s'|s, a) [S, A, S'] is with restarts. ρ = 1 where no successor is common to all (s, a).
     """
     common = float(np.asarray(probability).min(axis=(0, 1)).sum())
     return Mixing(min(1.0, max(0.0, 1.0 - common)), 1.0, "certified", 1)

@@ -200,15 +200,9 @@ class Learned:
 def learn(dataset: LoggedDataset, learner: Any, counts: tuple[int, ...], trials: int, seed: int) -> Learned:
     """Run K trials through all phases of a method; trial i depends on (seed, i) alone.
 
-    As in `moac.training.compiled`, a device runs one trial at a time by the same program, whatever their numbers.
-
-    Args:
-        dataset: the log.
-        learner: a pytree with `problem`; `init(data, key)`, which gives a state with `theta` of the policy and
-            `weights` of the signals; and `phases`, a step (data, state, key) ↦ state of each.
-        counts: steps of each phase.
-        trials: K.
-        seed: of all trials.
+    `learner` is a pytree with `problem`; `init(data, key)`, which gives a state with `theta` of the policy and
+    `weights` of the signals; and `phases`, a step (data, state, key) ↦ state of each, taken `counts` times. As in
+    `moac.training.compiled`, a device runs one trial at a time by the same program, whatever their numbers.
     """
     check_trials(trials, seed)
     devices = jax.local_devices()[:trials]

@@ -122,13 +122,8 @@ def evidence_of(
 ) -> Evidence:
     """What the checks of policies on a log are made on.
 
-    Args:
-        log: as in `evaluate`.
-        policies: as in `evaluate`.
-        controls: what no policy can have changed.
-        covariates: by name [N], what was known when the items were shown.
-        behaviour: b(a|s) of all actions [N, K], for controls under the cap; policies are then given as [N, K] too.
-        options: of the estimate; the cap matters.
+    `controls` are what no policy can have changed, `covariates` [N] what was known when the items were shown. With
+    `behaviour`, b(a|s) of all actions [N, K], controls are under the cap; policies are then given as [N, K] too.
     """
     cap = (options or Options()).cap
 
