@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from moac.kuairand import generate
-from moac.offline import choose, evaluate
+from moac.offline import choose, evaluate, ncis
+from moac.report.pages import evaluation as pages
 from tests.helpers.log_policies import MODEL, tabulated
 from tests.helpers.logs import tilted
 
@@ -66,3 +67,12 @@ def test_an_evaluation_and_a_choice_are_in_memory_until_they_are_saved(dataset, 
     kept = json.loads((choice.save(tmp_path, {"flat": "runs/flat"}) / "choice.json").read_text())
     assert (kept["chosen"], kept["protected"], kept["test"]) == (choice.chosen, ["Click=-50%"], found.card())
     assert kept["candidates"][0]["run"] == "runs/flat"
+
+
+@pytest.mark.parametrize("separated", [True, False])
+def test_the_page_warns_of_an_order_that_depends_on_the_cap(dataset, separated):
+    found = evaluate.evaluate(dataset, {"flat": tabulated(dataset, FLAT)}, "validation")
+    flip = ncis.Flip("Click", "flat", "Behavior-Clone", 1.0, 10.0, separated)
+    sweep = replace(found.report.sweep, flips=(flip,))
+    notice = pages.of_evaluation(replace(found, report=replace(found.report, sweep=sweep))).notice
+    assert (str(flip) in (notice or "")) == separated

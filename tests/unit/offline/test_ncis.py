@@ -89,6 +89,7 @@ def test_a_ranking_that_flips_with_the_cap_is_a_warning():
     assert (flip.better, flip.worse, flip.separated) == ("first", "second", True)
     assert flip.cap < flip.other_cap
     assert len(report.warnings) == 1 and "undecided" in report.warnings[0]
+    assert str(report).splitlines()[-1] == report.warnings[0]
     assert "SNIPS" in measures(report.policies["second"])
 
 

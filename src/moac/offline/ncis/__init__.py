@@ -66,7 +66,8 @@ class Report:
         return files.finite(self, name_infinities=True)
 
     def __str__(self) -> str:
-        return "\n".join(line for name, policy in self.policies.items() for line in self._lines(name, policy))
+        lines = [line for name, policy in self.policies.items() for line in self._lines(name, policy)]
+        return "\n".join([*lines, *self.warnings])
 
     def _lines(self, name: str, policy: PolicyReport) -> Iterator[str]:
         """The verdict with its reasons, then a line per signal."""

@@ -78,6 +78,7 @@ def _notice(evaluation: OfflineEvaluation) -> str | None:
             more = len(verdict.reasons) - 1
             rest = f"; {more} more below" if more else ""
             parts.append(f"{name} is {_TRUST[verdict.level]}: {verdict.reasons[0].text}{rest}.")
+    parts += [f"{warning}." for warning in evaluation.report.warnings]
     if evaluation.accesses is not None and len(evaluation.accesses.entries) > 1:
         spoiled = "choices made after the first access make these numbers optimistic"
         parts.append(f"{str(evaluation.accesses).capitalize()}: {spoiled}.")
