@@ -6,7 +6,6 @@ Fast, a few hundred inputs; slow, more than ten thousand.
 import random
 import shlex
 import shutil
-from importlib import resources
 
 import jax
 import numpy as np
@@ -21,7 +20,6 @@ from moac.runs import directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
 from moac.training.run import History
-from moac_studies import framework
 from tests.helpers.kuairand import build, generated
 from tests.helpers.limits import limited
 from tests.helpers.run_folders import invented
@@ -93,14 +91,6 @@ def dataset(tmp_path_factory):
     source = generated(place, rows=800, num_users=60, num_videos=40, random_rows=80)
     build(source, place / "data", actions=5)
     return source, place / "data"
-
-
-def fuzz_specs(count, tmp_path, dataset):
-    rng = random.Random(1)
-    texts = [path.read_bytes() for path in (resources.files("moac_studies") / "specs").iterdir()]
-    for _ in range(count):
-        text = mutated(rng.choice(texts), rng).decode(errors="replace")
-        survives(framework.parse, "fuzzed", text, rng.random() < 0.5)
 
 
 def fuzz_checkpoints(count, tmp_path, dataset):
@@ -183,7 +173,6 @@ def fuzz_options(count, tmp_path, dataset, capsys):
 
 
 FUZZERS = {
-    fuzz_specs: (150, 3600),
     fuzz_checkpoints: (80, 1500),
     fuzz_finished_runs: (80, 1500),
     fuzz_csvs: (60, 1200),
