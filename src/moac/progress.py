@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY = 5.0
 """Seconds between two lines of progress, where stderr is no terminal."""
+_BESIDE = 15
+"""Characters that per cent, time left and the spaces between the columns of a bar take."""
 
 
 def say(line: str) -> None:
@@ -46,7 +48,9 @@ class Progress:
         begins, self._stage = stage != self._stage, stage
         if self._bar.disable:
             self._line(begins, done, total, numbers)
-        elif begins or self._task is None:
+            return
+        numbers = _fitted(numbers, self._bar.console.width - len(stage) - _BESIDE)
+        if begins or self._task is None:
             self._bar.start()  # only now: another display may have been shown since this one was entered
             self._task = self._bar.add_task(stage, total=total, completed=done, numbers=numbers)
         else:
@@ -78,7 +82,8 @@ def of_run(run: training.Run, iteration: int) -> Generator[Callable[[training.Sn
         first, since = timed[0]
         steps = (done - first) * run.env_steps_per_iteration / (now - since)
         told = f"{steps / 1e6:.2f} M steps/s" if steps >= 1e5 else f"{steps:.0f} steps/s"
-        left = "" if done in (first, total) else f"  {(now - since) * (total - done) / (done - first):.0f} s left"
+        shown = done in (first, total) or sys.stderr.isatty()  # a bar has a column for it
+        left = "" if shown else f"  {(now - since) * (total - done) / (done - first):.0f} s left"
         return told + left
 
     def show(snapshot: training.Snapshot) -> None:
@@ -100,10 +105,18 @@ def _numbers(snapshot: training.Snapshot) -> str:
     from moac.statistics import without_rounding
     from moac.training import mean_over_trials as mean  # which needs JAX
 
-    returns = " ".join(f"{value:.4f}" for value in mean(history.returns[:, -1]))
+    returns = " ".join(f"{value:z.4f}" for value in mean(history.returns[:, -1]))
     gap, norm = (float(without_rounding(mean(x[:, -1]))) for x in (history.gap, history.gradient_norm_squared))
     shown = f"gap {gap:.2g}  " if gap == gap else ""  # NaN where no model is known
     return f"J {returns}  {shown}‖g‖² {norm:.2g}  "
+
+
+def _fitted(numbers: str, room: int) -> str:
+    """The numbers beside a bar in a terminal; where they are too many, those in the middle are left out."""
+    parts = numbers.split("  ")
+    while len("  ".join(parts)) > room and len(parts) > 1:
+        parts.pop(len(parts) // 2)
+    return "  ".join(parts)
 
 
 def labelled_progress(check: Callable[[], Any] = lambda: None) -> Callable[..., Any]:

@@ -34,6 +34,8 @@ TYPED = {
     f"train {ENV} --setting averaged": "`--setting` must be one of discounted, average, got 'averaged'.",
     f"train {ENV} --json=yes": "`--json` must be given without a value, got 'yes'.",
     f"train {ENV} --out": "`--out` must be followed by a value.",
+    "data build log.csv --signals -returned,click": "`--signals` must be followed by a value; one that begins with a "
+    "minus needs an equals sign: --signals=-returned,click.",
     "resume": "`RUN` must be given: moac resume RUN. See moac resume --help.",
 }
 
@@ -172,7 +174,7 @@ def one_train(split):
 
 
 NO_ROWS = "has no rows of validation users: a behaviour model needs them."
-ONE_USER = "`folds` must leave train users on both sides, got 2 with an empty side."
+ONE_USER = "on both sides, got 2 folds of 1 train users: a behaviour model needs a log of more users."
 OTHER = "was fitted on other data than"
 LOGS = {
     "a split without rows": ("shared", "split", all_train, (NO_ROWS, NO_ROWS, OTHER)),

@@ -59,9 +59,10 @@ def print_table(
 
 
 def print_tables(tables: Iterable[page.Table]) -> None:
-    """Tables of a report."""
+    """Tables of a report, each with its caption below."""
     for table in tables:
         print_table(table.title, table.header, table.rows)
+        print_lines([table.caption] if table.caption else [])
 
 
 def print_json(summary: Any) -> None:

@@ -116,7 +116,7 @@ class _Building(_Writing):
         if not self.json:
             for name, log in logs.items():
                 told = f"{log['rows_read']:,} rows, {log['duplicates']:,} exact duplicates dropped"
-                sys.stdout.write(f"{name} log: {told}\n")
+                sys.stdout.write(f"{_log(name, logs)}: {told}\n")
             sys.stdout.write(f"{rows['rows']:,} rows of {rows['users']:,} users on {actions} items: {out}\n")
             print_paths(next=f"moac data describe {out}")
         counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
@@ -231,6 +231,7 @@ class Describe(Command):
             raise ValueError(f"{self.data / MANIFEST} is damaged: {error} is missing or wrong.") from None
         if figure is not None:
             say(f"figure: {figure}")
+        say(f"next: moac offline train {self.data} --out RUN")
         return Answer(description.summary() | {"figure": None if figure is None else str(figure)}, lambda: None)
 
     def _drawn(self, description: Description) -> Path | None:
@@ -268,16 +269,22 @@ def _print(description: Description) -> None:
     print_table(f"Splits, by {rule}", ("", "users", "rows", "rows per user"), rows)
 
 
+def _log(name: str, logs: dict[str, Any]) -> str:
+    """KuaiRand has a standard and a random log; a single one needs no name."""
+    return "log" if list(logs) == ["standard"] else f"{name} log"
+
+
 def _notes(description: Description) -> list[str]:
     about, spread = description.manifest, description.manifest["parts"]["rows"]["rows_per_user"]
     notes = [
+        "the amount of a signal is the number of rows where it is not 0",
         f"{description.num_rows:,} states (one a row), {description.num_actions} actions, "
         f"{len(description.signals)} signals",
         f"rows per user: median {spread['median']:.0f}, 90 % up to {spread['p90']:.0f}, largest {spread['max']:.0f}",
     ]
     for name, log in about["logs"].items():
         days, rows = list(log["days"]), f"{log['rows_read']:,} rows, {log['rows']:,} without exact duplicates"
-        notes.append(f"{name} log: {rows}{f'; {days[0]} to {days[-1]}' if days else ''}")
+        notes.append(f"{_log(name, about['logs'])}: {rows}{f'; {days[0]} to {days[-1]}' if days else ''}")
     random = about["parts"].get("random")
     if random is not None:
         notes.append(f"random exposure on these actions: {random['rows']:,} rows of {random['users']:,} users")

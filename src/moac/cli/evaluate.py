@@ -132,11 +132,11 @@ def _archive(evaluated: list[dict[str, Any]], given: tuple[float, ...] | None) -
     reference = points.min(axis=0) - 0.1 * np.ptp(points, axis=0) - 1e-9 if given is None else np.array(given)
     if reference.shape != points.shape[1:]:
         raise ValueError(f"`reference` must be one number per objective ({points.shape[1]}), got {len(reference)}.")
-    front, several = _exact_front(evaluated[0]), len(points) > 1 or given is not None
+    front, several = _exact_front(evaluated[0]), kept.sum() > 1 or given is not None
     return {
         "points": points[kept],
         "hypervolume": moac.momdp.hypervolume(points[kept], reference) if several else None,
-        "reference": [round(float(value), 6) for value in reference],
+        "reference": [round(float(value), 6) + 0.0 for value in reference],
         "igd_plus": None if front is None else moac.momdp.igd_plus(points[kept], front),
     }
 
@@ -155,6 +155,8 @@ def _exact_front(one: dict[str, Any]) -> Any:
 def _print_episodes(evaluated: list[dict[str, Any]], archive: dict[str, Any]) -> None:
     for one in evaluated:
         print_table(*_table(one))
+        cut = f"{100 * one['truncated']:.1f} % were cut at the time limit"
+        print_lines([f"Episodes have {one['length']:.1f} steps on average; {cut}."])
         print_lines(certified(Path(one["run"])))
     total = sum(len(one["points"]) for one in evaluated)
     lines = [f"archive: {len(archive['points'])} of {total} policies are not dominated"]
@@ -169,14 +171,14 @@ def _table(one: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
     """Title, header and rows of one run."""
     many = len(one["trials"]) > 1
     over = f"{len(one['trials'])} trials × {one['episodes']} episodes" if many else f"{one['episodes']} episodes"
-    title = f"{one['run']}: {one['env']}, {over}, {one['length']:.1f} steps, {100 * one['truncated']:.1f} % cut short"
+    title = f"{one['run']}: {one['env']}, {over}, means with 95 % intervals"
     names = {"return": "returns", "discounted": "discounted_returns", "per step": "reward_per_step"}
     columns = {head: name for head, name in names.items() if one[name] is not None}
     rows = list[list[str]]()
     for i, objective in enumerate(one["objectives"]):
-        cells = [f"{one[name][i]:.4f} [{one[f'{name}_interval'][i][0]:.4f}, {one[f'{name}_interval'][i][1]:.4f}]"
+        cells = [f"{one[name][i]:z.4f} [{one[f'{name}_interval'][i][0]:z.4f}, {one[f'{name}_interval'][i][1]:z.4f}]"
                  for name in columns.values()]  # fmt: skip
-        rows.append([objective, *cells, *([] if one["exact"] is None else [f"{one['exact'][:, i].mean():.4f}"])])
+        rows.append([objective, *cells, *([] if one["exact"] is None else [f"{one['exact'][:, i].mean():z.4f}"])])
     return title, ["", *columns, *([] if one["exact"] is None else ["exact"])], rows
 
 

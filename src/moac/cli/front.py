@@ -57,7 +57,7 @@ class Front(Command):
     def _print(self, model: momdp.FiniteMOMDP, front: momdp.ParetoFront, uniform: momdp.Exact) -> None:
         kind = "policies with memory" if front.memory else "stationary policies"
         points = enumerate(zip(front.points, front.hull, strict=True), start=1)
-        rows = [[k, *(f"{value + 0.0:.5f}" for value in point), on_hull] for k, (point, on_hull) in points]
+        rows = [[k, *(f"{value:z.5f}" for value in point), on_hull] for k, (point, on_hull) in points]
         print_table(
             f"{model.name}: exact Pareto front of deterministic {kind}, γ = {', '.join(map(str, self.discount))}",
             ("", *model.objective_names, "on the hull"),
@@ -83,12 +83,12 @@ class Envs(Command):
     def answer(self) -> Answer:
         """Print what MO-Gymnasium registers; nothing is made."""
         from moac import envs
-        from moac.envs.make import OBJECTIVES
+        from moac.envs.make import known_objectives
         from moac.momdp import library
 
         exact = library.known_environments()
         rows: list[dict[str, Any]] = [
-            {"id": name, "objectives": list(OBJECTIVES.get(name.rpartition("-v")[0], ())), "exact": name in exact}
+            {"id": name, "objectives": list(known_objectives(name)), "exact": name in exact}
             for name in envs.known_ids()
         ]
         shown = [(row["id"], ", ".join(row["objectives"]), "yes" if row["exact"] else "") for row in rows]

@@ -130,11 +130,12 @@ def _split(arguments: list[str]) -> tuple[str, list[str]]:
 
 def _listed(names: list[str], group: str) -> str:
     """The commands of a group, each with the first line of its help."""
+    import shutil
     import textwrap
 
-    width = max(map(len, names))
+    width, screen = max(map(len, names)), min(shutil.get_terminal_size((110, 24)).columns, 110)
     rows = [f"  moac {name:{width}}  {(_class_of(name).__doc__ or '').splitlines()[0]}" for name in names]
-    wrapped = [textwrap.fill(row, 110, subsequent_indent=" " * (width + 9)) for row in rows]
+    wrapped = [textwrap.fill(row, screen, subsequent_indent=" " * (width + 9)) for row in rows]
     usage = f"usage: moac {group} COMMAND ...".replace("  ", " ")
     return "\n".join([usage, "", _HEADINGS[group], "", *wrapped, "", "Options: moac COMMAND --help", ""])
 
@@ -146,7 +147,7 @@ def _explained(text: str, program: str, command: type, arguments: list[str]) -> 
     if found := re.search(r"Missing from .+?: (\S+)", text):
         return f"`{found[1]}` must be given: {program} {found[1]}. See {program} --help."
     if found := re.search(r"Missing value for argument '(\S+)'. Expected (\d+) values", text):
-        return f"`{found[1]}` must be followed by {'a value' if found[2] == '1' else f'{found[2]} values'}."
+        return f"`{found[1]}` must be followed by {_values(found[1], int(found[2]), arguments)}."
     if found := re.search(r"invalid choice (.+?) for argument '(\S+)'. Expected one of \((.+?)\)", text):
         choices = found[3].replace("'", "").split(", ")
         if "None" in choices:  # of an option that may be left out, in no order
@@ -160,6 +161,13 @@ def _explained(text: str, program: str, command: type, arguments: list[str]) -> 
         right = f"{what}s" if "tuple" in kind else f"a {what}"
         return f"`{name}` must be {right}, got {wrong[0]!r}." if wrong else text
     return text or f"the options could not be parsed; see {program} --help."
+
+
+def _values(name: str, count: int, arguments: list[str]) -> str:
+    """What must follow an option; a first value with a minus, which looks like an option, needs an equals sign."""
+    after = dict(itertools.pairwise(arguments)).get(name, "")
+    minus = f"; one that begins with a minus needs an equals sign: {name}={after}"
+    return ("a value" if count == 1 else f"{count} values") + minus * bool(re.match("-[^-]", after))
 
 
 def _unrecognised(token: str, program: str, command: type, arguments: list[str]) -> str:

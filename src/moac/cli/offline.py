@@ -104,10 +104,17 @@ class Train(Command):
 
     def _print(self, choice: Choice) -> None:
         _print_changes(choice)
+        print_lines(
+            [
+                "Behavior-Clone is the policy that made the log, pull the coefficient of the KL term towards it; "
+                "brackets are 95 % intervals over users."
+            ]
+        )
         print_lines(f"{each.name}: not chosen, {why}" for each in choice.candidates for why in each.against)
         if choice.chosen is None:
             wanted = f" with {', '.join(self.protect)}" if self.protect else ""
-            print_lines([f"no candidate qualifies{wanted}: keep the log's own policy (Behavior-Clone)"])
+            kept = f"{self.out} is no run; its candidates are in {self.out / 'menu'}"
+            print_lines([f"no candidate qualifies{wanted}: keep the log's own policy (Behavior-Clone). {kept}."])
             return
         print_lines([f"chosen on validation users: {choice.chosen}; its numbers above are slightly optimistic"])
         print_paths(report=f"{self.out}/report.html", next=f"moac evaluate {self.out} --data {self.data}")
@@ -122,7 +129,7 @@ def _print_changes(choice: Choice) -> None:
     labels = [line.label for line in evaluation.lines(names[0])]
     shares = [f"{min(d.row_effective_share for d in policy.diagnostics):.2f}" for policy in policies]
     print_table(
-        f"{evaluation.data}: change to Behavior-Clone, {evaluation.users:,} validation users (pull: KL term)",
+        f"{evaluation.data}: change to Behavior-Clone, {evaluation.users:,} validation users",
         ["", *(f"{name} *" if name == choice.chosen else name for name in names)],
         [
             *([label, *(column[i] for column in columns)] for i, label in enumerate(labels)),

@@ -39,20 +39,27 @@ OBJECTIVES = {
     "breakable-bottles": ("time", "bottles", "potential"),
     "minecart": ("ore1", "ore2", "fuel"),
     "mo-mountaincar": ("time", "reverse", "forward"),
+    "mo-mountaincar-3d": ("time", "move", "speed"),
+    "mo-mountaincar-timemove": ("time", "move"),
+    "mo-mountaincar-timespeed": ("time", "speed"),
     "mo-mountaincarcontinuous": ("time", "fuel"),
     "water-reservoir": ("flooding", "irrigation"),
     "mo-lunar-lander": ("outcome", "shaping", "main engine", "side engine"),
     "mo-hopper": ("forward", "height", "control"),
+    "mo-hopper-2d": ("forward", "height"),
     "mo-hopper-2obj": ("forward", "height"),
     "mo-halfcheetah": ("forward", "control"),
     "mo-walker2d": ("forward", "control"),
     "mo-swimmer": ("forward", "control"),
     "mo-humanoid": ("forward", "control"),
     "mo-ant": ("x velocity", "y velocity", "control"),
+    "mo-ant-2d": ("x velocity", "y velocity"),
     "mo-ant-2obj": ("x velocity", "y velocity"),
+    "mo-highway": ("high speed", "right lane", "collision"),
+    "mo-supermario": ("x position", "time", "death", "coin", "enemy"),
     "mo-reacher": ("first target", "second target", "third target", "fourth target"),
 }
-"""What the objectives of MO-Gymnasium's environments are, by how their ids begin, where the number is right."""
+"""What the objectives of MO-Gymnasium's environments are, by how their ids begin; the longest such beginning counts."""
 _SPACES = "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these"
 
 
@@ -247,8 +254,13 @@ def _reward_bounds(env: Any) -> tuple[Any, Any]:
 
 def objective_names(name: str, count: int) -> tuple[str, ...]:
     """What the objectives of an environment are called; numbered where that is not known."""
-    known = (names for start, names in OBJECTIVES.items() if name.startswith(start) and len(names) == count)
-    return next(known, tuple(f"objective {i + 1}" for i in range(count)))
+    known = known_objectives(name)
+    return known if len(known) == count else tuple(f"objective {i + 1}" for i in range(count))
+
+
+def known_objectives(name: str) -> tuple[str, ...]:
+    """The names of the objectives of MO-Gymnasium's environments; empty where they are not known."""
+    return OBJECTIVES.get(max(filter(name.startswith, OBJECTIVES), key=len, default=""), ())
 
 
 def encoder_of(space: Any) -> Encoder:

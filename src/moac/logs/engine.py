@@ -180,10 +180,10 @@ class Source:
     columns: Mapping[str, str] = field(default_factory=dict)  # SQL of each column that is read, by its new name
     checks: tuple[Check, ...] = ()  # of them
 
-    def require(self, name: str) -> None:
-        """Refuse a column that is not there."""
+    def require(self, name: str, advice: str = "") -> None:
+        """Refuse a column that is not there; what to do follows the names of those that are."""
         if name not in self.types:
-            near = did_you_mean(name, list(self.types)) or f" It has {', '.join(self.types)[:_LISTED]}."
+            near = did_you_mean(name, list(self.types)) or f" It has {', '.join(self.types)[:_LISTED]}.{advice}"
             raise ValueError(f"{self.path} must have the column `{name}`, which is missing.{near}")
 
     @property

@@ -175,9 +175,10 @@ class _Numbering:
         """A file's columns with their types, in the same order; a row that cannot be is an error."""
         if not out.exists():
             source = engine.source(self.connection, path, self.schema.log, (self.schema.user, self.schema.item))
-            for expression in self.columns.values():
+            for name, expression in self.columns.items():
                 if column(_inside(expression)) == expression:
-                    source.require(_inside(expression))
+                    known = name in ("user", "item", "time")
+                    source.require(_inside(expression), f" Name the right one with `{name}`." if known else "")
             columns = {name: self._cast(source, name) for name in self.columns}
             source = replace(source, columns=columns, checks=self._checks())
             partial = out.with_suffix(".tmp")
@@ -209,8 +210,10 @@ class _Numbering:
             condition = f"{name} IS NOT NULL" if name == "time" else f"{name} <> ''"
             checks.append(engine.Check(getattr(schema, name), condition, right, self.columns[name]))
         for signal in schema.signals:
-            advice = f": {signal.name}=coalesce({signal.name}, 0) makes a gap 0"
-            finite = (f"isfinite({signal.column})", "a finite number", self.columns[signal.column], advice)
+            expression = self.columns[signal.column]
+            plain = _inside(expression) if _inside(expression).isidentifier() else expression
+            advice = f": {signal.name}=coalesce({plain}, 0) makes a gap 0"
+            finite = (f"isfinite({signal.column})", "a finite number", expression, advice)
             checks.append(engine.Check(signal.name, *finite))
         if schema.propensity is not None:
             share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])

@@ -146,7 +146,9 @@ def fit(dataset: LoggedDataset, options: Options | None = None, cross_fit: bool 
     fold = splits.fold_users(dataset.user_ids, options.seed, options.folds)[dataset.user[train]]
     parts = [train, *(train[fold != k] for k in range(options.folds if cross_fit else 0))]
     if any(len(part) in (0, len(train)) for part in parts[1:]):
-        raise ValueError(f"`folds` must leave train users on both sides, got {options.folds} with an empty side.")
+        users = len(np.unique(dataset.user[train]))
+        got = f"got {options.folds} folds of {users} train users: a behaviour model needs a log of more users"
+        raise ValueError(f"`folds` must leave train users on both sides, {got}.")
     members = (_member(policy, dataset, (part, validation), options, k) for k, part in enumerate(parts))
     return BehaviourModel(policy, tuple(members), options, identity(dataset))
 

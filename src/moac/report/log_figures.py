@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.dates import AutoDateLocator, DateFormatter
+from matplotlib.dates import DateFormatter
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import LogFormatter, MaxNLocator, NullFormatter
 
 from moac.logs.folder import Description
 from moac.logs.splits import SPLITS
@@ -212,6 +212,7 @@ def _rows_per_user(ax: Axes, log: Description) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
     ax.yaxis.set_major_formatter(_per_cent)
     ax.set(xlabel="n, number of rows", ylabel="share of users")
     ax.set_title("Users with at least n rows")
@@ -226,13 +227,16 @@ def _days(ax: Axes, log: Description) -> None:
     for k, (name, days) in enumerate(log.days.items()):
         x = np.array([np.datetime64(date.fromisoformat(day)) for day in days])
         ax.plot(x, list(days.values()), marker="o", markersize=4, label=f"{name} log", **style.line(k))
-    ax.xaxis.set_major_locator(AutoDateLocator(maxticks=8))
+    known = np.unique([np.datetime64(date.fromisoformat(day)) for days in log.days.values() for day in days])
+    ax.set_xticks(known[:: -(-len(known) // 5)])  # at most five days, each once
     ax.xaxis.set_major_formatter(DateFormatter("%d %b"))
+    ax.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.set_ylim(bottom=0)
     ax.set_title("Rows per day, all items")
     ax.set(xlabel="day", ylabel="rows")
-    ax.legend()
+    if len(log.days) > 1:
+        ax.legend()
 
 
 def _actions(ax: Axes, log: Description) -> None:
@@ -240,6 +244,7 @@ def _actions(ax: Axes, log: Description) -> None:
     shown = log.action_views / max(log.num_rows, 1)
     ax.set_axisbelow(True)
     ax.bar(np.arange(1, log.num_actions + 1), shown, width=1.0, color=style.COLOURS[0])
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     ax.yaxis.set_major_formatter(_per_cent)
     ax.set(xlabel="action, by views of train users", ylabel="share of rows")
     ax.set_title("How often each action was shown")

@@ -29,6 +29,19 @@ def test_options_are_checked(options, message):
     assert str(error.value).startswith(message)
 
 
+NAMED = {
+    "mo-mountaincar-v0": ("time", "reverse", "forward"),
+    "mo-mountaincar-3d-v0": ("time", "move", "speed"),
+    "mo-mountaincar-timespeed-v0": ("time", "speed"),
+    "minecart-deterministic-v0": ("ore1", "ore2", "fuel"),
+}
+
+
+@pytest.mark.parametrize("env", NAMED)
+def test_objectives_are_named_by_the_longest_beginning_of_the_id(env):
+    assert envs.make(env, num_envs=1).spec.objective_names == NAMED[env]
+
+
 def test_unknown_spaces_end_with_one_line():
     with pytest.raises(ValueError, match=r"Line.* cannot be trained on: `observation_space` must be .*, got Text"):
         envs.make(Line, observation_space=spaces.Text(3))

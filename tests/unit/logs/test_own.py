@@ -223,6 +223,7 @@ def test_features_of_users_and_items_are_numbers_and_categories(tmp_path):
 
 MISTAKES = {
     "a missing column": ({"item": "itemid"}, "must have the column `itemid`, which is missing. Did you mean item_id?"),
+    "no column like it": ({"user": "buyer"}, "minutes, returned. Name the right one with `user`."),
     "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, which is missing. Did you mean click?"),
     "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
     "times that are none": ({"time": "tab"}, "row 2: `tab` must be a time, got"),
@@ -256,6 +257,18 @@ FILES = {
     "user_id,item_id,time,click\na,x,1,0\nb,y,soon,1\n": "row 2: `time` must be a time, got '1'",
     "user_id,item_id,time,click\na,x,1,0\nb,y\n": "row 3: Expected Number of Columns: 4 Found: 2",
 }
+
+
+def test_the_advice_on_gaps_can_be_typed(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "user_id,item_id,time,dwell sec\n" + "".join(f"u{k % 8},x{k % 3},{k},{k % 5 or ''}\n" for k in range(40))
+    )
+    with pytest.raises(ValueError, match="got nothing") as error:
+        logs.build(path, signals='dwell="dwell sec"', out=tmp_path / "data")
+    advice = str(error.value).partition("got nothing: ")[2].removesuffix(" makes a gap 0.")
+    assert advice == 'dwell=coalesce("dwell sec", 0)'
+    assert logs.build(path, signals=advice, out=tmp_path / "data").num_rows == 40
 
 
 @pytest.mark.parametrize("content", FILES)

@@ -90,10 +90,10 @@ def _collapse(run: FinishedRun) -> str | None:
     name, share = run.objectives[int(heavy.argmax())], float(heavy.max())
     if share <= 0.5:
         return None
-    units = "" if run.config.learner != "ppo" or run.config.units == "advantage" else "units advantage, "
+    units = "" if run.config.learner != "ppo" or run.config.units == "advantage" else "--units advantage, "
     return (
         f"{name} had more than {_HEAVY} of the weight for {number(100 * share, 3)} % of the run, so the others hardly "
-        f"counted: try {units}weighting capped:0.7, or weighting preferred with a preference."
+        f"counted: try {units}--weighting capped:0.7, or moac explore, which trains for many preferences."
     )
 
 
@@ -140,8 +140,14 @@ def _signals(run: FinishedRun) -> Table:
         "Regret": history.regret,
     }
     named |= {f"Weight λ of {name}": history.weights[:, :, i] for i, name in enumerate(run.objectives)}
-    rows = tuple((name, _mean(values[:, 0]), _mean(values[:, -1])) for name, values in named.items())
-    caption = f"{_interval(run)} A gap of 0 is Pareto stationary; – is what this problem cannot tell exactly."
+    known = {name: values for name, values in named.items() if np.isfinite(values).any()}
+    rows = tuple((name, _mean(values[:, 0]), _mean(values[:, -1])) for name, values in known.items())
+    exact = (
+        "A gap of 0 is Pareto stationary. Regret is min over λ of max_π λᵀJ(π) − λᵀJ: 0 if some weighting makes the "
+        "policy optimal."
+    )
+    unknown = "The exact gap needs a model; moac certify measures it from episodes."
+    caption = f"{'± as above. ' * (run.trials > 1)}{exact if np.isfinite(history.gap).any() else unknown}"
     return Table("Signals of training", caption, ("Signal", *_first_and_last(run)), rows)
 
 
