@@ -182,7 +182,7 @@ def one_network(everything: bool) -> str:
         "hypervolume, 95 % interval",
         *range_of,
         "seeds",
-        "asked for",
+        "target",
         "best peer",
         *time_of,
     ]

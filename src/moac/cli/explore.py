@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,8 +132,9 @@ def _print(archive: Archive, out: Path) -> None:
     print_tables(page.results)
     print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])
     load = exploration.loading(out, archive.record(0), 0)
-    print_paths(report=out / "report.html", explore=out / "explore.json", next=load)
-    print_lines([f"choose: moac choose {out} --protect NAME=LEAST --prefer NAME"])
+    print_paths(report=out / "report.html", numbers=out / "explore.json", load=load)
+    names = explored.objectives
+    print_paths(next=f"moac choose {out} --protect {shlex.quote(f'{names[0]}=LEAST')} --prefer {shlex.quote(names[-1])}")
 
 
 @dataclass(frozen=True, kw_only=True)
