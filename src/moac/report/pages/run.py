@@ -127,7 +127,7 @@ def _returns(run: FinishedRun) -> Table:
         )
         rows.append((name, *cells))
     header = ("Objective", *_first_and_last(run), "Change", "Mean weight λ", "Last weight λ")
-    return Table("Returns", f"{_interval(run)} Change is taken trial by trial.", header, tuple(rows))
+    return Table("Returns", _interval(run), header, tuple(rows))
 
 
 def _signals(run: FinishedRun) -> Table:
@@ -221,7 +221,8 @@ def _first_and_last(run: FinishedRun) -> tuple[str, str]:
 def _interval(run: FinishedRun) -> str:
     if run.trials == 1:
         return "One trial, so no interval."
-    return f"Means over {number(run.trials)} trials; ± is half the width of the 95 % interval of the mean."
+    over = f"Means over {number(run.trials)} trials; ± is half the width of the 95 % interval of the mean."
+    return f"{over} Change is taken trial by trial."
 
 
 def _plain(value: Any) -> str | None:
