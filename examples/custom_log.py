@@ -32,7 +32,7 @@ def newsletter(readers: int = 300, offers: int = 12, weeks: int = 20, seed: int 
 
 
 def main() -> moac.logs.LoggedDataset:
-    """Build the dataset, train, evaluate, recommend."""
+    """Build the dataset, train, evaluate, recommend. So few readers show nothing, and the verdict says why."""
     dataset = moac.logs.build(
         newsletter(), user="reader", item="offer", time="week", signals="order,minutes,-complaint",
         context="season", propensity="chance", name="newsletter",
@@ -42,7 +42,8 @@ def main() -> moac.logs.LoggedDataset:
     evaluation = run.evaluate(split="validation")
     for line in evaluation.lines("MOAC"):
         print(f"{line.label:16} {line.relative:+.1%} {line.outcome}")
-    print(evaluation.report.policies["MOAC"].verdict.level)
+    verdict = evaluation.report.policies["MOAC"].verdict
+    print(f"verdict: {verdict.level}", *(f"  - {reason.text}" for reason in verdict.reasons), sep="\n")
     print(
         run.policy.recommend("reader 5", ["summer"], ["offer A", "offer C"], k=3, responses=[[1, 5.0, 0], [0, 1.0, 0]])
     )

@@ -128,7 +128,7 @@ def test_finished_run_as_text(finished, capsys):
     out, _ = capsys.readouterr()
     assert out.startswith("resource-gathering-v0\n")
     assert "9 independent policies for 400 iterations" in out
-    assert out.splitlines()[-1] == f"report: {finished.path / 'report.html'}"
+    assert out.splitlines()[-2:] == [f"report: {finished.path / 'report.html'}", f"next: moac evaluate {finished.path}"]
 
 
 def edit(run, change):

@@ -191,6 +191,7 @@ def told(path: Path, outcome: Result, meter: Meter) -> Answer:
         print_tables(page.tables)
         print_lines([] if page.notice is None else [page.notice])
         print_paths(**({"figure": figure} if figure.exists() else {}), report=path / "report.html")
+        print_paths(next=f"moac evaluate {path}")
 
     trained = 0 if meter.first is None else outcome.iteration - meter.first
     return Answer(summary(path, outcome, meter.seconds, trained), show)

@@ -93,14 +93,19 @@ class Catalogue:
             answers = np.resize(self._answers(responses, len(places))[known], shape)
         x = self.features(np.array([place]), codes[None], items, answers)[0]
         notes = [f"user {user} is unknown: no features"] if place < 0 else []
-        names, given = self.context_names or map(str, range(len(codes))), _values(context)
-        parts = zip(names, codes, self.context_sizes, given, strict=True)
-        notes += [f"context {name}={value} is unknown" for name, code, size, value in parts if not 0 <= code < size]
+        notes += self.unknown_context(context)
         if (places < 0).any():
             notes.append(f"{(places < 0).sum()} of {len(places)} items of the history are unknown: skipped")
         if self.response_scale and len(places) and responses is None:
             notes.append("responses to the history are unknown: zeros")
         return x, tuple(notes)
+
+    def unknown_context(self, context: Any) -> list[str]:
+        """In words, what of a context no train user has."""
+        codes = self.codes(context)
+        names, given = self.context_names or map(str, range(len(codes))), _values(context)
+        parts = zip(names, codes, self.context_sizes, given, strict=True)
+        return [f"context {name}={value} is unknown" for name, code, size, value in parts if not 0 <= code < size]
 
     def features(self, user: Any, codes: Any, items: Any, responses: Any = None) -> Float[np.ndarray, "n F"]:
         """Feature vectors of n requests.

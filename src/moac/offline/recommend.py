@@ -85,14 +85,17 @@ def known_user(  # noqa: PLR0913 - as `TrainedPolicy.recommend`
     if not len(rows):
         return trained.recommend(user, context, (), k, eligible=eligible)
     block = requests.of_dataset(dataset, rows, exclude_seen)
-    codes = catalogue.codes(context)[None] if context is not None and len(context) else block.codes
+    given = context is not None and len(context)
+    codes = catalogue.codes(context)[None] if given else block.codes
     left_out = np.zeros((1, dataset.num_actions), bool) if block.left_out is None else block.left_out
     if eligible is not None:
         left_out |= ~np.isin(catalogue.action_ids.astype(str), [str(one) for one in eligible])
     best = next(answered(trained, [replace(block, codes=codes, left_out=left_out)], k))
     count = best.counts[0]
-    notes = (f"history: the last {(block.items >= 0).sum()} items that {dataset.name} has of user {user}",)
-    return Recommendation(tuple(best.ids[0, :count].tolist()), tuple(best.probabilities[0, :count].tolist()), notes)
+    notes = [f"history: the last {(block.items >= 0).sum()} items that {dataset.name} has of user {user}"]
+    notes += catalogue.unknown_context(context) if given else []
+    ids, probabilities = best.ids[0, :count].tolist(), best.probabilities[0, :count].tolist()
+    return Recommendation(tuple(ids), tuple(probabilities), tuple(notes))
 
 
 def answered(trained: TrainedPolicy, blocks: Iterable[Block], k: int) -> Iterator[Recommendations]:

@@ -176,6 +176,13 @@ def test_duplicates_are_counted_and_said(built, tmp_path, capsys):
     assert "2022-05-01 to 2022-05-23" in capsys.readouterr().out
 
 
+def test_a_log_of_a_few_days_is_drawn_without_a_warning(tmp_path):
+    rows = [row | {"ts": f"2022-05-0{1 + k % 5} 09:00"} for k, row in enumerate(TABLE[:40])]
+    path = stranger.write(tmp_path / "log.csv", rows)
+    logs.build(path, **stranger.OPTIONS, out=tmp_path / "data")
+    assert main(["data", "describe", str(tmp_path / "data")]) == 0
+
+
 def test_signals_may_be_expressions_and_whole_numbers_are_ids(tmp_path):
     rows = "user,item,t,play,len\n7,10,1,2,4\n7,9,2,3,3\n11,10,1,0,5\n11,9,2,,5\n"
     (tmp_path / "log.csv").write_text(rows)

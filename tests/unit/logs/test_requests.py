@@ -96,6 +96,13 @@ def test_a_known_user_has_the_history_and_context_of_the_log(folder, dataset, tm
     assert dataset.action_ids[np.argsort(-logits)][:4].tolist() == everyone["user 5"]
 
 
+def test_a_known_user_s_unknown_context_is_told(folder, capsys):
+    ask = ["offline", "recommend", str(folder / "run"), "--user", "user 5", "--k", "3", "--context"]
+    for values, told in ((["HOME", "9"], True), (["home", "9"], False)):
+        assert main([*ask, *values]) == 0
+        assert ("context tab=HOME is unknown" in capsys.readouterr().err) is told
+
+
 def score_all(folder, out):
     assert main(["offline", "score", str(folder / "run"), "--out", str(out), "--k", "4"]) == 0
     answers = {}
