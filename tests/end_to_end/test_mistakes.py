@@ -182,6 +182,11 @@ LOGS = {
 }
 
 
+def test_a_run_on_a_log_cannot_be_watched(log_run, capsys):
+    assert main(["watch", str(log_run.path)]) == 2
+    assert f"moac: {log_run.path} is a run on a log" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("wrong", LOGS)
 def test_a_log_that_cannot_be_used(wrong, log_run, capsys, tmp_path):
     """`offline train`, `offline compare` and `evaluate`: the last line says what is wrong."""

@@ -98,8 +98,9 @@ class Encoder:
         """S = Π (high − low + 1) where all numbers are whole and S is at most `MAX_STATES`; else None."""
         if not self.whole:
             return None
-        count = math.prod(int(high - low) + 1 for low, high in zip(self.low, self.high, strict=True))
-        return count if count <= MAX_STATES else None
+        # In floats, whose product ends at infinity: the whole number of an image's states has a million digits.
+        count = math.prod(high - low + 1.0 for low, high in zip(self.low, self.high, strict=True))
+        return int(count) if count <= MAX_STATES else None
 
     @cached_property
     def lookup_key(self) -> Callable[[Any], Hashable]:

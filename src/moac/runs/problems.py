@@ -278,6 +278,8 @@ def environment_of_run(directory: Path, trust: bool = False) -> Source:
     """
     problem = description(directory)["problem"]
     env, options = problem["env"], problem.get("options") or {}
+    if (directory / LOG_FILES[1]).exists():
+        raise ValueError(f"{directory} is a run on a log: it has no environment whose episodes could be played.")
     if env is None:
         raise ValueError(f"{directory} was saved from Python: its environment has no id by which it could be made.")
     if not isinstance(options, dict):
