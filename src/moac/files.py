@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -16,7 +15,8 @@ from typing import IO, Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+
+from moac import tensors
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
@@ -30,10 +30,6 @@ _ABOUT = "moac"
 """The one entry of a file's metadata: safetensors writes several in random order."""
 _DIGEST = "sha256"
 """Inside it, the hash of all arrays and of all else that is inside it."""
-_TEXTS = ":utf8"
-"""Ends the name of an array of texts."""
-_TYPES = {"BOOL", "F16", "F32", "F64", *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64))}
-"""Of arrays, as safetensors names them: those that are ever written."""
 
 
 class DamagedError(ValueError):
@@ -181,14 +177,18 @@ def checked(data: Any, levels: int = _DEEPEST) -> Any:
     return data
 
 
-def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, tensors.Given], about: Mapping[str, Any]) -> None:
     """Write arrays by name as safetensors, with a hash of it all; equal arrays and `about` make equal bytes.
 
-    Arrays of texts are written as bytes of UTF-8, all as long as the longest.
+    A list of arrays is written as one, joined along the first axis. Numbers go to the file from where they are in
+    memory, without a copy.
     """
-    contiguous = dict(_packed(name, np.ascontiguousarray(array)) for name, array in arrays.items())
-    described = {**about, _DIGEST: _digests(contiguous, about)[-1]}
-    write_bytes(path, save(contiguous, metadata={_ABOUT: json.dumps(described, sort_keys=True)}))
+    columns = tensors.columns(arrays)
+    described = {**about, _DIGEST: tensors.digests(columns, about)[-1]}
+    with replacing(path) as file:
+        file.write(tensors.header(columns, {_ABOUT: json.dumps(described, sort_keys=True)}))
+        for column in columns.values():
+            file.writelines(column.content())
 
 
 def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -201,8 +201,8 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         if not isinstance(about, dict):
             raise DamagedError(path, "it was not written by moac")
         stored = about.pop(_DIGEST, None)
-        digests = _digests(arrays, about)
-        arrays = dict(_unpacked(name, array) for name, array in arrays.items())
+        digests = tensors.digests({name: tensors.Column([array]) for name, array in arrays.items()}, about)
+        arrays = dict(tensors.unpacked(name, array) for name, array in arrays.items())
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
     except DamagedError:
@@ -216,38 +216,11 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     return arrays, about
 
 
-def _packed(name: str, array: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
-    if array.dtype.kind != "U":
-        return name, array
-    encoded = np.char.encode(array, "utf-8").reshape(-1)
-    return f"{name}{_TEXTS}", encoded.view(np.uint8).reshape(len(encoded), encoded.dtype.itemsize)
-
-
-def _unpacked(name: str, array: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
-    if not name.endswith(_TEXTS):
-        return name, array
-    if array.dtype != np.uint8 or array.ndim != 2 or not array.shape[1]:
-        raise ValueError(f"`{name}` is not an array of strings")
-    texts = np.ascontiguousarray(array).view(f"S{array.shape[1]}").reshape(-1)
-    return name.removesuffix(_TEXTS), np.char.decode(texts, "utf-8")
-
-
 def _tensor(file: Any, name: str) -> np.ndarray[Any, Any]:
     kind = file.get_slice(name).get_dtype()
-    if kind not in _TYPES:
+    if kind not in tensors.TYPES:
         raise ValueError(f"`{name}` has numbers of type {kind}, which are never written")
     return file.get_tensor(name)
-
-
-def _digests(arrays: Arrays, about: Any) -> tuple[str, str]:
-    """Hashes of names, types, shapes and numbers: without `about`, as older versions wrote it, and with it."""
-    digest = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
-    arrays_only = digest.hexdigest()
-    digest.update(json.dumps(about, sort_keys=True).encode())
-    return arrays_only, digest.hexdigest()
 
 
 def _settle(folder: Path) -> None:

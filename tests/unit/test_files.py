@@ -1,12 +1,14 @@
 import hashlib
 import json
+import mmap
 import os
 import struct
 import tracemalloc
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors import safe_open
+from safetensors.numpy import save, save_file
 
 from moac import files
 
@@ -36,6 +38,38 @@ def test_equal_content_makes_equal_bytes(tmp_path):
     for name in "xy":
         files.write_arrays(tmp_path / name, arrays, about)
     assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
+
+
+def test_the_bytes_are_those_that_safetensors_writes(tmp_path):
+    """Also of an array that is given in blocks."""
+    types = ("?", "u1", "i1", "u2", "i2", "f2", "u4", "i4", "f4", "u8", "i8", "f8")
+    arrays = {f"{name} “{t}”\n": np.arange(30).reshape(5, 3, 2).astype(t) for t in types for name in "ba"}
+    arrays |= {"none": np.zeros((0, 2), np.float32), "transposed": np.arange(6.0).reshape(2, 3).T}
+    blocks = {name: np.array_split(array, 7) for name, array in arrays.items()}
+    for name, given in (("x", arrays), ("y", blocks), ("z", dict(reversed(blocks.items())))):
+        files.write_arrays(tmp_path / name, given, {"n": "é"})
+    written = (tmp_path / "x").read_bytes()
+    with safe_open(tmp_path / "x", "numpy") as file:
+        metadata = file.metadata()
+    assert save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata) == written
+    assert (tmp_path / "y").read_bytes() == (tmp_path / "z").read_bytes() == written
+
+
+@pytest.mark.parametrize("numbers", [np.zeros(2, complex), np.zeros(2, ">f4"), np.array([None])])
+def test_numbers_of_another_type_are_refused(numbers, tmp_path):
+    with pytest.raises(ValueError, match=r"`a` has numbers of type .*, which cannot be written"):
+        files.write_arrays(tmp_path / "x", {"a": numbers}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_large_array_is_written_without_a_copy(tmp_path):
+    """A page of zeros that is never touched takes no memory."""
+    with mmap.mmap(-1, 8 * ENOUGH) as zeros:
+        array = np.frombuffer(zeros, np.float32)
+        files.write_arrays(tmp_path / "x", {"a": [array, array]}, {})
+        del array
+    assert (tmp_path / "x").stat().st_size > 16 * ENOUGH
 
 
 @pytest.mark.parametrize("content", [b"", b"12345678", b"\xff" * 100, b"\x80\x04K\x01."])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,21 @@ class Checkpoints:
 
     def write(self, snapshot: training.Snapshot) -> None:
         """Store all that is needed to go on; the last two are kept."""
-        arrays = {f"trials{name}": np.asarray(leaf) for name, leaf in _named_leaves(snapshot.trials)}
+        with ThreadPoolExecutor(1) as pool:  # a thread that waits for a disk hears of no signal: it is not the main one
+            pool.submit(self.writing(snapshot)).result()
+
+    def writing(self, snapshot: training.Snapshot) -> Callable[[], None]:
+        """What `write` does, to be called in any thread; the devices are asked for their numbers now."""
+        named = [_named_leaves(block) for block in snapshot.blocks()]
+        arrays: dict[str, Any] = {}
+        for leaves in zip(*named, strict=True):
+            arrays[f"trials{leaves[0][0]}"] = [leaf for _, leaf in leaves]
         arrays |= {f"history.{name}": array for name, array in snapshot.history.arrays().items()}
         about = {"iteration": snapshot.iteration, "kind": snapshot.history.kind, "run": self.description}
-        path = self.folder / f"{snapshot.iteration:010d}.safetensors"
-        with ThreadPoolExecutor(1) as pool:  # a thread that waits for a disk hears of no signal: it is not the main one
-            pool.submit(files.write_arrays, path, arrays, about).result()
+        return partial(self._write, self.folder / f"{snapshot.iteration:010d}.safetensors", arrays, about)
+
+    def _write(self, path: Path, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+        files.write_arrays(path, arrays, about)
         for old in self._paths()[:-_KEPT]:
             old.unlink(missing_ok=True)
 

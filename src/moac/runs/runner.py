@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from moac import files, settings, training
 from moac.config import Config
 from moac.runs import CHECKPOINT_SECONDS, sinks
 from moac.runs.directory import RunDirectory, reopen
+from moac.runs.writer import Writer
 from moac.training import result
 from moac.types import Source
 
@@ -33,8 +33,9 @@ def train(
 ) -> training.Snapshot:
     """Iterate a run from where it stands to its end; the caller holds the directory, None keeps all in memory.
 
-    A checkpoint is written `every` so many seconds, and one when it is interrupted; `show` is shown the snapshots as
-    they come; `more` names sinks beside `metrics.jsonl`.
+    A checkpoint is written `every` so many seconds while the training goes on, and one when it ends or is interrupted,
+    which is complete before this returns; `show` is shown the snapshots as they come; `more` names sinks beside
+    `metrics.jsonl`.
     """
     latest = snapshot
     if directory is not None:
@@ -53,8 +54,8 @@ def _kept(
     """The same with checkpoints, metrics and the policies that are to be kept."""
     files.remove_unfinished(directory.path)
     files.subfolder(directory.path, "checkpoint")
-    checkpoints, last_time, latest = directory.checkpoints(), time.monotonic(), snapshot
     written, history = (None, None) if snapshot is None else (snapshot.iteration, snapshot.history)
+    latest, writer = snapshot, Writer(directory.checkpoints(), every, written)
     place = sinks.Place(directory.path, directory.description, run.settings.samples_per_iteration, written or 0)
     keep_every: int | None = directory.description.get("keep_every")
     with closing(sinks.feed(place, more, history)) as feed:
@@ -64,12 +65,9 @@ def _kept(
                 if keep_every is not None and latest.iteration % keep_every == 0:
                     directory.keep(result.Result.of(run, latest))
                 show(latest)
-                if time.monotonic() - last_time >= every:
-                    checkpoints.write(latest)
-                    last_time, written = time.monotonic(), latest.iteration
+                writer.offer(latest)
         finally:
-            if latest is not None and latest.iteration != written:
-                checkpoints.write(latest)
+            writer.finish(latest)
     return latest
 
 

@@ -23,7 +23,7 @@ from moac.default_config import NETWORKS
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
-from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, learner
+from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, joined, learner
 from moac.types import Evaluation, Metrics, Source
 
 WIDTH = 64
@@ -62,9 +62,9 @@ class Blocks:
         run, theta = self._run, _join([block.state.theta for block in self._blocks], self._run.num_trials)
         return run.source.evaluate(run.parts.policy, theta, run.config.setting)
 
-    def stored(self) -> Callable[[], Trial]:
-        """Gives all trials on the host, as they are now."""
-        return partial(_join, self._blocks, self._run.num_trials)
+    def stored(self) -> Callable[[], list[Trial]]:
+        """Gives all trials on the host, as they are now, by device."""
+        return partial(_on_host, self._blocks, self._run.num_trials)
 
     def _begun(self) -> list[Trial]:
         """All rows at iteration 0."""
@@ -181,12 +181,21 @@ def template(run: Run) -> Trial:
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 
 
-def _join(blocks: list[Any], count: int) -> Any:
-    """Blocks to one host pytree of `count` trials; keys as their data."""
+def _join(rows: list[Any], count: int) -> Any:
+    """Rows to one host pytree of `count` trials; keys as their data."""
+    return joined(_on_host(rows, count))
 
-    def joined(*leaves: Array) -> np.ndarray[Any, Any]:
-        # What each device holds, in order; on a CPU without a copy, which large states make dear.
-        parts = [np.asarray(shard.data) for leaf in leaves for shard in bits(leaf).addressable_shards]
-        return np.concatenate(parts)[:count]
 
-    return jax.tree.map(joined, *blocks)
+def _on_host(rows: list[Any], count: int) -> list[Any]:
+    """What each device holds of `count` trials, in order; on a CPU without a copy, which large states make dear."""
+    blocks = [block for row in rows for block in _by_device(row)]
+    width = len(jax.tree.leaves(blocks[0])[0])
+    left = [max(count - k * width, 0) for k in range(len(blocks))]
+    return [jax.tree.map(lambda x, n=n: x[:n], block) for n, block in zip(left, blocks, strict=True)]
+
+
+def _by_device(row: Any) -> list[Any]:
+    """The blocks of a row as host pytrees; keys as their data."""
+    leaves, structure = jax.tree.flatten(row)
+    held = [[np.asarray(shard.data) for shard in bits(leaf).addressable_shards] for leaf in leaves]
+    return [jax.tree.unflatten(structure, block) for block in zip(*held, strict=True)]

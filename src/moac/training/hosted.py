@@ -66,10 +66,10 @@ class Chains:
         memory = _stack([trial.chain.memory for trial in self._trials])
         return self._source.evaluate(run.parts.policy, theta, run.config.setting, memory)
 
-    def stored(self) -> Callable[[], Trial]:
-        """Gives all trials on the host, as they are now."""
+    def stored(self) -> Callable[[], list[Trial]]:
+        """Gives all trials on the host, as they are now, in one block."""
         now = [Trial(trial.state, trial.chain.memory, cast(Any, np.int32(trial.stopped))) for trial in self._trials]
-        return partial(_stack, now)
+        return lambda: [_stack(now)]
 
     def _iterate(self, trial: _Live) -> None:
         """Sample under θ_t and update; a trial whose update is not finite stays where it was."""

@@ -98,19 +98,19 @@ class Snapshot:
     """A run after some iteration."""
 
     iteration: int  # updates done
-    # gives all K trials, leading axis K, on the host; `trials` asks for them once, when they are needed
-    joined: Callable[[], Trial]
+    # gives all K trials on the host, in blocks one after the other, which need not be copies and are not written to
+    blocks: Callable[[], list[Trial]]
     history: History  # what was logged so far
 
     @classmethod
     def of(cls, iteration: int, trials: Trial, history: History) -> Snapshot:
         """A snapshot whose trials are on the host already."""
-        return cls(iteration, lambda: trials, history)
+        return cls(iteration, lambda: [trials], history)
 
     @cached_property
     def trials(self) -> Trial:
-        """All K trials, leading axis K, on the host."""
-        return self.joined()
+        """All K trials, leading axis K, on the host; asked for once, when they are needed."""
+        return joined(self.blocks())
 
     def as_start(self) -> Snapshot:
         """The first snapshot of another run: every trial begins at this one's parameters, at iteration 0.
@@ -185,6 +185,15 @@ def mean_over_trials(values: Any) -> Any:
 def is_finite(tree: Any) -> Array:
     """Whether every number is finite, tested through the sum."""
     return jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(tree)))
+
+
+def joined(blocks: list[Any]) -> Any:
+    """Host pytrees one after the other along the leading axis as one, whose arrays may be written to."""
+
+    def join(*parts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return parts[0] if len(parts) == 1 and parts[0].flags.writeable else np.concatenate(parts)
+
+    return jax.tree.map(join, *blocks)
 
 
 def host_shape(count: int, leaf: Any) -> Any:
