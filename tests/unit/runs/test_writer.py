@@ -103,8 +103,8 @@ def test_the_training_waits_where_the_complete_one_is_too_old(every, moments, di
 
 @pytest.mark.parametrize(
     ("every", "chunk", "cost", "expected"),
-    [(2.0, 0.7, 0.4, range(2, 13, 2)), (2.0, 0.5, 0.0, range(3, 13, 3)), (2.0, 1.5, 0.3, range(1, 13)),
-     (2.0, 3.0, 0.5, range(1, 13)), (1e9, 1.0, 0.4, ())],
+    [(2.0, 0.7, 0.4, range(2, 13, 2)), (2.0, 0.5, 0.0, range(3, 13, 3)), (2.0, 0.5, 0.6, range(3, 13, 2)),
+     (2.0, 1.5, 0.3, range(1, 13)), (2.0, 3.0, 0.5, range(1, 13)), (1e9, 1.0, 0.4, ())],
 )  # fmt: skip
 def test_the_state_of_the_newest_complete_one_is_never_too_old(every, chunk, cost, expected, directory, clock, disk):
     writing, run, taken, oldest = Writer(directory.checkpoints(), every, None), run_of(), {0: 0.0}, 0.0
