@@ -83,3 +83,16 @@ def test_a_snapshot_keeps_its_trials_while_the_run_goes_on(driver, monkeypatch):
     later = [snapshot.trials.state.theta for snapshot in list(training.iterate(run))]
     np.testing.assert_array_equal(at_once, later)
     assert (at_once[0] != at_once[-1]).any()
+
+
+@pytest.mark.parametrize("count", [3, 64, 130])
+def test_a_snapshot_has_its_trials_and_no_others_in_blocks_or_joined(count):
+    """The last block is padded while it trains; on the host it is not."""
+    snapshot = training.first(result.prepare(PROBLEMS["compiled"], CONFIG, count, 5))
+    assert sum(len(block.stopped) for block in snapshot.blocks()) == count
+    leaves = zip(*map(jax.tree.leaves, snapshot.blocks()), strict=True)
+    for parts, whole in zip(leaves, jax.tree.leaves(snapshot.trials), strict=True):
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+        assert whole.flags.writeable
+    few = training.first(result.prepare(PROBLEMS["compiled"], CONFIG, 3, 5)).trials
+    np.testing.assert_array_equal(snapshot.trials.state.key[:3], few.state.key)
