@@ -201,12 +201,12 @@ def _trained(
     directory: RunDirectory | None = None,
 ) -> Result:
     """Iterate a run to its end, in memory or in its directory, which the caller holds."""
-    from moac.report import pages
-
     with watching.shown(run, 0 if snapshot is None else snapshot.iteration) as show:
         last = runner.train(directory, run, snapshot, watching.checkpoint_every, show, watching.sinks)
     outcome = with_outputs(Result.of(run, last))
     if directory is not None:
+        from moac.report import pages
+
         directory.finish(outcome, training_figures(outcome))
         pages.write(directory.path)
     return outcome

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 ROUNDING = 1e-24
 """A squared gradient below this is zero but for rounding."""
@@ -46,5 +45,7 @@ def mean(values: Any) -> Mean:
     centre = float(known.mean())
     if len(known) == 1:
         return Mean(centre, np.nan, np.nan, 1)
+    from scipy.stats import t as student  # takes a second to import, and one trial does without
+
     half = float(student.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known)))
     return Mean(centre, centre - half, centre + half, len(known))

@@ -66,6 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that cannot be encoded loses no result
             stream.reconfigure(errors="backslashreplace")
+    process.collect_rarely()
     try:
         with process.terminable(), quiet():
             code = parse(sys.argv[1:] if arguments is None else arguments).run()

@@ -9,7 +9,6 @@ from typing import Any
 import moocore
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.optimize import linprog
 
 from moac.config import Discounted, Setting
 from moac.momdp.model import FiniteMOMDP, refuse
@@ -111,6 +110,8 @@ def on_hull(points: Points) -> Bool[np.ndarray, " F"]:
     Each objective is first scaled to [0, 1]. The point itself, w = 1 at p, is always feasible. The solver works to
     1e-10, or less precisely where points that almost coincide leave it undecided.
     """
+    from scipy.optimize import linprog
+
     low, spread = points.min(axis=0), np.ptp(points, axis=0)
     q = (points - low) / np.where(spread > 0, spread, 1.0)
     num_points, num_objectives = q.shape

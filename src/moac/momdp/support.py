@@ -18,9 +18,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import linprog
 from scipy.sparse import block_array, csr_array
-from scipy.spatial import HalfspaceIntersection
 
 from moac.config import Average, Setting
 from moac.kept import with_owner
@@ -137,6 +135,8 @@ def _best_in_time(
 
 def _best_average(model: FiniteMOMDP, lam: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
     """The linear programme of Puterman (1994, §9.3) over state-action frequencies, right for any class structure."""
+    from scipy.optimize import linprog
+
     flow, mass = _flow(model)
     R = chain.expected_reward(model).reshape(-1, model.num_objectives)
     nothing = csr_array(flow.shape)
@@ -164,6 +164,8 @@ def _flow(model: FiniteMOMDP) -> tuple[csr_array, csr_array]:
 
 def _corners(points: Float[np.ndarray, "V M"]) -> tuple[Float[np.ndarray, "C M"], Float[np.ndarray, " C"]]:
     """Corners of {(λ, z): z ≥ λᵀv for all v} over the simplex, and their z."""
+    from scipy.spatial import HalfspaceIntersection
+
     M = points.shape[1]
     if M == 1:
         return np.ones((1, 1)), points.max(axis=0)

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
-from scipy.stats import qmc
 
 from moac.policies.observations import StateSpec
 from moac.types import Key, Observation, Spec, vectors
@@ -197,6 +196,8 @@ class RBF:
     @cached_property
     def centres(self) -> Float[np.ndarray, "size d"]:
         """c_j, spread evenly over [0, 1]^d."""
+        from scipy.stats import qmc  # takes a second to import
+
         drawn = qmc.Halton(self.num_inputs, scramble=False).random(self.size + 1)[1:]
         return drawn.astype(np.float32)
 
