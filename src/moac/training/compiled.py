@@ -19,6 +19,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
+from moac import keys
 from moac.default_config import NETWORKS
 from moac.kept import with_owner
 from moac.parts import Parts
@@ -74,7 +75,7 @@ class Blocks:
 
     def _continued(self, trials: Trial) -> list[Trial]:
         """Host trials back to rows, the last padded with copies of its last trial."""
-        key = jax.random.wrap_key_data(jnp.asarray(trials.state.key))
+        key = keys.of_data(trials.state.key)
         trials = replace(trials, state=replace(trials.state, key=key))
         last = len(trials.stopped) - 1
         picked = [np.minimum(row, last) for row in self._program.rows(last + 1)]
