@@ -20,7 +20,7 @@ Both programmes of this file, non-negative variables and a simplex with a cap on
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float
+
+from moac import compiling
 
 _BLOCK = 16
 """Gram matrices that are solved together outside of a compiled program."""
@@ -75,9 +77,18 @@ def min_norm_from_gram(K: Any) -> MinNorm:
 
 def weights_in_blocks(K: Float[np.ndarray, "n M M"]) -> Float[np.ndarray, "n M"]:
     """λ̂ of n Gram matrices in blocks of one size: one compilation serves every n, and no answer depends on it."""
-    padded = np.concatenate([K, np.ones((-len(K) % _BLOCK, *K.shape[1:]))])
-    blocks = [min_norm_from_gram(padded[k : k + _BLOCK]).weights for k in range(0, len(K), _BLOCK)]
+    padded = np.concatenate([_finite("K", K), np.ones((-len(K) % _BLOCK, *K.shape[1:]))])
+    solve = _of_block(K.shape[-1] <= _UNROLL_UP_TO)
+    with jax.enable_x64(True):
+        blocks = [np.asarray(solve(padded[k : k + _BLOCK])) for k in range(0, len(K), _BLOCK)]
     return np.concatenate(blocks)[: len(K)]
+
+
+@lru_cache
+def _of_block(at_once: bool) -> Callable[[Any], Float[Array, "n M"]]:
+    """Gram matrices [n, M, M] ↦ their λ̂, compiled at once where a matrix is small."""
+    options = compiling.known(compiling.AT_ONCE) if at_once else None
+    return jax.jit(lambda K: jax.vmap(_from_gram)(K).weights, compiler_options=options)
 
 
 def projection(x: Float[Array, " M"]) -> Float[Array, " M"]:
@@ -98,16 +109,20 @@ def _dispatch(solve: Any, name: str, values: Any) -> MinNorm:
         raise ValueError(f"`{name}` must have two axes or more and at least one row, got shape {shape}.")
     if isinstance(values, Array):
         return _batched(solve, values)
-    table = np.asarray(values, dtype=np.float64)
-    for index in np.argwhere(~np.isfinite(table))[:1]:
-        where = tuple(int(i) for i in index)
-        raise ValueError(f"`{name}` must be finite, got {table[where]} at index {where}.")
+    table = _finite(name, np.asarray(values, dtype=np.float64))
     flat = table.reshape(-1, *table.shape[-2:])
     padding = (1 << (len(flat) - 1).bit_length()) - len(flat) if len(flat) else 1  # few shapes, few compilations
     padded = np.concatenate([flat, np.ones((padding, *flat.shape[1:]))])
     with jax.enable_x64(True):
         solution = _batched(solve, jnp.asarray(padded))
     return jax.tree.map(lambda x: np.asarray(x)[: len(flat)].reshape((*table.shape[:-2], *x.shape[1:])), solution)
+
+
+def _finite(name: str, table: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    for index in np.argwhere(~np.isfinite(table))[:1]:
+        where = tuple(int(i) for i in index)
+        raise ValueError(f"`{name}` must be finite, got {table[where]} at index {where}.")
+    return table
 
 
 @partial(jax.jit, static_argnums=0)
@@ -132,7 +147,7 @@ def _from_gram(K: Float[Array, "M M"]) -> MinNorm:
     safe = jnp.where(norm > 0, norm, 1)
     C = K / safe[:, None] / safe
     lam = _weights(C, norm)
-    slopes = C @ (lam * norm)
+    slopes = _product(C, lam * norm)
     squared = jnp.maximum(jnp.sum(lam * norm * slopes), 0)
     return _solution(lam, None, jnp.sqrt(squared), norm, slopes)
 
@@ -160,7 +175,7 @@ def _weights(
 ) -> Float[Array, " M"]:
     """λ̂ from the matrix of cosines and the norms; `cosines(x)`, if given, is C x more accurately than from C."""
     finite = jnp.all(jnp.isfinite(norm)) & jnp.all(jnp.isfinite(C))
-    vertex = jnp.zeros_like(norm).at[jnp.argmin(norm)].set(1)
+    vertex = _one_hot(jnp.argmin(norm), norm).astype(norm.dtype)
     w = jnp.min(norm)
     usable = finite & (w > 0)
     q = jnp.where(usable, w / jnp.where(usable, norm, 1), 1)
@@ -175,10 +190,20 @@ def _weights(
         residual = b - cosines(y / root) / root - b * jnp.sum(b * y)
         y = jnp.where(support, jnp.maximum(y + solve(A, jnp.where(usable, residual, 0), support)[0], 0), 0)
     lam = b * y / jnp.sum(b * y)
-    lam = lam.at[jnp.argmax(lam)].add(1 - jnp.sum(lam))
-    x, v = lam * norm, vertex * norm
-    worse = x @ (C @ x) > v @ (C @ v)  # false for NaN: a failure must not look like a vertex
+    lam = jnp.where(_one_hot(jnp.argmax(lam), lam), lam + (1 - jnp.sum(lam)), lam)
+    squares = [jnp.sum(each * _product(C, each)) for each in (lam * norm, vertex * norm)]
+    worse = squares[0] > squares[1]  # false for NaN: a failure must not look like a vertex
     return jnp.where(finite, jnp.where(usable & ~worse, lam, vertex), jnp.nan)
+
+
+def _one_hot(k: Array, like: Float[Array, " M"]) -> Bool[Array, " M"]:
+    """Whether i = k, for every i. A comparison fuses with what comes next, which a scatter does not."""
+    return jnp.arange(len(like)) == k
+
+
+def _product(A: Float[Array, "M M"], y: Float[Array, " M"]) -> Float[Array, " M"]:
+    """A y; of a small matrix by sums, which fuse under `vmap`."""
+    return A @ y if len(y) > _UNROLL_UP_TO else jnp.sum(A * y, axis=1)
 
 
 class _ActiveSet(NamedTuple):
@@ -201,7 +226,7 @@ def _run(pivot: Callable[[_ActiveSet], _ActiveSet], y: Any, free: Any, newest: A
 
 def non_negative(A: Float[Array, "M M"], b: Float[Array, " M"]) -> tuple[Array, Array]:
     """argmin over y ≥ 0 of ½ yᵀA y − bᵀy for a unit-diagonal A and any b, and the set of free indices."""
-    newest = first = jnp.zeros(len(b), bool).at[jnp.argmax(b)].set(True)
+    newest = first = _one_hot(jnp.argmax(b), b)
     if len(b) > _UNROLL_UP_TO:  # every step costs a factor: begin where cheaper steps ended
         first, newest = _likely_support(A, b), jnp.zeros_like(first)
     state = _run(lambda s: _pivot(A, b, s), jnp.zeros_like(b), first, newest, 6 * len(b) + 10)
@@ -265,14 +290,14 @@ def _pivot(A: Float[Array, "M M"], b: Float[Array, " M"], s: _ActiveSet) -> _Act
     kept = s.free & ~s.newest & jnp.any(s.newest)  # none where the very start is not regular
     support = jnp.where(refuse, kept, s.free & ~leaving)
     refused = (s.refused & refuse) | (refuse & s.newest)  # until y moves
-    slope = b - A @ y
+    slope = b - _product(A, y)
     # A slope within the rounding of its own sum is 0: an index let in by it would leave again, and so for ever.
-    noise = 8 * eps * (jnp.abs(b) + jnp.abs(A) @ y)
+    noise = 8 * eps * (jnp.abs(b) + _product(jnp.abs(A), y))
     candidate = jnp.where(support | refused | (slope <= noise), -jnp.inf, slope)
     best = jnp.argmax(candidate)
     settled = refuse | ~blocked
-    none_left = candidate[best] == -jnp.inf
-    newest = (jnp.arange(b.shape[0]) == best) & settled & ~none_left
+    none_left = jnp.all(candidate == -jnp.inf)
+    newest = _one_hot(best, b) & settled & ~none_left
     return _ActiveSet(y, support | newest, newest, refused, s.steps + 1, settled & none_left)
 
 

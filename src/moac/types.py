@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -222,6 +222,14 @@ class Source(Protocol):
     def evaluate(self, policy: Policy, theta: Params, setting: Any) -> Evaluation:
         """What the policies `theta` (leading axis K) are worth."""
         ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A source that can import and compile ahead what `evaluate` needs."""
+
+    def prepare(self, policy: Policy, setting: Any) -> None:
+        """Called while the training program compiles."""
 
 
 class Hosted(Source, Protocol):

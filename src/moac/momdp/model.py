@@ -153,6 +153,10 @@ class FiniteMOMDP(Source):
         """The exact value of the policies `theta` (leading axis K)."""
         return _source().evaluate(self, policy, theta, setting)
 
+    def prepare(self, policy: Policy, setting: Setting) -> None:
+        """Evaluate a policy of parameters 0, so that the first evaluation finds all that it needs."""
+        self.evaluate(policy, _source().zeros(policy), setting)
+
     def named(self, objective_names: tuple[str, ...], name: str | None = None) -> FiniteMOMDP:
         """The same model with names for its objectives, and for itself."""
         if len(objective_names) != self.num_objectives:

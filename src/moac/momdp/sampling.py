@@ -262,6 +262,12 @@ def evaluate(model: FiniteMOMDP, policy: Policy, theta: Params, setting: Setting
         return _evaluation(model, rows)
 
 
+def zeros(policy: Policy) -> Params:
+    """One policy of parameters 0, leading axis 1."""
+    shapes = jax.eval_shape(lambda: policy.init(jax.random.key(0)))
+    return jax.tree.map(lambda leaf: np.zeros((1, *leaf.shape), leaf.dtype), shapes)
+
+
 def _answers(
     model: FiniteMOMDP, policy: Policy, theta: Params, pi: chains.Policies, setting: Setting
 ) -> Iterator[tuple[str, Any]]:

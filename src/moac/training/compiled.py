@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,22 +18,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.stages import Wrapped
 from jaxtyping import Int
 
-from moac import keys
+from moac import compiling, keys
+from moac.compiling import compiler_options
 from moac.default_config import NETWORKS
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
 from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, joined, learner
-from moac.types import Evaluation, Metrics, Source
+from moac.types import Evaluation, Metrics, Preparing, Source
 
 WIDTH = 64
 """Trials per block of small policies; networks fill a core with one trial."""
-_OPTIONS: dict[str, Any] = {
-    "xla_cpu_multi_thread_eigen": False,  # blocks are the parallelism; threads inside one cost more than they save
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION",  # its calls are slow if small
-}
 
 
 class Blocks:
@@ -40,6 +39,7 @@ class Blocks:
 
     def __init__(self, run: Run, snapshot: Snapshot | None) -> None:
         self._run, self._program = run, _program_of(run)
+        _compile(run, self._program, snapshot is None)
         self._blocks = self._begun() if snapshot is None else self._continued(snapshot.trials)
         self._metrics: list[Metrics] = []
 
@@ -85,12 +85,13 @@ class Blocks:
 class _Program(NamedTuple):
     """The two compiled functions of a row of blocks, one block per device."""
 
-    first: Callable[..., Trial]  # (settings, seed, trial indices, their preferences or None) ↦ trials at iteration 0
+    first: Wrapped  # (settings, seed, trial indices, their preferences or None) ↦ trials at iteration 0
     # (settings, data, trials, count) ↦ the trials `count` iterations later, and the metrics of the last
-    step: Callable[..., tuple[Trial, Metrics]]
+    step: Wrapped
     data: Any  # the source's arrays that the program takes as an argument, on every device
     sharding: NamedSharding  # a row's, over the devices
     width: int  # trials per row
+    ready: set[Settings]  # the static settings for which it was compiled ahead
 
     def rows(self, count: int) -> Int[np.ndarray, "R W"]:
         """Indices of `count` trials, in rows of one block per device."""
@@ -115,12 +116,14 @@ def _program(source: Source, parts: Parts, devices: tuple[Any, ...], width: int)
     advance = partial(_advance, source, parts)
     per_device = jax.shard_map(advance, mesh=mesh, in_specs=(same, same, along, same), out_specs=along, check_vma=False)
     sharding = NamedSharding(mesh, along)
+    at_once, options = compiling.known(compiling.AT_ONCE), compiler_options(**(compiling.SOON if width > 1 else {}))
     return _Program(
-        jax.jit(partial(_first, source, parts), out_shardings=sharding),
-        jax.jit(per_device, compiler_options=compiler_options()),
+        jax.jit(partial(_first, source, parts), out_shardings=sharding, compiler_options=at_once),
+        jax.jit(per_device, compiler_options=options),
         jax.device_put(source.data, NamedSharding(mesh, same)),
         sharding,
         width * len(devices),
+        set(),
     )
 
 
@@ -162,22 +165,26 @@ def _iteration(source: Source, parts: Parts, settings: Settings, trial: Trial) -
     return Trial(kept[0], kept[1], stopped), metrics
 
 
-@lru_cache(maxsize=2)
-def compiler_options(**more: Any) -> dict[str, Any] | None:
-    """`_OPTIONS` and more, or None where this build of XLA does not know them."""
-    options = _OPTIONS | more
-    try:
-        jax.jit(lambda x: x, compiler_options=options).lower(0.0).compile()
-    except jax.errors.JaxRuntimeError:
-        return None
-    return options
+def _compile(run: Run, program: _Program, begins: bool) -> None:
+    """Compile what the first snapshot needs, side by side: while XLA compiles one program, Python traces the next."""
+    if run.settings.static in program.ready:
+        return
+    program.ready.add(run.settings.static)
+    row = program.rows(run.num_trials)[0]
+    first = program.first.lower(run.settings, jnp.uint32(run.seed), jnp.asarray(row), run.preference(row))
+    block = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=program.sharding), first.out_info)
+    with ThreadPoolExecutor(2) as threads:
+        if begins:
+            threads.submit(first.compile)
+        threads.submit(program.step.lower(run.settings, program.data, block, 1).compile)
+        if isinstance(run.source, Preparing):
+            run.source.prepare(run.parts.policy, run.config.setting)
 
 
 def template(run: Run) -> Trial:
     """Shapes and dtypes of a snapshot's trials."""
-    program = _program_of(run)
-    index = jax.ShapeDtypeStruct((program.width,), jnp.int32)
-    first = partial(program.first, run.settings)
+    index = jax.ShapeDtypeStruct((run.num_trials,), jnp.int32)
+    first = partial(_first, run.source, run.parts, run.settings)
     shapes = jax.eval_shape(first, jax.ShapeDtypeStruct((), jnp.uint32), index, None)
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt32
 
+from moac.compiling import compiler_options
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
-from moac.training.compiled import compiler_options
 from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, learner
 from moac.types import Batch, Evaluation, Hosted, Key, Metrics, Spec, State
 

@@ -20,6 +20,7 @@ import optax
 from jax import Array, lax
 from jaxtyping import Float, Int
 
+from moac.compiling import compiler_options
 from moac.config import check_trials
 from moac.logs import states
 from moac.logs.dataset import LoggedDataset
@@ -27,7 +28,6 @@ from moac.logs.states import Data
 from moac.policies import ItemsPolicy, SoftmaxMLP
 from moac.policies.items import place
 from moac.policies.networks import Network, Plain, Weights
-from moac.training.compiled import compiler_options
 from moac.types import Batch, Key, Request
 
 MOST_ACTIONS = 10_000
