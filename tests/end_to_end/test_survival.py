@@ -43,7 +43,7 @@ def test_another_command_on_the_same_run(unfinished, capsys):
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up(small_disk, finished, unfinished, capsys):
+def test_a_disk_that_fills_up(small_disk, finished, unfinished, moac, capsys):
     """The run stops at its first checkpoint that does not fit; with room again it ends as if it never had."""
     run = small_disk / "run"
     shutil.copytree(unfinished, run)
@@ -55,7 +55,7 @@ def test_a_disk_that_fills_up(small_disk, finished, unfinished, capsys):
     assert line.endswith(f": No space left on device. What was trained is kept: moac resume {run}")
     assert {path: told for path, told in content(run).items() if path.name != "metrics.jsonl"} == before
     (small_disk / "filler").unlink()
-    assert main(["resume", str(run), "--checkpoint-every", "1e9"]) == 0
+    assert moac("resume", run, "--checkpoint-every", "1e9").returncode == 0  # compiled as the other was
     assert_same_run(run, finished.path)
 
 
