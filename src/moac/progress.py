@@ -28,11 +28,13 @@ class Progress:
     def __init__(self) -> None:
         from rich import progress
         from rich.console import Console
+        from rich.table import Column
 
         columns = (progress.TextColumn("{task.description}", markup=False), progress.BarColumn())
         numbers = progress.TextColumn("{task.fields[numbers]}", markup=False)
+        left = progress.TimeRemainingColumn(table_column=Column(no_wrap=True))  # in a narrow terminal the bar gives way
         self._bar = progress.Progress(
-            *columns, progress.TaskProgressColumn(), numbers, progress.TimeRemainingColumn(),
+            *columns, progress.TaskProgressColumn(), numbers, left,
             console=Console(stderr=True), disable=not sys.stderr.isatty(),
         )  # fmt: skip
         self._stage, self._task, self._last = "", None, 0.0

@@ -99,7 +99,7 @@ class Encoder:
         if not self.whole:
             return None
         # In floats, whose product ends at infinity: the whole number of an image's states has a million digits.
-        count = math.prod(high - low + 1.0 for low, high in zip(self.low, self.high, strict=True))
+        count = math.prod(float(high - low) + 1.0 for low, high in zip(self.low, self.high, strict=True))
         return int(count) if count <= MAX_STATES else None
 
     @cached_property
