@@ -89,7 +89,7 @@ class Environment(Hosted):
         scale = observations.scale(chain.moments) if isinstance(observations, VectorSpec) else None
         requests = [(chain.number, policy, host, scale, draws.of(a, b)) for a, b in self._shares]
         parts = _answered(self._simulators, "roll_out", requests)
-        rollout = jax.tree.map(lambda *shares: np.concatenate(shares), *parts)
+        rollout = parts[0] if len(parts) == 1 else jax.tree.map(lambda *shares: np.concatenate(shares), *parts)
         if chain.moments is not None:
             chain.moments = chain.moments.including(rollout.observation.reshape(-1, self.spec.observation_size))
         return chain, *_batches(rollout, scale, sizes)
@@ -133,13 +133,14 @@ class Environment(Hosted):
 def _batches(rollout: Batch, scale: Scale | None, sizes: Sampling) -> tuple[Batch, Batch]:
     """[n, T] to the critic's [N, D] and the actor's [B]: time first, copies side by side."""
     N, D = sizes.num_critic_steps, sizes.critic_batch_size
+    columns: dict[str, Any] = {name: x for name, x in vars(rollout).items() if x is not None}
     if scale is not None:
-        seen = {"observation": scale(rollout.observation), "next_observation": scale(rollout.next_observation)}
-        rollout = replace(rollout, **seen)
-    rollout = replace(rollout, terminated=None) if sizes.average else rollout
-    flat = jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), rollout)
-    critic = jax.tree.map(lambda x: x[: N * D].reshape(N, D, *x.shape[1:]), flat)
-    return critic, jax.tree.map(lambda x: x[N * D :], flat)
+        columns |= {name: scale(columns[name]) for name in ("observation", "next_observation")}
+    if sizes.average:
+        del columns["terminated"]
+    flat = {name: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]) for name, x in columns.items()}
+    critic = Batch(**{name: x[: N * D].reshape(N, D, *x.shape[1:]) for name, x in flat.items()})
+    return critic, Batch(**{name: x[N * D :] for name, x in flat.items()})
 
 
 def _answered(simulators: Simulators, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:

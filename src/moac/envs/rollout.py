@@ -22,7 +22,8 @@ from moac.policies.encoding import ActionBox, Encoder
 from moac.policies.observations import Scale
 from moac.types import Batch, Sampling, SourceError
 
-_FLOAT = np.dtype(np.float32)
+SINGLE = np.dtype(np.float32)
+"""The dtype of rewards."""
 _NUMPY_GLOBAL: Any = np.random
 """NumPy's global generator, which some environments draw from."""
 _kept: list[bool] = []
@@ -234,15 +235,15 @@ def _check_finite(copies: list[Copy], observations: Any, t: int) -> None:
 
 def packed(reward: Any) -> bytes:
     """A reward as the bytes of its numbers in single precision: a copy, whatever array the environment hands out."""
-    plain = type(reward) is np.ndarray and reward.dtype is _FLOAT
+    plain = type(reward) is np.ndarray and reward.dtype is SINGLE
     return reward.tobytes() if plain else np.asarray(reward, dtype=np.float32).tobytes()
 
 
 def rewards_of(copies: list[Copy], rows: list[bytes], steps: int, num_objectives: int) -> Float[np.ndarray, "n T M"]:
     """Rewards of `steps` steps of each copy, one copy after the other; a wrong length, or NaN, is refused."""
-    if set(map(len, rows)) != {num_objectives * _FLOAT.itemsize}:
-        bad = next(i for i, row in enumerate(rows) if len(row) != num_objectives * _FLOAT.itemsize)
-        what = f"its reward must have length {num_objectives}, got {len(rows[bad]) // _FLOAT.itemsize}"
+    if set(map(len, rows)) != {num_objectives * SINGLE.itemsize}:
+        bad = next(i for i, row in enumerate(rows) if len(row) != num_objectives * SINGLE.itemsize)
+        what = f"its reward must have length {num_objectives}, got {len(rows[bad]) // SINGLE.itemsize}"
         raise copies[bad // steps].failure(what, bad % steps)
     table = np.frombuffer(b"".join(rows), dtype=np.float32).reshape(len(copies), steps, num_objectives)
     if not np.isfinite(table).all():

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 
 MAX_STATES = 100_000
 """Where the bounds of a space allow more states than this, observations are vectors."""
+_INTEGERS = (int, np.integer)
 KINDS = ("integer", "binary", "float", "preference")
 
 
@@ -106,7 +107,7 @@ class Encoder:
     def lookup_key(self) -> Callable[[Any], Hashable]:
         """Observation ↦ something to look it up by, equal for equal observations of one dtype; cheap."""
         if len(self.leaves) == 1 and not self.leaves[0].path:
-            return lambda x: x if isinstance(x, int | np.integer) else np.asarray(x).tobytes()
+            return lambda x: x if isinstance(x, _INTEGERS) else np.asarray(x).tobytes()
         return lambda x: self.flat(x).tobytes()
 
     def flat(self, observation: Any, preference: Any = None) -> Float[np.ndarray, " d"]:

@@ -90,8 +90,7 @@ class Chains:
         if snapshot is None:
             return _Live(state, self._source.start(key_chain), program.sample_key(state), self._no_metrics)
         kept = jax.tree.map(lambda x: x[index], snapshot.trials)
-        key = jax.random.wrap_key_data(jnp.asarray(kept.state.key))
-        state = replace(jax.tree.map(jnp.asarray, kept.state), key=key)
+        state = jax.tree.map(jnp.asarray, kept.state)
         # The state's key is another after every iteration, also where a new stage counts iterations from 0 again.
         key_episodes = jax.random.fold_in(jax.random.wrap_key_data(key_chain), kept.state.key[-1])
         chain = self._source.start(jax.random.key_data(key_episodes), kept.chain)
@@ -110,7 +109,10 @@ def template(run: Run) -> Trial:
 
 
 class _Program(NamedTuple):
-    """The compiled functions of one trial."""
+    """The compiled functions of one trial.
+
+    The key of a state is its data here: JAX calls a program in Python, and not in C++, if it returns typed keys.
+    """
 
     # (settings, seed, trial, its preference or None) ↦ its state at iteration 0, and the key of its chain
     first: Callable[..., tuple[State, Key]]
@@ -132,19 +134,24 @@ def _program(spec: Spec, parts: Parts) -> _Program:
 
 def _first(spec: Spec, parts: Parts, settings: Settings, *trial: Any) -> tuple[State, Key]:
     state, key_chain = first_state(spec, parts, settings, *trial)
-    return state, jax.random.key_data(key_chain)
+    return _with_key_data(state), jax.random.key_data(key_chain)
 
 
 def _sample_key(state: State) -> Key:
-    return jax.random.key_data(jax.random.split(state.key)[1])
+    return jax.random.key_data(jax.random.split(jax.random.wrap_key_data(state.key))[1])
+
+
+def _with_key_data(state: State) -> State:
+    return replace(state, key=jax.random.key_data(state.key))
 
 
 def _step(
     spec: Spec, parts: Parts, settings: Settings, state: State, critic_batches: Batch, actor_batch: Batch
 ) -> tuple[State, Metrics, UInt32[Any, "3"]]:
     _, update = learner(settings, spec, parts)
-    key_state, _ = jax.random.split(state.key)
+    key_state, _ = jax.random.split(jax.random.wrap_key_data(state.key))
     new, metrics = update(replace(state, key=key_state), critic_batches, actor_batch)
+    new = _with_key_data(new)
     healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
     return new, metrics, jnp.append(_sample_key(new), healthy.astype(jnp.uint32))
 
