@@ -173,10 +173,10 @@ def fuzz_options(count, tmp_path, dataset, capsys):
 
 
 FUZZERS = {
-    fuzz_checkpoints: (80, 1500),
-    fuzz_finished_runs: (80, 1500),
-    fuzz_csvs: (60, 1200),
-    fuzz_datasets: (60, 1200),
+    fuzz_checkpoints: (80, 2500),
+    fuzz_finished_runs: (80, 2500),
+    fuzz_csvs: (60, 2000),
+    fuzz_datasets: (60, 2000),
     fuzz_configs: (60, 1000),
 }
 """How many inputs, in the fast suite and in the slow one."""
