@@ -1,4 +1,4 @@
-"""How XLA compiles our programs: options, where this build of it knows them, and several programs at a time."""
+"""How XLA compiles our programs: options, where this build of it knows them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,6 @@ _OPTIONS: dict[str, Any] = {
     "xla_cpu_multi_thread_eigen": False,  # blocks are the parallelism; threads inside one cost more than they save
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION",  # its calls are slow if small
 }
-SOON: dict[str, Any] = {
-    "xla_cpu_use_fusion_emitters": False,  # which compile every kernel as a module of its own
-    "xla_cpu_parallel_codegen_split_count": 2,
-    "xla_backend_optimization_level": 1,
-}
-"""Programs of many small kernels compile in half the time with these, and run as fast."""
 AT_ONCE: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 """For programs that run too shortly for what optimising them costs."""
 

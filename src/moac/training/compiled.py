@@ -21,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.stages import Wrapped
 from jaxtyping import Int
 
-from moac import compiling, keys
+from moac import compiling
 from moac.compiling import compiler_options
 from moac.default_config import NETWORKS
 from moac.kept import with_owner
@@ -75,7 +75,7 @@ class Blocks:
 
     def _continued(self, trials: Trial) -> list[Trial]:
         """Host trials back to rows, the last padded with copies of its last trial."""
-        key = keys.of_data(trials.state.key)
+        key = jax.random.wrap_key_data(jnp.asarray(trials.state.key))
         trials = replace(trials, state=replace(trials.state, key=key))
         last = len(trials.stopped) - 1
         picked = [np.minimum(row, last) for row in self._program.rows(last + 1)]
@@ -116,10 +116,10 @@ def _program(source: Source, parts: Parts, devices: tuple[Any, ...], width: int)
     advance = partial(_advance, source, parts)
     per_device = jax.shard_map(advance, mesh=mesh, in_specs=(same, same, along, same), out_specs=along, check_vma=False)
     sharding = NamedSharding(mesh, along)
-    at_once, options = compiling.known(compiling.AT_ONCE), compiler_options(**(compiling.SOON if width > 1 else {}))
+    at_once = compiling.known(compiling.AT_ONCE)
     return _Program(
         jax.jit(partial(_first, source, parts), out_shardings=sharding, compiler_options=at_once),
-        jax.jit(per_device, compiler_options=options),
+        jax.jit(per_device, compiler_options=compiler_options()),
         jax.device_put(source.data, NamedSharding(mesh, same)),
         sharding,
         width * len(devices),

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from moac import algorithm, keys, ppo, settings, simplex
+from moac import algorithm, ppo, settings, simplex
 from moac.config import Config
 from moac.parts import Parts
 from moac.settings import Settings
@@ -159,7 +159,7 @@ def first_state(
     spec: Spec, parts: Parts, settings: Settings, seed: Int[Any, ""], index: Int[Any, ""], preference: Any
 ) -> tuple[State, Key]:
     """The state of a trial at iteration 0, and the key of its chain; both by (seed, index) alone."""
-    key_chain, key_state = jax.random.split(jax.random.fold_in(keys.key(seed), index))
+    key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
     init, _ = learner(settings, spec, parts)
     return init(key_state, preference), key_chain
 
