@@ -98,6 +98,8 @@ def speed() -> str:
     rows.append(["dataset from 6 million log rows under a 1 GB cap", f"{build['cpu']:.0f} CPU s, {build['gb']:.2f} GB",
                  f"{build['peer']}: {build['peer_cpu']:.0f} CPU s, {build['peer_gb']:.1f} GB"])  # fmt: skip
     rows.append(["`moac --help`, an invalid option", f"{start['help']:.2f} s, {start['mistake']:.2f} s", "–"])
+    first = f"{start['first_result']:.1f} s"
+    rows.append(["first result of `moac train resource-gathering-v0`, nothing compiled before", first, "–"])
     return markdown(["measured", "moac", "peer"], rows)
 
 
