@@ -44,7 +44,10 @@ def test_the_layout_is_the_official_one(written, variant):
 
 @real_rows
 def test_headers_and_quoting_are_those_of_the_real_files(written):
-    for real in (REAL_PURE / "data").glob("*.csv"):
+    read = {name for kind in schema.KINDS for name in kind.file_names("pure")}
+    present = [real for real in (REAL_PURE / "data").glob("*.csv") if real.name in read]
+    assert len(present) >= 3  # a log, users, videos; the statistics of videos are never read
+    for real in present:
         generated = written["pure"] / "data" / real.name
         with real.open(newline="") as a, generated.open(newline="") as b:
             official, columns = (next(csv.reader(file)) for file in (a, b))
