@@ -44,10 +44,14 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """The figure as a file's content, `png` or `svg`; the same figure gives the same bytes."""
+    """The figure as a file's content, `png` or `svg`; the same figure gives the same bytes.
+
+    The layout of its first file is kept for the second: finding it takes longer than drawing.
+    """
     drawn = io.BytesIO()
     with mpl.rc_context(_RC):
         figure.savefig(drawn, format=kind, dpi=144, metadata={"Date": None} if kind == "svg" else None)
+    figure.set_layout_engine("none")
     return drawn.getvalue()
 
 
