@@ -260,8 +260,8 @@ def _actor(source: Any, trained: TrainedPolicy, c: float) -> Callable[[Any, np.r
     def act(x: Any, generator: np.random.Generator) -> tuple[Any, Any, Any]:
         p = softmax((trained.logits(x, A) if table is None else table[x]).astype(np.float64), axis=1)
         mixed = (1 - epsilon) * p + epsilon / A
-        total = np.cumsum(mixed, axis=1)
-        a = (generator.random(len(x))[:, None] >= total[:, :-1] / total[:, -1:]).sum(axis=1).astype(np.int32)
+        total = np.cumsum(mixed[:, :-1], axis=1)
+        a = (generator.random(len(x))[:, None] >= total).sum(axis=1).astype(np.int32)
         row = np.arange(len(a))
         return a, p[row, a] / mixed[row, a], p.min(axis=1)
 

@@ -53,7 +53,7 @@ def dobrushin(power: Matrix) -> float:
         return max(float(np.abs(power[s] - power[s + 1 :]).sum(axis=1).max(initial=0.0)) for s in range(len(power))) / 2
     centre = np.median(power, axis=0)
     around = float(np.abs(power - centre).sum(axis=1).max())  # TV(p, q) ≤ TV(p, c) + TV(c, q)
-    return min(1.0, around, 1.0 - float(power.min(axis=0).sum()))
+    return min(around, 1.0 - float(power.min(axis=0).sum()))
 
 
 def certified(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:

@@ -88,6 +88,14 @@ def test_covariates_are_all_of_a_state_but_viewed_items():
     assert (tenths.sum(axis=0) == 1).all()
 
 
+def test_tenths_of_time_hold_as_many_rows_each():
+    rows = Rows(np.repeat(np.arange(4), 10), np.tile([0, 1], 20), np.ones((40, 1)), np.arange(40))
+    dataset = LoggedDataset.from_numpy(rows, About())
+    tenths = controls.tenths_of_time(dataset, np.arange(40))
+    assert next(iter(tenths)) == "time, tenth 1"
+    np.testing.assert_array_equal(np.stack([*tenths.values()]).argmax(axis=0), np.arange(40) // 4)
+
+
 @pytest.mark.parametrize(("family", "kappa", "refuted"), [("clean", 0.0, False), ("hidden taste", 0.6, True)])
 def test_a_fitted_b_with_past_responses_leaves_the_control_its_power(family, kappa, refuted):
     dataset, one = logged(family, kappa, users=2500, shares=(0.3, 0.7, 0.0), window=6)

@@ -43,6 +43,8 @@ def test_expected_utility_and_sparsity_are_their_definitions():
     p = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [np.nan, np.nan]])
     assert measures.expected_utility(points, p) == pytest.approx((3 + 3 + 5) / 3)
     assert measures.sparsity(points) == pytest.approx((3 - 1) ** 2 + (5 - 2) ** 2)
+    third = np.concatenate([points, [[7.0, 1.0]]])
+    assert measures.sparsity(third) == pytest.approx(((2**2 + 4**2) + (3**2 + 1**2)) / 2)
     assert measures.sparsity(points[:1]) == 0 and np.isnan(measures.expected_utility(points, p[3:]))
 
 

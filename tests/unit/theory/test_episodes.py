@@ -1,5 +1,7 @@
 """Certificates on a log: users in place of episodes, against the sums written out."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -25,6 +27,21 @@ def result():
     rows = Rows(user, action, reward, context=context, propensity=propensity)
     dataset = LoggedDataset.from_numpy(rows, About(shares=(0.4, 0.5, 0.1), window=1))
     return moac.train(dataset, num_iterations=1, num_evaluations=1, policy="mlp", hidden=(3,))
+
+
+def test_actions_are_drawn_from_the_policy_mixed_with_the_uniform_one():
+    model = moac.momdp.library.resource_gathering()
+    trained = moac.train(model, num_iterations=1, num_evaluations=1).policy
+    logits = np.tile(np.log([0.6, 0.2, 0.15, 0.05]).astype(np.float32), (model.num_states, 1))
+    trained = replace(trained, theta=logits[None])
+    episodes = sampler(model, trained, (0.9,) * 3, 0, 10.0)(0, 4000)
+    first = np.searchsorted(episodes.number, np.arange(4000))
+    share = np.bincount(episodes.action[first], minlength=4) / 4000
+    drawn = np.array([0.6, 0.2, 0.15, 0.05]) / [
+        episodes.weight[first][episodes.action[first] == a, 0][0] for a in range(4)
+    ]
+    assert drawn.sum() == pytest.approx(1) and drawn[3] > 0.05
+    np.testing.assert_allclose(share, drawn, atol=4 * np.sqrt(0.25 / 4000))
 
 
 def test_gradients_are_the_mean_over_rows_of_what_training_follows(result):

@@ -110,6 +110,8 @@ def test_positives_are_the_fewer_of_both_counts_and_fifty_are_enough():
     for name in ("weighted_positives", "effective_positives"):
         assert level_with({name: np.array([49.9, 500.0])}) == "with care"
         assert level_with({name: np.array([49.9, 49.9])}) == "not trusted"
+        (reason,) = verdict_with({name: np.array([49.0, 500.0])}, {name: np.array([30.0, 500.0])}).reasons
+        assert (reason.number, reason.signal) == (30.0, "Click") and "30.0" in reason.text  # of the worst seed
 
 
 @pytest.mark.parametrize(
