@@ -240,11 +240,13 @@ def _random_successors(
     generator: np.random.Generator, num_states: int, num_actions: int, width: int
 ) -> Int[np.ndarray, "S A O"]:
     """Distinct successors of each (s, a) in rising order: s + 1 (mod S) always, 0 always from 0, the rest by lot."""
-    lot = generator.random((num_states, num_actions, num_states))
-    states = np.arange(num_states)
-    lot[states, :, (states + 1) % num_states] = 2.0
-    lot[0, :, 0] = 2.0
-    return np.sort(np.argsort(-lot, axis=2)[..., :width], axis=2)
+
+    def of_state(s: int) -> Int[np.ndarray, "A O"]:
+        lot = generator.random((num_actions, num_states))
+        lot[:, [(s + 1) % num_states, *([] if s else [0])]] = 2.0
+        return np.sort(np.argpartition(-lot, width - 1, axis=1)[:, :width], axis=1)
+
+    return np.stack([of_state(s) for s in range(num_states)])
 
 
 def _random_distributions(generator: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
