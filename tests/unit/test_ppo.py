@@ -187,7 +187,7 @@ def test_a_long_rollout_is_told_apart_from_its_continuation():
     assert Discounted(0.9) == result.config.setting
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 1024, 2048])  # the last takes two rounds
+@pytest.mark.parametrize("size", [1, 2, 3, 1024, 2048, 2**16, 2**16 + 1])  # from 2048 on it takes two rounds
 def test_permutations_are_those_of_jax(size):
     key = jax.random.key(size)
     np.testing.assert_array_equal(ppo.permutation(key, size), jax.random.permutation(key, size))
