@@ -89,6 +89,12 @@ def test_rows_under_another_policy_have_its_true_values():
     assert abs(error).max() < 4
 
 
+def test_people_are_one_for_ten_rows_or_as_many_as_asked_for():
+    assert len(generate.log(200, 1, model=MODEL).users.kind) == 20
+    assert len(generate.log(5, 1, model=MODEL).users.kind) == 1
+    assert len(generate.log(200, 1, model=MODEL, num_users=7).users.kind) == 7
+
+
 def test_weighting_by_the_propensities_gives_another_policys_true_values():
     policy = another_policy(MODEL)
     log = generate.log(60_000, 2, model=MODEL, num_users=6_000)

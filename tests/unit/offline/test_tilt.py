@@ -68,6 +68,8 @@ def test_tau_is_chosen_for_a_share_of_validation_users_and_by_no_reward_of_their
     for share in (0.0, 1.0):
         with pytest.raises(ValueError, match="`share` must be in"):
             tilt.tilted_to(dataset, z, share)
+    with pytest.raises(ValueError, match="must have propensities and validation users"):
+        tilt.tilted_to(replace(dataset, propensity=None), z, 0.5)
 
 
 def test_permuted_rewards_keep_each_items_and_lose_each_persons(log):

@@ -36,6 +36,9 @@ def test_preferences_are_served_by_the_own_policy_or_by_the_archive():
     served = measures.served(found, found, YARDSTICK)
     assert served["own"] == served["archive"] == 2 / 3  # nobody has (0.7, 0.7); one of two own policies is enough
     assert np.isnan(measures.served(archive(FRONT), archive(FRONT), YARDSTICK)["own"])
+    wide = Yardstick.of(100 * FRONT, hull=100 * FRONT)
+    near = archive([[99.5, 0.0], [98.0, 0.0], [0.0, 99.5]], p=[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+    assert measures.served(near, near, wide)["own"] == 2 / 3  # 1 % of a range of 100
 
 
 def test_expected_utility_and_sparsity_are_their_definitions():
@@ -51,9 +54,10 @@ def test_expected_utility_and_sparsity_are_their_definitions():
 def test_one_network_has_a_curve_of_what_it_was_worth_and_its_archive_is_counted():
     p = [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]
     found = archive([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], p=p)
-    stage = SimpleNamespace(run=SimpleNamespace(num_trials=1), env_steps=40, stopped=np.array([0, 3]))
+    stage = SimpleNamespace(run=SimpleNamespace(num_trials=1), env_steps=40, stopped=np.array([0, 3, 5]))
+    before = SimpleNamespace(run=SimpleNamespace(num_trials=2), env_steps=40, stopped=np.array([0, 0, 0]))
     growth = {40: FRONT, 20: FRONT[:1]}
-    counted = measures.measured({"r": [stage, stage]}, found, found.picked([0, 2]), YARDSTICK, growth)
+    counted = measures.measured({"r": [before, stage]}, found, found.picked([0, 2]), YARDSTICK, growth)
     curve = counted["curves"]["r"]
     assert curve["steps"] == [20, 40] and curve["hypervolume"] == [YARDSTICK.volume(FRONT[:1]), YARDSTICK.volume(FRONT)]
     assert curve["igd_plus"] == [YARDSTICK.distance(FRONT[:1]), 0] and list(counted["curves"]) == ["r"]
@@ -63,7 +67,7 @@ def test_one_network_has_a_curve_of_what_it_was_worth_and_its_archive_is_counted
         3,
         2,
         80,
-        1,
+        2,
     )
     assert (numbers["points"], numbers["env_steps"], numbers["hull_points"], numbers["hull_found"]) == (2, 80, 3, 2)
     assert numbers["hull_missed"].tolist() == [[0.7, 0.7]] and np.isnan(numbers["most_below_hull"])

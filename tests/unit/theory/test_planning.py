@@ -127,3 +127,14 @@ def test_plans_are_made_from_the_worst_constants_and_say_how_far_the_corollaries
     for kind, size in found.smallest_batch.items():
         terms = theory.critic_terms(found.worst, kind)
         assert size == terms.smallest_batch(terms.largest_beta)
+
+
+def test_a_plan_has_no_critic_step_and_no_iteration_too_many():
+    c = theory.constants(MODEL, np.zeros((3, 2)), Discounted(0.5))
+    actor, critic = theory.actor_terms(c, "derived"), theory.critic_terms(c, "derived")
+    shares = np.array([0.1, 1e-6, 0.1, 0.1])
+    N, D, B, T, samples = planning._sizes(actor, critic, c.w_star**2, shares, "1/t")
+    beta, steps = critic.largest_beta, (int(N) - 1, int(N))
+    fewer, enough = (actor.critic * theory.critic_bound(c, n, 1e9, beta, "derived").transient for n in steps)
+    assert enough <= 1e-6 < fewer
+    assert samples == (B + N * D) * T
