@@ -14,8 +14,8 @@ from typing import Any
 from moac import files, settings, training
 from moac.config import Config
 from moac.runs import CHECKPOINT_SECONDS, sinks
+from moac.runs.checkpoints import Writer
 from moac.runs.directory import RunDirectory, reopen
-from moac.runs.writer import Writer
 from moac.training import result
 from moac.types import Source
 
