@@ -26,7 +26,7 @@ from moac.logs import splits, states
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
-from moac.offline.blocks import BLOCK, block_size, in_blocks, lengths, num_choices, of_taken, places
+from moac.offline.blocks import block_size, in_blocks, joined, lengths, num_choices, of_taken, places
 from moac.policies import ItemsPolicy, SoftmaxMLP, items
 from moac.policies.networks import Plain, Weights
 
@@ -308,10 +308,11 @@ def _log_share(dataset: LoggedDataset, cell: Any, log_p: Any, rows: Any) -> Any:
     """log Σ p over each row's candidates; 0 where all actions are candidates."""
     if dataset.lists is None:
         return 0.0
-    listed, share = np.asarray(dataset.candidates), np.empty(len(rows))
-    for begin in range(0, len(rows), BLOCK):
-        block = rows[begin : begin + BLOCK]
-        padded = dataset.lists.padded(listed[block])
+    lists, listed = dataset.lists, np.asarray(dataset.candidates)
+
+    def of(block: Any) -> Any:
+        padded = lists.padded(listed[block])
         p = np.where(padded >= 0, np.exp(log_p[cell[block][:, None], np.maximum(padded, 0)]), 0)
-        share[begin : begin + BLOCK] = np.log(p.sum(axis=1))
-    return share
+        return np.log(p.sum(axis=1))
+
+    return joined(of, rows)

@@ -142,7 +142,8 @@ def _built(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
 
 def _held(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
     """The rows that a dataset in memory holds."""
-    order = [other.signal_names.index(name) for name in _signals(_signed(other), catalogue, other.name)]
+    signed = {name: {"sign": sign} for name, sign in zip(other.signal_names, other.signs, strict=True)}
+    order = [other.signal_names.index(name) for name in _signals(signed, catalogue, other.name)]
     names = list(other.context_names) or [f"context {k}" for k in range(other.context.shape[1])]
     codes = _context(names, other, catalogue)(list(other.context.T))
     signals = tuple(Signal(other.signal_names[k], f"signal {k}") for k in order)  # with their signs already
@@ -153,10 +154,6 @@ def _held(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
     shown = other.user, other.action_ids[other.action], other.time, np.zeros(other.num_rows, bool)
     more = ("propensity" if known else None, None if other.candidates is None else "candidates")
     yield Views(*shown, values, signals, tuple(codes), *more)
-
-
-def _signed(other: LoggedDataset) -> dict[str, Any]:
-    return {name: {"sign": sign} for name, sign in zip(other.signal_names, other.signs, strict=True)}
 
 
 def _signals(there: dict[str, Any], catalogue: Catalogue, name: str) -> dict[str, Any]:
