@@ -7,7 +7,7 @@ The same user's history serves all of its rows, so that nothing is stored twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -181,24 +181,10 @@ class Data:
 
 def on_device(dataset: Any) -> Data:
     """A dataset's arrays on the device; on a CPU they are the same memory, so that nothing is held twice."""
-    train = dataset.rows("train").astype(np.int32)
-    names = (
-        "user",
-        "action",
-        "reward",
-        "context",
-        "end",
-        "terminated",
-        "propensity",
-        "answered",
-        "candidates",
-        "lists",
-    )
-    columns = {name: getattr(dataset, name) for name in names}
-    last = dataset.terminated | dataset.truncated
-    clone = None if dataset.behaviour is None else dataset.behaviour.clone
-    host = Data(**columns, last=last, train=train, tables=dataset.tables, behaviour=clone)
-    return jax.tree.map(jax.device_put, host)
+    made = {"last": dataset.terminated | dataset.truncated, "train": dataset.rows("train").astype(np.int32)}
+    made["behaviour"] = None if dataset.behaviour is None else dataset.behaviour.clone
+    shared = {each.name: getattr(dataset, each.name) for each in fields(Data) if each.name not in made}
+    return jax.tree.map(jax.device_put, Data(**shared, **made))
 
 
 @jax.jit
