@@ -5,7 +5,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 
 from moac import statistics
-from moac.report import figures, style
+from moac.report import figures
 from moac.report.figures import Points
 from moac.training.run import History
 
@@ -65,7 +65,7 @@ def test_gaps_that_must_agree_are_one_line_and_rounding_is_none():
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_a_band_is_the_mean_with_students_interval(scale):
     values = np.array([[1.0, 2.0, np.nan], [2.0, 4.0, 3.0], [4.0, 3.0, np.nan]])
-    _, (ax,) = style.grid(1, 1, (3, 3))
+    _, (ax,) = figures.grid(1, 1, (3, 3))
     ax.set_yscale(scale)
     figures.band(ax, np.arange(3), values, 0, "label")
     (line,), means = ax.lines, [statistics.mean(column) for column in values.T]

@@ -49,10 +49,8 @@ def explained(evaluation: OfflineEvaluation, method: str) -> str:
     if checks is None or not shown:
         return ""
     k = min(shown, key=lambda k: checks.sensitivity.interval[k])
-    shift = 100 * (checks.sensitivity.interval[k] - 1)
-    text = (
-        f"An unobserved factor that shifts the odds of exposure by {number(shift, 2)} % would explain {lines[k].signal}"
-    )
+    shift = number(100 * (checks.sensitivity.interval[k] - 1), 2)
+    text = f"An unobserved factor that shifts the odds of exposure by {shift} % would explain {lines[k].signal}"
     if checks.sensitivity.strongest is None:
         return f"{text}."
     name, factor = checks.sensitivity.strongest
