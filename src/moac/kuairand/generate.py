@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from moac.choices import at_least, check_fields
 from moac.kuairand import schema, simulator
 from moac.kuairand.schema import Kind
 from moac.kuairand.simulator import RATES, TABS, Block, Log, UserModel, Users, log
@@ -58,10 +59,8 @@ class Parameters:
     def __post_init__(self) -> None:
         if self.variant not in schema.VARIANTS:
             raise ValueError(f"`variant` must be one of {', '.join(schema.VARIANTS)}, got {self.variant!r}.")
-        for name in ("rows", "seed", "random_rows", "num_users", "num_videos"):
-            value, least = getattr(self, name), 0 if name == "seed" else 1
-            if value is not None and value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+        counts = dict.fromkeys(("rows", "random_rows", "num_users", "num_videos"), at_least(1))
+        check_fields(self, counts | {"seed": at_least(0)})
 
     def resolved(self) -> Parameters:
         """With a number in place of every None."""

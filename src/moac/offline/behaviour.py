@@ -22,6 +22,7 @@ from jax import Array
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
+from moac.choices import COUNT, NOT_NEGATIVE, POSITIVE, Range, check_fields
 from moac.logs import splits, states
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
@@ -32,6 +33,11 @@ from moac.policies.networks import Plain, Weights
 
 _STEPS = 200  # the most of a round
 _TEMPERATURES = (0.1, 10.0)
+_RANGES = {
+    **dict.fromkeys(("batch_size", "max_rounds", "patience"), COUNT),
+    "step_size": POSITIVE, "weight_decay": NOT_NEGATIVE,
+    "folds": Range("in [2, 127]", lambda x: 2 <= x <= 127), "seed": Range("in [0, 2^32)", lambda x: 0 <= x < 2**32),
+}  # fmt: skip
 _BINS = 15  # of confidences, for the error of calibration
 
 
@@ -51,15 +57,9 @@ class Options:
     seed: int = 0  # of weights, batches and folds
 
     def __post_init__(self) -> None:
-        least = {"batch_size": 1, "max_rounds": 1, "patience": 1, "folds": 2, "seed": 0, "weight_decay": 0}
-        most = {"folds": 127, "seed": 2**32 - 1}
-        for name, low in least.items():
-            if not low <= getattr(self, name) <= most.get(name, math.inf):
-                raise ValueError(f"`{name}` must be in [{low}, {most.get(name, '∞')}], got {getattr(self, name)}.")
+        check_fields(self, _RANGES)
         if self.policy not in ("mlp", "items"):
             raise ValueError(f"`policy` must be mlp or items, got {self.policy!r}.")
-        if not self.step_size > 0:
-            raise ValueError(f"`step_size` must be positive, got {self.step_size}.")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"`hidden` must hold widths of at least 1, got {self.hidden}.")
 
