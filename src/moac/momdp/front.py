@@ -163,10 +163,8 @@ def stationary_front(
     while stack:
         visited += 1
         if visited > MAX_NODES:
-            message = (
-                f"The search for stationary policies must end within {MAX_NODES} nodes, got {len(stack)} open ones"
-            )
-            raise ValueError(f"{message} with {len(incumbents.points)} points found.")
+            left = f"{len(stack)} open ones with {len(incumbents.points)} points found"
+            raise ValueError(f"The search for stationary policies must end within {MAX_NODES} nodes, got {left}.")
         allowed, bounds, changed = stack.pop()
         state = _explore(problem, bounds, allowed, changed, incumbents)
         if state is None:

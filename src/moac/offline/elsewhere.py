@@ -175,9 +175,8 @@ def _context(names: list[str], other: LoggedDataset, catalogue: Catalogue) -> An
     order = [names.index(name) for name in wanted]
     if bool(catalogue.context_values) != bool(other.context_values) and wanted:
         raise ValueError(f"{other.name} must have its context as the run's log has: as values, or as codes.")
-    pairs = zip(
-        catalogue.context_values, (other.context_values[at] for at in order if other.context_values), strict=True
-    )
+    theirs = (other.context_values[at] for at in order if other.context_values)
+    pairs = zip(catalogue.context_values, theirs, strict=True)
     tables = [_codes(known, values) for known, values in pairs]
 
     def mapped(codes: list[Any]) -> dict[str, Any]:

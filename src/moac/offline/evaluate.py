@@ -244,9 +244,7 @@ def _evidence(
     earlier, later = controls.of_rewards(dataset, taken, signals, weights.get("half"))
     known = np.flatnonzero(np.isfinite(earlier.values).all(axis=1))
     blind = {name: each.rows(known) for name, each in weights["own" if half is None else "half"].items()}
-    moved = (
-        model_error.influence(half or dataset, taken[known], blind, earlier.values[known], cap) if len(known) else {}
-    )
+    moved = model_error.influence(half or dataset, taken[known], blind, earlier.values[known], cap)
     return Evidence(
         log,
         weights["own"],
