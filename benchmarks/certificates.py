@@ -26,7 +26,7 @@ from moac import Discounted, momdp, simplex
 from moac.momdp.sampling import _theta_gradients, action_probabilities
 from moac.policies import SoftmaxMLP, SoftmaxTable
 from moac.policies.networks import States
-from moac.report import style
+from moac.report import figures
 from moac.theory.episodes import sampler
 from moac.theory.gap import Look
 from moac.theory.scores import Scores
@@ -207,12 +207,12 @@ def table(path: Path) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-@style.styled
+@figures.styled
 def draw() -> Any:
     """One certificate over the number of its episodes, far from a stationary point and at one."""
     found = cases()
     panels = {"Far from stationary": found["random, M = 3"], "Stationary: fishwood, whose gap is 0": found["fishwood"]}
-    figure, axes = style.grid(1, 2, (9.6, 3.4))
+    figure, axes = figures.grid(1, 2, (9.6, 3.4))
     for ax, (title, case) in zip(axes, panels.items(), strict=True):
         model, policy, theta, setting = case
         gamma, gap = setting.discounts(model.num_objectives), float(simplex.min_norm(exact(*case)).squared_norm)
@@ -223,8 +223,8 @@ def draw() -> Any:
         looks = [Look(scores, sample(0, n), gamma, 1.0).theta.interval(ALPHA) for n in sizes]
         ends = np.array([(each.low, each.high) for each in looks])
         floor = ends[ends > 0].min() / 3
-        ax.fill_between(sizes, np.maximum(ends[:, 0], floor), ends[:, 1], alpha=0.25, color=style.COLOURS[0])
-        ax.plot(sizes, ends[:, 1], color=style.COLOURS[0], marker="o", markersize=3, label="95 % interval")
+        ax.fill_between(sizes, np.maximum(ends[:, 0], floor), ends[:, 1], alpha=0.25, color=figures.COLOURS[0])
+        ax.plot(sizes, ends[:, 1], color=figures.COLOURS[0], marker="o", markersize=3, label="95 % interval")
         if gap > floor:
             ax.axhline(gap, color="#333333", linestyle="--", label="exact gap")
         ax.set(xscale="log", yscale="log", xlabel="episodes", title=title)
@@ -238,7 +238,7 @@ if __name__ == "__main__":
         print(table(Path(sys.argv[2])))
         sys.exit()
     if sys.argv[1] == "--draw":
-        Path(sys.argv[2]).write_bytes(style.rendered(draw(), "svg"))
+        Path(sys.argv[2]).write_bytes(figures.rendered(draw(), "svg"))
         sys.exit()
     numbers = tuple(map(int, sys.argv[2:]))
     main(Path(sys.argv[1]), *(numbers[:1] or (500,)), numbers[1:] or SIZES)

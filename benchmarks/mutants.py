@@ -69,10 +69,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "offline.ncis.sums": "unit/offline/ncis/test_sums oracles/test_ncis properties/test_ncis",
         "offline.ncis.rows": "unit/offline/ncis/test_rows",
         "offline.ncis.sensitivity": "unit/offline/ncis/test_sensitivity",
-        "offline.controls": "unit/offline/test_controls",
+        "offline.controls": "unit/offline/test_controls unit/offline/test_exposure",
         "offline.model_error": "unit/offline/test_model_error",
         "offline.reward_model": "oracles/test_evaluation unit/offline/test_evaluate unit/offline/test_items",
-        "offline.exposure": "unit/offline/test_exposure",
     },
     "builders": {
         "logs.buckets": "unit/logs/test_buckets unit/logs/test_building properties/test_logs",

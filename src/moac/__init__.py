@@ -9,29 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moac import api as api
-    from moac import envs as envs
-    from moac import logs as logs
-    from moac import momdp as momdp
-    from moac import offline as offline
-    from moac import policies as policies
-    from moac import simplex as simplex
-    from moac import theory as theory
-    from moac import weighting as weighting
-    from moac.api import certify as certify
-    from moac.api import choose as choose
-    from moac.api import compare as compare
-    from moac.api import evaluate as evaluate
-    from moac.api import explore as explore
-    from moac.api import export as export
-    from moac.api import load as load
-    from moac.api import resume as resume
-    from moac.api import sweep as sweep
-    from moac.api import train as train
-    from moac.config import Average as Average
-    from moac.config import Config as Config
-    from moac.config import Discounted as Discounted
-    from moac.default_config import defaults as defaults
+    from moac import api, envs, logs, momdp, offline, policies, simplex, theory, weighting
+    from moac.api import certify, choose, compare, evaluate, explore, export, load, resume, sweep, train
+    from moac.config import Average, Config, Discounted
+    from moac.default_config import defaults
 
 _HOME = {
     "moac.api": ("certify", "choose", "compare", "evaluate", "explore", "export", "load", "resume", "sweep", "train"),

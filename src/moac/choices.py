@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from numbers import Integral, Real
@@ -122,7 +122,12 @@ class Range:
         return self.kind(value)
 
 
-COUNT = Range("a whole number of at least 1", lambda x: x >= 1, int)
+def at_least(least: int, kind: type[int] | type[float] = float) -> Range:
+    """Numbers from `least` on; whole ones where they are to be int."""
+    return Range(f"{'a whole number of ' * (kind is int)}at least {least}", lambda x: x >= least, kind)
+
+
+COUNT = at_least(1, int)
 COUNT_OR_OFF = Range("a whole number of at least 1", lambda x: x >= 0, int)
 """Where 0 means that there is none, which other fields must allow."""
 POSITIVE = Range("positive and finite", lambda x: 0 < x < math.inf)
@@ -130,8 +135,17 @@ NOT_NEGATIVE = Range("at least 0 and finite", lambda x: 0 <= x < math.inf)
 SHARE = Range("in [0, 1]", lambda x: 0 <= x <= 1)
 POSITIVE_SHARE = Range("in (0, 1]", lambda x: 0 < x <= 1)
 DISCOUNT = Range("in (0, 1)", lambda x: 0 < x < 1)
+CONFIDENCE = Range("between 0 and 1", lambda x: 0 < x < 1)
 SPREAD = Range("in [0.01, 2.5]", lambda x: 0.01 <= x <= 2.5)
 """log σ of a Gaussian policy is kept in (−5, 1)."""
+
+
+def check_fields(owner: Any, ranges: Mapping[str, Range]) -> None:
+    """Refuse a field of an object that lies outside of its range; None is left to the object."""
+    for name, numbers in ranges.items():
+        value = getattr(owner, name)
+        if value is not None:
+            numbers.checked(name, value)
 
 
 def on_simplex(name: str, values: Any) -> tuple[float, ...]:

@@ -256,10 +256,10 @@ def draw(outcome: Result) -> Figure:
 
 def training_figures(outcome: Result) -> dict[str, bytes]:
     """The files in a run directory's `figures`, by name."""
-    from moac.report import style
+    from moac.report import figures
 
     figure = draw(outcome)
-    return {f"training.{kind}": style.rendered(figure, kind) for kind in ("png", "svg")}
+    return {f"training.{kind}": figures.rendered(figure, kind) for kind in ("png", "svg")}
 
 
 def _write(outcome: Result, path: Path, overwrite: bool) -> Path:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
 import stat
-from collections.abc import Generator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-
-from moac import tensors
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
@@ -30,6 +29,15 @@ _ABOUT = "moac"
 """The one entry of a file's metadata: safetensors writes several in random order."""
 _DIGEST = "sha256"
 """Inside it, the hash of all arrays and of all else that is inside it."""
+_Given = np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]
+"""An array, or its blocks one after the other along the first axis."""
+_TEXTS = ":utf8"
+"""Ends the name of an array of texts."""
+_TYPES = {
+    "<u8": "U64", "<i8": "I64", "<f8": "F64", "<f4": "F32", "<u4": "U32", "<i4": "I32", "<f2": "F16", "<u2": "U16",
+    "<i2": "I16", "|i1": "I8", "|u1": "U8", "|b1": "BOOL",
+}  # fmt: skip
+"""The types of arrays that are ever written, in a file's order, and safetensors' names of them."""
 
 
 class DamagedError(ValueError):
@@ -177,16 +185,16 @@ def checked(data: Any, levels: int = _DEEPEST) -> Any:
     return data
 
 
-def write_arrays(path: Path, arrays: Mapping[str, tensors.Given], about: Mapping[str, Any]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, _Given], about: Mapping[str, Any]) -> None:
     """Write arrays by name as safetensors, with a hash of it all; equal arrays and `about` make equal bytes.
 
     A list of arrays is written as one, joined along the first axis. Numbers go to the file from where they are in
-    memory, without a copy.
+    memory; safetensors' own `save` copies all of them twice.
     """
-    columns = tensors.columns(arrays)
-    described = {**about, _DIGEST: tensors.digests(columns, about)[-1]}
+    columns = _columns(arrays)
+    described = {**about, _DIGEST: _digests(columns, about)[-1]}
     with replacing(path) as file:
-        file.write(tensors.header(columns, {_ABOUT: json.dumps(described, sort_keys=True)}))
+        file.write(_header(columns, {_ABOUT: json.dumps(described, sort_keys=True)}))
         for column in columns.values():
             file.writelines(column.content())
 
@@ -201,8 +209,8 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         if not isinstance(about, dict):
             raise DamagedError(path, "it was not written by moac")
         stored = about.pop(_DIGEST, None)
-        digests = tensors.digests({name: tensors.Column([array]) for name, array in arrays.items()}, about)
-        arrays = dict(tensors.unpacked(name, array) for name, array in arrays.items())
+        digests = _digests({name: _Column([array]) for name, array in arrays.items()}, about)
+        arrays = dict(_unpacked(name, array) for name, array in arrays.items())
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
     except DamagedError:
@@ -218,7 +226,7 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 def _tensor(file: Any, name: str) -> np.ndarray[Any, Any]:
     kind = file.get_slice(name).get_dtype()
-    if kind not in tensors.TYPES:
+    if kind not in _TYPES.values():
         raise ValueError(f"`{name}` has numbers of type {kind}, which are never written")
     return file.get_tensor(name)
 
@@ -231,3 +239,79 @@ def _settle(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """An array as it lies in a file."""
+
+    blocks: list[np.ndarray[Any, Any]]  # one after the other along the first axis
+
+    @property
+    def type(self) -> str:
+        """Of its numbers, as NumPy writes it."""
+        return self.blocks[0].dtype.str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of all blocks together."""
+        first = self.blocks[0].shape
+        return first if len(self.blocks) == 1 else (sum(map(len, self.blocks)), *first[1:])
+
+    def content(self) -> Iterator[Any]:
+        """Its bytes, as they lie in memory."""
+        for block in self.blocks:
+            yield np.ascontiguousarray(block).view(np.uint8).data if block.size else b""
+
+
+def _columns(arrays: Mapping[str, _Given]) -> dict[str, _Column]:
+    """Arrays in a file's order; those of texts as bytes of UTF-8, all as long as the longest."""
+    laid_out = dict(_column(name, given) for name, given in arrays.items())
+    order = list(_TYPES)
+    return dict(sorted(laid_out.items(), key=lambda item: (order.index(item[1].type), item[0])))
+
+
+def _column(name: str, given: _Given) -> tuple[str, _Column]:
+    column = _Column([np.ascontiguousarray(block) for block in (given if isinstance(given, list) else [given])])
+    if column.blocks[0].dtype.kind == "U":
+        encoded = np.char.encode(np.concatenate(column.blocks), "utf-8").reshape(-1)
+        name, column = (
+            f"{name}{_TEXTS}",
+            _Column([encoded.view(np.uint8).reshape(len(encoded), encoded.dtype.itemsize)]),
+        )
+    if column.type not in _TYPES:
+        raise ValueError(f"`{name}` has numbers of type {column.blocks[0].dtype}, which cannot be written.")
+    return name, column
+
+
+def _unpacked(name: str, array: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
+    """An array under its own name, texts as such."""
+    if not name.endswith(_TEXTS):
+        return name, array
+    if array.dtype != np.uint8 or array.ndim != 2 or not array.shape[1]:
+        raise ValueError(f"`{name}` is not an array of strings")
+    texts = np.ascontiguousarray(array).view(f"S{array.shape[1]}").reshape(-1)
+    return name.removesuffix(_TEXTS), np.char.decode(texts, "utf-8")
+
+
+def _header(laid_out: Mapping[str, _Column], metadata: Mapping[str, str]) -> bytes:
+    """What a file begins with: a length, and so much JSON, which says where the numbers of each array follow."""
+    entries, end = dict[str, Any]({"__metadata__": metadata}), 0
+    for name, column in laid_out.items():
+        begin, end = end, end + sum(block.nbytes for block in column.blocks)
+        entries[name] = {"dtype": _TYPES[column.type], "shape": column.shape, "data_offsets": [begin, end]}
+    text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _digests(laid_out: Mapping[str, _Column], about: Any) -> tuple[str, str]:
+    """Hashes of names, types, shapes and numbers: without `about`, as older versions wrote it, and with it."""
+    digest = hashlib.sha256()
+    for name, column in sorted(laid_out.items()):
+        digest.update(json.dumps([name, column.type, column.shape]).encode())
+        for content in column.content():
+            digest.update(content)
+    arrays_only = digest.hexdigest()
+    digest.update(json.dumps(about, sort_keys=True).encode())
+    return arrays_only, digest.hexdigest()

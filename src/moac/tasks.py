@@ -6,7 +6,6 @@ atomically, and what is large it is told by path.
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
 import re
@@ -18,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+
+from moac.choices import NOT_NEGATIVE, POSITIVE, check_fields
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,12 +46,7 @@ class Limits:
     retries: int = 2
 
     def __post_init__(self) -> None:
-        if self.timeout is not None and not 0 < self.timeout < math.inf:
-            raise ValueError(f"`timeout` must be positive and finite, got {self.timeout}.")
-        if self.memory is not None and self.memory <= 0:
-            raise ValueError(f"`memory` must be positive, got {self.memory}.")
-        if self.retries < 0:
-            raise ValueError(f"`retries` must be at least 0, got {self.retries}.")
+        check_fields(self, {"timeout": POSITIVE, "memory": POSITIVE, "retries": NOT_NEGATIVE})
 
 
 @dataclass(frozen=True)

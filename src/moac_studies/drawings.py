@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from moac.report import style
+from moac.report import figures
 from moac.report.figures import Points, above_rounding, around_zero, band, scatter
 from moac.report.figures import dots as dots_of
 from moac.report.numbers import number
@@ -45,18 +45,18 @@ class Dot:
     filled: bool = True
 
 
-@style.styled
+@figures.styled
 def dots(columns: Mapping[str, Sequence[Dot | None]], rows: Mapping[str, int], label: str) -> Figure:
     """One panel for each column, three in a row; in it a dot for each of `rows` with its interval, in its colour."""
     across, down = min(3, len(columns)), -(-len(columns) // 3)
-    figure, axes = style.grid(down, across, (2.6 * across + 1.2, (0.35 * len(rows) + 0.9) * down + 0.3))
+    figure, axes = figures.grid(down, across, (2.6 * across + 1.2, (0.35 * len(rows) + 0.9) * down + 0.3))
     for ax in axes[len(columns) :]:
         ax.remove()
     for x, (ax, (title, column)) in enumerate(zip(axes, columns.items(), strict=False)):
         ax.axvline(0, color=_GREY, linewidth=0.9)
         for y, (dot, index) in enumerate(zip(column, rows.values(), strict=True)):
             if dot is not None:
-                at, colour = dot.interval, style.line(index)["color"]
+                at, colour = dot.interval, figures.line(index)["color"]
                 ax.plot([at.low, at.high], [y, y], color=colour, linewidth=1.6)
                 ax.plot(at.value, y, "o", color=colour, markerfacecolor=colour if dot.filled else "white")
         ax.set_title(title)
@@ -75,7 +75,7 @@ class Curve:
     label: str  # of the legend
     x: Any  # [L]
     values: Float[np.ndarray, "K L"]  # [K, L]
-    colour: int  # which colour and dash, as in `style.line`; the same in all panels of a figure
+    colour: int  # which colour and dash, as in `figures.line`; the same in all panels of a figure
     # of log mean against log x, drawn as a thin line through the curve's centre; None draws none
     slope: float | None = None
 
@@ -118,13 +118,13 @@ def over_iterations(title: str, y: str, history: History, values: Mapping[str, A
     return Panel(title, ("iteration", y), tuple(curves), log_x=False, log_y=log)
 
 
-@style.styled
+@figures.styled
 def curves(shown: Sequence[Panel], columns: int = 2) -> Figure:
     """All panels in rows of `columns`, with one legend for all of them below."""
-    figure, axes = style.panels(len(shown), columns)
+    figure, axes = figures.panels(len(shown), columns)
     for ax, panel in zip(axes, shown, strict=True):
         _draw(ax, panel)
-    style.legend_below(figure, axes)
+    figures.legend_below(figure, axes)
     return figure
 
 
@@ -139,7 +139,7 @@ def _draw(ax: Axes, panel: Panel) -> None:
         around_zero(ax, np.concatenate([curve.values.ravel() for curve in panel.curves]))
     for line in panel.lines:
         look: dict[str, Any] = {"color": _INK, "linewidth": 1.0, "linestyle": (0, (2, 2))}
-        ax.plot(line.x, line.y, label=line.label, **(look if line.colour is None else style.line(line.colour)))
+        ax.plot(line.x, line.y, label=line.label, **(look if line.colour is None else figures.line(line.colour)))
     if panel.reference is not None and panel.curves:
         lowest = min(panel.curves, key=lambda curve: float(curve.values.mean(axis=0).min()))
         x, y = _through(lowest, panel.reference)
@@ -153,7 +153,7 @@ def _draw(ax: Axes, panel: Panel) -> None:
 
 
 def _measured(ax: Axes, curve: Curve) -> None:
-    colour = style.line(curve.colour)["color"]
+    colour = figures.line(curve.colour)["color"]
     if len(curve.x) == 1:
         at = mean(curve.values[:, 0])
         reach: Any = [[at.value - at.low], [at.high - at.value]]
@@ -180,7 +180,7 @@ def _slopes(ax: Axes, panel: Panel) -> None:
     for y, curve, slope in sorted(fitted, key=lambda end: end[0]):
         low, high = np.log(ax.get_ylim())
         height = max((math.log(y) - low) / (high - low), height + _TEXT_HEIGHT)
-        look: dict[str, Any] = {"color": style.line(curve.colour)["color"], "fontsize": 9, "va": "center"}
+        look: dict[str, Any] = {"color": figures.line(curve.colour)["color"], "fontsize": 9, "va": "center"}
         ax.text(1.01, height, f"{slope:.2f}".replace("-", "−"), transform=ax.transAxes, **look)
 
 

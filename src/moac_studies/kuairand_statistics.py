@@ -22,7 +22,7 @@ from moac.logs import LoggedDataset, Options, describe
 from moac.logs.building import build
 from moac.logs.folder import Description
 from moac.logs.schema import LogFiles
-from moac.report import log_figures, style
+from moac.report import figures, log_figures
 from moac.report.page import Claim, Table, Verdict
 from moac.report.pages.experiment import Findings, Shown
 from moac.statistics import Mean
@@ -127,7 +127,7 @@ def rates_of(user: Any, signals: Any) -> list[Mean]:
 
 def findings(paper: framework.Table, data: Counted) -> Findings:
     """Everything, in reading order."""
-    figures = (
+    shown = (
         Shown(
             "Rates per row",
             "rates",
@@ -145,7 +145,7 @@ def findings(paper: framework.Table, data: Counted) -> Findings:
         ),
     )
     claims = (imbalanced(data), same_order(paper, data), same_rates(paper, data))
-    return Findings(claims, (_amounts(paper, data), _reasons(paper, data), watched_table(paper, data)), figures)
+    return Findings(claims, (_amounts(paper, data), _reasons(paper, data), watched_table(paper, data)), shown)
 
 
 def imbalanced(data: Counted) -> Claim:
@@ -249,9 +249,9 @@ def watched_table(paper: framework.Table, data: Counted) -> Table:
     return Table(_WATCHED, caption, ("What is counted", "times Click"), rows)
 
 
-@style.styled
+@figures.styled
 def _rates_figure(paper: framework.Table, data: Counted) -> Figure:
-    figure, (ax,) = style.grid(1, 1, (6.4, 3.6))
+    figure, (ax,) = figures.grid(1, 1, (6.4, 3.6))
     names = data.compared
     intervals = {
         "paper": [(paper[name] / paper["rows"], *counted_interval(paper[name], paper["rows"])) for name in names],
@@ -260,11 +260,11 @@ def _rates_figure(paper: framework.Table, data: Counted) -> Figure:
     for k, (label, rows) in enumerate(intervals.items()):
         value, low, high = (np.array(column) for column in zip(*rows, strict=True))
         x = np.arange(len(names)) + 0.2 * (k - 0.5)
-        ax.vlines(x, np.maximum(low, 1e-6), high, color=style.COLOURS[k], linewidth=1.6)
-        ax.plot(x, value, "os"[k], markersize=5, color=style.COLOURS[k], label=label)
+        ax.vlines(x, np.maximum(low, 1e-6), high, color=figures.COLOURS[k], linewidth=1.6)
+        ax.plot(x, value, "os"[k], markersize=5, color=figures.COLOURS[k], label=label)
     ax.set_yscale("log")
     ax.set_xticks(range(len(names)), names)
     ax.set_title("Rows that have each signal")
     ax.set_ylabel("share of rows")
-    style.legend_below(figure, [ax])
+    figures.legend_below(figure, [ax])
     return figure

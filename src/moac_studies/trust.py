@@ -12,7 +12,7 @@ from scipy.stats import beta
 from moac.files import Arrays
 from moac.offline import ncis
 from moac.offline.ncis.trust import LEVELS as WORDS
-from moac.report import style
+from moac.report import figures
 from moac.report.numbers import UNKNOWN
 from moac.report.page import Claim, Table
 from moac.report.pages.experiment import Findings, Shown
@@ -240,17 +240,17 @@ def _table(measured: dict[tuple[str, float], Measured]) -> Table:
     return Table(_TABLE, caption, header, tuple(rows))
 
 
-@style.styled
+@figures.styled
 def _curve(own: dict[float, Measured]) -> Any:
-    figure, (left, right) = style.panels(2)
+    figure, (left, right) = figures.panels(2)
     x = np.array(sorted(own))
     shown = {"trusted": [own[k].trusted() for k in x], "truth held": [own[k].coverage(0, False) for k in x]}
     for index, (label, shares) in enumerate(shown.items()):
         low, value, high = (np.array([getattr(each, end) for each in shares]) for end in ("low", "value", "high"))
-        left.errorbar(x, value, (value - low, high - value), marker="o", label=label, capsize=2, **style.line(index))
+        left.errorbar(x, value, (value - low, high - value), marker="o", label=label, capsize=2, **figures.line(index))
     for index, (label, name) in enumerate({"error of the estimate": "error", "control": "control"}.items()):
         means = [100 * getattr(own[k], name)[:, 0].mean() for k in x]
-        right.plot(x, means, marker="o", label=label, **style.line(index))
+        right.plot(x, means, marker="o", label=label, **figures.line(index))
     left.set_ylim(-0.03, 1.03)
     for ax, title, label in ((left, "Verdicts", "share of pairs"), (right, "Error and control", "percentage points")):
         ax.set_title(title)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from moac.logs.schema import LogFiles
 
 Variant = Annotated[str, tyro.conf.arg(metavar="VARIANT", help="pure (47 MB), 1k (1.1 GB) or 27k (9.9 GB).")]
+Actions = Annotated[int | Literal["all"] | None, option("INT|all", "default: 150, or fewer if there are fewer")]
 Source = Annotated[Path, tyro.conf.arg(metavar="SRC", help="A folder with KuaiRand's files, by their official names.")]
 
 
@@ -62,9 +63,7 @@ class Download(_Writing):
 class _Building(_Writing):
     """A command that builds a dataset."""
 
-    actions: Annotated[int | Literal["all"] | None, option("INT|all", "default: 150, or fewer if there are fewer")] = (
-        None
-    )
+    actions: Actions = None
     """K, the number of actions: the items that train users viewed most; all includes items that nobody has viewed, for
     --policy items."""
     split: Annotated[str, tyro.conf.arg(metavar="RULE")] = "users"
@@ -162,9 +161,8 @@ class Build(_Building):
 
         if not self.log:
             raise ValueError("`LOG` must be given: moac data build LOG. See moac data build --help.")
-        meaning = schema.declared(
-            self.user, self.item, self.time, self.signals, self.context, self.propensity, self.candidates
-        )
+        row = (self.user, self.item, self.time)
+        meaning = schema.declared(*row, self.signals, self.context, self.propensity, self.candidates)
         return schema.find(self.log, meaning, users=self.users, items=self.items, name=self.name)
 
 
@@ -237,7 +235,7 @@ class Describe(Command):
     def _drawn(self, description: Description) -> Path | None:
         """The figure, beside the data; where that cannot be written, none unless a folder is given."""
         from moac import files
-        from moac.report import log_figures, style
+        from moac.report import figures, log_figures
 
         if self.out is None and not os.access(self.data, os.W_OK):
             say(f"no figure: {self.data} is not writable. Give --out.")
@@ -245,7 +243,7 @@ class Describe(Command):
         folder = files.below(self.data, "figures") if self.out is None else self.out
         files.check_folder("out", folder)
         folder.mkdir(parents=True, exist_ok=True)
-        style.write(folder, "description", log_figures.description(description))
+        figures.write(folder, "description", log_figures.description(description))
         return folder / "description.png"
 
 

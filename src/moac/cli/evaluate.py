@@ -11,7 +11,7 @@ import tyro
 import moac
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
-from moac.cli.options import Answer, Command, Preference, RunPath, RunPaths, Trust, option
+from moac.cli.options import Answer, Command, Preference, Reference, RunPath, RunPaths, Trust, option
 from moac.config import Config
 from moac.progress import say
 
@@ -34,9 +34,7 @@ class Evaluate(Command):
     """Trial of each run."""
     preference: Preference = None
     """Preference of a conditioned network: one number per objective, summing to 1."""
-    reference: Annotated[
-        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: a tenth of the range below the worst point")
-    ] = None
+    reference: Reference = None
     """Reference point of the hypervolume, one number per objective."""
     data: Annotated[Path | None, option("DATA", "default: its former place")] = None
     """Folder of the data of a run on a log."""
@@ -118,9 +116,7 @@ def certified(run: Path) -> list[str]:
     from moac.report.pages.run import ends
 
     known = [(each["trial"], ends(each["low"], each["high"]), 100 * each["confidence"]) for each in certificates(run)]
-    return [
-        f"moac certify: trial {k} has a stationarity gap in {gap}, {sure:g} % confidence." for k, gap, sure in known
-    ]
+    return [f"moac certify: trial {k} has a stationarity gap in {gap}, {p:g} % confidence." for k, gap, p in known]
 
 
 def _archive(evaluated: list[dict[str, Any]], given: tuple[float, ...] | None) -> dict[str, Any]:

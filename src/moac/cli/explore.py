@@ -59,12 +59,10 @@ class Explore(Command):
     """How preferences become weights: `conditioned` is one network for all, `fixed` is linear scalarisation with one
     policy for each; rules that take no preference start from different weights."""
     entropy: Annotated[
-        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: stages that fall to 0 on models, else 0")
+        tuple[float, ...] | None, option(options.FLOATS, "default: stages that fall to 0 on models, else 0")
     ] = None
     """Entropy coefficients of successive stages, each starting from the last; they share the iterations."""
-    reference: Annotated[
-        tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: a tenth of the range below the worst point")
-    ] = None
+    reference: options.Reference = None
     """Reference point of the hypervolume, one number per objective."""
     steps: Annotated[int | None, option("INT", "default: set by --iterations")] = None
     """Environment steps of each rule, all trials together, instead of --iterations."""
@@ -120,10 +118,8 @@ def _print(archive: Archive, out: Path) -> None:
     vectors = vectors if len(explored.objectives) <= _NARROW else {}
     rows: list[list[Any]] = []
     for k in range(min(len(archive), _LISTED)):
-        half = (archive.high[k] - archive.low[k]) / 2
-        values = [
-            f"{v:.4g} ± {h:.2g}" if h > 0 else f"{v + 0.0:.4f}" for v, h in zip(archive.points[k], half, strict=True)
-        ]
+        pairs = zip(archive.points[k], (archive.high[k] - archive.low[k]) / 2, strict=True)
+        values = [f"{v:.4g} ± {half:.2g}" if half > 0 else f"{v + 0.0:.4f}" for v, half in pairs]
         shown = [f"({', '.join(f'{value + 0.0:.3g}' for value in each[k])})" for each in vectors.values()]
         rows.append([k, *values, *shown, *([] if one else [archive.rules[k]])])
     first, last = ("policy", ()) if one else ("trial", ("rule",))
@@ -133,10 +129,8 @@ def _print(archive: Archive, out: Path) -> None:
     print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])
     load = exploration.loading(out, archive.record(0), 0)
     print_paths(report=out / "report.html", numbers=out / "explore.json", load=load)
-    names = explored.objectives
-    print_paths(
-        next=f"moac choose {out} --protect {shlex.quote(f'{names[0]}=LEAST')} --prefer {shlex.quote(names[-1])}"
-    )
+    protect, prefer = shlex.quote(f"{explored.objectives[0]}=LEAST"), shlex.quote(explored.objectives[-1])
+    print_paths(next=f"moac choose {out} --protect {protect} --prefer {prefer}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,18 +75,18 @@ def group(name: str) -> Any:
     return tyro.conf.arg(name=name)
 
 
+FLOATS = "FLOAT [FLOAT ...]"
 Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id listed by moac envs, or package.module:Id.")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
 RunPaths = Annotated[
     tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.", help_behavior_hint="(required)")
 ]
 Trust = Annotated[bool, tyro.conf.arg(help="Allow importing the module that the run's environment comes from.")]
-Preference = Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: drawn for each episode")]
+Preference = Annotated[tuple[float, ...] | None, option(FLOATS, "default: drawn for each episode")]
 DataPath = Annotated[Path, tyro.conf.arg(metavar="DATA", help="A dataset, as moac data build writes it.")]
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
-Discounts = Annotated[
-    tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: 0.9 for states, 0.99 for vectors")
-]
+Reference = Annotated[tuple[float, ...] | None, option(FLOATS, "default: a tenth of the range below the worst point")]
+Discounts = Annotated[tuple[float, ...] | None, option(FLOATS, "default: 0.9 for states, 0.99 for vectors")]
 SettingName = Literal["discounted", "average"]
 ExecutorName = Literal["serial", "process", "ray"]
 Workers = Annotated[int | None, option("INT", "default: one per core")]

@@ -1,4 +1,4 @@
-"""`moac theory`: do the assumptions hold, what do the theorems promise, and what was needed in practice."""
+"""`moac theory` and `moac front`: what theorems promise and practice needs; the exact Pareto front of a model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+import moac
 from moac.cli.console import print_lines, print_table
 from moac.cli.evaluate import certificates, certified
 from moac.cli.options import Answer, Command, Environment, SettingName, option, setting_of
-from moac.config import CHOICES, Average, Config
+from moac.config import CHOICES, Average, Config, Discounted
+from moac.progress import say
 
 if TYPE_CHECKING:
-    from moac.momdp import FiniteMOMDP
+    from moac.momdp import Exact, FiniteMOMDP, ParetoFront
     from moac.theory.planning import Guarantees, Practice
     from moac.training.result import Result
 
@@ -40,6 +42,8 @@ _CONSTANTS = {
     "L_J_bound": ("L_J at most", "proved"),
 }
 
+Finished = Annotated[Path | None, tyro.conf.arg(name="run", metavar="RUN", help_behavior_hint="(default: none)")]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Theory(Command):
@@ -56,9 +60,7 @@ class Theory(Command):
     """The critic's features."""
     momentum: Annotated[str | None, option("STR", "default: 1/t")] = None
     """Schedule of η_t."""
-    finished: Annotated[Path | None, tyro.conf.arg(name="run", metavar="RUN", help_behavior_hint="(default: none)")] = (
-        None
-    )
+    finished: Finished = None
     """A finished run of ENV: its settings, the worst constants along it, what it needed, and its certificate."""
 
     def answer(self) -> Answer:
@@ -215,3 +217,61 @@ def _number(value: Any) -> str:
     if value is not None and float(value).is_integer() and abs(value) < 1e6:
         return number(int(value))
     return number(None if value is None else float(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Front(Command):
+    """Compute the exact Pareto front of an environment's model."""
+
+    env: tyro.conf.Positional[Environment]
+    discount: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT [FLOAT ...]")] = (0.9,)
+    """One discount factor, or one per objective."""
+    memory: bool = False
+    """Include policies that remember the past."""
+    out: Annotated[Path | None, option("DIR", "default: no figure")] = None
+    """Folder for the figure."""
+
+    def answer(self) -> Answer:
+        """Compute and draw."""
+        setting = Discounted(self.discount)
+        import numpy as np
+
+        from moac import files
+        from moac.runs import problems
+
+        if self.out is not None:
+            files.check_folder("out", self.out)
+        model = problems.model_of(self.env)
+        front = moac.momdp.pareto_front(model, setting, memory=self.memory)
+        uniform = moac.momdp.evaluate(model, np.zeros((model.num_states, model.num_actions)), setting)
+        figure = None if self.out is None else str(self._draw(self.out, model, front))
+        if figure is not None:
+            say(f"figure: {figure}")
+        record = {
+            "env": self.env, "objectives": list(model.objective_names), "discount": np.atleast_1d(setting.discount),
+            "memory": self.memory, "num_states": model.num_states, "points": front.points,
+            "hull": [bool(flag) for flag in front.hull],
+            "uniform_policy": {"returns": uniform.returns, "stationarity_gap": float(uniform.gap)}, "figure": figure,
+        }  # fmt: skip
+        return Answer(record, lambda: self._print(model, front, uniform))
+
+    def _print(self, model: FiniteMOMDP, front: ParetoFront, uniform: Exact) -> None:
+        kind = "policies with memory" if front.memory else "stationary policies"
+        points = enumerate(zip(front.points, front.hull, strict=True), start=1)
+        rows = [[k, *(f"{value:z.5f}" for value in point), on_hull] for k, (point, on_hull) in points]
+        print_table(
+            f"{model.name}: exact Pareto front of deterministic {kind}, γ = {', '.join(map(str, self.discount))}",
+            ("", *model.objective_names, "on the hull"),
+            [*rows, None, ["uniform", *(f"{value:.5f}" for value in uniform.returns), ""]],
+        )
+        weights = ", ".join(f"{w:.3f}" for w in uniform.weights)
+        gap = f"stationarity gap {uniform.gap:.3e} at λ* = ({weights})"
+        print_lines([f"{model.num_states} states. Uniform policy: {gap}"])
+
+    def _draw(self, out: Path, model: FiniteMOMDP, front: ParetoFront) -> Path:
+        from moac.report import figures
+
+        out.mkdir(parents=True, exist_ok=True)
+        title = f"{self.env}, γ = {', '.join(map(str, self.discount))}: {len(front.points)} points"
+        figures.write(out, "front", figures.front(front.points, front.hull, model.objective_names, title))
+        return out / "front.png"

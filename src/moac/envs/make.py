@@ -10,7 +10,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import gymnasium
@@ -18,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
+from moac.choices import Range, at_least
 from moac.envs.environment import Environment
 from moac.envs.rollout import Interface, described, seeded_globally
 from moac.policies.encoding import ActionBox, Encoder, Leaf
@@ -60,6 +60,7 @@ OBJECTIVES = {
     "mo-reacher": ("first target", "second target", "third target", "fourth target"),
 }
 """What the objectives of MO-Gymnasium's environments are, by how their ids begin; the longest such beginning counts."""
+_SECONDS = Range("a positive number of seconds", lambda x: 0 < x < math.inf)
 _SPACES = "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these"
 
 
@@ -88,15 +89,15 @@ def make(
         options: for the environment's constructor.
     """
     sizes = {"num_envs": num_envs, "workers": workers, "evaluation_episodes": evaluation_episodes}
+    stepping: dict[str, Any] = {}
     for name, value in sizes.items():
-        least = 0 if name == "workers" else 1
-        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-            raise ValueError(f"`{name}` must be a whole number of at least {least}, got {value!r}.")
+        stepping[name] = at_least(0 if name == "workers" else 1, int).checked(name, value)
     if workers > num_envs:
         raise ValueError(f"`workers` must be at most `num_envs` ({num_envs}), got {workers}.")
-    stepping: dict[str, Any] = {name: int(value) for name, value in sizes.items()}
     if step_timeout is not None:
-        stepping["step_timeout"] = _checked_timeout(step_timeout, workers)
+        stepping["step_timeout"] = _SECONDS.checked("step_timeout", step_timeout)
+        if not workers:
+            raise ValueError("`step_timeout` needs `workers`: a step can only be stopped with its process.")
     maker = Maker(_recipe(env), bool(time_limit), tuple(options.items()))
     with seeded_globally(0):
         return _environment(maker, stepping)
@@ -109,9 +110,8 @@ def _recipe(env: Any) -> str | Callable[..., Any]:
         raise ValueError(f"`env` must be {told}, got {type(env).__name__}.")
     if isinstance(env, gymnasium.Env):
         if env.spec is None:
-            raise ValueError(
-                f"`env` must have a `spec`, got {type(env).__name__} without: give a function that makes it."
-            )
+            without = f"{type(env).__name__} without: give a function that makes it"
+            raise ValueError(f"`env` must have a `spec`, got {without}.")
         return Anew(env.spec)
     if not isinstance(env, str) and not callable(env):
         raise ValueError(f"`env` must be an id, an environment or a function that makes one, got {env!r}.")
@@ -182,17 +182,15 @@ class Maker:
         except Exception as error:  # whatever its packages do where something is missing
             extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
             if extra is not None and isinstance(error, ImportError | gymnasium.error.DependencyNotInstalled):
-                raise ValueError(
-                    f"{self.name} needs a package that is missing: pip install 'moac[{extra}]'."
-                ) from error
+                missing = f"needs a package that is missing: pip install 'moac[{extra}]'"
+                raise ValueError(f"{self.name} {missing}.") from error
             raise ValueError(f"{self.name} cannot be made: {described(error)}.") from error
 
 
 def known_ids() -> tuple[str, ...]:
     """The ids that MO-Gymnasium registers."""
-    return tuple(
-        sorted(id for id, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("mo_gymnasium"))
-    )
+    registered = gymnasium.registry.items()
+    return tuple(sorted(id for id, spec in registered if str(spec.entry_point).startswith("mo_gymnasium")))
 
 
 def _environment(maker: Maker, stepping: Mapping[str, Any]) -> Environment:
@@ -229,14 +227,6 @@ def _fingerprint(maker: Maker, interface: Interface, num_envs: int) -> str:
     about.append([[key, repr(value)] for key, value in maker.options])
     about += [] if interface.box is None else [interface.box.to_json()]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
-
-
-def _checked_timeout(seconds: Any, workers: int) -> float:
-    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < float(seconds) < math.inf:
-        raise ValueError(f"`step_timeout` must be a positive number of seconds, got {seconds!r}.")
-    if not workers:
-        raise ValueError("`step_timeout` needs `workers`: a step can only be stopped with its process.")
-    return float(seconds)
 
 
 def _reward_bounds(env: Any) -> tuple[Any, Any]:

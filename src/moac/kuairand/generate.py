@@ -11,22 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from moac.kuairand import schema
+from moac.choices import at_least, check_fields
+from moac.kuairand import schema, simulator
 from moac.kuairand.schema import Kind
-from moac.kuairand.simulator import (
-    DAY_MS,
-    FIRST_MS,
-    LAST_MS,
-    RATES,
-    TAB_SHARE,
-    TABS,
-    Block,
-    Log,
-    UserModel,
-    Users,
-    blocks,
-    log,
-)
+from moac.kuairand.simulator import RATES, TABS, Block, Log, UserModel, Users, log
 from moac.locks import becoming, check_room, refuse_existing
 from moac.logs import engine
 from moac.logs.engine import Connection
@@ -71,10 +59,8 @@ class Parameters:
     def __post_init__(self) -> None:
         if self.variant not in schema.VARIANTS:
             raise ValueError(f"`variant` must be one of {', '.join(schema.VARIANTS)}, got {self.variant!r}.")
-        for name in ("rows", "seed", "random_rows", "num_users", "num_videos"):
-            value, least = getattr(self, name), 0 if name == "seed" else 1
-            if value is not None and value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+        counts = dict.fromkeys(("rows", "random_rows", "num_users", "num_videos"), at_least(1))
+        check_fields(self, counts | {"seed": at_least(0)})
 
     def resolved(self) -> Parameters:
         """With a number in place of every None."""
@@ -152,7 +138,7 @@ def _write_logs(connection: Connection, resolved: Parameters, folder: Path, prog
     random = _parts(folder, schema.RANDOM_LOG, resolved.variant, ids)
     for is_random, rows, files in ((False, resolved.rows, standard), (True, exposed, random)):
         policy = None if is_random else model.behaviour
-        for block in blocks(model, policy, people, rows, resolved.seed, is_random):
+        for block in simulator.blocks(model, policy, people, rows, resolved.seed, is_random):
             _append(connection, _log_columns(block, duration, is_random), files)
             done += len(block.columns["user_id"])
             progress(done, resolved.rows + exposed)
@@ -161,12 +147,12 @@ def _write_logs(connection: Connection, resolved: Parameters, folder: Path, prog
 def _log_columns(block: Block, duration_ms: Any, random: bool) -> Columns:
     """The nineteen columns of a log, in the official order; the standard log has some rows twice."""
     (rows, rng), count = block, len(block.columns["user_id"])
-    shown = np.minimum(rows["time_ms"] + rng.integers(0, _LAG_MS, count), LAST_MS - 1) - FIRST_MS
+    shown = np.minimum(rows["time_ms"] + rng.integers(0, _LAG_MS, count), simulator.LAST_MS - 1) - simulator.FIRST_MS
     length = duration_ms[rows["video_id"]]
     entered = rng.random(count) < 0.002
     columns: Columns = rows | {
-        "date": _DATES[shown // DAY_MS],
-        "hourmin": (shown % DAY_MS // _HOUR_MS * 100).astype(np.int16),
+        "date": _DATES[shown // simulator.DAY_MS],
+        "hourmin": (shown % simulator.DAY_MS // _HOUR_MS * 100).astype(np.int16),
         "long_view": (rows["play_time_ms"] >= np.minimum(length, _LONG_VIEW_MS)).astype(np.int8),
         "duration_ms": np.where(rng.random(count) < _NO_DURATION[random], 0, length).astype(np.int32),
         "profile_stay_time": np.where(entered, rng.integers(500, 60_000, count), 0).astype(np.int32),
@@ -177,7 +163,7 @@ def _log_columns(block: Block, duration_ms: Any, random: bool) -> Columns:
     }
     if random:
         return {name: columns[name] for name in schema.LOG}
-    twice = (rows["tab"] == _DOUBLED_TAB) & (rng.random(count) < _DUPLICATES / TAB_SHARE[_DOUBLED_TAB])
+    twice = (rows["tab"] == _DOUBLED_TAB) & (rng.random(count) < _DUPLICATES / simulator.TAB_SHARE[_DOUBLED_TAB])
     return {name: np.repeat(columns[name], 1 + twice) for name in schema.LOG}
 
 

@@ -9,29 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moac.logs.arrays import About as About
-    from moac.logs.arrays import Rows as Rows
-    from moac.logs.building import Options as Options
-    from moac.logs.dataset import LoggedDataset as LoggedDataset
-    from moac.logs.folder import describe as describe
-    from moac.logs.own import build as build
-    from moac.logs.schema import LogFiles as LogFiles
-    from moac.logs.schema import Schema as Schema
+    from moac.logs.arrays import About, Rows
+    from moac.logs.building import Options
+    from moac.logs.dataset import LoggedDataset
+    from moac.logs.folder import describe
+    from moac.logs.own import build
+    from moac.logs.schema import LogFiles, Schema
 
-_HOMES = {
-    "arrays": ("About", "Rows"),
-    "building": ("Options",),
-    "own": ("build",),
-    "dataset": ("LoggedDataset",),
-    "folder": ("describe",),
-    "schema": ("LogFiles", "Schema"),
-}
-_HOME = {name: f"moac.logs.{home}" for home, names in _HOMES.items() for name in names}
+_HOME = {
+    "About": "arrays", "Rows": "arrays", "Options": "building", "build": "own", "LoggedDataset": "dataset",
+    "describe": "folder", "LogFiles": "schema", "Schema": "schema",
+}  # fmt: skip
 
 __all__ = ["About", "LogFiles", "LoggedDataset", "Options", "Rows", "Schema", "build", "describe"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        return getattr(import_module(f"moac.logs.{_HOME[name]}"), name)
     raise AttributeError(f"module 'moac.logs' has no attribute {name!r}")

@@ -141,9 +141,8 @@ class Views:
         """From the columns of ordered rows."""
         user, item, time = (columns[name] for name in (schema.user, schema.item, schema.time))
         context = tuple(f"context{k}" for k in range(len(schema.context)))
-        return cls(
-            user, item, time, columns["random"], columns, schema.signals, context, schema.propensity, schema.candidates
-        )
+        shown = (user, item, time, columns["random"], columns)
+        return cls(*shown, schema.signals, context, schema.propensity, schema.candidates)
 
     def rewards(self, chosen: Any) -> np.ndarray[Any, Any]:
         """[n, M] of the chosen views."""

@@ -44,9 +44,8 @@ def of_rows(lists: Sequence[Any], taken: Any, action_ids: Any) -> tuple[Any, Arr
         for name in ids[action_ids[places] != ids][:1]:
             raise ValueError(f"`candidates` must hold actions of the log, got {name} in row {row}.")
         if taken[row] not in places:
-            raise ValueError(
-                f"`candidates` must hold the action that was shown, {action_ids[taken[row]]}, in row {row}."
-            )
+            shown = action_ids[taken[row]]
+            raise ValueError(f"`candidates` must hold the action that was shown, {shown}, in row {row}.")
         rows[row] = known.setdefault(places.tobytes(), len(parts))
         if rows[row] == len(parts):
             parts.append(places)

@@ -42,9 +42,8 @@ class Catalogue:
     @classmethod
     def of(cls, dataset: LoggedDataset) -> Catalogue:
         """The dataset's own; its arrays are shared."""
-        tables = {
-            name: getattr(dataset.tables, name) for name in ("users", "items", "context_sizes", "window", "taste")
-        }
+        names = ("users", "items", "context_sizes", "window", "taste")
+        tables = {name: getattr(dataset.tables, name) for name in names}
         shared = {field.name: getattr(dataset, field.name) for field in fields(cls) if field.name not in tables}
         return cls(**tables, **shared)
 

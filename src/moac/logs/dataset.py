@@ -87,9 +87,8 @@ class LoggedDataset:
     # [N] where states hold responses: those to the history are known up to here, as of `end`
     answered: Int[np.ndarray, " N"] | None = None
     response_scale: tuple[float, ...] = ()  # of each signal, where states hold responses
-    table_names: tuple[tuple[str, ...], tuple[str, ...]] | None = (
-        None  # of the numbers of users, and of items; if known
-    )
+    # of the numbers of users, and of items; if known
+    table_names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     row_split: Int[np.ndarray, " N"] | None = None  # [N] of each row, where users alone do not say; −1 is none
     how_split: str = "users"  # the rule
     # [N] index of each request's list of candidates, in `lists`; None where all actions are candidates of all requests
@@ -266,7 +265,7 @@ class LoggedDataset:
     def start(self, key: Key) -> tuple[()]:
         """Rows are drawn independently: there is no chain. A log that does not know how it chose is refused at once."""
         del key
-        self._check_known()
+        self.check_known()
         return ()
 
     def sample(
@@ -274,7 +273,7 @@ class LoggedDataset:
     ) -> tuple[tuple[()], Batch, Batch]:
         """N·D + B rows of train users, uniformly with replacement; the policy has no say in what was logged."""
         del policy, theta
-        self._check_known()
+        self.check_known()
         critic, actor = (states.with_features(self.data, batch) for batch in states.draw(self.data, key, sizes))
         if self.behaviour is not None:
             logits = self.behaviour.policy.logits(self.data.behaviour, actor.observation)
@@ -284,14 +283,14 @@ class LoggedDataset:
     def evaluate(self, policy: Policy, theta: Params, setting: Any) -> Evaluation:
         """What the policies `theta` are worth on validation users, by the estimator."""
         del setting  # an estimate is of the immediate reward, whatever the discount
-        self._check_known()
+        self.check_known()
         if self.estimator is None:
-            raise ValueError(
-                "a log needs an estimator to evaluate policies: moac.offline.evaluate.with_estimator(log)."
-            )
+            how = "moac.offline.evaluate.with_estimator(log)"
+            raise ValueError(f"a log needs an estimator to evaluate policies: {how}.")
         return self.estimator(self, policy, theta)
 
-    def _check_known(self) -> None:
+    def check_known(self) -> None:
+        """Refuse a log that does not know how it chose."""
         if self.propensity is None:
             raise ValueError(
                 f"{self.name} has no propensities: fit a model and give it, "
@@ -304,10 +303,9 @@ class LoggedDataset:
 
 
 _COLUMNS = (
-    *("user", "action", "reward", "time", "context", "end", "terminated", "truncated", "propensity", "answered"),
-    "row_split",
-    "candidates",
-)
+    "user", "action", "reward", "time", "context", "end", "terminated", "truncated", "propensity", "answered",
+    "row_split", "candidates",
+)  # fmt: skip
 
 
 def _index(split: str) -> int:

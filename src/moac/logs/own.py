@@ -294,9 +294,7 @@ class _Numbering:
         path, vocabulary = self.work / "log.parquet", f"SELECT id, name, whole FROM {items} ORDER BY id"
         engine.copy_whole(self.connection, f"SELECT {selected} FROM {people} {' '.join(joins)}", path)
         engine.copy_whole(self.connection, vocabulary, self.place / "items.parquet")
-        kinds = {"user": "INTEGER", "item": "INTEGER", "time": "BIGINT", "candidates": "INTEGER"} | dict.fromkeys(
-            codes, "INTEGER"
-        )
+        kinds = dict.fromkeys(("user", "item", "candidates", *codes), "INTEGER") | {"time": "BIGINT"}
         second = per_second(newest, dated=False)
         schema = Schema(
             Table("log", {name: kinds.get(name, "DOUBLE") for name in self.columns}), "user", "item", "time",

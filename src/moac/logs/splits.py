@@ -32,7 +32,11 @@ class Rule:
     shares: tuple[float, float, float] = SHARES  # of users
 
     def __post_init__(self) -> None:
-        check_split(self.seed, self.shares)
+        shares = self.shares
+        if len(shares) != len(SPLITS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9 or shares[0] <= 0:
+            raise ValueError(f"`shares` must be three that sum to 1, the first positive, got {tuple(shares)}.")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"`split_seed` must be in [0, 2^32), got {self.seed}.")
         if self.name not in RULES or bool(self.moment) != (self.name != "users"):
             given = f"{self.name}{':' * bool(self.moment)}{self.moment}"
             raise ValueError(f"`split` must be users, time:DATE or unseen:DATE, got {given!r}.")
@@ -94,14 +98,6 @@ def split_users(ids: Any, seed: int, shares: tuple[float, float, float]) -> Int[
 def fold_users(ids: Any, seed: int, count: int) -> Int[np.ndarray, " U"]:
     """0 … count − 1 for each id, by the same hash of other seeds: a fold says nothing of the split."""
     return (_uniform(np.asarray(ids), seed + 2**32) * count).astype(np.int8)
-
-
-def check_split(seed: int, shares: tuple[float, float, float]) -> None:
-    """Refuse shares that are none."""
-    if len(shares) != len(SPLITS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9 or shares[0] <= 0:
-        raise ValueError(f"`shares` must be three that sum to 1, the first positive, got {tuple(shares)}.")
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"`split_seed` must be in [0, 2^32), got {seed}.")
 
 
 def _uniform(ids: Any, seed: int) -> Any:

@@ -7,7 +7,7 @@ The same user's history serves all of its rows, so that nothing is stored twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -146,9 +146,7 @@ def assembled(xp: Any, tables: Any, user: Any, context: Any, items: Any) -> Any:
     """The feature vectors of users [...], contexts [..., C] and viewed items [..., W], −1 where there is none."""
     seen = (items >= 0)[..., None]
     window = xp.concatenate([seen.astype(np.float32), numbers(tables.items[xp.maximum(items, 0)]) * seen], axis=-1)
-    one_hot = [
-        (context[..., k, None] == xp.arange(size)).astype(np.float32) for k, size in enumerate(tables.context_sizes)
-    ]
+    one_hot = [(context[..., k, None] == xp.arange(n)).astype(np.float32) for k, n in enumerate(tables.context_sizes)]
     return xp.concatenate([numbers(tables.users[user]), *one_hot, window.reshape(*window.shape[:-2], -1)], axis=-1)
 
 
@@ -181,24 +179,10 @@ class Data:
 
 def on_device(dataset: Any) -> Data:
     """A dataset's arrays on the device; on a CPU they are the same memory, so that nothing is held twice."""
-    train = dataset.rows("train").astype(np.int32)
-    names = (
-        "user",
-        "action",
-        "reward",
-        "context",
-        "end",
-        "terminated",
-        "propensity",
-        "answered",
-        "candidates",
-        "lists",
-    )
-    columns = {name: getattr(dataset, name) for name in names}
-    last = dataset.terminated | dataset.truncated
-    clone = None if dataset.behaviour is None else dataset.behaviour.clone
-    host = Data(**columns, last=last, train=train, tables=dataset.tables, behaviour=clone)
-    return jax.tree.map(jax.device_put, host)
+    made = {"last": dataset.terminated | dataset.truncated, "train": dataset.rows("train").astype(np.int32)}
+    made["behaviour"] = None if dataset.behaviour is None else dataset.behaviour.clone
+    shared = {each.name: getattr(dataset, each.name) for each in fields(Data) if each.name not in made}
+    return jax.tree.map(jax.device_put, Data(**shared, **made))
 
 
 @jax.jit

@@ -11,21 +11,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac.config import Discounted, Setting
+from moac.momdp import value_sets
 from moac.momdp.model import FiniteMOMDP, refuse
-from moac.momdp.value_sets import (
-    Points,
-    Problem,
-    Sets,
-    Tracer,
-    distinct,
-    excess,
-    ideal,
-    lotteries,
-    reachable,
-    start_lottery,
-    start_values,
-    sweeps,
-)
+from moac.momdp.value_sets import Points, Problem, Sets, Tracer, start_values
 
 MAX_STATES, MAX_LOTTERIES, MAX_TABLE = 2_000, 50_000, 5_000_000
 MAX_WORK, MAX_NODES, MAX_SOLVED = 20_000_000, 20_000, 1_000_000
@@ -72,13 +60,13 @@ def pareto_front(
     largest = np.abs(model.reward).max(axis=(0, 1, 2))
     scale, gammas = np.where(largest > 0, largest, 1.0), np.array(setting.discounts(model.num_objectives))
     merge = tolerance * (1.0 - gammas.max()) / 4
-    table, sets = lotteries(model, scale, gammas, not memory), ideal(model, scale, gammas, merge)
-    problem = Problem(table, start_lottery(model), merge, max_points if memory else BOUND_SIZE, not memory)
+    table, sets = value_sets.lotteries(model, scale, gammas, not memory), value_sets.ideal(model, scale, gammas, merge)
+    problem = Problem(table, value_sets.start_lottery(model), merge, max_points if memory else BOUND_SIZE, not memory)
     if memory:
         points, policies = _with_memory(problem, sets), None
     else:
         points, policies = stationary_front(problem, sets, tolerance / 4, max_points)
-    kept = distinct(points, tolerance / 2)
+    kept = value_sets.distinct(points, tolerance / 2)
     points = points[kept] * scale
     return ParetoFront(points, None if policies is None else policies[kept], on_hull(points), memory, tolerance)
 
@@ -97,7 +85,7 @@ def _check_size(model: FiniteMOMDP) -> None:
 def _with_memory(problem: Problem, sets: Sets) -> Points:
     allowed = np.ones((len(sets), len(problem.lotteries[0])), dtype=bool)
     work = 0
-    for current in sweeps(problem, sets, allowed, set(range(len(sets)))):
+    for current in value_sets.sweeps(problem, sets, allowed, set(range(len(sets)))):
         work += sum(map(len, current))
         if work > MAX_WORK:
             raise ValueError(f"Pareto value iteration must end within {MAX_WORK} points computed, got {work}.")
@@ -141,7 +129,7 @@ class Incumbents:
 
     def uncovered(self, points: Points) -> Points:
         """The points that no found value dominates up to the tolerance, the most promising first."""
-        gap = excess(points, self.points)
+        gap = value_sets.excess(points, self.points)
         order = np.argsort(-gap, kind="stable")
         return points[order[gap[order] > self.tolerance]]
 
@@ -175,10 +163,8 @@ def stationary_front(
     while stack:
         visited += 1
         if visited > MAX_NODES:
-            message = (
-                f"The search for stationary policies must end within {MAX_NODES} nodes, got {len(stack)} open ones"
-            )
-            raise ValueError(f"{message} with {len(incumbents.points)} points found.")
+            left = f"{len(stack)} open ones with {len(incumbents.points)} points found"
+            raise ValueError(f"The search for stationary policies must end within {MAX_NODES} nodes, got {left}.")
         allowed, bounds, changed = stack.pop()
         state = _explore(problem, bounds, allowed, changed, incumbents)
         if state is None:
@@ -208,7 +194,7 @@ def policy_values(problem: Problem, policies: Int[np.ndarray, "N S"], states: li
 
 def _enumerated(problem: Problem, allowed: Bool[np.ndarray, "S A"]) -> tuple[Points, Int[np.ndarray, "N S"]] | None:
     """All policies of a node with their values, or None when they are too many to solve at once."""
-    states = reachable(problem, allowed)
+    states = value_sets.reachable(problem, allowed)
     options = [np.flatnonzero(allowed[s]) for s in states]
     size = math.prod(map(len, options)) * len(problem.start.offset) * len(states) ** 2
     if size > MAX_SOLVED:
@@ -228,7 +214,7 @@ def _explore(
             incumbents.add(point, policy)
         return None
     open_points = start_values(problem, sets)
-    for sweep, _ in enumerate(sweeps(problem, sets, allowed, changed)):
+    for sweep, _ in enumerate(value_sets.sweeps(problem, sets, allowed, changed)):
         open_points = incumbents.uncovered(start_values(problem, sets))
         if not len(open_points) or sweep * max(map(len, sets)) ** 2 > _MAX_SWEEP_WORK:
             break

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -22,19 +22,23 @@ from jax import Array
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
+from moac.choices import COUNT, NOT_NEGATIVE, POSITIVE, Range, check_fields
 from moac.logs import splits, states
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
-from moac.offline.blocks import block_size, in_blocks, num_choices, of_taken, places
-from moac.offline.calibration import Calibration as Calibration
-from moac.offline.calibration import calibration as calibration
-from moac.offline.calibration import calibration_error as calibration_error
+from moac.offline.blocks import block_size, in_blocks, joined, lengths, num_choices, of_taken, places
 from moac.policies import ItemsPolicy, SoftmaxMLP, items
 from moac.policies.networks import Plain, Weights
 
 _STEPS = 200  # the most of a round
 _TEMPERATURES = (0.1, 10.0)
+_RANGES = {
+    **dict.fromkeys(("batch_size", "max_rounds", "patience"), COUNT),
+    "step_size": POSITIVE, "weight_decay": NOT_NEGATIVE,
+    "folds": Range("in [2, 127]", lambda x: 2 <= x <= 127), "seed": Range("in [0, 2^32)", lambda x: 0 <= x < 2**32),
+}  # fmt: skip
+_BINS = 15  # of confidences, for the error of calibration
 
 
 @dataclass(frozen=True)
@@ -53,15 +57,9 @@ class Options:
     seed: int = 0  # of weights, batches and folds
 
     def __post_init__(self) -> None:
-        least = {"batch_size": 1, "max_rounds": 1, "patience": 1, "folds": 2, "seed": 0, "weight_decay": 0}
-        most = {"folds": 127, "seed": 2**32 - 1}
-        for name, low in least.items():
-            if not low <= getattr(self, name) <= most.get(name, math.inf):
-                raise ValueError(f"`{name}` must be in [{low}, {most.get(name, '∞')}], got {getattr(self, name)}.")
+        check_fields(self, _RANGES)
         if self.policy not in ("mlp", "items"):
             raise ValueError(f"`policy` must be mlp or items, got {self.policy!r}.")
-        if not self.step_size > 0:
-            raise ValueError(f"`step_size` must be positive, got {self.step_size}.")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"`hidden` must hold widths of at least 1, got {self.hidden}.")
 
@@ -244,3 +242,77 @@ def _descend(policy: Any, rates: tuple[float, float], state: Any, data: Data, ro
         return (optax.apply_updates(weights, change), moments), None
 
     return jax.lax.scan(step, state, rows)[0]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A behaviour model on one split's rows; log-losses are means of −log b(a|s), in nats."""
+
+    split: str  # whose users
+    rows: int
+    log_loss: float  # of the model
+    uniform: float  # log-loss of log K, or of the mean log-length of the lists of candidates
+    popularity: float  # log-loss of the actions' shares among train users' rows, plus one each
+    popularity_by_context: float  # the same by first and last column of the context: KuaiRand's tab and day of the week
+    perplexity: float  # exp(log_loss): among so many equally likely actions it is as unsure
+    calibration_error: float  # Σ_bins share × |hits − confidence|, of the action it thinks likeliest (Guo et al., 2017)
+    temperature: float  # of the member that has seen all train users
+    smallest_propensity: float  # there is no floor; a weight is at most 1 / this
+    # Mean of π/b without a cap, of each policy evaluated; near 1 where b is right. Of the policy that made the log it
+    # is 1 + χ², its distance from b.
+    mean_weight: dict[str, float] = field(default_factory=dict)
+
+
+def calibration(model: BehaviourModel, dataset: LoggedDataset, split: str = "validation") -> Calibration:
+    """The model's log-loss and calibration on a split's users, beside those of simpler ones."""
+    rows, train = dataset.rows(split), dataset.rows("train")
+    if not len(rows) or not len(train):
+        raise ValueError(f"{dataset.name} must have train and {split} users: there is nothing to measure.")
+    taken, likeliest, hit = np.empty((3, len(rows)))
+    for place, log_p in model.blocks(dataset, rows):
+        action = places(dataset, rows[place])
+        taken[place], likeliest[place] = of_taken(log_p, action), log_p.max(axis=1)
+        hit[place] = log_p.argmax(axis=1) == action
+    log_loss, whole = -float(taken.mean()), np.zeros(dataset.num_rows, int)
+    cells = np.column_stack([whole, dataset.context[:, :1], dataset.context[:, -1:]])
+    return Calibration(
+        split,
+        len(rows),
+        log_loss,
+        float(np.log(lengths(dataset, rows)).mean()),
+        _popularity(dataset, whole, train, rows),
+        _popularity(dataset, np.unique(cells, axis=0, return_inverse=True)[1].ravel(), train, rows),
+        float(np.exp(log_loss)),
+        calibration_error(np.exp(likeliest), hit),
+        model.temperature,
+        float(np.exp(taken.min())),
+    )
+
+
+def calibration_error(confidence: Float[np.ndarray, " n"], hit: Any) -> float:
+    """Σ_bins share × |mean hit − mean confidence|, 15 bins of equal width on [0, 1]."""
+    place = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    return float(np.abs(np.bincount(place, hit - confidence, minlength=_BINS)).sum() / len(confidence))
+
+
+def _popularity(dataset: LoggedDataset, cell: Any, train: Any, rows: Any) -> float:
+    """Log-loss of the actions' shares within each cell, among train users, plus one each."""
+    K = dataset.num_actions
+    code = cell * K + dataset.action
+    count = np.bincount(code[train], minlength=(cell.max() + 1) * K).reshape(-1, K) + 1
+    log_p = np.log(count / count.sum(axis=1, keepdims=True))
+    return -float((log_p.ravel()[code[rows]] - _log_share(dataset, cell, log_p, rows)).mean())
+
+
+def _log_share(dataset: LoggedDataset, cell: Any, log_p: Any, rows: Any) -> Any:
+    """log Σ p over each row's candidates; 0 where all actions are candidates."""
+    if dataset.lists is None:
+        return 0.0
+    lists, listed = dataset.lists, np.asarray(dataset.candidates)
+
+    def of(block: Any) -> Any:
+        padded = lists.padded(listed[block])
+        p = np.where(padded >= 0, np.exp(log_p[cell[block][:, None], np.maximum(padded, 0)]), 0)
+        return np.log(p.sum(axis=1))
+
+    return joined(of, rows)

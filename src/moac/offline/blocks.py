@@ -35,11 +35,8 @@ def places(dataset: LoggedDataset, rows: Any) -> Int[np.ndarray, " n"]:
     """Where the logged actions of some rows stand among what could be chosen: in their lists, or among all actions."""
     if dataset.lists is None:
         return dataset.action[rows]
-    first, mine, K = (
-        np.asarray(dataset.lists.first, np.int64),
-        np.asarray(dataset.candidates)[rows],
-        dataset.num_actions,
-    )
+    first, mine = np.asarray(dataset.lists.first, np.int64), np.asarray(dataset.candidates)[rows]
+    K = dataset.num_actions
     ascending = np.repeat(np.arange(len(first) - 1) * K, np.diff(first)) + dataset.lists.actions
     return np.searchsorted(ascending, mine.astype(np.int64) * K + dataset.action[rows]) - first[mine]
 

@@ -142,7 +142,8 @@ def _built(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
 
 def _held(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
     """The rows that a dataset in memory holds."""
-    order = [other.signal_names.index(name) for name in _signals(_signed(other), catalogue, other.name)]
+    signed = {name: {"sign": sign} for name, sign in zip(other.signal_names, other.signs, strict=True)}
+    order = [other.signal_names.index(name) for name in _signals(signed, catalogue, other.name)]
     names = list(other.context_names) or [f"context {k}" for k in range(other.context.shape[1])]
     codes = _context(names, other, catalogue)(list(other.context.T))
     signals = tuple(Signal(other.signal_names[k], f"signal {k}") for k in order)  # with their signs already
@@ -153,10 +154,6 @@ def _held(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
     shown = other.user, other.action_ids[other.action], other.time, np.zeros(other.num_rows, bool)
     more = ("propensity" if known else None, None if other.candidates is None else "candidates")
     yield Views(*shown, values, signals, tuple(codes), *more)
-
-
-def _signed(other: LoggedDataset) -> dict[str, Any]:
-    return {name: {"sign": sign} for name, sign in zip(other.signal_names, other.signs, strict=True)}
 
 
 def _signals(there: dict[str, Any], catalogue: Catalogue, name: str) -> dict[str, Any]:
@@ -178,9 +175,8 @@ def _context(names: list[str], other: LoggedDataset, catalogue: Catalogue) -> An
     order = [names.index(name) for name in wanted]
     if bool(catalogue.context_values) != bool(other.context_values) and wanted:
         raise ValueError(f"{other.name} must have its context as the run's log has: as values, or as codes.")
-    pairs = zip(
-        catalogue.context_values, (other.context_values[at] for at in order if other.context_values), strict=True
-    )
+    theirs = (other.context_values[at] for at in order if other.context_values)
+    pairs = zip(catalogue.context_values, theirs, strict=True)
     tables = [_codes(known, values) for known, values in pairs]
 
     def mapped(codes: list[Any]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from moac.offline import access_log, behaviour, controls, evaluation, model_erro
 from moac.offline.behaviour import BehaviourModel
 from moac.offline.blocks import block_size, joined, places
 from moac.offline.evaluation import BASELINE, Method, OfflineEvaluation
-from moac.offline.exposure import exposures
 from moac.offline.ncis import Evidence, Logged, Shard, Weighted
 from moac.offline.reward_model import RewardModel, fit_rewards
 from moac.policies import ItemsPolicy, log_probs
@@ -74,7 +73,7 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
     evidence = None if control is None else _evidence((dataset, refitted.get("half")), rows, summed, named, chosen.cap)
     report = ncis.analyse(summed.shard, baseline=BASELINE, evidence=evidence, options=chosen)
     other, one_cap = summed.without, replace(chosen, caps=())
-    shown = {} if control is None else exposures(dataset, methods, probabilities, chosen)
+    shown = {} if control is None else controls.exposures(dataset, methods, probabilities, chosen)
     policies = {name: replace(each, random_exposure=shown.get(name)) for name, each in report.policies.items()}
     built = {} if dataset.folder is None else folder.read_manifest(Path(dataset.folder))["options"]
     return OfflineEvaluation(
@@ -174,7 +173,7 @@ class _Policies:
     dataset: LoggedDataset  # whose behaviour model is Behavior-Clone
     methods: Mapping[str, Method]
     signals: Sequence[str]  # those that fire
-    refitted: Mapping[Any, LoggedDataset]  # with other models of b
+    refitted: Mapping[Any, Any]  # the dataset with other models of b
 
     def accumulate(self, rows: Any, model: RewardModel | None, options: ncis.Options) -> _Summed:
         """Sums over rows of the log, and each policy's importance ratios on them."""
@@ -196,7 +195,7 @@ class _Policies:
         policies = {name: _tables(method, seen, self.dataset) for name, method in self.methods.items()}
         q = None if model is None else partial(model.of_choices, seen)
         shard = ncis.accumulate(log, {BASELINE: [baseline]} | policies, q, options)
-        models = {"own": baseline} | {recipe: _of_model(each, rows) for recipe, each in self.refitted.items()}
+        models = {"own": baseline} | {r: each.behaviour.probabilities(each, rows) for r, each in self.refitted.items()}
         weights = {b: _weighted(log, {BASELINE: [baseline]} | policies, table, options) for b, table in models.items()}
         without = None if "none" not in models else _accumulated(log, policies, models["none"], options)
         return _Summed(shard, weights, without)
@@ -209,11 +208,6 @@ class _Policies:
         (table,) = _tables(model.method, seen, self.dataset)
         table[np.arange(len(table)), log.action] = log.propensity
         return table
-
-
-def _of_model(dataset: LoggedDataset, rows: Any) -> Float[np.ndarray, "n K"]:
-    model: Any = dataset.behaviour
-    return model.probabilities(dataset, rows)
 
 
 def _weighted(log: Logged, policies: Mapping[str, Any], b: Any, options: ncis.Options) -> dict[str, Weighted]:
@@ -250,9 +244,7 @@ def _evidence(
     earlier, later = controls.of_rewards(dataset, taken, signals, weights.get("half"))
     known = np.flatnonzero(np.isfinite(earlier.values).all(axis=1))
     blind = {name: each.rows(known) for name, each in weights["own" if half is None else "half"].items()}
-    moved = (
-        model_error.influence(half or dataset, taken[known], blind, earlier.values[known], cap) if len(known) else {}
-    )
+    moved = model_error.influence(half or dataset, taken[known], blind, earlier.values[known], cap)
     return Evidence(
         log,
         weights["own"],

@@ -23,7 +23,7 @@ from moac.logs import states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.offline.behaviour import BehaviourModel
-from moac.offline.blocks import BLOCK, block_size, in_blocks, places
+from moac.offline.blocks import BLOCK, block_size, in_blocks, joined, places
 from moac.offline.controls import places_in_state
 from moac.offline.ncis import Weighted
 from moac.policies.networks import Weights
@@ -127,8 +127,7 @@ class _Curvature:
     """H v of the mean log-loss on some train rows, with what weight decay adds."""
 
     def __init__(self, dataset: LoggedDataset, layer: Any, rows: Any, model: BehaviourModel) -> None:
-        parts = list(in_blocks(layer, rows, block_size(dataset)))
-        self.h, self.b = (np.concatenate([both[k] for _, both in parts]) for k in (0, 1))
+        self.h, self.b = joined(layer, rows, block_size(dataset))
         signal = _signal(dataset.action[rows], self.b)
         # Adam with decoupled decay c rests where the gradient is −c √v W, v the second moment of a batch's gradient:
         # as if c √v were the penalty of each weight.
@@ -182,7 +181,7 @@ def strongest(dataset: LoggedDataset, rows: Any) -> tuple[str, float] | None:
     if not isinstance(model, BehaviourModel):
         return None
     some = _some(np.random.default_rng(0), np.asarray(rows), _num_curved(dataset))
-    x = np.concatenate([block for _, block in in_blocks(partial(states.of_rows, dataset.data), some)])
+    x = joined(partial(states.of_rows, dataset.data), some)
     clone, taken_at = tuple(map(jnp.asarray, model.clone)), places(dataset, some)
     lists = None if dataset.lists is None else dataset.lists.padded(np.asarray(dataset.candidates)[some])
 

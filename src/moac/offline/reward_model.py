@@ -120,7 +120,8 @@ def _fitted(
     size = design(np.zeros((1, dataset.num_features), np.float32), np.zeros(1, int)).shape[1]
     empty = _Moments.empty(size, groups, target.shape[1])
     parts = [empty.plus(blocks(rows[fold == k]), target[fold == k]) for k in range(_FOLDS)]
-    losses = np.sum([_held_out(parts[1 - k], parts[k]) for k in range(_FOLDS)], axis=0)
+    held_out = [[parts[k].loss(*parts[1 - k].ridge(penalty)) for penalty in _PENALTIES] for k in range(_FOLDS)]
+    losses = np.sum(held_out, axis=0)
     penalty = np.array(_PENALTIES)[losses.argmin(axis=0)]
     whole = _Moments(*(np.add(*each) for each in zip(*parts, strict=True)))
     solved = {c: np.concatenate(whole.ridge(c)) for c in set(penalty)}
@@ -170,8 +171,3 @@ class _Moments(NamedTuple):
         linear = (beta * self.dense_target).sum(axis=0) + (gamma * self.target).sum(axis=0)
         square = (beta * (self.dense @ beta)).sum(axis=0) + (self.rows[:, None] * gamma**2).sum(axis=0)
         return self.square - 2 * linear + square + 2 * (gamma * (self.both @ beta)).sum(axis=0)
-
-
-def _held_out(fitted: _Moments, other: _Moments) -> Float[np.ndarray, "P M"]:
-    """Squared error on the other fold under each penalty."""
-    return np.stack([other.loss(*fitted.ridge(penalty)) for penalty in _PENALTIES])

@@ -191,9 +191,8 @@ def _binary(kind: str, a: Any, b: Any) -> Symbol:
 def _alike(graph: Graph, *parts: Any) -> list[Symbol]:
     """Symbols of one kind of numbers, by NumPy's rules: a Python number takes that of the others."""
     dtype = np.result_type(*(part.dtype if hasattr(part, "dtype") else part for part in parts))
-    return [
-        (part if isinstance(part, Symbol) else graph.constant(np.asarray(part, dtype))).astype(dtype) for part in parts
-    ]
+    symbols = (part if isinstance(part, Symbol) else graph.constant(np.asarray(part, dtype)) for part in parts)
+    return [symbol.astype(dtype) for symbol in symbols]
 
 
 def _operator(kind: str, swapped: bool) -> Callable[[Any, Any], Symbol]:

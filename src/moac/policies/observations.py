@@ -134,9 +134,8 @@ class VectorSpec:
         """The scaled vector, as a trial scales it."""
         if self.scales is None:
             raise ValueError("`scales` must be known where observations are vectors, got None.")
-        return Scale(self.scales["shift"][trial], self.scales["gain"][trial])(
-            self.encoder.flat(observation, preference)
-        )
+        scale = Scale(self.scales["shift"][trial], self.scales["gain"][trial])
+        return scale(self.encoder.flat(observation, preference))
 
     def scale(self, moments: Moments | None) -> Scale:
         """How vectors come into [0, 1]: by their moments, or where these are not kept, by the bounds of the space.

@@ -1,24 +1,40 @@
-"""Figures that several pages share: training over iterations, bands over trials, points per pair of objectives."""
+"""One look for all figures, in colours that the colour-blind can tell apart; and figures that several pages share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
 
+import matplotlib as mpl
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from moac import statistics
-from moac.report import style
+from moac import files, statistics
 from moac.statistics import ROUNDING
 
 if TYPE_CHECKING:
     from moac.training.run import History
 
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
+"""Okabe and Ito's palette, in the order in which neighbours differ most."""
+_GAPS = ((5, 2), (1, 1.2), (5, 1, 1, 1), (8, 2), (3, 1, 1, 1, 1, 1))
+_PANEL = ((4.8, 3.4), (3.8, 3.0), (2.8, 2.5))
+"""Width and height in inches of one panel: alone, of two in a row, of three or more."""
+DASHES: tuple[Any, ...] = ("-", *((0, gaps) for gaps in _GAPS), "-")
+_RC: dict[Any, Any] = {
+    "font.size": 10, "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd",
+    "grid.linewidth": 0.6, "legend.frameon": False, "svg.hashsalt": "moac",
+}  # fmt: skip
 _PANELS = (
     ("Returns", r"$J^i(\theta_t)$"),
     ("Squared step norm", r"$\|g_t\|^2$"),
@@ -28,12 +44,84 @@ _PANELS = (
     ("Alignment (< 0 hurts)", r"$\min_i\, \langle g^i, d\rangle$"),
 )
 """Title and quantity of each panel of `training`, so that a figure that is saved alone says what it shows."""
+P = ParamSpec("P")
 
 
-@style.styled
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw a figure in the house style; nothing outside changes."""
+
+    @wraps(draw)
+    def in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with mpl.rc_context(_RC):
+            return draw(*args, **kwargs)
+
+    return in_style
+
+
+def rendered(figure: Figure, kind: str) -> bytes:
+    """The figure as a file's content, `png` or `svg`; the same figure gives the same bytes.
+
+    The layout of its first file is kept for the second: finding it takes longer than drawing.
+    """
+    drawn = io.BytesIO()
+    with mpl.rc_context(_RC):
+        figure.savefig(drawn, format=kind, dpi=144, metadata={"Date": None} if kind == "svg" else None)
+    figure.set_layout_engine("none")
+    return drawn.getvalue()
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an SVG document."""
+    return rendered(figure, "svg").decode()
+
+
+def write(folder: Path, name: str, figure: Figure) -> None:
+    """Write NAME.svg and NAME.png into a folder."""
+    for kind in ("svg", "png"):
+        files.write_bytes(folder / f"{name}.{kind}", rendered(figure, kind))
+
+
+def grid(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """A figure with rows × columns axes, drawn without any display."""
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(rows * columns)]
+
+
+def panels(count: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
+    """So many panels in rows of `columns`, with room for a legend below; all text is legible at a width of 8 cm."""
+    rows, across = -(-count // columns), min(count, columns)
+    width, height = _PANEL[min(across, len(_PANEL)) - 1]
+    figure, axes = grid(rows, across, (width * across, height * rows + 0.5))
+    for ax in axes[count:]:
+        ax.remove()
+    return figure, axes[:count]
+
+
+def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One legend for all panels, as many columns as there is room for; what several of them show is named once."""
+    shown: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, handle)
+    room = figure.get_size_inches()[0] / (0.7 + 0.085 * max(map(len, shown), default=0))  # inches of line and letters
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=max(1, min(len(shown), int(room))))
+
+
+def in_steps(ax: Axes) -> None:
+    """Label the horizontal axis as environment steps: 50k, 2M."""
+    ax.xaxis.set(major_locator=MaxNLocator(4), major_formatter=EngFormatter(sep=""))
+
+
+def line(index: int) -> dict[str, Any]:
+    """Colour and dash of the k-th line."""
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[index % len(DASHES)], "linewidth": 1.6}
+
+
+@styled
 def training(history: History, objectives: tuple[str, ...], title: str) -> Figure:
     """Returns, ‖g_t‖², gap, weights and alignment over iterations: means with 95 % bands over trials."""
-    figure, axes = style.panels(6)
+    figure, axes = panels(6)
     trials, x = history.returns.shape[0], history.iteration
     about = "1 trial" if trials == 1 else f"{trials} trials, mean and its 95 % band"
     figure.suptitle(f"{title}: {about}", x=0.01, ha="left", fontweight="bold")
@@ -52,7 +140,7 @@ def training(history: History, objectives: tuple[str, ...], title: str) -> Figur
         if not ax.lines:
             ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", color="#777777")
             ax.set(xticks=[], yticks=[])
-    style.legend_below(figure, [returns])
+    legend_below(figure, [returns])
     if gap.lines:
         gap.legend()
     around_zero(alignment, history.smallest_alignment)
@@ -82,7 +170,7 @@ class Points:
 
 def dots(index: int, size: float = 24, alpha: float = 0.7) -> dict[str, Any]:
     """The look of filled points in the k-th colour."""
-    return {"s": size, "alpha": alpha, "linewidths": 0, "color": style.line(index)["color"], "zorder": 3}
+    return {"s": size, "alpha": alpha, "linewidths": 0, "color": line(index)["color"], "zorder": 3}
 
 
 def rings(size: float = 100, colour: str = "#222222") -> dict[str, Any]:
@@ -95,11 +183,11 @@ def pairs(num_objectives: int) -> list[tuple[int, int]]:
     return list(combinations(range(num_objectives), 2)) or [(0, 0)]
 
 
-@style.styled
+@styled
 def scatter(groups: Sequence[Points], objectives: Sequence[str], title: str | None = None) -> Figure:
     """Points in one panel for each pair of objectives, with one legend below."""
     of_panels = pairs(len(objectives))
-    figure, axes = style.panels(len(of_panels))
+    figure, axes = panels(len(of_panels))
     if title is not None:
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     for ax, (i, j) in zip(axes, of_panels, strict=True):
@@ -110,7 +198,7 @@ def scatter(groups: Sequence[Points], objectives: Sequence[str], title: str | No
         ax.set_ylabel(objectives[j])
         ax.margins(0.1)
         ax.locator_params(nbins=5)
-    style.legend_below(figure, axes)
+    legend_below(figure, axes)
     return figure
 
 
@@ -119,16 +207,15 @@ def _intervals(ax: Axes, group: Points, i: int, j: int) -> None:
         return
     below, above = np.maximum(group.values - group.low, 0), np.maximum(group.high - group.values, 0)
     error: dict[str, Any] = {"xerr": np.stack([below[:, i], above[:, i]]), "yerr": np.stack([below[:, j], above[:, j]])}
-    ax.errorbar(
-        group.values[:, i], group.values[:, j], fmt="none", ecolor="#333333", elinewidth=0.9, alpha=0.6, **error
-    )
+    x, y = group.values[:, i], group.values[:, j]
+    ax.errorbar(x, y, fmt="none", ecolor="#333333", elinewidth=0.9, alpha=0.6, **error)
 
 
 def front(points: Float[np.ndarray, "F M"], hull: Any, objectives: tuple[str, ...], title: str) -> Figure:
     """The exact front, one panel for each pair of objectives; filled points are on the hull."""
     groups = [Points("on the hull", points[hull], dots(0, 48, 1.0))]
     if not np.all(hull):
-        groups.append(Points("a mixture is better", points[~np.asarray(hull)], rings(48, style.COLOURS[1])))
+        groups.append(Points("a mixture is better", points[~np.asarray(hull)], rings(48, COLOURS[1])))
     return scatter(groups, objectives, title)
 
 
@@ -139,7 +226,7 @@ def band(ax: Axes, x: Any, values: Float[np.ndarray, "K L"], index: int, label: 
     if not np.isfinite(mean).any():
         return
     marker: dict[str, Any] = {"marker": "o"} if len(x) == 1 else {}
-    look = style.line(index) | marker
+    look = line(index) | marker
     ax.plot(x, mean, label=label, **look)
     if len(values) > 1:
         if ax.get_yscale() == "log":

@@ -17,7 +17,7 @@ from matplotlib.ticker import LogFormatter, MaxNLocator, NullFormatter
 from moac.logs.folder import Description
 from moac.logs.splits import SPLITS
 from moac.offline.ncis.limits import BALANCE
-from moac.report import style
+from moac.report import figures
 from moac.report.numbers import change, signed_percent, typeset
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ _GREY, _INK, _PALE = "#777777", "#222222", "#aaaaaa"
 _MOST_COVARIATES = 20
 
 
-@style.styled
+@figures.styled
 def forest(evaluation: OfflineEvaluation) -> Figure:
     """The relative change of each signal to Behavior-Clone, with its interval; hollow where it is not significant."""
     methods = {name: evaluation.lines(name) for name in evaluation.methods}
     signals, step = len(evaluation.report.signal_names), 0.8 / len(methods)
-    figure, (ax,) = style.grid(1, 1, (9.2, 1.1 + signals * max(0.42, 0.3 * len(methods))))
+    figure, (ax,) = figures.grid(1, 1, (9.2, 1.1 + signals * max(0.42, 0.3 * len(methods))))
     low, high = _reach([line for lines in methods.values() for line in lines])
     ax.set_xlim(low, high)
     ax.axvline(0, color=_GREY, linewidth=0.9)
@@ -53,16 +53,16 @@ def forest(evaluation: OfflineEvaluation) -> Figure:
     return figure
 
 
-@style.styled
+@figures.styled
 def sweep(evaluation: OfflineEvaluation) -> Figure:
     """The change of each signal under each cap, one panel each, with bands over users."""
     caps, names = evaluation.report.sweep, evaluation.report.signal_names
-    figure, axes = style.panels(len(names))
+    figure, axes = figures.panels(len(names))
     x = np.arange(len(caps.caps))
     for k, (ax, signal) in enumerate(zip(axes, names, strict=True)):
         ax.axhline(0, color=_GREY, linewidth=0.9)
         for index, name in enumerate(evaluation.methods):
-            ax.plot(x, caps.relative[name][:, k], label=name, marker=".", **style.line(index))
+            ax.plot(x, caps.relative[name][:, k], label=name, marker=".", **figures.line(index))
             low, high = caps.relative_interval[name][:, k].T
             ax.fill_between(x, low, high, color=_colour(index), alpha=0.18, linewidth=0)
         ax.axvline(caps.caps.index(float(evaluation.report.options.cap)), color=_GREY, linewidth=0.9, linestyle=":")
@@ -72,14 +72,14 @@ def sweep(evaluation: OfflineEvaluation) -> Figure:
         ax.set_xticks(x, ["∞" if math.isinf(cap) else f"{cap:g}" for cap in caps.caps])
         ax.set(xlabel="cap of the weights", ylabel="change")
         _in_per_cent(ax.yaxis, ax.get_ylim())
-    style.legend_below(figure, axes[:1])
+    figures.legend_below(figure, axes[:1])
     return figure
 
 
-@style.styled
+@figures.styled
 def weights(evaluation: OfflineEvaluation) -> Figure:
     """How the uncapped weights are spread over rows."""
-    figure, (ax,) = style.grid(1, 1, (7.2, 3.2))
+    figure, (ax,) = figures.grid(1, 1, (7.2, 3.2))
     shares, edges = evaluation.weights.shares, evaluation.weights.edges[1:-1]
     step, cap = edges[1] / edges[0], evaluation.report.options.cap
     edges = np.concatenate([[edges[0] / step], edges, [edges[-1] * step]])  # what lies beyond has a bin on either side
@@ -103,11 +103,11 @@ def weights(evaluation: OfflineEvaluation) -> Figure:
     return figure
 
 
-@style.styled
+@figures.styled
 def balance(policies: Mapping[str, Balance]) -> Figure:
     """Standardised differences of the worst covariates of each policy, with intervals over users."""
     names = list(dict.fromkeys(name for own in policies.values() for name in own.names))[:_MOST_COVARIATES]
-    figure, (ax,) = style.grid(1, 1, (7.2, 1.1 + 0.3 * len(names)))
+    figure, (ax,) = figures.grid(1, 1, (7.2, 1.1 + 0.3 * len(names)))
     for index, (policy, own) in enumerate(policies.items()):
         at = [k for k, name in enumerate(own.names) if name in names]
         y = np.array([names.index(own.names[k]) for k in at]) + 0.5 * (index / len(policies))
@@ -150,7 +150,7 @@ def _reach(lines: Sequence[Line]) -> tuple[float, float]:
 
 
 def _colour(index: int) -> str:
-    return style.line(index)["color"]
+    return figures.line(index)["color"]
 
 
 def _per_cent(value: float, _: Any) -> str:
@@ -165,15 +165,15 @@ def _in_per_cent(axis: Axis, limits: tuple[float, float]) -> None:
     axis.set_major_formatter(lambda x, _: signed_percent(x, digits) if abs(x) > 1e-9 else "0 %")
 
 
-@style.styled
+@figures.styled
 def description(log: Description) -> Figure:
     """How often each signal occurs, rows per user, rows per day, and how often each action was shown."""
-    figure, axes = style.grid(2, 2, (8.6, 6.4))
+    figure, axes = figures.grid(2, 2, (8.6, 6.4))
     title = f"{log.name}: {log.num_rows:,} rows of {len(log.rows_per_user):,} users on {log.num_actions} items"
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     for ax, draw in zip(axes, (_rates, _rows_per_user, _days, _actions), strict=True):
         draw(ax, log)
-    style.legend_below(figure, axes[:1])
+    figures.legend_below(figure, axes[:1])
     return figure
 
 
@@ -188,8 +188,8 @@ def _rates(ax: Axes, log: Description) -> None:
         centre, spread = p + z * z / (2 * rows), z * np.sqrt(p * (1 - p) / rows + (z / (2 * rows)) ** 2)
         low, high = np.maximum(centre - spread, 1e-9) / (1 + z * z / rows), (centre + spread) / (1 + z * z / rows)
         x = np.arange(len(names)) + 0.24 * (k - 1)
-        ax.vlines(x, low, high, color=style.COLOURS[k], linewidth=1.6)
-        ax.plot(x[p > 0], p[p > 0], "o", markersize=5, color=style.COLOURS[k], label=split)
+        ax.vlines(x, low, high, color=figures.COLOURS[k], linewidth=1.6)
+        ax.plot(x[p > 0], p[p > 0], "o", markersize=5, color=figures.COLOURS[k], label=split)
     ax.set_yscale("log")
     rarest = min((s["amount"] / log.num_rows for s in log.signals.values() if s["amount"]), default=0.1)
     ax.set_ylim(rarest / 10, 2)
@@ -208,7 +208,7 @@ def _rows_per_user(ax: Axes, log: Description) -> None:
         values, first = np.unique(counts, return_index=True)
         share = 1 - first / len(counts)
         marker = "o" if len(values) == 1 else None
-        ax.plot(values, share, label=f"{split}, {len(counts):,} users", marker=marker, **style.line(k))
+        ax.plot(values, share, label=f"{split}, {len(counts):,} users", marker=marker, **figures.line(k))
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.xaxis.set_major_formatter("{x:g}")
@@ -226,7 +226,7 @@ def _days(ax: Axes, log: Description) -> None:
         return
     for k, (name, days) in enumerate(log.days.items()):
         x = np.array([np.datetime64(date.fromisoformat(day)) for day in days])
-        ax.plot(x, list(days.values()), marker="o", markersize=4, label=f"{name} log", **style.line(k))
+        ax.plot(x, list(days.values()), marker="o", markersize=4, label=f"{name} log", **figures.line(k))
     known = np.unique([np.datetime64(date.fromisoformat(day)) for days in log.days.values() for day in days])
     ax.set_xticks(known[:: -(-len(known) // 5)])  # at most five days, each once
     ax.xaxis.set_major_formatter(DateFormatter("%d %b"))
@@ -243,7 +243,7 @@ def _actions(ax: Axes, log: Description) -> None:
     """How often each action was shown, the most viewed by train users first."""
     shown = log.action_views / max(log.num_rows, 1)
     ax.set_axisbelow(True)
-    ax.bar(np.arange(1, log.num_actions + 1), shown, width=1.0, color=style.COLOURS[0])
+    ax.bar(np.arange(1, log.num_actions + 1), shown, width=1.0, color=figures.COLOURS[0])
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     ax.yaxis.set_major_formatter(_per_cent)
     ax.set(xlabel="action, by views of train users", ylabel="share of rows")

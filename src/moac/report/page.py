@@ -113,9 +113,8 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.header):
-                raise ValueError(
-                    f"`rows` of table {self.title!r} must have {len(self.header)} cells each, got {len(row)}."
-                )
+                right = f"{len(self.header)} cells each"
+                raise ValueError(f"`rows` of table {self.title!r} must have {right}, got {len(row)}.")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from moac import files, training
-from moac.choices import did_you_mean
+from moac.choices import COUNT, did_you_mean
 from moac.config import check_trials
 from moac.momdp import FiniteMOMDP, library
 from moac.policies.encoding import ActionBox, Encoder
@@ -103,9 +103,8 @@ def _check(data: dict[str, Any]) -> None:
             raise ValueError(f"`{key}` is not a list of names")
     if not data["problem"]["objectives"]:
         raise ValueError("`problem.objectives` is empty")
-    every = data.get("keep_every")
-    if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 1):
-        raise ValueError(f"`keep_every` must be a whole number of at least 1, got {every!r}.")
+    if data.get("keep_every") is not None:
+        COUNT.checked("keep_every", data["keep_every"])
 
 
 def is_run(path: Path) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 from moac import files, settings, training
 from moac.config import Config
 from moac.runs import CHECKPOINT_SECONDS, sinks
+from moac.runs.checkpoints import Writer
 from moac.runs.directory import RunDirectory, reopen
-from moac.runs.writer import Writer
 from moac.training import result
 from moac.types import Source
 
@@ -98,9 +98,8 @@ def longer_run(run: training.Run, iterations: int) -> training.Run:
         raise ValueError(f"`iterations` must be at least {before}, which the run already has, got {iterations}.")
     for name in settings.length_dependent(config) if iterations > before else ():
         instead = "train a new one with more iterations" + ", or with schedule='constant'" * (name == "schedule")
-        raise ValueError(
-            f"the run cannot be trained longer: its `{name}` depends on the number of iterations; {instead}."
-        )
+        why = f"its `{name}` depends on the number of iterations; {instead}"
+        raise ValueError(f"the run cannot be trained longer: {why}.")
     return replace(run, config=config)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard, get_type_hints
 
-from moac.choices import shown
+from moac.choices import COUNT, shown
 from moac.config import Config, check_trials
 from moac.files import DamagedError, checked, read_bytes
 
@@ -175,9 +175,7 @@ def _random(data: Mapping[str, Any] | None) -> tuple[int, dict[str, Axis]]:
     """The table `[random]`: how many draws, and from what; None is one draw of nothing."""
     if data is None:
         return 1, {}
-    count = data.get("count")
-    if type(count) is not int or count < 1:
-        raise ValueError(f"`random.count` must be a whole number of at least 1, got {shown(count)}.")
+    count = COUNT.checked("random.count", data.get("count"))
     _check_tasks(count)
     axes = {key: value for key, value in data.items() if key != "count"}
     if not axes:

@@ -16,27 +16,7 @@ from moac.theory.mixing import Mixing
 from moac.theory.planning import Guarantees, Plan, corollaries, guarantees, plan
 
 __all__ = [
-    "DERIVATIONS",
-    "ActorBound",
-    "Assumption",
-    "Constants",
-    "CriticBound",
-    "Ground",
-    "Guarantees",
-    "Mixing",
-    "Plan",
-    "actor_bound",
-    "actor_terms",
-    "check",
-    "constants",
-    "constants_of",
-    "corollaries",
-    "critic_bound",
-    "critic_terms",
-    "ground",
-    "guarantees",
-    "mixing",
-    "plan",
-    "smoothness",
-    "worst",
-]
+    "DERIVATIONS", "ActorBound", "Assumption", "Constants", "CriticBound", "Ground", "Guarantees", "Mixing", "Plan",
+    "actor_bound", "actor_terms", "check", "constants", "constants_of", "corollaries", "critic_bound", "critic_terms",
+    "ground", "guarantees", "mixing", "plan", "smoothness", "worst",
+]  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files
+from moac.choices import CONFIDENCE, Range, at_least, check_fields
 from moac.config import Discounted
 from moac.policies.observations import LogSpec
 from moac.theory.episodes import SPLIT, sampler, users
@@ -124,12 +125,8 @@ class Plan:
     preferences: int | Sequence[Sequence[float]] = 6
 
     def __post_init__(self) -> None:
-        if not self.episodes >= FEWEST:
-            raise ValueError(f"`episodes` must be at least {FEWEST}, got {self.episodes}.")
-        if not 0 < self.confidence < 1:
-            raise ValueError(f"`confidence` must be between 0 and 1, got {self.confidence}.")
-        if self.until is not None and not self.until > 0:
-            raise ValueError(f"`until` must be above 0, got {self.until}.")
+        above = Range("above 0", lambda x: x > 0)
+        check_fields(self, {"episodes": at_least(FEWEST), "confidence": CONFIDENCE, "until": above})
 
     def on(self, source: Source) -> Plan:
         """The plan for a source: a log has no more episodes than users, and no second look."""

@@ -15,7 +15,7 @@ from moac import default_config, envs, momdp, settings
 from moac.choices import did_you_mean
 from moac.cli import console, options, process
 from moac.cli import main as cli
-from moac.cli.front import Front
+from moac.cli.theory import Front
 from moac.config import Average, Config, Discounted
 from moac.policies.observations import LogSpec
 

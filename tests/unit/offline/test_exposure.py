@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moac.kuairand import generate
-from moac.offline import exposure, ncis
+from moac.offline import controls, ncis
 from moac.offline.baselines import tilt
 from moac.offline.evaluate import probabilities
 from tests.helpers.log_policies import MODEL, modelled
@@ -28,7 +28,7 @@ def log():
 
 
 def found(log, method):
-    return exposure.exposures(log, {"one": method}, probabilities, OPTIONS)["one"]
+    return controls.exposures(log, {"one": method}, probabilities, OPTIONS)["one"]
 
 
 def test_changes_by_hand_and_their_difference(log):
@@ -77,5 +77,5 @@ def test_few_events_say_nothing(log):
     assert (click["rows"], click["users"], click["events"]) == (own.rows, own.users, own.events[0])
     assert (click["level"], click["standard_level"]) == (own.level[0], own.standard_level[0])
     with_less = replace(log, random=replace(log.random, user=np.zeros_like(log.random.user)))
-    assert exposure.exposures(with_less, {"one": tilt.uniform(log)}, probabilities, OPTIONS) == {}
-    assert exposure.exposures(replace(log, random=None), {}, probabilities, OPTIONS) == {}
+    assert controls.exposures(with_less, {"one": tilt.uniform(log)}, probabilities, OPTIONS) == {}
+    assert controls.exposures(replace(log, random=None), {}, probabilities, OPTIONS) == {}

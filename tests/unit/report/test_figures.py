@@ -1,11 +1,13 @@
 """What the shared figures draw, read back from their axes."""
 
+import re
+
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 
 from moac import statistics
-from moac.report import figures, style
+from moac.report import figures
 from moac.report.figures import Points
 from moac.training.run import History
 
@@ -65,7 +67,7 @@ def test_gaps_that_must_agree_are_one_line_and_rounding_is_none():
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_a_band_is_the_mean_with_students_interval(scale):
     values = np.array([[1.0, 2.0, np.nan], [2.0, 4.0, 3.0], [4.0, 3.0, np.nan]])
-    _, (ax,) = style.grid(1, 1, (3, 3))
+    _, (ax,) = figures.grid(1, 1, (3, 3))
     ax.set_yscale(scale)
     figures.band(ax, np.arange(3), values, 0, "label")
     (line,), means = ax.lines, [statistics.mean(column) for column in values.T]
@@ -76,3 +78,33 @@ def test_a_band_is_the_mean_with_students_interval(scale):
     high = first.high if scale == "linear" else first.value * np.exp((first.high - first.value) / first.value)
     assert np.isclose(heights, high).any()
     assert (heights > 0).all() or scale == "linear"
+
+
+def _figure(title="returns"):
+    figure, (left, right) = figures.grid(1, 2, (6, 3))
+    left.plot([0, 1000], [0.0, 1e-9])
+    right.set(title=title, ylabel="a long label that the layout makes room for")
+    return figure
+
+
+def _size(svg):
+    return re.search(r'viewBox="([^"]*)"', svg).group(1)
+
+
+def test_equal_figures_give_equal_files():
+    first, second, other = (
+        [figures.rendered(f, "png"), figures.svg(f)] for f in (_figure(), _figure(), _figure("weights"))
+    )
+    assert first == second
+    assert first[0] != other[0]
+    assert first[1] != other[1]
+
+
+def test_the_second_file_has_the_layout_of_the_first():
+    figure = _figure()
+    before = figure.axes[0].get_position().bounds
+    figures.rendered(figure, "png")
+    laid_out = figure.axes[0].get_position().bounds
+    assert laid_out != before
+    assert _size(figures.svg(figure)) == _size(figures.svg(_figure()))
+    assert figure.axes[0].get_position().bounds == laid_out

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from moac import Config, training
-from moac.runs import writer
+from moac.runs import checkpoints
+from moac.runs.checkpoints import Writer
 from moac.runs.directory import RunDirectory
-from moac.runs.writer import Writer
 from tests.helpers.hand_made import run_of, same, snapshot_of
 
 
@@ -24,7 +24,7 @@ def directory(tmp_path):
 def clock(monkeypatch):
     """Its seconds pass when a test says so."""
     made = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(writer, "time", SimpleNamespace(monotonic=lambda: made.now))
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: made.now))
     return made
 
 
@@ -131,7 +131,7 @@ def test_the_state_of_the_newest_complete_one_is_never_too_old(numbers, expected
     """Of every so many seconds, where a chunk and a checkpoint take so long: the iterations that are taken."""
     (every, chunk, cost), run, taken, ages = numbers, run_of(), {0: 0.0}, []
     writing = Writer(directory.checkpoints(), every, None)
-    monkeypatch.setattr(writer, "_timed", lambda write: write() or cost)
+    monkeypatch.setattr(checkpoints, "_timed", lambda write: write() or cost)
     for iteration in range(1, 13):
         clock.now = iteration * (chunk + 1e-9)
         stored, asked = snapshot_of(run, iteration), []

@@ -43,7 +43,7 @@ class PolicyReport:
     estimable: Bool[np.ndarray, " M"]  # enough weighted positives, for every seed
     checks: Checks | None  # controls, balance, sensitivity and tails; None for the baseline, or without rows to check
     verdict: Verdict  # whether all this may be read
-    random_exposure: Any = None  # the change on random exposure (`moac.offline.exposure`); None where there is none
+    random_exposure: Any = None  # the change on random exposure (`moac.offline.controls`); None where there is none
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,12 +50,9 @@ class Logged:
         which = np.arange(dataset.num_rows) if rows is None else dataset.rows(rows) if isinstance(rows, str) else rows
         if not len(which):
             raise ValueError(f"{dataset.name} has no rows{f' of {rows} users' if isinstance(rows, str) else ''}.")
-        if dataset.propensity is None:
-            raise ValueError(
-                f"{dataset.name} has no propensities: fit a model and give it, "
-                "dataset.with_behaviour(moac.offline.behaviour.fit(dataset))."
-            )
-        columns = (dataset.reward[which], dataset.propensity[which], dataset.action[which])
+        dataset.check_known()
+        known: Any = dataset.propensity
+        columns = (dataset.reward[which], known[which], dataset.action[which])
         return Logged.of(dataset.user_ids[dataset.user[which]], *columns, dataset.signal_names)
 
     @cached_property

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from moac.choices import CONFIDENCE, Range, at_least, check_fields
 from moac.offline.ncis.rows import Logged
 
 CAPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf)
 """The caps of the sweep."""
+_ENOUGH = Range("at least 100 for an interval", lambda x: x >= 100)
+"""Draws."""
 _BLOCK = 4_000_000
 """Numbers of the reward model that are in memory at once."""
 
@@ -35,12 +38,7 @@ class Options:
         for cap in (self.cap, *self.caps):
             if not cap > 0:
                 raise ValueError(f"`cap` must be positive, got {cap}.")
-        if not 0 < self.level < 1:
-            raise ValueError(f"`level` must be between 0 and 1, got {self.level}.")
-        if self.draws < 100:
-            raise ValueError(f"`draws` must be at least 100 for an interval, got {self.draws}.")
-        if self.seed < 0:
-            raise ValueError(f"`seed` must not be negative, got {self.seed}.")
+        check_fields(self, {"level": CONFIDENCE, "draws": _ENOUGH, "seed": at_least(0)})
 
     @property
     def all_caps(self) -> tuple[float, ...]:

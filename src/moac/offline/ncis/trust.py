@@ -9,20 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from moac.offline.ncis import estimates
+from moac.offline.ncis import estimates, limits
 from moac.offline.ncis.checks import Checks, Controlled
 from moac.offline.ncis.estimates import Estimate
-from moac.offline.ncis.limits import (
-    BALANCE,
-    CHANCE,
-    CONTROL,
-    MEAN_WEIGHT,
-    MIN_POSITIVES,
-    PARETO_K,
-    WEAK,
-    WEIGHT_LIMITS,
-    Limit,
-)  # fmt: skip
+from moac.offline.ncis.limits import BALANCE, MIN_POSITIVES, PARETO_K, Limit
 from moac.offline.ncis.sums import Sums
 
 Level = Literal["trusted", "with care", "not trusted"]
@@ -120,11 +110,8 @@ class Verdict:
 
     def of(self, signal: str) -> Level:
         """The word on one signal: by what is about all of them and what is about it."""
-        return _worst(reason for reason in self.reasons if reason.signal in (None, signal))
-
-
-def _worst(reasons: Any) -> Level:
-    return LEVELS[max((LEVELS.index(reason.level) for reason in reasons), default=0)]
+        mine = (reason for reason in self.reasons if reason.signal in (None, signal))
+        return LEVELS[max((LEVELS.index(reason.level) for reason in mine), default=0)]
 
 
 def verdict(
@@ -155,12 +142,12 @@ def _is_the_logs(one: Diagnostics) -> bool:
 
 
 def _of_weights(diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
-    for limit in WEIGHT_LIMITS:
+    for limit in limits.WEIGHT_LIMITS:
         numbers = [getattr(one, limit.measure) for one in diagnostics]
         yield from _against(limit, min(numbers) if limit.stop < limit.care else max(numbers))
     off = [one for one in diagnostics if not one.mean_weight_interval[0] <= 1 <= one.mean_weight_interval[1]]
     if off:
-        yield from _against(MEAN_WEIGHT, max(abs(one.mean_weight - 1) for one in off))
+        yield from _against(limits.MEAN_WEIGHT, max(abs(one.mean_weight - 1) for one in off))
 
 
 def _of_support(estimate: Estimate) -> Iterator[Reason]:
@@ -203,18 +190,18 @@ def power(control: Controlled, signals: tuple[str, ...], half_width: Any) -> str
     if not control.relative:
         return None if np.isfinite(widths).any() else "it does not vary"
     held = np.array([half_width[signals.index(column)] for column in control.columns])
-    if (widths <= WEAK * held).any():
+    if (widths <= limits.WEAK * held).any():
         return None
-    return f"its intervals are more than {WEAK:g} times as wide as those of the signals"
+    return f"its intervals are more than {limits.WEAK:g} times as wide as those of the signals"
 
 
 def _of_control(control: Controlled, signals: tuple[str, ...], half_width: Any) -> Iterator[Reason]:
     for j, column in enumerate(control.columns):
-        if not control.p[j] < CHANCE:
+        if not control.p[j] < limits.CHANCE:
             continue
         low, high = control.interval[j]
         if control.relative:
-            size, limit = abs(control.change[j]) / half_width[signals.index(column)], CONTROL
+            size, limit = abs(control.change[j]) / half_width[signals.index(column)], limits.CONTROL
             what = f"{control.name} of {column} change by {control.change[j]:+.1%} [{low:+.1%}, {high:+.1%}]"
         else:
             size, limit = abs(control.change[j]), BALANCE

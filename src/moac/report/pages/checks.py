@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moac.offline.evaluation import OfflineEvaluation
 from moac.offline.ncis import Checks, Estimate
@@ -50,10 +49,8 @@ def explained(evaluation: OfflineEvaluation, method: str) -> str:
     if checks is None or not shown:
         return ""
     k = min(shown, key=lambda k: checks.sensitivity.interval[k])
-    shift = 100 * (checks.sensitivity.interval[k] - 1)
-    text = (
-        f"An unobserved factor that shifts the odds of exposure by {number(shift, 2)} % would explain {lines[k].signal}"
-    )
+    shift = number(100 * (checks.sensitivity.interval[k] - 1), 2)
+    text = f"An unobserved factor that shifts the odds of exposure by {shift} % would explain {lines[k].signal}"
     if checks.sensitivity.strongest is None:
         return f"{text}."
     name, factor = checks.sensitivity.strongest
@@ -81,15 +78,12 @@ def control_rows(evaluation: OfflineEvaluation, method: str) -> list[tuple[str, 
         why = power(one, evaluation.report.signal_names, checks.half_width)
         told = "weak control: may depend on what was shown" if one.soft else "has power"
         for j, column in enumerate(one.columns):
-            low, high = (float(end) for end in one.interval[j])
-            shown = change(float(one.change[j]), (low, high)) if one.relative else _deviations(one.change[j], low, high)
+            moved, (low, high) = float(one.change[j]), (float(end) for end in one.interval[j])
+            deviations = f"{with_interval(moved, (low, high), sign=True)} sd"
+            shown = change(moved, (low, high)) if one.relative else deviations
             name = one.name if one.relative else "named column"
             rows.append((name, column, shown, told if why is None else f"no power: {why}"))
     return rows
-
-
-def _deviations(value: Any, low: float, high: float) -> str:
-    return f"{with_interval(float(value), (low, high), sign=True)} sd"
 
 
 def _controls(evaluation: OfflineEvaluation) -> Table:

@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from moac import files
-from moac.report import figures, pages, style
+from moac.report import figures, pages
 from moac.report.numbers import number, with_interval
 from moac.report.page import Table
 from moac.report.pages import experiment
@@ -35,17 +35,17 @@ def save(comparison: Comparison, out: Path) -> Path:
     return out
 
 
-@style.styled
+@figures.styled
 def drawing(comparison: Comparison) -> Figure:
     """One panel for each objective, one line for each run."""
-    figure, axes = style.panels(len(comparison.objectives))
+    figure, axes = figures.panels(len(comparison.objectives))
     for i, (ax, name) in enumerate(zip(axes, comparison.objectives, strict=True)):
         for index, run in enumerate(comparison.runs):
             figures.band(ax, run.steps, run.returns[:, :, i], index, run.name)
         ax.set_title(f"Return of {name}")
         ax.set(xlabel="environment steps of a trial", ylabel=name)
-        style.in_steps(ax)
-    style.legend_below(figure, axes)
+        figures.in_steps(ax)
+    figures.legend_below(figure, axes)
     return figure
 
 

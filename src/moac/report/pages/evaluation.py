@@ -11,7 +11,7 @@ import numpy as np
 from moac.offline.access_log import AccessLog
 from moac.offline.evaluation import OfflineEvaluation
 from moac.offline.ncis.limits import MIN_POSITIVES
-from moac.report import log_figures, style
+from moac.report import figures, log_figures
 from moac.report.numbers import UNKNOWN, change, number
 from moac.report.page import Figure, Named, Page, Table
 from moac.report.pages import checks
@@ -50,9 +50,8 @@ def of_evaluation(evaluation: OfflineEvaluation) -> Page:
 
 def _summary(evaluation: OfflineEvaluation) -> str:
     where = f"{number(evaluation.rows)} rows of {number(evaluation.users)} {evaluation.split} users"
-    parts = [
-        f"Estimated by normalised capped importance sampling on {where}, compared with {evaluation.report.baseline}."
-    ]
+    to = evaluation.report.baseline
+    parts = [f"Estimated by normalised capped importance sampling on {where}, compared with {to}."]
     parts += [_outcome(evaluation, name) for name in evaluation.methods]
     if evaluation.left_out:
         parts.append(f"Never observed there, so not estimated: {_listed(evaluation.left_out)}.")
@@ -113,14 +112,14 @@ def _figures(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
     return (
         Figure(
             "Change of each signal",
-            style.svg(log_figures.forest(evaluation)),
+            figures.svg(log_figures.forest(evaluation)),
             f"Estimates with {level} intervals over users, paired with {base}. Filled: significant after Holm’s "
             "adjustment over the signals. Grey: too few weighted positives; such a bar may leave the figure.",
             f"Forest plot: {all_changes}.",
         ),
         Figure(
             "Cap sweep",
-            style.svg(log_figures.sweep(evaluation)),
+            figures.svg(log_figures.sweep(evaluation)),
             f"The change to {base} under each cap, with {level} bands over users; the dotted line is the cap in use, "
             "∞ is SNIPS. A curve that changes with the cap depends on few rows of large weight.",
             f"One panel for each of {_listed(evaluation.report.signal_names)}: change against the cap.",
@@ -128,7 +127,7 @@ def _figures(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
         *_balance(evaluation),
         Figure(
             "Weights",
-            style.svg(log_figures.weights(evaluation)),
+            figures.svg(log_figures.weights(evaluation)),
             "How often the policy takes the logged action relative to the log; 1 means equally often.",
             f"Histogram of weights; effective shares: {shares}.",
         ),
@@ -145,7 +144,7 @@ def _balance(evaluation: OfflineEvaluation) -> tuple[Figure, ...]:
     caption = (
         "Weighted minus unweighted means in standard deviations; beyond the dotted lines the verdict is “with care”."
     )
-    return (Figure("Balance of the worst ten covariates", style.svg(figure), caption, f"Dot plot; worst: {worst}."),)
+    return (Figure("Balance of the worst ten covariates", figures.svg(figure), caption, f"Dot plot; worst: {worst}."),)
 
 
 def changes(evaluation: OfflineEvaluation, method: str) -> Table:

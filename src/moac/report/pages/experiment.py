@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure as Drawing
 
 from moac import files
-from moac.report import style
+from moac.report import figures
 from moac.report.page import Claim, Figure, Page, Table
 from moac.runs import problems
 
@@ -55,7 +55,7 @@ def write(about: About, findings: Findings, out: Path) -> Path:
     """The drawings, then experiment.json with all else that the report needs."""
     folder = files.subfolder(out, "figures")
     for item in findings.figures:
-        style.write(folder, item.file, item.drawing)
+        figures.write(folder, item.file, item.drawing)
     record = {
         "format": FORMAT,
         **vars(about),

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure as Drawing
 
 from moac import files
-from moac.report import figures, pages, style
+from moac.report import figures, pages
 from moac.report.figures import Points
 from moac.report.numbers import number, with_interval
 from moac.report.page import Card, Choice, Figure, Page, Panel, Table
@@ -30,7 +30,7 @@ Values = Float[np.ndarray, "N M"]
 _FEW = 3
 """Up to so many objectives are drawn pair by pair; more along parallel axes."""
 _INK = "#333333"
-_LINES = {"policies": ("#d5d5d5", 0.8), "exact hull": (style.COLOURS[1], 1.2), "archive": (style.COLOURS[0], 1.4)}
+_LINES = {"policies": ("#d5d5d5", 0.8), "exact hull": (figures.COLOURS[1], 1.2), "archive": (figures.COLOURS[0], 1.4)}
 """Colour and width."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 286.0, 14.0, 226.0
 """Of the drawing area of a map to choose from, which is 300 wide and 270 high."""
@@ -44,8 +44,8 @@ def save(archive: Archive, out: Path) -> Path:
     check_folder(out)
     explored.write(out)
     folder = files.subfolder(out, "figures")
-    style.write(folder, "fronts", _fronts(explored))
-    style.write(folder, "over-steps", _over_steps(explored.measured["curves"]))
+    figures.write(folder, "fronts", _fronts(explored))
+    figures.write(folder, "over-steps", _over_steps(explored.measured["curves"]))
     pages.write(out)
     return out
 
@@ -68,11 +68,11 @@ def _fronts(explored: Exploration) -> Drawing:
     return figures.scatter(groups, explored.objectives, f"{explored.plan.env}: returns of all policies")
 
 
-@style.styled
+@figures.styled
 def _parallel(sets: dict[str, Any], objectives: tuple[str, ...]) -> Drawing:
     """Each objective on an axis of its own, scaled to the range of what is shown; a line is a policy."""
     low, high = (end(np.concatenate(list(sets.values())), axis=0) for end in (np.min, np.max))
-    figure, (ax,) = style.grid(1, 1, (max(6.0, 1.6 * len(objectives)), 4.3))
+    figure, (ax,) = figures.grid(1, 1, (max(6.0, 1.6 * len(objectives)), 4.3))
     x = np.arange(len(objectives))
     for label, points in sets.items():
         colour, width = _LINES[label]
@@ -82,7 +82,7 @@ def _parallel(sets: dict[str, Any], objectives: tuple[str, ...]) -> Drawing:
     ax.set_title("Returns of all policies: a line is a policy")
     ax.set_yticks([0, 1], ["least", "most"])
     ax.set_ylim(-0.05, 1.05)
-    style.legend_below(figure, [ax])
+    figures.legend_below(figure, [ax])
     return figure
 
 
@@ -91,20 +91,20 @@ def _scaled(points: Any, low: Any, high: Any) -> Float[np.ndarray, "N M"]:
     return np.where(high > low, (points - low) / np.where(high > low, high - low, 1.0), 0.5)
 
 
-@style.styled
+@figures.styled
 def _over_steps(curves: dict[str, dict[str, Any]]) -> Drawing:
     """Hypervolume and IGD+ of all that was found so far, over environment steps, a line for each rule."""
-    figure, axes = style.panels(2)
+    figure, axes = figures.panels(2)
     panels = (("hypervolume", "Hypervolume (more is better)"), ("igd_plus", "IGD+ (less is better)"))
     for ax, (name, title) in zip(axes, panels, strict=True):
         for index, (rule, curve) in enumerate(curves.items()):
             marker: dict[str, Any] = {"marker": "o"} if len(curve[name]) == 1 else {}
-            ax.plot(curve["steps"], curve[name], label=rule, **style.line(index), **marker)
+            ax.plot(curve["steps"], curve[name], label=rule, **figures.line(index), **marker)
         ax.set_title(title)
         ax.set(xlabel="environment steps", ylabel=title.partition(" (")[0])
         ax.set_ylim(bottom=0)
-        style.in_steps(ax)
-    style.legend_below(figure, axes)
+        figures.in_steps(ax)
+    figures.legend_below(figure, axes)
     return figure
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from moac import settings, statistics
 from moac.config import Config, Discounted
-from moac.report import figures, style
+from moac.report import figures
 from moac.report.numbers import UNKNOWN, number, plus_minus, text
 from moac.report.page import Figure, Named, Page, Table
 from moac.runs.directory import FinishedRun, read
@@ -114,7 +114,7 @@ def _figure(run: FinishedRun, path: Path) -> Figure:
     try:
         return Figure.of_file("Training", path, caption, alt)
     except ValueError:
-        return Figure("Training", style.svg(figures.training(run.history, run.objectives, run.name)), caption, alt)
+        return Figure("Training", figures.svg(figures.training(run.history, run.objectives, run.name)), caption, alt)
 
 
 def _returns(run: FinishedRun) -> Table:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from moac import files
-from moac.report import pages, style
+from moac.report import figures, pages
 from moac.report.numbers import number, plus_minus
 from moac.report.page import Table
 from moac.report.pages import experiment
@@ -115,13 +115,13 @@ def _figures(rows: list[Row], env: str, sweep: Sweep) -> list[Shown]:
     return [shown]
 
 
-@style.styled
+@figures.styled
 def _effects_figure(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Float[np.ndarray, " E"]]) -> Figure:
     """One row for each setting, one panel for each quantity of the E tasks."""
-    figure, axes = style.grid(len(values), len(columns), (2.8 * len(columns), 2.5 * len(values)))
+    figure, axes = figures.grid(len(values), len(columns), (2.8 * len(columns), 2.5 * len(values)))
     for k, ax in enumerate(axes):
         (setting, given), (name, y) = list(values.items())[k // len(columns)], list(columns.items())[k % len(columns)]
-        _effect(ax, given, y, style.line(k % len(columns))["color"])
+        _effect(ax, given, y, figures.line(k % len(columns))["color"])
         if name == "exact gap" and y.min() > 0:
             ax.set_yscale("log")
         ax.set_title(name)

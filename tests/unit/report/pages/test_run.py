@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from moac.cli.report import Report
-from moac.report import figures, pages, style
+from moac.report import figures, pages
 from moac.report.page import render
 from moac.report.pages import run as run_page
 from tests.helpers.outline import Outline, assert_stands_alone
@@ -95,7 +95,7 @@ def test_what_a_run_does_not_know_is_left_out_or_a_dash(folder):
 
 @pytest.mark.parametrize("damage", ["missing", "cut off", "not a text"])
 def test_a_figure_that_cannot_be_used_is_drawn_again(folder, damage, monkeypatch):
-    monkeypatch.setattr(figures, "training", lambda history, objectives, title: style.grid(1, 1, (1, 1))[0])
+    monkeypatch.setattr(figures, "training", lambda history, objectives, title: figures.grid(1, 1, (1, 1))[0])
     path = folder / "figures" / "training.svg"
     {
         "missing": path.unlink,
