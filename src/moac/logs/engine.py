@@ -35,6 +35,8 @@ _BLOCK = 1 << 20
 """Bytes read at a time. A line without an end in a block is refused: DuckDB drops far longer ones without a word."""
 _SHOWN, _LISTED = 40, 400
 _BROKEN = "a value fails a check"
+_DATES = "dateformat = '%Y-%m-%d', timestampformat = '%Y-%m-%d %H:%M:%S'"
+"""Beside other ISO forms; DuckDB would also guess at 05/04/2022, by what else is in the file."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def connect(limits: Limits, spill: Path) -> Generator[Connection]:
     try:
         with duckdb.connect(config=config) as connection:
             connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+            # so that what is read depends on neither the machine's time zone nor the cast that a query begins with
+            connection.execute("SET TimeZone = 'UTC'; SET disabled_optimizers = 'type_pushdown'")
             yield connection
     except duckdb.Error as error:
         text = str(error)
@@ -220,6 +224,7 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
         return _declared(Source(path, parquet([path]), _types(connection, path, parquet([path]))), table)
     mark, header = _header(path)
     how = f"read_csv({quoted(path)}, header = true, delim = {quoted(mark)}, quote = '\"', escape = '\"'"
+    how += ", hive_partitioning = false"
     types = {name: table.columns.get(name, "VARCHAR") for name in header}
     if table.columns and (len(types) < len(header) or "" in types):
         raise ValueError(f"{path}, row 1: must name every column once, got {','.join(header)[:_LISTED]}.")
@@ -229,7 +234,7 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
     if table.columns:
         return _declared(Source(path, exact, types), table)
     kept = {name: "VARCHAR" for name in texts if name in header}
-    rows = f"{how}, sample_size = -1{f', types = {_struct(kept)}' if kept else ''})"
+    rows = f"{how}, sample_size = -1, {_DATES}{f', types = {_struct(kept)}' if kept else ''})"
     try:
         return Source(path, rows, _types(connection, path, rows))
     except ValueError:  # without guessing, the error names the row

@@ -3,7 +3,7 @@
 import csv
 import gzip
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import duckdb
 import numpy as np
@@ -161,6 +161,49 @@ def test_the_same_rows_are_the_same_dataset_in_any_form(built, tmp_path, form):
     assert logs.build(FORMS[form](tmp_path), **stranger.OPTIONS).fingerprint == built.fingerprint
 
 
+def _with_times(folder, change, name="a.csv", rows=TABLE):
+    return stranger.write(folder / name, [row | {"ts": change(when(row))} for row in rows])
+
+
+def _in_berlin(row):
+    return str(datetime.fromtimestamp(when(row) / 1000, timezone(timedelta(hours=2))))
+
+
+TIMES = {
+    "milliseconds": lambda f: _with_times(f, lambda ms: ms),
+    "seconds with a fraction": lambda f: _with_times(f, lambda ms: ms / 1000),
+    "another zone": lambda f: stranger.write(f / "a.csv", [row | {"ts": _in_berlin(row)} for row in TABLE]),
+    "texts of another zone in Parquet": lambda f: (
+        as_frame(f) | {"ts": np.array([_in_berlin(row) for row in TABLE], object)}
+    ),
+    "seconds and dates": lambda f: (
+        _with_times(f, lambda ms: ms // 1000, "a.csv", TABLE[::2]),
+        stranger.write(f / "b.csv", TABLE[1::2]),
+    ),
+}
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_the_same_moments_are_the_same_dataset_in_any_unit_and_zone(built, tmp_path, monkeypatch, times):
+    monkeypatch.setenv("TZ", "America/New_York")
+    assert logs.build(TIMES[times](tmp_path), **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+def test_booleans_are_signals_and_a_folder_s_name_is_no_column(built, tmp_path):
+    (tmp_path / "tab=other").mkdir()
+    path = stranger.write(tmp_path / "tab=other" / "a.csv", [row | {"click": bool(row["click"])} for row in TABLE])
+    assert logs.build(path, **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+def test_an_empty_text_is_a_gap_in_csv_and_in_parquet(tmp_path):
+    frame = as_frame(tmp_path)
+    frame["tab"][::3] = ""
+    rows = [row | {"tab": tab} for row, tab in zip(TABLE, frame["tab"], strict=True)]
+    built = logs.build(frame, **stranger.OPTIONS)
+    assert built.context_values[0] == ("home", "search") and (built.context[:, 0] == -1).sum() == len(TABLE) / 3
+    assert logs.build(stranger.write(tmp_path / "a.csv", rows), **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
 def test_a_dataframe_of_pandas_is_a_log(built):
     pandas = pytest.importorskip("pandas")
     assert logs.build(pandas.DataFrame(TABLE), **stranger.OPTIONS).fingerprint == built.fingerprint
@@ -233,7 +276,7 @@ MISTAKES = {
     "no column like it": ({"user": "buyer"}, "minutes, returned. Name the right one with `user`."),
     "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, which is missing. Did you mean click?"),
     "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
-    "times that are none": ({"time": "tab"}, "row 2: `tab` must be a time, got"),
+    "times that are none": ({"time": "tab"}, "row 2: `tab` must be a number or a date such as 2022-05-04, got"),
     "propensities": ({"propensity": "minutes"}, "`minutes` must be in (0, 1], got"),
     "no signal": ({"signals": ""}, "`signals` must name what is maximised"),
     "a signal twice": ({"signals": "click,-click"}, "`signals` must name each once, got 'click' twice"),
@@ -258,10 +301,12 @@ FILES = {
     "": "must hold rows, got an empty file",
     "user_id,item_id,time,click\n": "must hold rows, got none",
     "user_id,item_id,time,click\na,x,1,0\na,y,2,1\n": "must have rows of at least two users, got one",
-    "user_id,item_id,time,click\na,x,1,0\nb,y,2,yes\n": 'row 3: Error when converting column "click"',
+    "user_id,item_id,time,click\na,x,1,0\nb,y,2,yes\n": "row 3: `click` must be a finite number, got 'yes'",
+    "user_id,item_id,time,click\na,x,05/04/2022,0\nb,y,05/12/2022,1\n": "such as 2022-05-04, got '05/04/2022'",
+    "user_id,item_id,time,click\na,x,1.5e18,0\nb,y,2.5e18,1\n": "row 2: `time` must be a number or a date",
     "user_id,item_id,time,click\na,x,1,0\nb,,2,1\n": "row 3: `item_id` must be an id, got nothing",
     "user_id,item_id,time,click\na,x,1,\nb,y,2,1\n": "must be a finite number, got nothing: click=coalesce",
-    "user_id,item_id,time,click\na,x,1,0\nb,y,soon,1\n": "row 2: `time` must be a time, got '1'",
+    "user_id,item_id,time,click\na,x,1,0\nb,y,soon,1\n": "row 3: `time` must be a number or a date",
     "user_id,item_id,time,click\na,x,1,0\nb,y\n": "row 3: Expected Number of Columns: 4 Found: 2",
 }
 
