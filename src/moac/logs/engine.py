@@ -223,23 +223,39 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
     if path.suffix == ".parquet":
         return _declared(Source(path, parquet([path]), _types(connection, path, parquet([path]))), table)
     mark, header = _header(path)
-    how = f"read_csv({quoted(path)}, header = true, delim = {quoted(mark)}, quote = '\"', escape = '\"'"
-    how += ", hive_partitioning = false"
     types = {name: table.columns.get(name, "VARCHAR") for name in header}
-    if table.columns and (len(types) < len(header) or "" in types):
-        raise ValueError(f"{path}, row 1: must name every column once, got {','.join(header)[:_LISTED]}.")
+    if table.columns:
+        _check_names(path, header)
     gapless = [name for name in table.required if name in types]
     known = f", force_not_null = {_listed(gapless)}" if gapless else ""
-    exact = f"{how}, auto_detect = false, columns = {_struct(types)}{known})"
+    exact = _csv(path, mark, f"auto_detect = false, columns = {_struct(types)}{known}")
     if table.columns:
         return _declared(Source(path, exact, types), table)
     kept = {name: "VARCHAR" for name in texts if name in header}
-    rows = f"{how}, sample_size = -1, {_DATES}{f', types = {_struct(kept)}' if kept else ''})"
+    rows = _csv(path, mark, f"skip = 0, sample_size = -1, {_DATES}{f', types = {_struct(kept)}' if kept else ''}")
     try:
         return Source(path, rows, _types(connection, path, rows))
     except ValueError:  # without guessing, the error names the row
         _types(connection, path, f"(SELECT count(*) FROM {exact})", "")
         raise
+
+
+def texts(path: Path) -> str:
+    """A CSV file as a table of SQL, each value as it is written."""
+    mark, header = _header(path)
+    names = [name or f"column{k}" for k, name in enumerate(header)]
+    _check_names(path, names)
+    return _csv(path, mark, f"auto_detect = false, columns = {_struct(dict.fromkeys(names, 'VARCHAR'))}")
+
+
+def _csv(path: Path, mark: str, more: str) -> str:
+    how = f"header = true, delim = {quoted(mark)}, quote = '\"', escape = '\"', hive_partitioning = false"
+    return f"read_csv({quoted(path)}, {how}, {more})"
+
+
+def _check_names(path: Path, header: Sequence[str]) -> None:
+    if len(set(header)) < len(header) or "" in header:
+        raise ValueError(f"{path}, row 1: must name every column once, got {','.join(header)[:_LISTED]}.")
 
 
 def _declared(source: Source, table: Table) -> Source:
