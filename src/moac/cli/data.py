@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ class _Building(_Writing):
                 told = f"{log['rows_read']:,} rows, {log['duplicates']:,} exact duplicates dropped"
                 sys.stdout.write(f"{_log(name, logs)}: {told}\n")
             sys.stdout.write(f"{rows['rows']:,} rows of {rows['users']:,} users on {actions} items: {out}\n")
-            print_paths(next=f"moac data describe {out}")
+            print_paths(next=shlex.join(["moac", "data", "describe", str(out)]))
         counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
         return {
             "data": str(out), "name": about["name"], "content": about["content"], "logs": counts, "rows": rows["rows"],
@@ -231,7 +232,7 @@ class Describe(Command):
             raise ValueError(f"{self.data / MANIFEST} is damaged: {error} is missing or wrong.") from None
         if figure is not None:
             say(f"figure: {figure}")
-        say(f"next: moac offline train {self.data} --out RUN")
+        say(f"next: moac offline train {shlex.quote(str(self.data))} --out RUN")
         return Answer(description.summary() | {"figure": None if figure is None else str(figure)}, lambda: None)
 
     def _drawn(self, description: Description) -> Path | None:

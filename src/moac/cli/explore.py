@@ -134,9 +134,7 @@ def _print(archive: Archive, out: Path) -> None:
     load = exploration.loading(out, archive.record(0), 0)
     print_paths(report=out / "report.html", numbers=out / "explore.json", load=load)
     names = explored.objectives
-    print_paths(
-        next=f"moac choose {out} --protect {shlex.quote(f'{names[0]}=LEAST')} --prefer {shlex.quote(names[-1])}"
-    )
+    print_paths(next=shlex.join(["moac", "choose", str(out), "--protect", f"{names[0]}=LEAST", "--prefer", names[-1]]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -118,7 +119,8 @@ class Train(Command):
             print_lines([f"no candidate qualifies{wanted}: keep the log's own policy (Behavior-Clone). {kept}."])
             return
         print_lines([f"chosen on validation users: {choice.chosen}; its numbers above are slightly optimistic"])
-        print_paths(report=f"{self.out}/report.html", next=f"moac evaluate {self.out} --data {self.data}")
+        following = shlex.join(["moac", "evaluate", str(self.out), "--data", str(self.data)])
+        print_paths(report=f"{self.out}/report.html", next=following)
 
 
 def _print_changes(choice: Choice) -> None:
