@@ -291,10 +291,10 @@ def copy_checked(connection: Connection, query: str, sources: Sequence[Source], 
     """Write an answer that reads some sources as Parquet. Where a file is wrong, the error names it, and the row."""
     try:
         connection.execute(f"COPY ({query}) TO {quoted(out)} (FORMAT parquet{options})")
-    except duckdb.BinderException as error:
+    except (duckdb.BinderException, duckdb.ParserException) as error:
         if missing := re.search(r'Referenced column "(.+?)" not found', str(error)):
             sources[0].require(missing[1])
-        first = str(error).splitlines()[0].removeprefix("Binder Error: ").rstrip(".")
+        first = re.sub(r"^(Binder|Parser) Error: ", "", str(error).splitlines()[0]).rstrip(".")
         raise ValueError(f"{sources[0].path}: {first}.") from None
     except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
         message = str(error)

@@ -6,6 +6,7 @@ Users and items are numbered in the order of their ids, values of the context in
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,8 @@ def build(  # noqa: PLR0913 - one of each meaning
     doing = {name: options.pop(name, None) for name in ("executor", "progress")}
     tables = {name: options.pop(name, None) for name in ("users", "items", "name")}
     with tempfile.TemporaryDirectory() as place:
+        if log is None:
+            raise ValueError("`log` must be a path or a dataframe, got None.")
         if not isinstance(log, LogFiles):
             frames = {"log": log, "users": tables["users"], "items": tables["items"]}
             paths = {n: as_parquet(f, Path(place, f"{n}.parquet")) if _is_frame(f) else f for n, f in frames.items()}
@@ -91,6 +94,9 @@ def as_parquet(frame: Any, path: Path) -> Path:
     if hasattr(frame, "write_parquet"):
         frame.write_parquet(str(path))
         return path
+    if not hasattr(frame, "columns") and not isinstance(frame, Mapping):
+        raise ValueError(f"`log` must be a path or a dataframe, got {type(frame).__name__}.")
+    frame = _columns(frame) if isinstance(frame, Mapping) else frame
     for name in getattr(frame, "columns", frame):
         if isinstance(name, str) and getattr(frame[name], "dtype", None) == np.dtype(object):
             missing = (each is None or (isinstance(each, float) and each != each) for each in frame[name])
@@ -106,6 +112,24 @@ def as_parquet(frame: Any, path: Path) -> Path:
         first = str(error).splitlines()[0].rstrip(".")
         raise ValueError(f"`log` must be a path or a dataframe with columns of one type each: {first}.") from None
     return path
+
+
+def _columns(frame: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays by name, as DuckDB takes them: all of one length, texts as objects."""
+    arrays = {name: each if hasattr(each, "dtype") else _as_array(each) for name, each in frame.items()}
+    shapes = {name: each.shape for name, each in arrays.items()}
+    if len({*shapes.values()}) > 1 or any(len(shape) != 1 for shape in shapes.values()):
+        raise ValueError(f"`log` must hold columns of one length, got {shapes}.")
+    return {name: each.astype(object) if each.dtype.kind == "U" else each for name, each in arrays.items()}
+
+
+def _as_array(values: Any) -> Any:
+    """A list as an array; lists in it stay lists."""
+    if not any(isinstance(each, list | tuple) for each in values):
+        return np.asarray(values)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def names(connection: Connection, table: Path, ids: Any) -> Any:

@@ -147,6 +147,7 @@ FORMS = {
     "a glob": lambda f: [stranger.write(f / f"{k}.csv", TABLE[k::2]) for k in (0, 1)] and f"{f}/*.csv",
     "Parquet": lambda f: own.as_parquet(as_frame(f), f / "a.parquet"),
     "arrays": as_frame,
+    "lists": lambda f: {name: column.tolist() for name, column in as_frame(f).items()},
     "a relation": lambda f: duckdb.read_csv(str(stranger.write(f / "a.csv", TABLE))),
 }
 
@@ -275,6 +276,7 @@ MISTAKES = {
     "a missing column": ({"item": "itemid"}, "must have the column `itemid`, which is missing. Did you mean item_id?"),
     "no column like it": ({"user": "buyer"}, "minutes, returned. Name the right one with `user`."),
     "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, which is missing. Did you mean click?"),
+    "no expression": ({"signals": "x=click+*"}, 'log.csv: syntax error at or near "AS"'),
     "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
     "times that are none": ({"time": "tab"}, "row 2: `tab` must be a number or a date such as 2022-05-04, got"),
     "propensities": ({"propensity": "minutes"}, "`minutes` must be in (0, 1], got"),
@@ -344,6 +346,11 @@ def test_ids_of_mixed_types_and_nan_are_refused(tmp_path):
         logs.build(frame, signals="click")
     with pytest.raises(ValueError, match=r"parquet, row 2: `click` must be a finite number, got"):
         logs.build(frame | {"user_id": np.array([1, 2]), "click": np.array([0, np.nan])}, signals="click")
+    with pytest.raises(ValueError, match=r"`log` must hold columns of one length, got .*'click': \(1,\)"):
+        logs.build(frame | {"click": [1]}, signals="click")
+    for wrong in (None, 5, [{"user_id": 1}]):
+        with pytest.raises(ValueError, match="`log` must be a path or a dataframe, got"):
+            logs.build(wrong, signals="click")
     frame["user_id"] = np.array([1, "a"], object)
     with pytest.raises(ValueError, match="`user_id` must hold values of one type, got int, str"):
         logs.build(frame, signals="click")
