@@ -257,7 +257,7 @@ def _print(description: Description) -> None:
     amounts = {name: [description.splits[split]["signals"][name]["amount"] for split in SPLITS]
                for name in description.signals}  # fmt: skip
     print_table(
-        f"{description.name}: signals of the rows trained on",
+        f"{description.name}: signals of the rows on its actions",
         ("signal", "amount", "share of amounts", "mean per row", *(f"amount, {split}" for split in SPLITS)),
         [
             (name, signal["amount"], f"{signal['share']:.3%}", signal["mean"], *amounts[name])
