@@ -12,9 +12,10 @@ import gzip
 import hashlib
 import os
 import re
+import zlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -150,6 +151,7 @@ class File:
 
 def hashed(path: Path, table: Table) -> File:
     """Read a file once as bytes; one that is empty is refused, and one with known columns that ends within a line."""
+    _check_gzip(path)
     digest, size, end, text = hashlib.sha256(), 0, b"", path.suffix in (".csv", ".tsv", ".txt")
     with path.open("rb") as stream:
         while block := stream.read(_BLOCK):
@@ -162,6 +164,16 @@ def hashed(path: Path, table: Table) -> File:
     if text and table.columns and not end.endswith((b"\n", b"\r")):
         raise ValueError(f"{path} must end with a new line, got {end!r}: the file is truncated.")
     return File(path, table, size, digest.hexdigest())
+
+
+def _check_gzip(path: Path) -> None:
+    """Refuse a file that is cut or damaged: DuckDB may read such a one without end."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else nullcontext() as stream:
+            while stream is not None and stream.read(_BLOCK):
+                pass
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read: {str(error).rstrip('.')}.") from None
 
 
 class Check(NamedTuple):
@@ -242,6 +254,7 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
 
 def texts(path: Path) -> str:
     """A CSV file as a table of SQL, each value as it is written."""
+    _check_gzip(path)
     mark, header = _header(path)
     names = [name or f"column{k}" for k, name in enumerate(header)]
     _check_names(path, names)

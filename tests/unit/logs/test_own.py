@@ -285,6 +285,7 @@ MISTAKES = {
     "a cost as context": ({"context": "-tab"}, "`context` must be columns, got -tab"),
     "a rule": ({"split": "days"}, "`split` must be users, time:DATE or unseen:DATE, got 'days'"),
     "a date": ({"split": "time:soon"}, "`split` must have a date such as 2022-05-04"),
+    "no rows to train on": ({"split": "time:2000-01-01"}, "`split` must leave rows to train on, got 'time:2000-01-01'"),
     "nobody to train on": ({"shares": (1e-9, 0.5, 1 - 0.5 - 1e-9)}, "`shares` must leave users to train on"),
 }
 
@@ -333,6 +334,21 @@ def test_a_file_that_is_none_is_one_line(tmp_path, capsys, content):
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("moac: ") and FILES[content] in line
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+
+
+GZIP = gzip.compress(stranger.text(TABLE).encode())
+DAMAGED = {
+    "cut": (GZIP[:-100], "ended before the end-of-stream marker"),
+    "changed": (GZIP[:400] + bytes([GZIP[400] ^ 255]) + GZIP[401:], "cannot be read: "),
+    "none": (stranger.text(TABLE).encode(), "Not a gzipped file"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_gzip_file_is_one_line(tmp_path, damage):
+    content, words = DAMAGED[damage]
+    with pytest.raises(ValueError, match=f"log.csv.gz cannot be read: .*{words.removeprefix('cannot be read: ')}"):
+        logs.build(_write(tmp_path / "log.csv.gz", content), **stranger.OPTIONS)
 
 
 def test_ids_of_mixed_types_and_nan_are_refused(tmp_path):
