@@ -131,7 +131,7 @@ class Subject:
             found = log_files.own_or_other if real else log_files.dataset_of
             data = found(path, None if data is None else Path(data))
         config, model = directory.config, log_files.behaviour_of(path)
-        known = {"model": model, "fingerprint": str(directory.description["problem"]["fingerprint"])}
+        known: dict[str, Any] = {"model": model, "fingerprint": str(directory.description["problem"]["fingerprint"])}
         return cls(trained, source_of(data), config.weighting, path, cap=config.importance_cap, **known)
 
     def untrained(self, trained: TrainedPolicy) -> TrainedPolicy:
