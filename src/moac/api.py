@@ -179,6 +179,7 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
         config_fields: as in `train`.
     """
     from moac.offline import choose as choosing
+    from moac.offline.evaluate import check_rows
     from moac.progress import watched
     from moac.report import pages
     from moac.search import candidates, plan
@@ -187,6 +188,7 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
     full = result.configured(dataset.spec, config, None, config_fields)
     folder, floors = None if out is None else Path(out), choosing.floors(protect, dataset.signal_names)
     settings.complete(replace(full, start="random"), dataset.spec)  # a mistake shows before anything is fitted
+    check_rows(dataset, "validation")
     alone = candidates.KL_COEFFICIENTS if full.behaviour_pull is None else (full.behaviour_pull,)
     p = plan.as_tuples(plan.random(preferences, dataset.num_signals, seed))
     wanted = candidates.Plan(seed, trials, full, tuple(pulls) or alone, floors, p)

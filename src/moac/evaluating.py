@@ -98,6 +98,7 @@ class Subject:
     run: Any = None  # what was run, where that is in memory
     cap: float = Config.importance_cap  # of importance ratios on a log
     model: Any = None  # how the run's log chose, where a run on a log knows it by a model
+    fingerprint: str | None = None  # of what the run was trained on; None of a policy alone
 
     @classmethod
     def of(
@@ -116,7 +117,7 @@ class Subject:
             own: Any = run.run.source
             same = data is None or getattr(data, "fingerprint", None) == own.spec.fingerprint
             rest = (run.config.weighting, None, run.run, run.config.importance_cap, getattr(own, "behaviour", None))
-            return cls(run.policy, taken(own if same else source_of(data)), *rest)
+            return cls(run.policy, taken(own if same else source_of(data)), *rest, own.spec.fingerprint)
         path, directory = Path(run), RunDirectory(Path(run))
         trained = run_directory.load(path)
         if "log" not in directory.description["problem"]:
@@ -130,7 +131,8 @@ class Subject:
             found = log_files.own_or_other if real else log_files.dataset_of
             data = found(path, None if data is None else Path(data))
         config, model = directory.config, log_files.behaviour_of(path)
-        return cls(trained, source_of(data), config.weighting, path, cap=config.importance_cap, model=model)
+        known: dict[str, Any] = {"model": model, "fingerprint": str(directory.description["problem"]["fingerprint"])}
+        return cls(trained, source_of(data), config.weighting, path, cap=config.importance_cap, **known)
 
     def untrained(self, trained: TrainedPolicy) -> TrainedPolicy:
         """The policy that training began with: of a run, the trial's own; of a policy alone, a new one."""
@@ -161,7 +163,8 @@ def _on_log(
     about = {"trial": trials[0] if len(trials) < subject.trained.num_trials else None}
     if subject.folder is not None:
         files.check_folder("RUN", subject.folder)
-    log = elsewhere.seen(source, subject.trained.catalogue, subject.model)
+    own = subject.fingerprint in (None, source.fingerprint)
+    log = elsewhere.seen(source, subject.trained.catalogue, subject.model, own)
     options = ncis.Options(cap=cap)
     evaluated = evaluate(log.dataset, methods, split, options, control=control, run=subject.folder, about=about)
     if log.carried is not None:

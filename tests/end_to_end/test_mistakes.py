@@ -174,10 +174,11 @@ def one_train(split):
 
 
 NO_ROWS = "has no rows of validation users: a behaviour model needs them."
+NO_USERS = "has 0 validation users: an interval over users needs at least two."
 ONE_USER = "on both sides, got 2 folds of 1 train users: a behaviour model needs a log of more users."
 OTHER = "was fitted on other data than"
 LOGS = {
-    "a split without rows": ("shared", "split", all_train, (NO_ROWS, NO_ROWS, OTHER)),
+    "a split without rows": ("shared", "split", all_train, (NO_USERS, NO_ROWS, OTHER)),
     "a single user": ("shared", "split", one_train, (ONE_USER, ONE_USER, OTHER)),
 }
 

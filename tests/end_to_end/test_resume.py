@@ -183,6 +183,10 @@ def test_not_a_run(tmp_path, capsys):
     assert "a set of candidates that was stopped" in refused(tmp_path / "candidates", capsys)
     (tmp_path / "candidates" / "choice.json").write_text("{}")
     assert "none was chosen" in refused(tmp_path / "candidates", capsys)
+    for name in "abcdef":
+        (tmp_path / "several" / name).mkdir(parents=True)
+        (tmp_path / "several" / name / "config.json").write_text("{}")
+    assert refused(tmp_path / "several", capsys).endswith("no config.json. It holds runs: a, b, c, d, e, ….")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ class _Building(_Writing):
                 told = f"{log['rows_read']:,} rows, {log['duplicates']:,} exact duplicates dropped"
                 sys.stdout.write(f"{_log(name, logs)}: {told}\n")
             sys.stdout.write(f"{rows['rows']:,} rows of {rows['users']:,} users on {actions} items: {out}\n")
-            print_paths(next=f"moac data describe {out}")
+            print_paths(next=shlex.join(["moac", "data", "describe", str(out)]))
         counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
         return {
             "data": str(out), "name": about["name"], "content": about["content"], "logs": counts, "rows": rows["rows"],
@@ -229,7 +230,7 @@ class Describe(Command):
             raise ValueError(f"{self.data / MANIFEST} is damaged: {error} is missing or wrong.") from None
         if figure is not None:
             say(f"figure: {figure}")
-        say(f"next: moac offline train {self.data} --out RUN")
+        say(f"next: moac offline train {shlex.quote(str(self.data))} --out RUN")
         return Answer(description.summary() | {"figure": None if figure is None else str(figure)}, lambda: None)
 
     def _drawn(self, description: Description) -> Path | None:
@@ -254,7 +255,7 @@ def _print(description: Description) -> None:
     amounts = {name: [description.splits[split]["signals"][name]["amount"] for split in SPLITS]
                for name in description.signals}  # fmt: skip
     print_table(
-        f"{description.name}: signals of the rows trained on",
+        f"{description.name}: signals of the rows on its actions",
         ("signal", "amount", "share of amounts", "mean per row", *(f"amount, {split}" for split in SPLITS)),
         [
             (name, signal["amount"], f"{signal['share']:.3%}", signal["mean"], *amounts[name])

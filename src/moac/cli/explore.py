@@ -129,8 +129,8 @@ def _print(archive: Archive, out: Path) -> None:
     print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])
     load = exploration.loading(out, archive.record(0), 0)
     print_paths(report=out / "report.html", numbers=out / "explore.json", load=load)
-    protect, prefer = shlex.quote(f"{explored.objectives[0]}=LEAST"), shlex.quote(explored.objectives[-1])
-    print_paths(next=f"moac choose {out} --protect {protect} --prefer {prefer}")
+    names = explored.objectives
+    print_paths(next=shlex.join(["moac", "choose", str(out), "--protect", f"{names[0]}=LEAST", "--prefer", names[-1]]))
 
 
 @dataclass(frozen=True, kw_only=True)

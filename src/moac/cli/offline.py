@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,7 @@ else:
     LogConfig = options.config_options(options.NEVER_ON_A_LOG, _KINDS, options.LOG_DEFAULTS)
 
 _NOTHING_CHOSEN = 1
+_K = "default: 10, or fewer if there are fewer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +119,8 @@ class Train(Command):
             print_lines([f"no candidate qualifies{wanted}: keep the log's own policy (Behavior-Clone). {kept}."])
             return
         print_lines([f"chosen on validation users: {choice.chosen}; its numbers above are slightly optimistic"])
-        print_paths(report=f"{self.out}/report.html", next=f"moac evaluate {self.out} --data {self.data}")
+        following = shlex.join(["moac", "evaluate", str(self.out), "--data", str(self.data)])
+        print_paths(report=f"{self.out}/report.html", next=following)
 
 
 def _print_changes(choice: Choice) -> None:
@@ -162,7 +165,7 @@ class Score(Command):
     """The dataset that the run was trained on."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """Output file, .parquet or .csv: user_id, rank, item_id, probability."""
-    k: int = 10
+    k: Annotated[int | None, option("INT", _K)] = None
     """Recommendations per request."""
     exclude_seen: bool = False
     """Leave out items that the user has viewed."""
@@ -172,34 +175,36 @@ class Score(Command):
     def answer(self) -> Answer:
         """Write the file, and say how many users are in it."""
         out = self.out
-        if out.is_dir():
-            raise ValueError(f"`out` must be a file, got {out}.")
+        if out.is_dir() or out.suffix not in (".parquet", ".csv"):
+            raise ValueError(f"`out` must be a file that ends in .parquet or .csv, got {out}.")
         from moac import files
         from moac.logs import requests
         from moac.offline import recommend
         from moac.runs import log_files
+        from moac.training.trained import count_of
 
         files.check_folder("out", out.parent)
         began, absent = time.monotonic(), 0
         dataset: Any = log_files.dataset_of(self.run_path, self.data) if self.requests is None else None
         trained = moac.load(self.run_path, self.trial)
+        k = count_of(self.k, len(trained.catalogue.action_ids))
         if self.requests is None:
-            blocks = recommend.all_users(trained, dataset, self.k, exclude_seen=self.exclude_seen)
+            blocks = recommend.all_users(trained, dataset, k, exclude_seen=self.exclude_seen)
             total = int((requests.last_rows(dataset) >= 0).sum())
             absent = dataset.num_users - total
         else:
             catalogue: Any = trained.catalogue
             known = partial(log_files.dataset_of, self.run_path, self.data)
             read = requests.read(self.requests, catalogue, known, self.exclude_seen)
-            blocks, total = recommend.answered(trained, read, self.k), 0
+            blocks, total = recommend.answered(trained, read, k), 0
         out.parent.mkdir(parents=True, exist_ok=True)
         with Progress() as progress:
             told = recommend.write(out, _shown(blocks, progress, total))
-        record = {"run": str(self.run_path), "out": str(out), "users_without_rows": absent, "k": self.k} | told
+        record = {"run": str(self.run_path), "out": str(out), "users_without_rows": absent, "k": k} | told
         rest = f" ({absent:,} more have no rows)" if self.requests is None else ""
         shown = f"{told['lines']:,} recommendations to {told['users']:,} users{rest}: {out}\n"
-        unknown = f"unknown to the run: {told['unknown_users']:,} users, {told['unknown_items']:,} items of histories\n"
-        shown += unknown if self.requests is not None else ""
+        of = [f"{told[f'unknown_{what}']:,} {what}" for what in recommend.UNKNOWN]
+        shown += f"unknown to the run: {', '.join(of)}\n" if self.requests is not None else ""
         return Answer(record | {"seconds": time.monotonic() - began}, lambda: sys.stdout.write(shown))
 
 
@@ -224,7 +229,7 @@ class Recommend(Command):
     """Items viewed before, oldest first."""
     eligible: Annotated[tuple[str, ...] | None, option("ID [ID ...]", "default: all")] = None
     """Items that may be recommended."""
-    k: int = 10
+    k: Annotated[int | None, option("INT", _K)] = None
     """Number of recommendations."""
     exclude_seen: bool = False
     """Leave out items of the history."""
@@ -240,12 +245,13 @@ class Recommend(Command):
         named = dict(word.split("=", 1) for word in self.context if "=" in word)
         context: Any = named if named and len(named) == len(self.context) else self.context
         how: dict[str, Any] = {"k": self.k, "exclude_seen": self.exclude_seen, "eligible": self.eligible}
-        trained, dataset = moac.load(self.run_path, self.trial), None if self.history is not None else self._dataset()
+        trained = moac.load(self.run_path, self.trial)
+        dataset = self._dataset(trained) if self.history is None else None
         if dataset is not None:
             recommended = recommend.known_user(trained, dataset, self.user, context, **how)
         else:
             recommended = trained.recommend(self.user, context, self.history or (), **how)
-        for note in recommended.notes:
+        for note in (*recommended.notes, *(() if recommended.ids else ("no action is left to recommend",))):
             say(f"note: {note}")
         names = [str(name) if str(name).isprintable() else repr(name) for name in recommended.ids]
         width, rows = max(map(len, ["item", *names])), zip(names, recommended.probabilities, strict=True)
@@ -254,13 +260,14 @@ class Recommend(Command):
         record = about | {"ids": recommended.ids, "probabilities": recommended.probabilities}
         return Answer(record, lambda: sys.stdout.write("".join([f"rank  {'item':{width}}  probability\n", *lines])))
 
-    def _dataset(self) -> Any:
-        """The run's data, if it is there; one that is named must be."""
+    def _dataset(self, trained: Any) -> Any:
+        """The run's data, if it is there; one that is named, or whose context is needed, must be."""
         from moac.runs import log_files
 
         try:
             return log_files.dataset_of(self.run_path, self.data)
-        except ValueError:
-            if self.data is not None:
+        except ValueError as error:
+            if self.data is not None or (not self.context and trained.catalogue.context_sizes):
                 raise
+            say(f"note: no history: {error}")
             return None

@@ -152,9 +152,17 @@ def _argument(name: str, default: Any, choices: Sequence[str], filled: str) -> A
     metavar = f"{word} [{word} ...]" if "tuple" in kind else word
     metavar = f"{{{','.join(choices)}}}" if choices else metavar
     hint = f"(default: {filled})" if default is None else f"(default: {default:.4g})" if word == "FLOAT" else None
-    text = " ".join(_EXPLAINED.get(name, "").split())
+    text = _about(" ".join(_EXPLAINED.get(name, "").split()), set(CHOICES.get(name, ())) - set(choices))
     text = text[:1].upper() + text[1:] if text[:1].isascii() else text  # letters such as η stay small
     return tyro.conf.arg(help=text, aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint)
+
+
+def _about(text: str, untaken: set[str]) -> str:
+    """A help without the parts, between commas outside of brackets, that name what the command does not take."""
+    if not untaken:
+        return text
+    parts = [(part, re.search(r"`([^`]+)`", part)) for part in re.split(r"(?<=[,;]) (?![^()]*\))", text)]
+    return " ".join(part for part, named in parts if not named or named[1] not in untaken).rstrip(",;.") + "."
 
 
 def config_options(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -191,7 +192,7 @@ def told(path: Path, outcome: Result, meter: Meter) -> Answer:
         print_tables(page.tables)
         print_lines([] if page.notice is None else [page.notice])
         print_paths(**({"figure": figure} if figure.exists() else {}), report=path / "report.html")
-        print_paths(next=f"moac evaluate {path}")
+        print_paths(next=shlex.join(["moac", "evaluate", str(path)]))
 
     trained = 0 if meter.first is None else outcome.iteration - meter.first
     return Answer(summary(path, outcome, meter.seconds, trained), show)

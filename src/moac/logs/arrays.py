@@ -15,6 +15,8 @@ from moac.logs.dataset import LoggedDataset
 from moac.logs.splits import SHARES, Rule
 from moac.logs.states import Tables, lists_of
 
+_KINDS = {"user": ("iuU", "whole numbers or texts"), "action": ("iuU", "whole numbers or texts")}
+_KINDS |= {"context": ("iu", "whole numbers"), "time": ("iuf", "numbers, or dates of NumPy")}
 _WIDTH = 8
 """Numbers of an action without features, where there are many."""
 
@@ -56,9 +58,12 @@ class About:
 def dataset(rows: Rows, about: About) -> LoggedDataset:
     """Check, order by user and time, split, and index; a user's history is its own rows."""
     columns = _checked(rows)
+    if about.window < 0:
+        raise ValueError(f"`window` must be at least 0, got {about.window}.")
     user_ids, user = np.unique(columns["user"], return_inverse=True)
     action_ids = np.unique(columns["action"])
-    action_ids = np.union1d(action_ids, np.asarray(about.action_ids, action_ids.dtype))
+    kind = str if action_ids.dtype.kind == "U" else action_ids.dtype  # texts of any length
+    action_ids = np.union1d(action_ids, _as_ids(about.action_ids).astype(kind))
     action = np.searchsorted(action_ids, columns["action"])
     index, lists = (None, {}) if rows.candidates is None else candidates.of_rows(rows.candidates, action, action_ids)
     order = np.lexsort((columns["time"], user))
@@ -129,29 +134,50 @@ def propensities(values: Any, count: int) -> Any:
 
 def _checked(rows: Rows) -> dict[str, Any]:
     """All columns as arrays of equal length, the optional ones filled in."""
-    user = np.asarray(rows.user)
+    user = _as_ids(rows.user)
     count = len(user)
     columns: dict[str, Any] = {
         "user": user,
-        "action": np.asarray(rows.action),
-        "reward": np.asarray(rows.reward, dtype=np.float64),
-        "time": np.arange(count) if rows.time is None else np.asarray(rows.time),
+        "action": _as_ids(rows.action),
+        "reward": _numbers("reward", rows.reward, np.float64),
+        "time": np.arange(count) if rows.time is None else _as_times(rows.time),
         "context": np.zeros((count, 0), np.int32) if rows.context is None else np.asarray(rows.context),
         "terminated": np.zeros(count, bool) if rows.terminated is None else np.asarray(rows.terminated, dtype=bool),
     }
     if rows.propensity is not None:
-        columns["propensity"] = np.asarray(rows.propensity, dtype=np.float32)
+        columns["propensity"] = _numbers("propensity", rows.propensity, np.float32)
     for name, column in columns.items():
         _check(name, column, count)
     return columns
+
+
+def _as_ids(values: Any) -> Any:
+    """Ids as an array; texts that stand in an array of objects as texts."""
+    ids = np.asarray(values)
+    texts = ids.dtype == object and all(isinstance(each, str) for each in ids.flat)
+    return ids.astype(str) if texts else ids
+
+
+def _as_times(values: Any) -> Any:
+    """Times as numbers; of dates, microseconds since 1970."""
+    times = np.asarray(values)
+    return times.astype("datetime64[us]").astype(np.int64) if times.dtype.kind == "M" else times
+
+
+def _numbers(name: str, values: Any, kind: Any) -> Any:
+    try:
+        return np.asarray(values, dtype=kind)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{name}` must be an array of numbers: {error}.") from None
 
 
 def _check(name: str, column: Any, count: int) -> None:
     shape = "[N, …]" if name in ("reward", "context") else "[N]"
     if column.ndim != shape.count(",") + 1 or len(column) != count or not count:
         raise ValueError(f"`{name}` must have shape {shape} with N = {max(count, 1)} rows, got {column.shape}.")
-    if name in ("user", "action", "context") and column.dtype.kind not in ("iu" if name == "context" else "iuU"):
-        raise ValueError(f"`{name}` must hold whole numbers, got {column.dtype}.")
+    kinds, kind = _KINDS.get(name, ("", ""))
+    if kinds and column.dtype.kind not in kinds:
+        raise ValueError(f"`{name}` must hold {kind}, got {column.dtype}.")
     right, rule = np.isfinite(column) if column.dtype.kind == "f" else np.True_, "finite"
     if name == "propensity" and right.all():
         right, rule = (column > 0) & (column <= 1), "in (0, 1]"
@@ -161,11 +187,13 @@ def _check(name: str, column: Any, count: int) -> None:
 
 
 def _signals(about: About, count: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    names = tuple(about.signal_names or (f"signal {k}" for k in range(count)))
-    signs = tuple(int(sign) for sign in about.signs or (1,) * count)
+    names = tuple(f"signal {k}" for k in range(count)) if about.signal_names is None else tuple(about.signal_names)
+    signs = (1,) * count if about.signs is None else tuple(int(sign) for sign in about.signs)
     for name, given in (("signal_names", names), ("signs", signs)):
         if len(given) != count:
             raise ValueError(f"`{name}` must hold one per signal ({count}), got {len(given)}.")
+    if len(set(names)) < count:
+        raise ValueError(f"`signal_names` must differ, got {', '.join(names)}.")
     if not set(signs) <= {1, -1}:
         raise ValueError(f"`signs` must be 1 or -1, got {list(signs)}.")
     return names, signs

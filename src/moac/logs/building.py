@@ -220,6 +220,8 @@ class _Build:
             views = f"SELECT id, coalesce(views, 0) AS views FROM ({known}) LEFT JOIN {viewed} USING (id)"
             most = f"SELECT id, views FROM ({views}) ORDER BY views DESC, id"
         actions = connection.execute(most).fetchnumpy()["id"]
+        if not len(actions) and self.since is not None:
+            raise ValueError(f"`split` must leave rows to train on, got {self.options.split!r}.")
         if len(actions) < (wanted or 2):
             if wanted is None:
                 raise ValueError(f"{self.files.name} must have two items that train users viewed, got {len(actions)}.")

@@ -79,7 +79,9 @@ def checks(column: str, text: str) -> tuple[Check, Check]:
     from moac.logs.engine import Check
 
     some = Check(column, "len(candidates) > 0", "a list of items, such as a|b|c", text)
-    return some, Check(column, "list_contains(candidates, item)", "a list with the item that was shown", text)
+    return some, Check(
+        column, "list_contains(candidates, item)", "a list such as a|b|c with the item that was shown", text
+    )
 
 
 def write(connection: Connection, typed: str, work: Path, what: str) -> None:

@@ -12,9 +12,10 @@ import gzip
 import hashlib
 import os
 import re
+import zlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ _BLOCK = 1 << 20
 """Bytes read at a time. A line without an end in a block is refused: DuckDB drops far longer ones without a word."""
 _SHOWN, _LISTED = 40, 400
 _BROKEN = "a value fails a check"
+_DATES = "dateformat = '%Y-%m-%d', timestampformat = '%Y-%m-%d %H:%M:%S'"
+"""Beside other ISO forms; DuckDB would also guess at 05/04/2022, by what else is in the file."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ def connect(limits: Limits, spill: Path) -> Generator[Connection]:
     try:
         with duckdb.connect(config=config) as connection:
             connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+            # so that what is read depends on neither the machine's time zone nor the cast that a query begins with
+            connection.execute("SET TimeZone = 'UTC'; SET disabled_optimizers = 'type_pushdown'")
             yield connection
     except duckdb.Error as error:
         text = str(error)
@@ -146,6 +151,7 @@ class File:
 
 def hashed(path: Path, table: Table) -> File:
     """Read a file once as bytes; one that is empty is refused, and one with known columns that ends within a line."""
+    _check_gzip(path)
     digest, size, end, text = hashlib.sha256(), 0, b"", path.suffix in (".csv", ".tsv", ".txt")
     with path.open("rb") as stream:
         while block := stream.read(_BLOCK):
@@ -158,6 +164,16 @@ def hashed(path: Path, table: Table) -> File:
     if text and table.columns and not end.endswith((b"\n", b"\r")):
         raise ValueError(f"{path} must end with a new line, got {end!r}: the file is truncated.")
     return File(path, table, size, digest.hexdigest())
+
+
+def _check_gzip(path: Path) -> None:
+    """Refuse a file that is cut or damaged: DuckDB may read such a one without end."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else nullcontext() as stream:
+            while stream is not None and stream.read(_BLOCK):
+                pass
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read: {str(error).rstrip('.')}.") from None
 
 
 class Check(NamedTuple):
@@ -219,22 +235,40 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
     if path.suffix == ".parquet":
         return _declared(Source(path, parquet([path]), _types(connection, path, parquet([path]))), table)
     mark, header = _header(path)
-    how = f"read_csv({quoted(path)}, header = true, delim = {quoted(mark)}, quote = '\"', escape = '\"'"
     types = {name: table.columns.get(name, "VARCHAR") for name in header}
-    if table.columns and (len(types) < len(header) or "" in types):
-        raise ValueError(f"{path}, row 1: must name every column once, got {','.join(header)[:_LISTED]}.")
+    if table.columns:
+        _check_names(path, header)
     gapless = [name for name in table.required if name in types]
     known = f", force_not_null = {_listed(gapless)}" if gapless else ""
-    exact = f"{how}, auto_detect = false, columns = {_struct(types)}{known})"
+    exact = _csv(path, mark, f"auto_detect = false, columns = {_struct(types)}{known}")
     if table.columns:
         return _declared(Source(path, exact, types), table)
     kept = {name: "VARCHAR" for name in texts if name in header}
-    rows = f"{how}, sample_size = -1{f', types = {_struct(kept)}' if kept else ''})"
+    rows = _csv(path, mark, f"skip = 0, sample_size = -1, {_DATES}{f', types = {_struct(kept)}' if kept else ''}")
     try:
         return Source(path, rows, _types(connection, path, rows))
     except ValueError:  # without guessing, the error names the row
         _types(connection, path, f"(SELECT count(*) FROM {exact})", "")
         raise
+
+
+def texts(path: Path) -> str:
+    """A CSV file as a table of SQL, each value as it is written."""
+    _check_gzip(path)
+    mark, header = _header(path)
+    names = [name or f"column{k}" for k, name in enumerate(header)]
+    _check_names(path, names)
+    return _csv(path, mark, f"auto_detect = false, columns = {_struct(dict.fromkeys(names, 'VARCHAR'))}")
+
+
+def _csv(path: Path, mark: str, more: str) -> str:
+    how = f"header = true, delim = {quoted(mark)}, quote = '\"', escape = '\"', hive_partitioning = false"
+    return f"read_csv({quoted(path)}, {how}, {more})"
+
+
+def _check_names(path: Path, header: Sequence[str]) -> None:
+    if len(set(header)) < len(header) or "" in header:
+        raise ValueError(f"{path}, row 1: must name every column once, got {','.join(header)[:_LISTED]}.")
 
 
 def _declared(source: Source, table: Table) -> Source:
@@ -270,10 +304,10 @@ def copy_checked(connection: Connection, query: str, sources: Sequence[Source], 
     """Write an answer that reads some sources as Parquet. Where a file is wrong, the error names it, and the row."""
     try:
         connection.execute(f"COPY ({query}) TO {quoted(out)} (FORMAT parquet{options})")
-    except duckdb.BinderException as error:
+    except (duckdb.BinderException, duckdb.ParserException) as error:
         if missing := re.search(r'Referenced column "(.+?)" not found', str(error)):
             sources[0].require(missing[1])
-        first = str(error).splitlines()[0].removeprefix("Binder Error: ").rstrip(".")
+        first = re.sub(r"^(Binder|Parser) Error: ", "", str(error).splitlines()[0]).rstrip(".")
         raise ValueError(f"{sources[0].path}: {first}.") from None
     except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
         message = str(error)

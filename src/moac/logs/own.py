@@ -6,6 +6,7 @@ Users and items are numbered in the order of their ids, values of the context in
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,8 @@ def build(  # noqa: PLR0913 - one of each meaning
     doing = {name: options.pop(name, None) for name in ("executor", "progress")}
     tables = {name: options.pop(name, None) for name in ("users", "items", "name")}
     with tempfile.TemporaryDirectory() as place:
+        if log is None:
+            raise ValueError("`log` must be a path or a dataframe, got None.")
         if not isinstance(log, LogFiles):
             frames = {"log": log, "users": tables["users"], "items": tables["items"]}
             paths = {n: as_parquet(f, Path(place, f"{n}.parquet")) if _is_frame(f) else f for n, f in frames.items()}
@@ -91,6 +94,9 @@ def as_parquet(frame: Any, path: Path) -> Path:
     if hasattr(frame, "write_parquet"):
         frame.write_parquet(str(path))
         return path
+    if not hasattr(frame, "columns") and not isinstance(frame, Mapping):
+        raise ValueError(f"`log` must be a path or a dataframe, got {type(frame).__name__}.")
+    frame = _columns(frame) if isinstance(frame, Mapping) else frame
     for name in getattr(frame, "columns", frame):
         if isinstance(name, str) and getattr(frame[name], "dtype", None) == np.dtype(object):
             missing = (each is None or (isinstance(each, float) and each != each) for each in frame[name])
@@ -106,6 +112,24 @@ def as_parquet(frame: Any, path: Path) -> Path:
         first = str(error).splitlines()[0].rstrip(".")
         raise ValueError(f"`log` must be a path or a dataframe with columns of one type each: {first}.") from None
     return path
+
+
+def _columns(frame: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays by name, as DuckDB takes them: all of one length, texts as objects."""
+    arrays = {name: each if hasattr(each, "dtype") else _as_array(each) for name, each in frame.items()}
+    shapes = {name: each.shape for name, each in arrays.items()}
+    if len({*shapes.values()}) > 1 or any(len(shape) != 1 for shape in shapes.values()):
+        raise ValueError(f"`log` must hold columns of one length, got {shapes}.")
+    return {name: each.astype(object) if each.dtype.kind == "U" else each for name, each in arrays.items()}
+
+
+def _as_array(values: Any) -> Any:
+    """A list as an array; lists in it stay lists."""
+    if not any(isinstance(each, list | tuple) for each in values):
+        return np.asarray(values)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def names(connection: Connection, table: Path, ids: Any) -> Any:
@@ -155,7 +179,7 @@ class _Numbering:
         for k, path in enumerate(paths):
             say("reading files", k, len(paths))
             pieces.append(self._typed(path, self.work / f"typed{k}.parquet"))
-        typed = engine.parquet(pieces)
+        typed = self._together(pieces)
         count, num_users, newest = self._all(f"SELECT count(*), count(DISTINCT user), max(time) FROM {typed}")[0]
         if not count:
             raise ValueError(f"{paths[0]} must hold rows, got none.")
@@ -196,19 +220,38 @@ class _Numbering:
         if name == "candidates":
             return candidates.cast_lists(expression, source.types[_inside(expression)])
         if name in ("user", "item") or name.startswith("code"):
-            return f"({expression})::VARCHAR"
+            return f"nullif(({expression})::VARCHAR, '')"  # CSV knows no difference
         if name == "time" and kind in _REAL_TYPES:
-            return f"round({expression} * 1000)::BIGINT"  # seconds with a fraction
-        if name == "time" and kind not in _WHOLE_TYPES:
-            return f"epoch_ms(try_cast({expression} AS TIMESTAMP))"
+            return f"try_cast(round({expression} * 1000) AS BIGINT)"  # seconds with a fraction
+        if name == "time" and kind not in _WHOLE_TYPES and not (kind == "VARCHAR" and self._numbers(source)):
+            return f"epoch_ms(try_cast({expression} AS TIMESTAMPTZ))"
         return f"try_cast({expression} AS {'BIGINT' if name == 'time' else 'DOUBLE'})"
+
+    def _numbers(self, source: Source) -> bool:
+        """Whether texts in the column of times are numbers, but for some that are none."""
+        at = self.columns["time"]
+        counts = f"count(try_cast({at} AS BIGINT)), count(try_cast({at} AS TIMESTAMPTZ))"
+        numbers, dates = self._all(f"SELECT {counts} FROM {source.rows}")[0]
+        return numbers > dates
+
+    def _together(self, pieces: list[Path]) -> str:
+        """SQL of all files' rows, with times in the finest unit that a file has."""
+        newest = [self._all(f"SELECT max(time) FROM {engine.parquet([piece])}")[0][0] for piece in pieces]
+        units = [0 if each is None else per_second(each, dated=False) for each in newest]
+        if set(units) <= {0, max(units)}:
+            return engine.parquet(pieces)
+        scales = [max(units) // (unit or max(units)) for unit in units]
+        each = (
+            f"SELECT * REPLACE (time * {scale} AS time) FROM {engine.parquet([piece])}"
+            for scale, piece in zip(scales, pieces, strict=True)
+        )
+        return f"({' UNION ALL '.join(each)})"
 
     def _checks(self) -> tuple[engine.Check, ...]:
         """What each column must hold once it has its type."""
         schema, checks = self.schema, list[engine.Check]()
-        for name, right in (("user", "an id"), ("item", "an id"), ("time", "a time")):
-            condition = f"{name} IS NOT NULL" if name == "time" else f"{name} <> ''"
-            checks.append(engine.Check(getattr(schema, name), condition, right, self.columns[name]))
+        for name, right in (("user", "an id"), ("item", "an id"), ("time", "a number or a date such as 2022-05-04")):
+            checks.append(engine.Check(getattr(schema, name), f"{name} IS NOT NULL", right, self.columns[name]))
         for signal in schema.signals:
             expression = self.columns[signal.column]
             plain = _inside(expression) if _inside(expression).isidentifier() else expression
@@ -281,7 +324,7 @@ class _Numbering:
         """Write all rows with numbers in place of names; the files, with their schema."""
         joins, codes = [], {f"code{k}": f"coalesce(value{k}.code, -1)" for k in range(len(values))}
         for k, known in enumerate(values):
-            listed = np.array(known or [""], object)
+            listed = np.array(known or [""], object)  # no row has that one
             self.connection.register(f"values{k}", {"value": listed, "code": np.arange(len(listed), dtype=np.int32)})
             joins.append(f"LEFT JOIN values{k} AS value{k} ON value{k}.value = t.code{k}")
         if self.schema.candidates is not None:

@@ -21,7 +21,7 @@ from moac.choices import did_you_mean
 from moac.files import replacing
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
-from moac.logs.engine import in_one_line, parquet, quoted
+from moac.logs.engine import in_one_line, parquet, quoted, texts
 from moac.logs.features import response_numbers
 
 BLOCK = 8192
@@ -42,7 +42,7 @@ class Block:
     items: Int[np.ndarray, "n W"]  # viewed, newest first; −1 is none
     responses: Int[np.ndarray, "n W M"] | None  # to them
     left_out: Bool[np.ndarray, "n K"] | None = None  # actions that are not recommended
-    unknown: dict[str, int] = field(default_factory=dict)  # how many users and items of histories are
+    unknown: dict[str, int] = field(default_factory=dict)  # how many users, items of histories, and contexts are
 
 
 def of_dataset(dataset: LoggedDataset, rows: Any, exclude_seen: bool) -> Block:
@@ -94,14 +94,15 @@ def read(
     """
     if not path.is_file():
         raise ValueError(f"`requests` must be a file, got {path}.")
-    text = f"read_csv({quoted(path)}, header = true, all_varchar = true)"
-    rows = parquet([path]) if path.suffix == ".parquet" else text
+    rows = parquet([path]) if path.suffix == ".parquet" else texts(path)
     with duckdb.connect() as connection:
         try:
             reading = connection.execute(f"SELECT * FROM {rows}")
             reader = _Reader(path, [column[0] for column in reading.description], catalogue, known, exclude_seen)
             while block := reading.fetchmany(BLOCK):
                 yield reader.block(list(zip(*block, strict=True)))
+            if not reader.done:
+                raise ValueError(f"{path} must hold requests, got none.")
         except duckdb.Error as error:
             raise ValueError(in_one_line(path, str(error))) from None
 
@@ -141,7 +142,7 @@ class _Reader:
             seen = row, viewed_items
         else:
             items, responses, seen = *self._known(user, last), None
-        codes = self._codes(columns, last)
+        codes = self._codes(columns, last, unknown)
         left_out = self._left_out(columns, user, last, seen)
         self.done += len(users)
         return Block(users, user, codes, items, responses, left_out, unknown)
@@ -175,15 +176,16 @@ class _Reader:
     def _answers(self, columns: list[Any], lists: list[Any], count: int) -> Any:
         """[total, M] responses to all items of the histories, as states hold them."""
         M = len(self.catalogue.signal_names)
-        numbers = [_numbers(each) for each in columns[self.at["responses"]]]
-        for k, (items, given) in enumerate(zip(lists, numbers, strict=True)):
-            if len(given) != M * len(items):
+        numbers = list[list[float]]()
+        for k, (items, given) in enumerate(zip(lists, columns[self.at["responses"]], strict=True)):
+            numbers.append(_numbers(given))
+            if len(numbers[k]) != M * len(items) or not np.isfinite(numbers[k]).all():
                 row, right = f"{self.path}, row {self.done + k + 2}", f"{M} numbers for each of {len(items)} items"
-                raise ValueError(f"{row}: `responses` must hold {right}, got {len(given)}.")
+                raise ValueError(f"{row}: `responses` must hold {right}, got {given}.")
         flat = np.array(list(itertools.chain.from_iterable(numbers)), np.float64).reshape(count, M)
         return response_numbers(flat * np.array(self.catalogue.signs), self.catalogue.response_scale or (1.0,) * M)
 
-    def _codes(self, columns: list[Any], last: Any) -> Any:
+    def _codes(self, columns: list[Any], last: Any, unknown: dict[str, int]) -> Any:
         """The context of the requests, or that of their users' last rows."""
         if not self.context:
             if not self.catalogue.context_sizes:
@@ -194,7 +196,12 @@ class _Reader:
         for values in zip(*(columns[k] for k in self.context), strict=True):
             if values not in cache:
                 cache[values] = self.catalogue.codes(values)
-        return np.stack([cache[values] for values in zip(*(columns[k] for k in self.context), strict=True)])
+        given = list(zip(*(columns[k] for k in self.context), strict=True))
+        codes = np.stack([cache[values] for values in given])
+        strange = (codes < 0) | (codes >= np.array(self.catalogue.context_sizes))
+        gap = np.array([[value is None for value in values] for values in given])
+        unknown["contexts"] = int((strange & ~gap).any(axis=1).sum())
+        return codes
 
     def _left_out(self, columns: list[Any], user: Any, last: Any, seen: Any) -> Any:
         """Actions that are seen, or not eligible."""
@@ -248,9 +255,17 @@ def _items(given: Any) -> Any:
 
 
 def _numbers(given: Any) -> list[float]:
+    """Numbers of a text, NaN where one is none, or of a list of lists."""
     if given is None or isinstance(given, str):
-        return [float(text) for text in (given or "").replace("|", " ").split()]
+        return [_number(text) for text in (given or "").replace("|", " ").split()]
     return [float(number) for each in given for number in each]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan
 
 
 def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " U"]:

@@ -37,10 +37,13 @@ class Seen:
     unknown: dict[str, int] | None = None  # how many users, items and views the run does not know; None on its own log
 
 
-def seen(dataset: LoggedDataset, catalogue: Any, model: BehaviourModel | None) -> Seen:
-    """The run's own log, or another, with the run's catalogue and the behaviour model that the run keeps, if any."""
+def seen(dataset: LoggedDataset, catalogue: Any, model: BehaviourModel | None, own: bool = True) -> Seen:
+    """The run's own log, or another, with the run's catalogue and the behaviour model that the run keeps, if any.
+
+    Where nothing is known of the run's log, `own`, one with its catalogue is taken for it.
+    """
     if dataset.propensity is not None and Catalogue.of(dataset).same(catalogue):
-        return Seen(dataset)
+        return Seen(dataset, unknown=None if own else {"users": 0, "items": 0, "views": 0})
     mapped, unknown = onto(dataset, catalogue)
     if mapped.propensity is not None:
         return Seen(mapped, None, unknown)

@@ -99,12 +99,20 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
     )
 
 
-def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> None:
-    """Refuse what cannot be evaluated, without looking at what any policy is worth."""
-    rows, K = dataset.rows(split), dataset.num_actions
+def check_rows(dataset: LoggedDataset, split: str) -> None:
+    """Refuse a split on which nothing can be evaluated."""
+    rows = dataset.rows(split)
     users = len(np.unique(dataset.user[rows]))
     if users < 2:
         raise ValueError(f"{dataset.name} has {users} {split} users: an interval over users needs at least two.")
+    if not dataset.reward[rows].any():
+        raise ValueError(f"no signal of {dataset.name} ever occurs among {split} users: nothing can be evaluated.")
+
+
+def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) -> None:
+    """Refuse what cannot be evaluated, without looking at what any policy is worth."""
+    check_rows(dataset, split)
+    rows, K = dataset.rows(split), dataset.num_actions
     if not methods or BASELINE in methods:
         raise ValueError(f"`methods` must name at least one policy, and none {BASELINE}, got {list(methods)}.")
     outside = np.flatnonzero((dataset.action < 0) | (dataset.action >= K))
@@ -118,8 +126,7 @@ def _check(dataset: LoggedDataset, methods: Mapping[str, Method], split: str) ->
         actions: Any = getattr(policy, "num_actions", K)
         if actions != K:
             raise ValueError(f"policy {name!r} has {actions} actions, {dataset.name} has {K}: it is for other data.")
-    if not Logged.from_dataset(dataset, rows).reward.any():
-        raise ValueError(f"no signal of {dataset.name} ever occurs among {split} users: nothing can be evaluated.")
+    Logged.from_dataset(dataset, rows)  # which checks propensities
 
 
 @with_owner

@@ -15,11 +15,13 @@ from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.logs.requests import BLOCK, Block
 from moac.policies import ItemsPolicy
-from moac.training.trained import Ranked, Recommendation, TrainedPolicy, check_count, ranked
+from moac.training.trained import Ranked, Recommendation, TrainedPolicy, count_of, ranked
 from moac.types import Request
 
 _NUMBERS = 1 << 23
 """Scores that are in memory at once."""
+UNKNOWN = ("users", "items", "contexts")
+"""What of requests a run may not know."""
 _RANKED = ("places", "probabilities", "counts")
 
 
@@ -31,7 +33,7 @@ class Recommendations:
     ids: np.ndarray[Any, Any]  # [n, k] recommended actions, as the log names them
     probabilities: Float[np.ndarray, "n k"]  # of each
     counts: Int[np.ndarray, " n"]  # how many of the k there are; fewer where too many were left out
-    unknown: dict[str, int] = field(default_factory=dict)  # how many users and items of histories are
+    unknown: dict[str, int] = field(default_factory=dict)  # how many users, items of histories, and contexts are
 
     def columns(self) -> dict[str, Any]:
         """One row for each recommendation; rank 1 is the most probable."""
@@ -48,7 +50,7 @@ class Recommendations:
 
 
 def all_users(
-    trained: TrainedPolicy, dataset: LoggedDataset, k: int = 10, *, exclude_seen: bool = False
+    trained: TrainedPolicy, dataset: LoggedDataset, k: int | None = None, *, exclude_seen: bool = False
 ) -> Iterator[Recommendations]:
     """The k most probable actions for each user with rows, at the state after its last row, in blocks.
 
@@ -58,7 +60,7 @@ def all_users(
     catalogue = Catalogue.of(dataset)
     if not isinstance(trained.catalogue, Catalogue) or not catalogue.same(trained.catalogue):
         raise ValueError(f"the policy was trained on other users, items or actions than those of {dataset.name}.")
-    check_count(k, dataset.num_actions)
+    k = count_of(k, dataset.num_actions)
     last = requests.last_rows(dataset)
     last = last[last >= 0]
     blocks = (last[begin : begin + BLOCK] for begin in range(0, len(last), BLOCK))
@@ -71,7 +73,7 @@ def known_user(  # noqa: PLR0913 - as `TrainedPolicy.recommend`
     user: Any,
     context: Any = None,
     *,
-    k: int = 10,
+    k: int | None = None,
     exclude_seen: bool = False,
     eligible: Any = None,
 ) -> Recommendation:
@@ -98,10 +100,10 @@ def known_user(  # noqa: PLR0913 - as `TrainedPolicy.recommend`
     return Recommendation(tuple(ids), tuple(probabilities), tuple(notes))
 
 
-def answered(trained: TrainedPolicy, blocks: Iterable[Block], k: int) -> Iterator[Recommendations]:
+def answered(trained: TrainedPolicy, blocks: Iterable[Block], k: int | None) -> Iterator[Recommendations]:
     """The k most probable actions for each request of some blocks."""
     catalogue: Any = trained.catalogue
-    check_count(k, len(catalogue.action_ids))
+    k = count_of(k, len(catalogue.action_ids))
     size = max(1, _NUMBERS // len(catalogue.action_ids))
     for block in blocks:
         parts = [_best(trained, block, slice(n, n + size), k) for n in range(0, max(len(block.users), 1), size)]
@@ -132,13 +134,13 @@ def _lists(kept: Any, least: int) -> Int[np.ndarray, "n C"]:
 
 def write(path: Path, blocks: Iterable[Recommendations]) -> dict[str, int]:
     """Write recommendations as Parquet or CSV, by the file's name, wholly or not at all; how many of what."""
-    told = {"users": 0, "lines": 0, "unknown_users": 0, "unknown_items": 0}
+    told = {"users": 0, "lines": 0} | {f"unknown_{what}": 0 for what in UNKNOWN}
 
     def columns() -> Iterator[dict[str, Any]]:
         for block in blocks:
             told["users"] += len(block.user_ids)
             told["lines"] += int(block.counts.sum())
-            for what in ("users", "items"):
+            for what in UNKNOWN:
                 told[f"unknown_{what}"] += block.unknown.get(what, 0)
             yield block.columns()
 

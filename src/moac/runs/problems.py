@@ -134,10 +134,13 @@ def check_vacant(path: Path) -> None:
 
 
 def unfinished(folder: Path) -> str:
-    """A sentence, after a space, on the command of several runs that has begun in a folder; empty where none has."""
+    """A sentence, after a space, on what a folder that is no run holds: a stopped command, or runs; else nothing."""
+    runs = sorted(path.parent.name for path in folder.glob("*/config.json"))
     command = next((what for name, what in _UNFINISHED.items() if (folder / name).is_dir()), None)
     if (folder / "choice.json").exists():
         return " It holds candidates of which none was chosen: choice.json says why."
+    if command is None and runs:
+        return f" It holds runs: {', '.join([*runs[:5], *['…'] * (len(runs) > 5)])}."
     return "" if command is None else f" It is {command} that was stopped: repeat the command to continue it."
 
 

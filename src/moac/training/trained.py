@@ -140,7 +140,7 @@ class TrainedPolicy:
         user: Any,
         context: Any = None,
         history: Any = (),
-        k: int = 10,
+        k: int | None = None,
         *,
         responses: Any = None,
         exclude_seen: bool = False,
@@ -152,7 +152,7 @@ class TrainedPolicy:
             user: id as the log names it; who is unknown has zeros for features.
             context: values, or codes as the dataset has them, in order or by name: {"tab": …, "hour": …}. None is none.
             history: ids of viewed items, oldest first; unknown ones are skipped.
-            k: how many.
+            k: how many; None is 10, or all actions where there are fewer.
             responses: [n, M] to the history, signals as logged, a cost positive; None where they are not known.
             exclude_seen: leave out actions of the history; probabilities are then among the others, and there may be
                 fewer than k.
@@ -160,14 +160,14 @@ class TrainedPolicy:
         """
         catalogue = self.catalogue
         names = catalogue.action_ids
-        check_count(k, len(names))
+        most = count_of(k, len(names))
         x, notes = catalogue.see(user, context, history, responses)
         left_out = np.zeros(len(names), dtype=bool)
         if exclude_seen:
             left_out |= np.isin(names.astype(str), np.asarray(history).astype(str))
         if eligible is not None:
             left_out |= ~np.isin(names.astype(str), np.asarray(list(eligible)).astype(str))
-        first = ranked(self.logits(x[None]), k, left_out[None] if left_out.any() else None)
+        first = ranked(self.logits(x[None]), most, left_out[None] if left_out.any() else None)
         count = first.counts[0]
         ids, p = names[first.places[0, :count]], first.probabilities[0, :count]
         return Recommendation(tuple(ids.tolist()), tuple(p.tolist()), notes)
@@ -264,7 +264,10 @@ def _first(cost: Float[np.ndarray, "n K"], k: int) -> Int[np.ndarray, "n k"]:
     return places
 
 
-def check_count(k: Any, num_actions: int) -> None:
-    """Refuse what is no number of recommendations."""
+def count_of(k: Any, num_actions: int) -> int:
+    """How many recommendations k are; None is 10, or all actions where there are fewer."""
+    if k is None:
+        return min(10, num_actions)
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= num_actions:
         raise ValueError(f"`k` must be a whole number in [1, {num_actions}], the number of actions, got {k!r}.")
+    return int(k)

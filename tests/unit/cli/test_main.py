@@ -52,6 +52,18 @@ def test_the_help_names_what_is_filled_in(env, learner):
     assert filled.actor_batch_size == (64 * spec.num_chains if learner == "ppo" else 128)
 
 
+def test_help_names_only_what_a_command_takes(capsys):
+    told = {}
+    for command in ("train", "offline train"):
+        with pytest.raises(SystemExit):
+            cli.main([*command.split(), "--help"])
+        told[command] = capsys.readouterr().out
+    for name, on_a_log in (("`table`", False), ("`gaussian`", False), ("`plain`", None), ("`items`", True)):
+        assert (name in told["train"]) is (on_a_log is False), name
+        assert (name in told["offline train"]) is (on_a_log is True), name
+    assert all("`mlp` (logits from a network)" in " ".join(shown.replace("│", "").split()) for shown in told.values())
+
+
 def test_the_help_of_logs_names_what_is_filled_in():
     filled = default_config.of_spec(SimpleNamespace(observations=LogSpec(3)), Config())
     for name in set(options.LOG_DEFAULTS) - set(options.NEVER_ON_A_LOG):

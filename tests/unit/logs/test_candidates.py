@@ -68,7 +68,11 @@ def test_a_list_column_of_parquet_is_the_same_as_text(folder):
     ("old", "new", "words"),
     [
         ("4,1,mug\n", "4,1,\n", ("row 7", "`shelf` must be a list of items", "got nothing")),
-        ("pen|cup", "tea|cup", ("row 5", "`shelf` must be a list with the item that was shown", "tea|cup")),
+        (
+            "pen|cup",
+            "tea|cup",
+            ("row 5", "`shelf` must be a list such as a|b|c with the item that was shown", "tea|cup"),
+        ),
         ("pen|cup", "pen|sofa", ("`shelf` must hold items that the log shows or ITEMS describes", "'sofa'")),
     ],
 )

@@ -167,6 +167,10 @@ GOOD = {"user": [1, 2], "action": [0, 1], "reward": [[1.0], [2.0]]}
         ({"user": [1.5, 2.0]}, {}, "`user` must hold whole numbers"),
         ({"propensity": [0.5, 0.0]}, {}, r"`propensity` must be in \(0, 1\], got 0.0 in row 1"),
         ({"context": [0, 1]}, {}, "`context` must have shape"),
+        ({"reward": [["a"], ["b"]]}, {}, "`reward` must be an array of numbers: could not convert string"),
+        ({"time": ["2022-05-01", "2022-05-02"]}, {}, "`time` must hold numbers, or dates of NumPy, got <U10"),
+        ({}, {"window": -1}, "`window` must be at least 0, got -1"),
+        ({"reward": [[1.0, 0.0], [2.0, 1.0]]}, {"signal_names": ("a", "a")}, "`signal_names` must differ, got a, a"),
         ({}, {"signs": (1, 1)}, "`signs` must hold one per signal"),
         ({}, {"signs": (2,)}, "`signs` must be 1 or -1"),
         ({}, {"signal_names": ("a", "b")}, "`signal_names` must hold one per signal"),
@@ -198,8 +202,22 @@ def test_training_on_a_log_says_what_is_missing(dataset):
 def test_ids_may_be_texts_and_codes_may_not():
     texts = LoggedDataset.from_numpy(Rows(**GOOD | {"user": ["b", "a"], "action": ["x", "y"]}))
     assert texts.user_ids.tolist() == ["a", "b"] and sorted(texts.action_ids) == ["x", "y"]
+    objects = Rows(**GOOD | {"user": np.array(["b", "a"], object), "action": ["x", "y"]})
+    more = LoggedDataset.from_numpy(objects, About(action_ids=("a longer one",), signs=np.array([-1])))
+    assert more.action_ids.tolist() == ["a longer one", "x", "y"] and more.signs == (-1,)
+    assert more.user_ids.tolist() == ["a", "b"]
     with pytest.raises(ValueError, match="`context` must hold whole numbers"):
         LoggedDataset.from_numpy(Rows(**GOOD | {"context": [["x"], ["y"]]}))
+
+
+@pytest.mark.parametrize("unit", ["s", "ns", "D"])
+def test_dates_are_times_in_microseconds(unit):
+    days = np.array(["2022-05-02", "2022-05-01"], f"datetime64[{unit}]")
+    about = About(split="time:2022-05-02", shares=(0.5, 0.5, 0.0))
+    dataset = LoggedDataset.from_numpy(Rows(**GOOD | {"user": [1, 1], "time": days}), about)
+    np.testing.assert_array_equal(dataset.time, np.array([1651363200, 1651449600]) * 10**6)
+    np.testing.assert_array_equal(dataset.row_splits, [0, 1])
+    np.testing.assert_array_equal(dataset.action, [1, 0])
 
 
 @pytest.mark.parametrize(

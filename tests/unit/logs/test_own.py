@@ -3,7 +3,7 @@
 import csv
 import gzip
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import duckdb
 import numpy as np
@@ -147,6 +147,7 @@ FORMS = {
     "a glob": lambda f: [stranger.write(f / f"{k}.csv", TABLE[k::2]) for k in (0, 1)] and f"{f}/*.csv",
     "Parquet": lambda f: own.as_parquet(as_frame(f), f / "a.parquet"),
     "arrays": as_frame,
+    "lists": lambda f: {name: column.tolist() for name, column in as_frame(f).items()},
     "a relation": lambda f: duckdb.read_csv(str(stranger.write(f / "a.csv", TABLE))),
 }
 
@@ -159,6 +160,49 @@ def _write(path, content):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_rows_are_the_same_dataset_in_any_form(built, tmp_path, form):
     assert logs.build(FORMS[form](tmp_path), **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+def _with_times(folder, change, name="a.csv", rows=TABLE):
+    return stranger.write(folder / name, [row | {"ts": change(when(row))} for row in rows])
+
+
+def _in_berlin(row):
+    return str(datetime.fromtimestamp(when(row) / 1000, timezone(timedelta(hours=2))))
+
+
+TIMES = {
+    "milliseconds": lambda f: _with_times(f, lambda ms: ms),
+    "seconds with a fraction": lambda f: _with_times(f, lambda ms: ms / 1000),
+    "another zone": lambda f: stranger.write(f / "a.csv", [row | {"ts": _in_berlin(row)} for row in TABLE]),
+    "texts of another zone in Parquet": lambda f: (
+        as_frame(f) | {"ts": np.array([_in_berlin(row) for row in TABLE], object)}
+    ),
+    "seconds and dates": lambda f: (
+        _with_times(f, lambda ms: ms // 1000, "a.csv", TABLE[::2]),
+        stranger.write(f / "b.csv", TABLE[1::2]),
+    ),
+}
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_the_same_moments_are_the_same_dataset_in_any_unit_and_zone(built, tmp_path, monkeypatch, times):
+    monkeypatch.setenv("TZ", "America/New_York")
+    assert logs.build(TIMES[times](tmp_path), **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+def test_booleans_are_signals_and_a_folder_s_name_is_no_column(built, tmp_path):
+    (tmp_path / "tab=other").mkdir()
+    path = stranger.write(tmp_path / "tab=other" / "a.csv", [row | {"click": bool(row["click"])} for row in TABLE])
+    assert logs.build(path, **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+def test_an_empty_text_is_a_gap_in_csv_and_in_parquet(tmp_path):
+    frame = as_frame(tmp_path)
+    frame["tab"][::3] = ""
+    rows = [row | {"tab": tab} for row, tab in zip(TABLE, frame["tab"], strict=True)]
+    built = logs.build(frame, **stranger.OPTIONS)
+    assert built.context_values[0] == ("home", "search") and (built.context[:, 0] == -1).sum() == len(TABLE) / 3
+    assert logs.build(stranger.write(tmp_path / "a.csv", rows), **stranger.OPTIONS).fingerprint == built.fingerprint
 
 
 def test_a_dataframe_of_pandas_is_a_log(built):
@@ -232,14 +276,16 @@ MISTAKES = {
     "a missing column": ({"item": "itemid"}, "must have the column `itemid`, which is missing. Did you mean item_id?"),
     "no column like it": ({"user": "buyer"}, "minutes, returned. Name the right one with `user`."),
     "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, which is missing. Did you mean click?"),
+    "no expression": ({"signals": "x=click+*"}, 'log.csv: syntax error at or near "AS"'),
     "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
-    "times that are none": ({"time": "tab"}, "row 2: `tab` must be a time, got"),
+    "times that are none": ({"time": "tab"}, "row 2: `tab` must be a number or a date such as 2022-05-04, got"),
     "propensities": ({"propensity": "minutes"}, "`minutes` must be in (0, 1], got"),
     "no signal": ({"signals": ""}, "`signals` must name what is maximised"),
     "a signal twice": ({"signals": "click,-click"}, "`signals` must name each once, got 'click' twice"),
     "a cost as context": ({"context": "-tab"}, "`context` must be columns, got -tab"),
     "a rule": ({"split": "days"}, "`split` must be users, time:DATE or unseen:DATE, got 'days'"),
     "a date": ({"split": "time:soon"}, "`split` must have a date such as 2022-05-04"),
+    "no rows to train on": ({"split": "time:2000-01-01"}, "`split` must leave rows to train on, got 'time:2000-01-01'"),
     "nobody to train on": ({"shares": (1e-9, 0.5, 1 - 0.5 - 1e-9)}, "`shares` must leave users to train on"),
 }
 
@@ -258,10 +304,12 @@ FILES = {
     "": "must hold rows, got an empty file",
     "user_id,item_id,time,click\n": "must hold rows, got none",
     "user_id,item_id,time,click\na,x,1,0\na,y,2,1\n": "must have rows of at least two users, got one",
-    "user_id,item_id,time,click\na,x,1,0\nb,y,2,yes\n": 'row 3: Error when converting column "click"',
+    "user_id,item_id,time,click\na,x,1,0\nb,y,2,yes\n": "row 3: `click` must be a finite number, got 'yes'",
+    "user_id,item_id,time,click\na,x,05/04/2022,0\nb,y,05/12/2022,1\n": "such as 2022-05-04, got '05/04/2022'",
+    "user_id,item_id,time,click\na,x,1.5e18,0\nb,y,2.5e18,1\n": "row 2: `time` must be a number or a date",
     "user_id,item_id,time,click\na,x,1,0\nb,,2,1\n": "row 3: `item_id` must be an id, got nothing",
     "user_id,item_id,time,click\na,x,1,\nb,y,2,1\n": "must be a finite number, got nothing: click=coalesce",
-    "user_id,item_id,time,click\na,x,1,0\nb,y,soon,1\n": "row 2: `time` must be a time, got '1'",
+    "user_id,item_id,time,click\na,x,1,0\nb,y,soon,1\n": "row 3: `time` must be a number or a date",
     "user_id,item_id,time,click\na,x,1,0\nb,y\n": "row 3: Expected Number of Columns: 4 Found: 2",
 }
 
@@ -288,6 +336,21 @@ def test_a_file_that_is_none_is_one_line(tmp_path, capsys, content):
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
+GZIP = gzip.compress(stranger.text(TABLE).encode())
+DAMAGED = {
+    "cut": (GZIP[:-100], "ended before the end-of-stream marker"),
+    "changed": (GZIP[:400] + bytes([GZIP[400] ^ 255]) + GZIP[401:], "cannot be read: "),
+    "none": (stranger.text(TABLE).encode(), "Not a gzipped file"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_gzip_file_is_one_line(tmp_path, damage):
+    content, words = DAMAGED[damage]
+    with pytest.raises(ValueError, match=f"log.csv.gz cannot be read: .*{words.removeprefix('cannot be read: ')}"):
+        logs.build(_write(tmp_path / "log.csv.gz", content), **stranger.OPTIONS)
+
+
 def test_ids_of_mixed_types_and_nan_are_refused(tmp_path):
     frame = {
         "user_id": np.array([1.0, 2.5]),
@@ -299,6 +362,11 @@ def test_ids_of_mixed_types_and_nan_are_refused(tmp_path):
         logs.build(frame, signals="click")
     with pytest.raises(ValueError, match=r"parquet, row 2: `click` must be a finite number, got"):
         logs.build(frame | {"user_id": np.array([1, 2]), "click": np.array([0, np.nan])}, signals="click")
+    with pytest.raises(ValueError, match=r"`log` must hold columns of one length, got .*'click': \(1,\)"):
+        logs.build(frame | {"click": [1]}, signals="click")
+    for wrong in (None, 5, [{"user_id": 1}]):
+        with pytest.raises(ValueError, match="`log` must be a path or a dataframe, got"):
+            logs.build(wrong, signals="click")
     frame["user_id"] = np.array([1, "a"], object)
     with pytest.raises(ValueError, match="`user_id` must hold values of one type, got int, str"):
         logs.build(frame, signals="click")

@@ -66,7 +66,7 @@ def test_requests_are_answered_as_one_by_one(folder, tmp_path, capsys):
             answers = text(responses or [[0, 0, 0]] * len(history))
             writer.writerow([user, tab, hour, text(history), answers, text(eligible) if eligible else None])
     found = score(folder, tmp_path / "requests.csv", tmp_path / "out.csv", "--exclude-seen")
-    assert "unknown to the run: 1 users, 1 items" in capsys.readouterr().out
+    assert "unknown to the run: 1 users, 1 items, 1 contexts\n" in capsys.readouterr().out
     trained, expected = moac.load(folder / "run"), []
     for user, tab, hour, history, responses, eligible in REQUESTS:
         asked = {"responses": responses or [[0, 0, 0]] * len(history), "exclude_seen": True, "eligible": eligible}
@@ -103,6 +103,29 @@ def test_a_known_user_s_unknown_context_is_told(folder, capsys):
         assert ("context tab=HOME is unknown" in capsys.readouterr().err) is told
 
 
+@pytest.fixture
+def moved(folder, tmp_path):
+    """Where the data was."""
+    (folder / "data").rename(tmp_path / "moved")
+    yield folder / "data"
+    (tmp_path / "moved").rename(folder / "data")
+
+
+def test_a_run_whose_data_is_not_there_says_that_it_has_no_history(folder, moved, capsys):
+    ask = ["offline", "recommend", str(folder / "run"), "--user", "user 5", "--k", "3"]
+    assert main(ask) == 2  # the context would be that of the user's last row
+    assert capsys.readouterr().err.startswith(f"moac: {moved}, on which")
+    assert main([*ask, "--context", "home", "9"]) == 0
+    assert f"note: no history: {moved}, on which" in capsys.readouterr().err
+
+
+def test_what_is_not_eligible_leaves_nothing_and_says_so(folder, capsys):
+    ask = ["offline", "recommend", str(folder / "run"), "--user", "user 5", "--eligible"]
+    for item, left in (("mug", True), ("mugs", False)):  # without --k, of fewer than ten actions
+        assert main([*ask, item]) == 0
+        assert ("note: no action is left to recommend" not in capsys.readouterr().err) is left
+
+
 def score_all(folder, out):
     assert main(["offline", "score", str(folder / "run"), "--out", str(out), "--k", "4"]) == 0
     answers = {}
@@ -115,6 +138,10 @@ WRONG = {
     "person\nann\n": "must have the column `user_id`, which is missing",
     "user_id,tab,history\nann,home,\n": "must have the column `hour`",
     "user_id,tab,hour,history,responses\nann,home,9,mug|pen,1 0 0\n": "row 2: `responses` must hold 3 numbers for each",
+    "user_id,tab,hour,history,responses\nann,home,9,mug,1 x 0\n": "3 numbers for each of 1 items, got 1 x 0",
+    "user_id,tab,hour,history\n": "requests.csv must hold requests, got none",
+    "user_id,tab,tab\nann,home,home\n": "row 1: must name every column once, got user_id,tab,tab",
+    "user_id,history\nann,mug|pen\nbob,pen|té, vert\n": "row 3: Expected Number of Columns: 2 Found: 3",
 }
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from moac import logs
 from moac.logs.catalogue import Catalogue
-from moac.offline.elsewhere import onto
+from moac.offline.elsewhere import onto, seen
 
 P = np.array([0.4, 0.3, 0.2, 0.1])
 
@@ -25,3 +25,12 @@ def test_propensities_are_among_the_actions_of_the_run(tmp_path, keep):
     share = np.isin(item, run.action_ids).mean()
     np.testing.assert_allclose(mapped.propensity, P[mapped.action_ids][mapped.action] / share, rtol=1e-6)
     assert unknown == {"users": 0, "items": 0, "views": 0}
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_another_log_with_the_catalogue_of_the_run_is_another_log(own):
+    """Its results are not stored in place of the run's."""
+    item = np.arange(400) % 4
+    frame = {"user_id": np.arange(400) % 50, "item_id": item, "time": np.arange(400), "p": P[item], "click": item % 2}
+    dataset = logs.build(frame, signals="click", propensity="p")
+    assert (seen(dataset, Catalogue.of(dataset), None, own).unknown is None) is own

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import moac
 from moac.kuairand import generate
 from moac.offline import choose, evaluate, ncis
 from moac.report.pages import evaluation as pages
@@ -37,6 +38,14 @@ def test_what_cannot_be_evaluated_is_one_line(dataset, change, message):
     with pytest.raises(ValueError, match=message) as error:
         evaluate.evaluate(replace(dataset, **change(dataset)), {"flat": method})
     assert "\n" not in str(error.value)
+
+
+def test_a_choice_is_refused_before_anything_is_trained(dataset, monkeypatch):
+    silent = replace(dataset, reward=np.zeros_like(dataset.reward))
+    monkeypatch.setattr("moac.search.candidates.choose", lambda *_: "chosen")
+    with pytest.raises(ValueError, match="no signal of generated ever occurs among validation users"):
+        moac.choose(silent)
+    assert moac.choose(dataset) == "chosen"
 
 
 @pytest.mark.parametrize("names", [[], ["Behavior-Clone"]])

@@ -125,7 +125,7 @@ class Checks:
     """What was tried to refute one policy's estimate."""
 
     controls: tuple[Controlled, ...]
-    balance: Balance | None  # None where no covariates are known
+    balance: Balance | None  # None where no covariates are known, or none varies
     sensitivity: Sensitivity
     tails: Tails
     half_width: Float[np.ndarray, " M"]  # of the interval of the relative change to the log: what controls are held to
@@ -204,12 +204,14 @@ class Evidence:
         p[told] = holm(_p_values(change[told], half[told], options.level))
         return Controlled(control.name, control.columns, change, np.stack([change - half, change + half], 1), p, *about)
 
-    def _balance(self, share: Any, level: float) -> Balance:
+    def _balance(self, share: Any, level: float) -> Balance | None:
         names = tuple(self.covariates)
         columns = np.stack([np.asarray(self.covariates[name], np.float64) for name in names], axis=1)
         spread = columns.std(axis=0)
         kept = np.flatnonzero(spread > 1e-12 * np.maximum(1, np.abs(columns).max(axis=0)))
-        each = 1 - (1 - level) / max(1, len(kept))
+        if not len(kept):
+            return None
+        each = 1 - (1 - level) / len(kept)
         _, moved, half = self._moved(share, columns[:, kept] / spread[kept], each)
         worst = np.argsort(-np.abs(moved), kind="stable")[:_LISTED]
         interval = np.stack([moved - half, moved + half], axis=1)[worst]

@@ -143,6 +143,8 @@ def test_balance_by_hand():
     assert (found.names, found.covariates) == (("x",), 1)
     assert found.difference[0] == pytest.approx(0.5)
     assert found.interval[0] == pytest.approx((0.5, 0.5))  # both users say the same
+    constant = replace(evidence, covariates={"same": [1] * 4}).check("p", ncis.Options(draws=100))
+    assert constant.balance is None  # nothing to compare
 
 
 def test_ten_covariates_are_listed_worst_first():
