@@ -84,7 +84,7 @@ def _notice(run: FinishedRun) -> str | None:
 
 def _collapse(run: FinishedRun) -> str | None:
     """Says so where the rule gave one objective more than .8 of the weight for more than half of the run."""
-    if run.config.weighting in ("fixed", "uniform"):
+    if run.config.weighting in ("fixed", "uniform") or len(run.objectives) == 1:
         return None
     heavy = np.nanmean(mean_over_trials(run.history.weights) > _HEAVY, axis=0)
     name, share = run.objectives[int(heavy.argmax())], float(heavy.max())

@@ -6,12 +6,14 @@ import json
 import numpy as np
 import pytest
 
+import moac
 from moac.cli.report import Report
+from moac.momdp import FiniteMOMDP
 from moac.report import figures, pages, style
 from moac.report.page import render
 from moac.report.pages import run as run_page
 from tests.helpers.outline import Outline, assert_stands_alone
-from tests.helpers.run_folders import HOSTILE, SVG, invented, make_hostile, rewrite, rewrite_history
+from tests.helpers.run_folders import CONFIG, HOSTILE, SVG, invented, make_hostile, rewrite, rewrite_history
 
 
 @pytest.fixture
@@ -171,6 +173,12 @@ def test_a_weight_that_one_objective_kept_is_told(folder, weight, told, weightin
         assert "capped:0.7" in notice
     else:
         assert notice is None
+
+
+def test_the_only_objective_has_all_the_weight_and_no_notice(tmp_path):
+    alone = FiniteMOMDP.from_dense(np.full((2, 2, 2), 0.5), np.ones((2, 2, 1)))
+    folder = moac.train(alone, CONFIG, trials=1).save(tmp_path / "run")
+    assert run_page.of_run(folder).notice is None
 
 
 def test_a_weight_kept_for_half_of_the_run_is_not(folder):
