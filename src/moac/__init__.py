@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from moac import api as api
     from moac import envs as envs
+    from moac import kuairand as kuairand
     from moac import logs as logs
     from moac import momdp as momdp
     from moac import offline as offline
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from moac.api import certify as certify
     from moac.api import choose as choose
     from moac.api import compare as compare
+    from moac.api import defaults as defaults
     from moac.api import evaluate as evaluate
     from moac.api import explore as explore
     from moac.api import export as export
@@ -31,19 +33,19 @@ if TYPE_CHECKING:
     from moac.config import Average as Average
     from moac.config import Config as Config
     from moac.config import Discounted as Discounted
-    from moac.default_config import defaults as defaults
 
 _HOME = {
-    "moac.api": ("certify", "choose", "compare", "evaluate", "explore", "export", "load", "resume", "sweep", "train"),
+    "moac.api": (
+        "certify", "choose", "compare", "defaults", "evaluate", "explore", "export", "load", "resume", "sweep", "train",
+    ),
     "moac.config": ("Average", "Config", "Discounted"),
-    "moac.default_config": ("defaults",),
-}
-_MODULES = ("api", "envs", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
+}  # fmt: skip
+_MODULES = ("api", "envs", "kuairand", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
 
 __all__ = [
     "Average", "Config", "Discounted", "api", "certify", "choose", "compare", "defaults", "envs", "evaluate",
-    "explore", "export", "load", "logs", "momdp", "offline", "policies", "resume", "simplex", "sweep", "theory",
-    "train", "weighting",
+    "explore", "export", "kuairand", "load", "logs", "momdp", "offline", "policies", "resume", "simplex", "sweep",
+    "theory", "train", "weighting",
 ]  # fmt: skip
 __version__ = "0.2.0"
 

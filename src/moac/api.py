@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from moac import files, locks, settings
+from moac import default_config, files, locks, settings
 from moac.config import Config
 from moac.driver import load as load
 from moac.driver import resume as resume
@@ -28,6 +28,19 @@ if TYPE_CHECKING:
     from moac.search.compare import Comparison
     from moac.search.sweep import Swept
     from moac.theory.certificate import Certificate
+
+
+def defaults(problem: Any, chosen: Config | None = None) -> Config:
+    """The configuration that a problem gets where `chosen` does not say.
+
+    >>> moac.defaults("fishwood-v0").num_iterations
+    2000
+
+    Args:
+        problem: as in `train`.
+        chosen: what is decided already; None is nothing.
+    """
+    return default_config.of_spec(source_of(problem).spec, chosen or Config())
 
 
 def certify(
@@ -50,7 +63,7 @@ def certify(
     Args:
         run: a run directory, a result, or a policy. A network that is conditioned on preferences gets an interval for
             each preference of a grid, all valid together.
-        problem: the problem that a policy was trained on, as in `train`; a run knows its own. For a run on a log, the
+        problem: the problem that a policy was trained on, as in `train`; None is the run's own. For a run on a log, the
             place of its data if it was moved.
         trial: the trial to certify; None is the policy's own, or the first of a run.
         out: a folder for certificate.json, such as the run directory; None writes nothing.
@@ -63,8 +76,7 @@ def certify(
     from moac.theory import certificate
 
     asked = certificate.Plan(**plan)
-    alone = isinstance(run, TrainedPolicy)
-    subject = Subject.of(run, problem if alone else None, None if alone else problem, trust, real=False)
+    subject = Subject.of(run, problem, None, trust, real=False)
     trained = subject.trained if trial is None else subject.trained.of_trial(trial)
     M = trained.conditioned_on
     p: Any = asked.preferences

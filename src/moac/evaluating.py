@@ -54,7 +54,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
 
     Args:
         run: a run directory, a result, or a policy.
-        problem: the environment of a policy, as in `train`; a run knows its own.
+        problem: the environment to play in, as in `train`; None is the run's own.
         episodes: episodes of each trial, each with its own seed.
         trials: the trials to evaluate; None is all.
         preference: the preference of a conditioned network; None draws one for each episode.
@@ -103,7 +103,7 @@ class Subject:
     def of(
         cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool, real: bool = True
     ) -> Subject:
-        """The policies of a run, with its environment or its log; a policy alone needs one of both.
+        """The policies of a run, with its environment or its log where none is given; a policy alone needs one of both.
 
         `real` takes the real environment in place of its exact model, and another log than the run's.
         """
@@ -114,18 +114,21 @@ class Subject:
             return cls(run, taken(source_of(problem if data is None else data)), "min-norm")
         if isinstance(run, Result):
             own: Any = run.run.source
-            same = data is None or getattr(data, "fingerprint", None) == own.spec.fingerprint
+            other = problem if data is None else data
+            same = other is None or getattr(other, "fingerprint", None) == own.spec.fingerprint
             rest = (run.config.weighting, None, run.run, run.config.importance_cap, getattr(own, "behaviour", None))
-            return cls(run.policy, taken(own if same else source_of(data)), *rest)
+            return cls(run.policy, taken(own if same else source_of(other)), *rest)
         path, directory = Path(run), RunDirectory(Path(run))
         trained = run_directory.load(path)
         if "log" not in directory.description["problem"]:
             if data is not None:
                 raise ValueError(f"`data` is for runs on logs; {run} is on an environment.")
-            source = (problems.environment_of_run if real else problems.problem_of_run)(path, trust)
+            its_own = problems.environment_of_run if real else problems.problem_of_run
+            source = its_own(path, trust) if problem is None else taken(source_of(problem))
             return cls(trained, source, directory.config.weighting, path)
         from moac.runs import log_files
 
+        data = problem if data is None else data
         if data is None or isinstance(data, str | Path):
             found = log_files.own_or_other if real else log_files.dataset_of
             data = found(path, None if data is None else Path(data))
