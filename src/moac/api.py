@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from moac import default_config, files, locks, settings
+from moac.choices import several
 from moac.config import Config
 from moac.driver import load as load
 from moac.driver import resume as resume
@@ -144,7 +145,7 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
 
     source, folder = source_of(problem), None if out is None else Path(out)
     shared = result.configured(source.spec, config or Config(**EXPLORING), None, config_fields)
-    some: list[Any] = [None if given is None else tuple(given) for given in (rules, entropies)]
+    some: list[Any] = [None if given is None else several(given) for given in (rules, entropies)]
     options = plan.Options(shared, preferences, draw, some[0], some[1], reference, seed, steps, episodes)
     plan.Plan.of(options, source)  # a mistake shows before anything is fitted or trained
     if folder is not None:
