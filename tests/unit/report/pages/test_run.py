@@ -71,6 +71,19 @@ def test_a_return_rose_where_its_interval_is_above_zero(folder, trials, told):
     assert f"From iteration 1 to 4 the return of {told}." in run_page.of_run(folder).summary
 
 
+def test_of_one_evaluation_no_change_is_told(folder):
+    every = {"iteration": np.array([4]), "returns": np.ones((3, 1, 2)), "smallest_alignment": np.ones((3, 1))}
+    every |= dict.fromkeys(("weights", "min_norm_weights"), np.full((3, 1, 2), 0.5))
+    every |= dict.fromkeys(("gradient_norm_squared", "gap", "direction_gap", "regret"), np.ones((3, 1)))
+    rewrite_history(folder, every)
+    page = run_page.of_run(folder)
+    assert page.summary.endswith("Returns were evaluated once, at the end, so that no change is known.")
+    returns, signals = page.tables
+    assert returns.header == ("Objective", "Iteration 4", "Mean weight λ", "Last weight λ")
+    assert signals.header == ("Signal", "Iteration 4") and "Change" not in returns.caption
+    assert {len(row) for row in returns.rows} == {4} and {len(row) for row in signals.rows} == {2}
+
+
 def test_the_table_of_returns_holds_students_interval(folder):
     returns, signals = run_page.of_run(folder).tables
     half = 4.302652729911275 / np.sqrt(3)  # 95 % of Student's t with 2 degrees of freedom; the trials end at 1, 2 and 3
