@@ -72,6 +72,8 @@ class Plan:
     def of(cls, options: Options, problem: Source) -> Plan:
         """The plan for a problem; a mistake in the options is a ValueError."""
         spec = problem.spec
+        if spec.num_objectives == 1:
+            raise ValueError("`problem` must have at least two objectives to explore, got 1: train it instead.")
         logged = isinstance(spec.observations, LogSpec)
         simple = problem.compiled and not logged
         rules, reference = options.rules, options.reference
