@@ -6,6 +6,7 @@ What a stranger wrote there is checked.
 from __future__ import annotations
 
 import platform
+import shlex
 import subprocess
 from collections.abc import Mapping
 from functools import lru_cache
@@ -269,6 +270,12 @@ def problem_of_run(directory: Path, trust: bool = False) -> Source:
     if problem["env"] is None:
         raise ValueError(f"{directory} was saved from Python: resume it with moac.resume({str(directory)!r}, problem).")
     return model_of(problem["env"]) if problem.get("encoder") is None else environment_of_run(directory, trust)
+
+
+def typed(command: str, directory: Path) -> str:
+    """A command on a run as one types it: with `--trust` where it would import the module of the environment."""
+    env = description(directory)["problem"]["env"] if (directory / "config.json").exists() else None
+    return f"moac {command} {shlex.quote(str(directory))}{' --trust' if ':' in (env or '') else ''}"
 
 
 def environment_of_run(directory: Path, trust: bool = False) -> Source:
