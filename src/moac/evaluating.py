@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from moac import files, training
+from moac.choices import several
 from moac.config import Config
 from moac.driver import source_of
 from moac.momdp import library
@@ -32,7 +33,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     problem: Any = None,
     *,
     episodes: int = 200,
-    trials: Sequence[int] | None = None,
+    trials: int | Sequence[int] | None = None,
     preference: Sequence[float] | None = None,
     data: Any = None,
     split: str = "validation",
@@ -72,7 +73,9 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
 
     subject = Subject.of(run, problem, data, trust)
     subject = subject if preference is None else replace(subject, trained=subject.trained.at(preference))
-    chosen = tuple(range(subject.trained.num_trials) if trials is None else trials)
+    chosen = several(range(subject.trained.num_trials) if trials is None else trials)
+    if not chosen:
+        raise ValueError("`trials` must name at least one trial, got none.")
     if isinstance(subject.source.spec.observations, LogSpec):
         choosing.floors(protect or (), subject.source.spec.objective_names)  # a mistake shows before anything is read
         evaluated = _on_log(subject, chosen, split, cap, control)

@@ -59,6 +59,7 @@ def test_a_missing_package_names_its_extra():
     ("arguments", "message"),
     [
         ({"nun_iterations": 3}, "`nun_iterations` .* Did you mean num_iterations?"),
+        ({"config": {"num_iterations": 3}}, "`config` must be a Config, .* got {'num_iterations': 3}"),
         ({"steps": 3}, "`steps` must be a whole number of at least 448 \\(one iteration\\), got 3"),
         ({"steps": 8, "num_iterations": 2}, "`steps` and `num_iterations` must not both be given"),
         ({"sinks": ("tensorboard",)}, "need `out`"),
@@ -124,6 +125,9 @@ def test_a_saved_result_has_figures_and_is_read_again(trained, tmp_path):
     with pytest.raises(ValueError, match="`problem` must be given with a policy"):
         api.evaluate(again.policy)
     assert api.evaluate(again.policy, "fishwood-v0", episodes=2, trials=(1,)).points.tolist() == values.points.tolist()
+    assert api.evaluate(again, episodes=2, trials=1).points.tolist() == values.points.tolist()
+    with pytest.raises(ValueError, match="`trials` must name at least one trial, got none"):
+        api.evaluate(again, episodes=2, trials=())
     with pytest.raises(ValueError, match="`episodes` must be a whole number of at least 1, got 0"):
         api.evaluate(again, episodes=0)
 

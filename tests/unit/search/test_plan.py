@@ -37,6 +37,18 @@ def test_one_objective_is_nothing_to_explore(M):
         preferences.Plan.of(preferences.Options(Config()), model)
 
 
+@pytest.mark.parametrize("draw", ["random", "grid"])
+def test_the_number_of_preferences_is_counted(draw):
+    model = FiniteMOMDP.from_dense(np.full((2, 2, 2), 0.5), np.ones((2, 2, 2)))
+    planned = [
+        preferences.Plan.of(preferences.Options(Config(), count, draw), model).preferences for count in (5, np.int64(5))
+    ]
+    assert len(planned[0]) == 5 and (planned[0] == planned[1]).all()
+    for count in (0, -3):
+        with pytest.raises(ValueError, match=rf"^`preferences` must be a whole number of at least 1, got {count}"):
+            preferences.Plan.of(preferences.Options(Config(), count, draw), model)
+
+
 def test_given_preferences_from_text_and_from_a_file(tmp_path):
     (tmp_path / "p.txt").write_text("0.2,0.8\n\n0.5,0.5\n")
     assert preferences.given("0.2,0.8; 0.5,0.5", 2) == pytest.approx(np.array([[0.2, 0.8], [0.5, 0.5]]))
