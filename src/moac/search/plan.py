@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -164,7 +163,7 @@ def _preferences(options: Options, num_objectives: int, rules: Sequence[str], us
     conditioned = CONDITIONED in rules
     usual = max(ASKED, num_objectives) if conditioned else usual
     wanted, smallest = usual if options.preferences is None else options.preferences, 0.0 if conditioned else SMALLEST
-    if not isinstance(wanted, Integral):
+    if not isinstance(wanted, int | np.integer):
         return given(wanted, num_objectives, smallest)
     wanted = COUNT.checked("preferences", wanted)
     if (options.draw or ("grid" if conditioned else "random")) == "grid":
