@@ -137,7 +137,7 @@ def test_a_run_plays_in_the_environment_that_is_given(tmp_path):
         return envs.make(lambda: Line(limit=limit), num_envs=2)
 
     run = api.train(make(), moac.Config(**STEPPED, learner="paper"), out=tmp_path / "run")
-    with pytest.raises(ValueError, match="was saved from Python"):
+    with pytest.raises(ValueError, match=r"give it there, as in moac.evaluate\(.*/run', problem\)"):
         api.evaluate(tmp_path / "run", episodes=2)
     own = api.evaluate(run, episodes=2).points
     np.testing.assert_array_equal(api.evaluate(tmp_path / "run", make(), episodes=2).points, own)

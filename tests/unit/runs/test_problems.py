@@ -12,6 +12,17 @@ def test_commit_is_of_these_sources_only(monkeypatch, tmp_path):
     assert problems.provenance(3)["commit"] is None
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("report.html", " It holds several runs, each a folder in "), ("else", " It is an experiment that was stopped: ")],
+)
+def test_of_several_runs_it_is_told_where_they_are_or_that_they_were_stopped(name, told, tmp_path):
+    assert problems.unfinished(tmp_path) == ""
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / name).touch()
+    assert problems.unfinished(tmp_path).startswith(told)
+
+
 @pytest.mark.parametrize(("env", "more"), [(None, ""), ("fishwood-v0", ""), ("mine.envs:Mine-v0", " --trust")])
 def test_a_command_is_typed_so_that_it_runs(env, more, tmp_path):
     folder = invented(tmp_path / "my run")
