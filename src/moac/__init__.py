@@ -9,22 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moac import api, envs, logs, momdp, offline, policies, simplex, theory, weighting
-    from moac.api import certify, choose, compare, evaluate, explore, export, load, resume, sweep, train
+    from moac import api, envs, kuairand, logs, momdp, offline, policies, simplex, theory, weighting
+    from moac.api import certify, choose, compare, defaults, evaluate, explore, export, load, resume, sweep, train
     from moac.config import Average, Config, Discounted
-    from moac.default_config import defaults
 
 _HOME = {
-    "moac.api": ("certify", "choose", "compare", "evaluate", "explore", "export", "load", "resume", "sweep", "train"),
+    "moac.api": (
+        "certify", "choose", "compare", "defaults", "evaluate", "explore", "export", "load", "resume", "sweep", "train",
+    ),
     "moac.config": ("Average", "Config", "Discounted"),
-    "moac.default_config": ("defaults",),
-}
-_MODULES = ("api", "envs", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
+}  # fmt: skip
+_MODULES = ("api", "envs", "kuairand", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
 
 __all__ = [
     "Average", "Config", "Discounted", "api", "certify", "choose", "compare", "defaults", "envs", "evaluate",
-    "explore", "export", "load", "logs", "momdp", "offline", "policies", "resume", "simplex", "sweep", "theory",
-    "train", "weighting",
+    "explore", "export", "kuairand", "load", "logs", "momdp", "offline", "policies", "resume", "simplex", "sweep",
+    "theory", "train", "weighting",
 ]  # fmt: skip
 __version__ = "0.2.0"
 

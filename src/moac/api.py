@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from moac import files, locks, settings
+from moac import default_config, files, locks, settings
+from moac.choices import several
 from moac.config import Config
 from moac.driver import load as load
 from moac.driver import resume as resume
@@ -28,6 +29,19 @@ if TYPE_CHECKING:
     from moac.search.compare import Comparison
     from moac.search.sweep import Swept
     from moac.theory.certificate import Certificate
+
+
+def defaults(problem: Any, chosen: Config | None = None) -> Config:
+    """The configuration that a problem gets where `chosen` does not say.
+
+    >>> moac.defaults("fishwood-v0").num_iterations
+    2000
+
+    Args:
+        problem: as in `train`.
+        chosen: what is decided already; None is nothing.
+    """
+    return default_config.of_spec(source_of(problem).spec, chosen or Config())
 
 
 def certify(
@@ -50,7 +64,7 @@ def certify(
     Args:
         run: a run directory, a result, or a policy. A network that is conditioned on preferences gets an interval for
             each preference of a grid, all valid together.
-        problem: the problem that a policy was trained on, as in `train`; a run knows its own. For a run on a log, the
+        problem: the problem that a policy was trained on, as in `train`; None is the run's own. For a run on a log, the
             place of its data if it was moved.
         trial: the trial to certify; None is the policy's own, or the first of a run.
         out: a folder for certificate.json, such as the run directory; None writes nothing.
@@ -63,8 +77,7 @@ def certify(
     from moac.theory import certificate
 
     asked = certificate.Plan(**plan)
-    alone = isinstance(run, TrainedPolicy)
-    subject = Subject.of(run, problem if alone else None, None if alone else problem, trust, real=False)
+    subject = Subject.of(run, problem, None, trust, real=False)
     trained = subject.trained if trial is None else subject.trained.of_trial(trial)
     M = trained.conditioned_on
     p: Any = asked.preferences
@@ -132,7 +145,7 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
 
     source, folder = source_of(problem), None if out is None else Path(out)
     shared = result.configured(source.spec, config or Config(**EXPLORING), None, config_fields)
-    some: list[Any] = [None if given is None else tuple(given) for given in (rules, entropies)]
+    some: list[Any] = [None if given is None else several(given) for given in (rules, entropies)]
     options = plan.Options(shared, preferences, draw, some[0], some[1], reference, seed, steps, episodes)
     plan.Plan.of(options, source)  # a mistake shows before anything is fitted or trained
     if folder is not None:

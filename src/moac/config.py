@@ -169,10 +169,11 @@ class Config:
     num_evaluations: int = _within(choices.COUNT, 50)
 
     def __post_init__(self) -> None:
-        _check_type("setting", self.setting, (Average, Discounted, type(None)), "Average() or Discounted(discount)")
+        if self.setting is not None:
+            check_setting(self.setting)
         for name in ("conditioned", "item_embedding"):
             _check_type(name, getattr(self, name), (bool,), "True or False")
-        _check_type("momentum", self.momentum, (str,), f"one of {', '.join(choices.schedule_names())}")
+        _check_type("momentum", self.momentum, (str,), f"a text, one of {', '.join(choices.schedule_names())}")
         for each in fields(self):
             value = getattr(self, each.name)
             if value is None and each.default is None:  # the problem decides, or the option is off
@@ -215,6 +216,11 @@ def check_trials(trials: Any, seed: Any) -> None:
     """Refuse a number of trials below one, or a seed that JAX cannot take."""
     choices.COUNT.checked("trials", trials)
     choices.Range("a whole number in [0, 2^32)", lambda x: 0 <= x < 2**32, int).checked("seed", seed)
+
+
+def check_setting(setting: Any) -> None:
+    """Refuse what is not a setting, such as a bare discount."""
+    _check_type("setting", setting, (Average, Discounted), "Average() or Discounted(discount)")
 
 
 def _tuple_if_list(value: Any) -> Any:

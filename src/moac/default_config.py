@@ -39,19 +39,14 @@ _LOG: dict[str, Any] = {key: value for key, value in _PAPER.items() if key not i
 """Steps by Adam from the behaviour model, pulled back to it: what strays from the log cannot be judged by it."""
 
 
-def defaults(problem: Source, chosen: Config | None = None) -> Config:
-    """The configuration that `problem` gets where `chosen` does not say; `reasons` says why.
+def of_spec(spec: Spec, given: Config) -> Config:
+    """The configuration that a problem gets by what it tells of itself, where `given` does not say.
 
     A table of logits has gradients of the size of a state's visitation, about 1/S, times that of the rewards: hence
     the actor's step. Features of vectors are shared by many states, so its step is smaller there; and what shows
     vectors tends to need many steps, so the discount is nearer to 1. Networks step by Adam, whatever the gradient's
-    size, and see GAE and their own batch sizes only where `chosen` says so.
+    size, and see GAE and their own batch sizes only where `given` says so.
     """
-    return of_spec(problem.spec, Config() if chosen is None else chosen)
-
-
-def of_spec(spec: Spec, given: Config) -> Config:
-    """The same by what the problem tells of itself."""
     if isinstance(spec.observations, LogSpec):
         return _of_log(spec.observations, given)
     if given.conditioned or learner_of(spec, given) == "ppo":
@@ -142,8 +137,8 @@ def _features(spec: Spec) -> str:
 
 
 def reasons(problem: Source, chosen: Config | None = None) -> str:
-    """What `defaults` picks for a problem, and why, in a sentence or two."""
-    spec, picked = problem.spec, defaults(problem, chosen)
+    """What `of_spec` picks for a problem, and why, in a sentence or two."""
+    spec, picked = problem.spec, of_spec(problem.spec, chosen or Config())
     learner = "The paper's learner uses each sample once."
     if picked.learner == "ppo":
         learner = f"The ppo learner uses each sample {picked.epochs} times, since environment steps are expensive."

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from moac import files, training
+from moac.choices import several
 from moac.config import Config
 from moac.driver import source_of
 from moac.momdp import library
@@ -32,7 +33,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     problem: Any = None,
     *,
     episodes: int = 200,
-    trials: Sequence[int] | None = None,
+    trials: int | Sequence[int] | None = None,
     preference: Sequence[float] | None = None,
     data: Any = None,
     split: str = "validation",
@@ -54,7 +55,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
 
     Args:
         run: a run directory, a result, or a policy.
-        problem: the environment of a policy, as in `train`; a run knows its own.
+        problem: the environment to play in, as in `train`; None is the run's own.
         episodes: episodes of each trial, each with its own seed.
         trials: the trials to evaluate; None is all.
         preference: the preference of a conditioned network; None draws one for each episode.
@@ -72,7 +73,9 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
 
     subject = Subject.of(run, problem, data, trust)
     subject = subject if preference is None else replace(subject, trained=subject.trained.at(preference))
-    chosen = tuple(range(subject.trained.num_trials) if trials is None else trials)
+    chosen = several(range(subject.trained.num_trials) if trials is None else trials)
+    if not chosen:
+        raise ValueError("`trials` must name at least one trial, got none.")
     if isinstance(subject.source.spec.observations, LogSpec):
         choosing.floors(protect or (), subject.source.spec.objective_names)  # a mistake shows before anything is read
         evaluated = _on_log(subject, chosen, split, cap, control)
@@ -104,7 +107,7 @@ class Subject:
     def of(
         cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool, real: bool = True
     ) -> Subject:
-        """The policies of a run, with its environment or its log; a policy alone needs one of both.
+        """The policies of a run, with its environment or its log where none is given; a policy alone needs one of both.
 
         `real` takes the real environment in place of its exact model, and another log than the run's.
         """
@@ -115,18 +118,21 @@ class Subject:
             return cls(run, taken(source_of(problem if data is None else data)), "min-norm")
         if isinstance(run, Result):
             own: Any = run.run.source
-            same = data is None or getattr(data, "fingerprint", None) == own.spec.fingerprint
+            other = problem if data is None else data
+            same = other is None or getattr(other, "fingerprint", None) == own.spec.fingerprint
             rest = (run.config.weighting, None, run.run, run.config.importance_cap, getattr(own, "behaviour", None))
-            return cls(run.policy, taken(own if same else source_of(data)), *rest, own.spec.fingerprint)
+            return cls(run.policy, taken(own if same else source_of(other)), *rest, own.spec.fingerprint)
         path, directory = Path(run), RunDirectory(Path(run))
         trained = run_directory.load(path)
         if "log" not in directory.description["problem"]:
             if data is not None:
                 raise ValueError(f"`data` is for runs on logs; {run} is on an environment.")
-            source = (problems.environment_of_run if real else problems.problem_of_run)(path, trust)
+            its_own = problems.environment_of_run if real else problems.problem_of_run
+            source = its_own(path, trust) if problem is None else taken(source_of(problem))
             return cls(trained, source, directory.config.weighting, path)
         from moac.runs import log_files
 
+        data = problem if data is None else data
         if data is None or isinstance(data, str | Path):
             found = log_files.own_or_other if real else log_files.dataset_of
             data = found(path, None if data is None else Path(data))

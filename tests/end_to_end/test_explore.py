@@ -135,7 +135,7 @@ def test_damaged_files_are_named(explored, tmp_path):
         (["--rules", "prefered"], "`rules` must be some of"),
         (["--rules", "fixed", "fixed"], "`rules` must name each rule once"),
         (["--entropy", "-1"], "`entropy` must be at least 0"),
-        (["--preferences", "0"], "must be a whole number of at least 1"),
+        (["--preferences", "0"], "`preferences` must be a whole number of at least 1"),
         (["--preferences", "1", "--draw", "grid"], "`preferences` must be at least 2 on a grid"),
         (["--draw", "spiral"], "`--draw` must be one of grid, random"),
         (["--reference", "1"], "`reference` must hold one number per objective (2)"),

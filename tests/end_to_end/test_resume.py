@@ -211,7 +211,7 @@ def test_damaged_config(text, message, unfinished, capsys):
         ("num_iterations", 300, "was edited after the run began: `config.num_iterations` is 300, was 400. Put it "),
         ("actor_batch_size", 0, "is wrong: `actor_batch_size` must be a whole number of at least 1, got 0."),
         ("actor_step_size", "big", "is wrong: `actor_step_size` must be positive and finite, got 'big'."),
-        ("momentum", 3, "is wrong: `momentum` must be one of 1/t, "),
+        ("momentum", 3, "is wrong: `momentum` must be a text, one of 1/t, "),
         ("setting", {"name": "total"}, "is wrong: `setting` must be average or discounted with its discount"),
         ("colour", "red", "is wrong: `colour` is not a field of the configuration; known are setting, "),
     ],

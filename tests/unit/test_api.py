@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import moac
-from moac import Config, api, driver, evaluating, momdp
+from moac import Config, api, driver, envs, evaluating, momdp
 from moac.training import result
+from tests.helpers.environments import Line
 
 CONFIG = Config(num_iterations=3, num_evaluations=2)
 """Of the usual sizes: most tests here, and the examples of the docstrings, share one compiled program."""
 STEPPED = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 16, "actor_batch_size": 16}
-FUNCTIONS = ("certify", "choose", "compare", "evaluate", "explore", "load", "resume", "sweep", "train")
+FUNCTIONS = ("certify", "choose", "compare", "defaults", "evaluate", "explore", "load", "resume", "sweep", "train")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,7 @@ def test_a_missing_package_names_its_extra():
     ("arguments", "message"),
     [
         ({"nun_iterations": 3}, "`nun_iterations` .* Did you mean num_iterations?"),
+        ({"config": {"num_iterations": 3}}, "`config` must be a Config, .* got {'num_iterations': 3}"),
         ({"steps": 3}, "`steps` must be a whole number of at least 448 \\(one iteration\\), got 3"),
         ({"steps": 8, "num_iterations": 2}, "`steps` and `num_iterations` must not both be given"),
         ({"sinks": ("tensorboard",)}, "need `out`"),
@@ -123,6 +125,32 @@ def test_a_saved_result_has_figures_and_is_read_again(trained, tmp_path):
     with pytest.raises(ValueError, match="`problem` must be given with a policy"):
         api.evaluate(again.policy)
     assert api.evaluate(again.policy, "fishwood-v0", episodes=2, trials=(1,)).points.tolist() == values.points.tolist()
+    assert api.evaluate(again, episodes=2, trials=1).points.tolist() == values.points.tolist()
+    with pytest.raises(ValueError, match="`trials` must name at least one trial, got none"):
+        api.evaluate(again, episodes=2, trials=())
+    with pytest.raises(ValueError, match="`episodes` must be a whole number of at least 1, got 0"):
+        api.evaluate(again, episodes=0)
+
+
+def test_a_run_plays_in_the_environment_that_is_given(tmp_path):
+    def make(limit=30):
+        return envs.make(lambda: Line(limit=limit), num_envs=2)
+
+    run = api.train(make(), moac.Config(**STEPPED, learner="paper"), out=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"give it there, as in moac.evaluate\(.*/run', problem\)"):
+        api.evaluate(tmp_path / "run", episodes=2)
+    own = api.evaluate(run, episodes=2).points
+    np.testing.assert_array_equal(api.evaluate(tmp_path / "run", make(), episodes=2).points, own)
+    for given in (run, tmp_path / "run", run.policy):
+        assert api.evaluate(given, make(limit=1), episodes=2).length == 1
+
+
+def test_defaults_take_what_train_takes():
+    by_id, by_model = moac.defaults("fishwood-v0"), moac.defaults(momdp.library.fishwood())
+    assert by_id == by_model
+    assert moac.defaults("fishwood-v0", moac.Config(optimiser="adam")).actor_step_size == 0.001
+    with pytest.raises(ValueError, match="`env` must be an id, an environment or a function"):
+        moac.defaults(3)
 
 
 def test_a_result_without_outputs_says_what_gives_it_them(trained, tmp_path):
@@ -137,6 +165,15 @@ def test_objects_are_shown_in_one_line(trained):
     assert shown.startswith("Result(fishwood-v0, 2 trials, 3 iterations, exact returns: fish ")
     assert repr(trained.policy.of_trial(1)) == "TrainedPolicy(SoftmaxTable, trial 1 of 2)"
     assert "\n" not in shown
+    model, setting = momdp.library.fishwood(), moac.Discounted(0.9)
+    assert repr(model) == "FiniteMOMDP(fishwood-v0, 2 states, 2 actions, 2 objectives)"
+    assert (
+        repr(momdp.evaluate(model, np.zeros((3, 2, 2)), setting)) == f"Exact(fishwood-v0, {setting}, policy [3, 2, 2])"
+    )
+    assert (
+        repr(momdp.pareto_front(model, setting)) == "ParetoFront(3 points, 3 on the hull, 2 objectives, memory=False)"
+    )
+    assert repr(envs.make(Line, num_envs=3)) == "Environment(Line, 3 copies, 2 objectives)"
 
 
 def test_names_are_imported_when_they_are_used():

@@ -74,7 +74,10 @@ def test_step_sizes(name, value):
         ({"average_step_size": 1.5}, "`average_step_size` must be in (0, 1], got 1.5."),
         ({"num_evaluations": None}, "`num_evaluations` must be a whole number of at least 1, got None."),
         ({"setting": "average"}, "`setting` must be Average() or Discounted(discount), got 'average'."),
-        ({"momentum": 0.5}, "`momentum` must be one of 1/t, 1/sqrt(t), 1/t^2, 0, 1, const:<value in [0, 1]>, got 0.5."),
+        (
+            {"momentum": 1},
+            "`momentum` must be a text, one of 1/t, 1/sqrt(t), 1/t^2, 0, 1, const:<value in [0, 1]>, got 1.",
+        ),
         ({"momentum": "const:-1"}, "`momentum` must be in [0, 1], got -1."),
         ({"weights": "abc"}, "`weights` must be non-negative and sum to 1, got 'abc'."),
         ({"weights": (0.5, "a")}, "`weights` must be non-negative and sum to 1, got [0.5, 'a']."),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
+from moac.choices import COUNT
 from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table, print_tables
 from moac.cli.options import Answer, Command, RunPath, config_of, group, option
@@ -99,7 +100,9 @@ class Explore(Command):
         """The configuration that all rules share, with all that can be checked before JAX is imported."""
         if not Path(self.env).is_dir():
             options.check_environment(self.env, ", or a dataset's folder")
-        check_trials(self.preferences if isinstance(self.preferences, int) else 1, self.seed)
+        check_trials(1, self.seed)
+        if isinstance(self.preferences, int):
+            COUNT.checked("preferences", self.preferences)
         return config_of(self.config, self.problem.setting, self.problem.discount)
 
     def _folder(self) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -150,22 +149,23 @@ class Meter:
 @contextmanager
 def completing(path: Path) -> Generator[Meter]:
     """While entered, Ctrl-C, SIGTERM and a full disk end the command with a line that says how to go on."""
+    from moac.runs.problems import typed
     from moac.types import SourceError
 
-    interrupts, resume = process.Interrupts(), f"moac resume {path}"
+    interrupts = process.Interrupts()
     try:
         with interrupts:
             yield Meter(interrupts)
     except SourceError as error:
         interrupts.check()  # its worker processes were stopped with us
-        raise ValueError(f"{error} What was trained is kept: {resume}") from error
+        raise ValueError(f"{error} What was trained is kept: {typed('resume', path)}") from error
     except (KeyboardInterrupt, OSError) as error:
         if not (path / "config.json").exists():  # nothing has begun
             raise
         if isinstance(error, KeyboardInterrupt):
-            raise type(error)(f"stopped; continue with: {resume}") from error
+            raise type(error)(f"stopped; continue with: {typed('resume', path)}") from error
         said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        raise ValueError(f"{said}. What was trained is kept: {resume}") from error
+        raise ValueError(f"{said}. What was trained is kept: {typed('resume', path)}") from error
 
 
 def config_shown(config: Config, reasons: str) -> Answer:
@@ -186,13 +186,14 @@ def told(path: Path, outcome: Result, meter: Meter) -> Answer:
 
     def show() -> None:
         from moac.report.pages import run as run_page
+        from moac.runs.problems import typed
 
         page, figure = run_page.of_run(path), path / "figures" / "training.png"
         print_lines([page.title, page.summary])
         print_tables(page.tables)
         print_lines([] if page.notice is None else [page.notice])
         print_paths(**({"figure": figure} if figure.exists() else {}), report=path / "report.html")
-        print_paths(next=shlex.join(["moac", "evaluate", str(path)]))
+        print_paths(next=typed("evaluate", path))
 
     trained = 0 if meter.first is None else outcome.iteration - meter.first
     return Answer(summary(path, outcome, meter.seconds, trained), show)

@@ -51,6 +51,9 @@ class Environment(Hosted):
         self._num_workers, self._numbers = options["workers"], itertools.count()
         self._conditioned: dict[str, Environment] = {}
 
+    def __repr__(self) -> str:
+        return f"Environment({self.spec.name}, {self.spec.num_chains} copies, {self.spec.num_objectives} objectives)"
+
     @property
     def spec(self) -> Spec:
         """What the environment is."""

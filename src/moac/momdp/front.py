@@ -34,6 +34,10 @@ class ParetoFront:
     memory: bool  # whether policies may remember the states they have seen
     tolerance: float  # values closer than this, in units of each objective's largest |r|, count as one
 
+    def __repr__(self) -> str:
+        F, M = self.points.shape
+        return f"ParetoFront({F} points, {int(self.hull.sum())} on the hull, {M} objectives, memory={self.memory})"
+
 
 def pareto_front(
     model: FiniteMOMDP, setting: Setting, memory: bool = False, tolerance: float = 1e-10, max_points: int = 2_000

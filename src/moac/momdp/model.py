@@ -32,6 +32,10 @@ class FiniteMOMDP(Source):
     objective_names: tuple[str, ...] = ()
     name: str = "model"  # in messages
 
+    def __repr__(self) -> str:
+        sizes = f"{self.num_states} states, {self.num_actions} actions, {self.num_objectives} objectives"
+        return f"FiniteMOMDP({self.name}, {sizes})"
+
     @property
     def num_states(self) -> int:
         """S."""
@@ -112,7 +116,7 @@ class FiniteMOMDP(Source):
         S, A, successors = chance.shape
         if successors != S:
             raise ValueError(f"`P` must have shape [S, A, S], got {chance.shape}.")
-        if _array("r", r).ndim == 3:
+        if _array("r", r).ndim != 4:
             r = _rewards("r", r, 3, (S, A))
             r = np.broadcast_to(r[:, :, None, :], (S, A, S, r.shape[2]))
         r = _rewards("r", r, 4, chance.shape)

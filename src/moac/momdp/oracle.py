@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.special import softmax
 
 from moac import simplex
-from moac.config import Average, Setting
+from moac.config import Average, Setting, check_setting
 from moac.momdp import chain, support
 from moac.momdp.model import FiniteMOMDP, refuse
 
@@ -37,6 +37,9 @@ class Exact:
     model: FiniteMOMDP
     setting: Setting
     policy: Float[np.ndarray, "... S A"]
+
+    def __repr__(self) -> str:
+        return f"Exact({self.model.name}, {self.setting}, policy {list(self.policy.shape)})"
 
     @cached_property
     def returns(self) -> Float[np.ndarray, "... M"]:
@@ -142,6 +145,7 @@ def of_policy(model: FiniteMOMDP, policy: Any, setting: Setting) -> Exact:
     """As `evaluate`, for action probabilities [..., S, A]; deterministic policies are allowed."""
     if model.num_states > MAX_STATES:
         raise ValueError(f"the exact oracle takes at most {MAX_STATES} states, {model.name} has {model.num_states}.")
+    check_setting(setting)
     setting.discounts(model.num_objectives)
     exact = Exact(model, setting, np.asarray(policy, dtype=np.float64))
     if isinstance(setting, Average):

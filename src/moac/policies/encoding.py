@@ -40,11 +40,14 @@ class Leaf:
 
     def flat(self, observation: Any) -> Float[np.ndarray, " n"]:
         """The leaf's numbers in an observation, as float64."""
-        for key in self.path:
-            observation = observation[key]
+        where = ".".join(map(str, self.path)) or "its only array"
+        try:
+            for key in self.path:
+                observation = observation[key]
+        except (IndexError, KeyError, TypeError):
+            raise ValueError(f"an observation must have {len(self.low)} numbers at {where}, got none.") from None
         flat = np.array(observation, dtype=np.float64).reshape(-1)
         if len(flat) != len(self.low):
-            where = ".".join(map(str, self.path)) or "its only array"
             raise ValueError(f"an observation must have {len(self.low)} numbers at {where}, got {len(flat)}.")
         return (flat != 0).astype(np.float64) if self.kind == "binary" else flat
 

@@ -6,6 +6,7 @@ What a stranger wrote there is checked.
 from __future__ import annotations
 
 import platform
+import shlex
 import subprocess
 from collections.abc import Mapping
 from functools import lru_cache
@@ -136,12 +137,14 @@ def check_vacant(path: Path) -> None:
 def unfinished(folder: Path) -> str:
     """A sentence, after a space, on what a folder that is no run holds: a stopped command, or runs; else nothing."""
     runs = sorted(path.parent.name for path in folder.glob("*/config.json"))
-    command = next((what for name, what in _UNFINISHED.items() if (folder / name).is_dir()), None)
+    begun = next((name for name in _UNFINISHED if (folder / name).is_dir()), None)
     if (folder / "choice.json").exists():
         return " It holds candidates of which none was chosen: choice.json says why."
-    if command is None and runs:
-        return f" It holds runs: {', '.join([*runs[:5], *['…'] * (len(runs) > 5)])}."
-    return "" if command is None else f" It is {command} that was stopped: repeat the command to continue it."
+    if begun is None:
+        return f" It holds runs: {', '.join([*runs[:5], *['…'] * (len(runs) > 5)])}." if runs else ""
+    if (folder / "report.html").exists():
+        return f" It holds several runs, each a folder in {folder / begun}."
+    return f" It is {_UNFINISHED[begun]} that was stopped: repeat the command to continue it."
 
 
 def spec_of(problem: Mapping[str, Any], shown: Any, catalogue: Any) -> Spec:
@@ -269,8 +272,19 @@ def problem_of_run(directory: Path, trust: bool = False) -> Source:
 
         return log_files.dataset_of(directory)
     if problem["env"] is None:
-        raise ValueError(f"{directory} was saved from Python: resume it with moac.resume({str(directory)!r}, problem).")
+        raise ValueError(f"{directory} {_given_in_python('resume', directory)}")
     return model_of(problem["env"]) if problem.get("encoder") is None else environment_of_run(directory, trust)
+
+
+def _given_in_python(function: str, directory: Path) -> str:
+    call = f"moac.{function}({str(directory)!r}, problem)"
+    return f"was saved from Python and its problem has no id by which it could be made: give it there, as in {call}."
+
+
+def typed(command: str, directory: Path) -> str:
+    """A command on a run as one types it: with `--trust` where it would import the module of the environment."""
+    env = description(directory)["problem"]["env"] if (directory / "config.json").exists() else None
+    return f"moac {command} {shlex.quote(str(directory))}{' --trust' if ':' in (env or '') else ''}"
 
 
 def environment_of_run(directory: Path, trust: bool = False) -> Source:
@@ -283,7 +297,7 @@ def environment_of_run(directory: Path, trust: bool = False) -> Source:
     if (directory / LOG_FILES[1]).exists():
         raise ValueError(f"{directory} is a run on a log: it has no environment whose episodes could be played.")
     if env is None:
-        raise ValueError(f"{directory} was saved from Python: its environment has no id by which it could be made.")
+        raise ValueError(f"{directory} {_given_in_python('evaluate', directory)}")
     if not isinstance(options, dict):
         raise files.DamagedError(directory / "config.json", "`problem.options` is not a table of options")
     if ":" in env and not trust:

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac import files, momdp
-from moac.choices import did_you_mean
+from moac.choices import did_you_mean, several
 from moac.training.trained import TrainedPolicy
 
 FILE = "archive.safetensors"
@@ -89,7 +89,7 @@ class Archive:
             raise ValueError(f"`preference` must hold one number per objective ({self.points.shape[1]}), got {p.size}.")
         return int(np.argmax(self.points @ p))
 
-    def choose(self, protect: Sequence[str] = (), prefer: Sequence[str] = ()) -> Choice:
+    def choose(self, protect: str | Sequence[str] = (), prefer: str | Sequence[str] = ()) -> Choice:
         """The point with the most of what is preferred, among those that keep floors; else the nearest to the floors.
 
         Args:
@@ -98,10 +98,10 @@ class Archive:
             prefer: objectives whose sum is to be largest, each in units of its range; none are all of them.
         """
         names, unit = self.objectives, span(self.points)
-        for name in prefer:
+        for name in several(prefer):
             _known("prefer", name, names)
-        floors = _floors(protect, self.points.max(axis=0), names)
-        preferred = tuple(dict.fromkeys(prefer)) or names
+        floors = _floors(several(protect), self.points.max(axis=0), names)
+        preferred = tuple(dict.fromkeys(several(prefer))) or names
         short = np.zeros(len(self))
         for name, floor in floors.items():
             i = names.index(name)

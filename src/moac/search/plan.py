@@ -72,6 +72,8 @@ class Plan:
     def of(cls, options: Options, problem: Source) -> Plan:
         """The plan for a problem; a mistake in the options is a ValueError."""
         spec = problem.spec
+        if spec.num_objectives == 1:
+            raise ValueError("`problem` must have at least two objectives to explore, got 1: train it instead.")
         logged = isinstance(spec.observations, LogSpec)
         simple = problem.compiled and not logged
         rules, reference = options.rules, options.reference
@@ -161,8 +163,9 @@ def _preferences(options: Options, num_objectives: int, rules: Sequence[str], us
     conditioned = CONDITIONED in rules
     usual = max(ASKED, num_objectives) if conditioned else usual
     wanted, smallest = usual if options.preferences is None else options.preferences, 0.0 if conditioned else SMALLEST
-    if not isinstance(wanted, int):
+    if not isinstance(wanted, int | np.integer):
         return given(wanted, num_objectives, smallest)
+    wanted = COUNT.checked("preferences", wanted)
     if (options.draw or ("grid" if conditioned else "random")) == "grid":
         return grid(wanted, num_objectives, smallest)
     return random(wanted, num_objectives, options.seed)

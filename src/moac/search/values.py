@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files, momdp, statistics
-from moac.choices import takes_preferences
+from moac.choices import COUNT, takes_preferences
 from moac.config import Average, Setting
 from moac.envs import Environment
 from moac.envs.evaluation import Episodes, play, reused, seeds_of
@@ -186,6 +186,7 @@ def by_episodes(
     copies: list[Copy] | None = None,
 ) -> EpisodeValues:
     """Play whole episodes with new seeds, and count; `model` adds exact values, `copies` are used where there are."""
+    COUNT.checked("episodes", episodes)
     setting = trained.setting or Average()
     gamma = setting.discounts(environment.spec.num_objectives)
     policies = [trained.of_trial(trial) for trial in trials]

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac import parts, settings, training
-from moac.choices import did_you_mean
+from moac.choices import did_you_mean, shown
 from moac.config import Config, check_trials
 from moac.training.run import History
 from moac.training.trained import TrainedPolicy as TrainedPolicy
@@ -125,13 +125,15 @@ def prepare(
     return training.Run(problem, full, built, int(trials), int(seed), tuple(objects))
 
 
-def configured(spec: Spec, config: Config | None, steps: int | None, given: Mapping[str, Any]) -> Config:
+def configured(spec: Spec, config: Any, steps: int | None, given: Mapping[str, Any]) -> Config:
     """The configuration with the fields that were given by name, and with the iterations that `steps` asks for."""
+    if config is not None and not isinstance(config, Config):
+        raise ValueError(f"`config` must be a Config, whose fields may also be given by name, got {shown(config)}.")
     known = [field.name for field in fields(Config)]
     for name in given:
         if name not in known:
             raise ValueError(f"`{name}` is no argument of train and no field of Config.{did_you_mean(name, known)}")
-    full = replace(config or Config(), **given)
+    full: Config = replace(config or Config(), **given)
     return full if steps is None else settings.for_steps(full, spec, steps)
 
 

@@ -96,8 +96,10 @@ class TrainedPolicy:
     def act(self, observation: Any, key: Key, preference: Any = None) -> Any:
         """An action for what the real environment shows, drawn from the policy: an index, or an array of its box.
 
-        Networks that are conditioned take the preference, non-negative numbers that sum to 1.
+        Networks that are conditioned take the preference, non-negative numbers that sum to 1. The key is JAX's.
         """
+        if not isinstance(key, jax.Array | np.ndarray):
+            raise ValueError(f"`key` must be a key such as jax.random.key(0), got {shown(key)}.")
         seen = self.see(observation, None if preference is None else self.at(preference).preference)
         drawn = self._sample(self.trial_theta, seen, key)
         return int(drawn) if self.box is None else self.box(np.asarray(drawn))
@@ -113,9 +115,7 @@ class TrainedPolicy:
     def log_prob(self, observation: Any, action: Any, preference: Any = None) -> float:
         """log π(a|s); of continuous actions a density."""
         seen = jnp.asarray(self.see(observation, None if preference is None else self.at(preference).preference))
-        return float(
-            self.policy.log_prob(self.trial_theta, seen, action if self.box is None else self.box.flat(action))
-        )
+        return float(self.policy.log_prob(self.trial_theta, seen, self._taken(action)))
 
     def see(self, observation: Any, preference: Any = None) -> Any:
         """What the policy sees of an observation: the index of a state, a vector in [0, 1]^d, or a log's features.
@@ -191,6 +191,15 @@ class TrainedPolicy:
     @cached_property
     def _host_theta(self) -> Params:
         return jax.tree.map(lambda leaf: np.asarray(leaf[self.trial]), self.theta)
+
+    def _taken(self, action: Any) -> Any:
+        """An action as the policy takes it; an index beyond the last would be read as the last."""
+        if self.box is not None:
+            return self.box.flat(action)
+        known = getattr(self.policy, "num_actions", None)
+        if known is not None and action not in range(known):
+            raise ValueError(f"`action` must be a whole number in [0, {known}), got {shown(action)}.")
+        return action
 
     @cached_property
     def _log_probs(self) -> Any:

@@ -214,6 +214,8 @@ def test_any_finite_logits_are_a_policy():
     found = oracle.evaluate(model, [[1e308, 0], [-1e308, -1e308]], Discounted(0.9))
     np.testing.assert_array_equal(found.policy, [[1, 0], [0.5, 0.5]])
     np.testing.assert_allclose(found.returns, 10, rtol=1e-14)
+    with pytest.raises(ValueError, match=r"^`setting` must be Average\(\) or Discounted\(discount\), got 0.9"):
+        oracle.evaluate(model, np.zeros((2, 2)), 0.9)
 
 
 @pytest.mark.parametrize("scale", [1.0, 5.0, 30.0])

@@ -245,7 +245,7 @@ REFUSED_DENSE = {
     "a short reward beyond float32": ("r", lambda t: changed(t[:, :, 0], (2, 1, 1), 1e300), "at index (2, 1, 1)."),
     "short rewards of another shape": ("r", lambda t: t[:2, :, 0], "leading shape (3, 2), got (2, 2, 2)"),
     "rewards of another shape": ("r", lambda t: t[:, :, :2], "leading shape (3, 2, 3), got (3, 2, 2, 2)"),
-    "rewards of two axes": ("r", lambda t: t[0, 0], "axes"),
+    "rewards of two axes": ("r", lambda t: t[..., 0, 0], "must have 3 axes"),
     "an end likelier than 1": ("terminal", lambda t: changed(t, (2, 1, 0), 1.5), "got 1.5 at index (2, 1, 0)"),
     "an end likelier to not be": ("terminal", lambda t: changed(t, (0, 0, 1), -0.1), "got -0.1 at index (0, 0, 1)"),
     "a NaN end": ("terminal", lambda t: changed(t, (0, 0, 1), np.nan), "got nan at index (0, 0, 1)"),

@@ -123,3 +123,11 @@ def test_a_box_survives_json_and_refuses_what_is_none():
     for change in ({"low": [1.0]}, {"dtype": "int32"}, {"dtype": "cat"}, {"shape": None}, {"high": ["a", "b"]}):
         with pytest.raises(ValueError, match="`actions` must "):
             ActionBox.from_json(BOX.to_json() | change)
+
+
+@pytest.mark.parametrize("observation", [np.zeros(2), {"a": 1}, {"b": {}}, 3])
+def test_an_observation_without_a_part_is_refused(observation):
+    encoder = encoder_of(SMALL["dict"][0])
+    assert encoder.state({"a": 2, "b": {"c": [1, 0]}}) == 10
+    with pytest.raises(ValueError, match=r"^an observation must have [12] numbers at (a|b\.c), got none\.$"):
+        encoder.state(observation)

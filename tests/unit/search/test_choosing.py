@@ -23,6 +23,7 @@ def archive(points=POINTS):
         ((), ("ore2",), 1),
         ((), ("fuel",), 0),
         (("ore2=0.3",), ("ore1",), 2),
+        ("ore2=0.3", "ore1", 2),
         (("ore2=0.41",), ("ore1",), 1),  # the lower end of 0.5 ± 0.1 is below it
         (("ore2=0.4",), ("ore1",), 2),
         (("fuel=-2.2",), ("ore2",), 1),

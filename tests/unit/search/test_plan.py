@@ -1,10 +1,13 @@
 """Preference vectors: drawn, on a grid, and given."""
 
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
+from moac import Config
+from moac.momdp import FiniteMOMDP
 from moac.search import plan as preferences
 from moac.weighting import SMALLEST
 
@@ -24,6 +27,26 @@ def test_a_grid_has_all_multiples_of_1_over_the_largest_k(count, M, k):
     assert len(p) == math.comb(k + M - 1, M - 1) <= count
     assert len(np.unique(p.round(9), axis=0)) == len(p)
     assert np.abs(p * k - np.rint(p * k)).max() <= k * M * SMALLEST
+
+
+@pytest.mark.parametrize("M", [1, 2])
+def test_one_objective_is_nothing_to_explore(M):
+    model = FiniteMOMDP.from_dense(np.full((2, 2, 2), 0.5), np.ones((2, 2, M)))
+    told = r"^`problem` must have at least two objectives to explore, got 1"
+    with pytest.raises(ValueError, match=told) if M == 1 else nullcontext():
+        preferences.Plan.of(preferences.Options(Config()), model)
+
+
+@pytest.mark.parametrize("draw", ["random", "grid"])
+def test_the_number_of_preferences_is_counted(draw):
+    model = FiniteMOMDP.from_dense(np.full((2, 2, 2), 0.5), np.ones((2, 2, 2)))
+    planned = [
+        preferences.Plan.of(preferences.Options(Config(), count, draw), model).preferences for count in (5, np.int64(5))
+    ]
+    assert len(planned[0]) == 5 and (planned[0] == planned[1]).all()
+    for count in (0, -3):
+        with pytest.raises(ValueError, match=rf"^`preferences` must be a whole number of at least 1, got {count}"):
+            preferences.Plan.of(preferences.Options(Config(), count, draw), model)
 
 
 def test_given_preferences_from_text_and_from_a_file(tmp_path):

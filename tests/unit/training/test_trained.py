@@ -30,6 +30,23 @@ def test_observation_that_is_no_index(observation):
         policy.act(observation, jax.random.key(0))
 
 
+@pytest.mark.parametrize("key", [0, np.int64(3), None])
+def test_a_key_that_is_none(key):
+    policy = TrainedPolicy(SoftmaxTable(3, 2), np.zeros((1, 3, 2)), StateSpec(3))
+    with pytest.raises(ValueError, match=r"^`key` must be a key such as jax.random.key\(0\), got "):
+        policy.act(0, key)
+    assert policy.act(0, jax.random.key(0)) == policy.act(0, jax.random.PRNGKey(0))
+
+
+@pytest.mark.parametrize("action", [-1, 2, 0.5, None])
+def test_an_action_that_is_none(action):
+    policy = TrainedPolicy(SoftmaxTable(3, 2), np.zeros((1, 3, 2)), StateSpec(3))
+    with pytest.raises(ValueError, match=r"^`action` must be a whole number in \[0, 2\), got "):
+        policy.log_prob(0, action)
+    for known in (1, np.int64(1), np.array(1)):
+        assert policy.log_prob(0, known) == pytest.approx(np.log(0.5))
+
+
 def test_observations_of_the_environment():
     policy = TrainedPolicy(SoftmaxTable(S, A), np.zeros((1, S, A), np.float32), MODEL.spec.observations)
     for state in (0, 17, S - 1):

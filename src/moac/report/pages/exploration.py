@@ -15,6 +15,7 @@ from moac.report.figures import Points
 from moac.report.numbers import number, with_interval
 from moac.report.page import Card, Choice, Figure, Page, Panel, Table
 from moac.report.pages.run import ends
+from moac.runs import problems
 from moac.search import CONDITIONED, measures
 from moac.search.archive import Archive
 from moac.search.explore import FORMAT, RECORD, Exploration, check_folder
@@ -236,9 +237,10 @@ def loading(folder: Path, point: dict[str, Any], k: int) -> str:
 
 def playing(folder: Path, point: dict[str, Any], k: int) -> str:
     """The command that shows episodes of point k."""
+    watch = problems.typed("watch", folder)
     if point["rule"] != CONDITIONED:
-        return f"moac watch {folder} --trial {k}"
-    return f"moac watch {folder} --preference {' '.join(_exactly(point['preference']))}"
+        return f"{watch} --trial {k}"
+    return f"{watch} --preference {' '.join(_exactly(point['preference']))}"
 
 
 def _exactly(p: Any) -> list[str]:

@@ -48,6 +48,8 @@ def _what_was_run(run: FinishedRun) -> str:
 
 def _what_came_out(run: FinishedRun) -> str:
     """Which returns rose and which fell from the first evaluation to the last; over several trials, significantly."""
+    if run.first == run.last:
+        return "Returns were evaluated once, at the end, so that no change is known."
     unclear = "did not change" + " significantly" * (run.trials > 1)
     moved: dict[str, list[str]] = {"rose": [], "fell": [], unclear: []}
     for name, values in zip(run.objectives, (run.history.returns[:, -1] - run.history.returns[:, 0]).T, strict=True):
@@ -84,7 +86,7 @@ def _notice(run: FinishedRun) -> str | None:
 
 def _collapse(run: FinishedRun) -> str | None:
     """Says so where the rule gave one objective more than .8 of the weight for more than half of the run."""
-    if run.config.weighting in ("fixed", "uniform"):
+    if run.config.weighting in ("fixed", "uniform") or len(run.objectives) == 1:
         return None
     heavy = np.nanmean(mean_over_trials(run.history.weights) > _HEAVY, axis=0)
     name, share = run.objectives[int(heavy.argmax())], float(heavy.max())
@@ -121,12 +123,11 @@ def _returns(run: FinishedRun) -> Table:
     history, rows = run.history, []
     for i, name in enumerate(run.objectives):
         first, last = history.returns[:, 0, i], history.returns[:, -1, i]
-        cells = (
-            _mean(values)
-            for values in (first, last, last - first, history.weights[:, :, i].mean(axis=1), history.weights[:, -1, i])
-        )
-        rows.append((name, *cells))
-    header = ("Objective", *_first_and_last(run), "Change", "Mean weight λ", "Last weight λ")
+        moved = (last,) if run.first == run.last else (first, last, last - first)
+        weights = history.weights[:, :, i].mean(axis=1), history.weights[:, -1, i]
+        rows.append((name, *map(_mean, (*moved, *weights))))
+    change = () if run.first == run.last else ("Change",)
+    header = ("Objective", *_first_and_last(run), *change, "Mean weight λ", "Last weight λ")
     return Table("Returns", _interval(run), header, tuple(rows))
 
 
@@ -141,7 +142,8 @@ def _signals(run: FinishedRun) -> Table:
     }
     named |= {f"Weight λ of {name}": history.weights[:, :, i] for i, name in enumerate(run.objectives)}
     known = {name: values for name, values in named.items() if np.isfinite(values).any()}
-    rows = tuple((name, _mean(values[:, 0]), _mean(values[:, -1])) for name, values in known.items())
+    ends = (-1,) if run.first == run.last else (0, -1)
+    rows = tuple((name, *(_mean(values[:, k]) for k in ends)) for name, values in known.items())
     exact = (
         "A gap of 0 is Pareto stationary. Regret is min over λ of max_π λᵀJ(π) − λᵀJ: 0 if some weighting makes the "
         "policy optimal."
@@ -214,15 +216,16 @@ def _mean(values: Float[np.ndarray, " K"]) -> str:
     return plus_minus(mean.value, (mean.high - mean.low) / 2)
 
 
-def _first_and_last(run: FinishedRun) -> tuple[str, str]:
-    return f"Iteration {number(run.first)}", f"Iteration {number(run.last)}"
+def _first_and_last(run: FinishedRun) -> tuple[str, ...]:
+    """Once where they are the same, as they are of a single evaluation."""
+    return tuple(f"Iteration {number(each)}" for each in dict.fromkeys((run.first, run.last)))
 
 
 def _interval(run: FinishedRun) -> str:
     if run.trials == 1:
         return "One trial, so no interval."
     over = f"Means over {number(run.trials)} trials; ± is half the width of the 95 % interval of the mean."
-    return f"{over} Change is taken trial by trial."
+    return over if run.first == run.last else f"{over} Change is taken trial by trial."
 
 
 def _plain(value: Any) -> str | None:

@@ -6,12 +6,14 @@ import json
 import numpy as np
 import pytest
 
+import moac
 from moac.cli.report import Report
+from moac.momdp import FiniteMOMDP
 from moac.report import figures, pages
 from moac.report.page import render
 from moac.report.pages import run as run_page
 from tests.helpers.outline import Outline, assert_stands_alone
-from tests.helpers.run_folders import HOSTILE, SVG, invented, make_hostile, rewrite, rewrite_history
+from tests.helpers.run_folders import CONFIG, HOSTILE, SVG, invented, make_hostile, rewrite, rewrite_history
 
 
 @pytest.fixture
@@ -67,6 +69,19 @@ def test_a_return_rose_where_its_interval_is_above_zero(folder, trials, told):
     returns[:, 1, 0] = trials
     rewrite_history(folder, {"returns": returns})
     assert f"From iteration 1 to 4 the return of {told}." in run_page.of_run(folder).summary
+
+
+def test_of_one_evaluation_no_change_is_told(folder):
+    every = {"iteration": np.array([4]), "returns": np.ones((3, 1, 2)), "smallest_alignment": np.ones((3, 1))}
+    every |= dict.fromkeys(("weights", "min_norm_weights"), np.full((3, 1, 2), 0.5))
+    every |= dict.fromkeys(("gradient_norm_squared", "gap", "direction_gap", "regret"), np.ones((3, 1)))
+    rewrite_history(folder, every)
+    page = run_page.of_run(folder)
+    assert page.summary.endswith("Returns were evaluated once, at the end, so that no change is known.")
+    returns, signals = page.tables
+    assert returns.header == ("Objective", "Iteration 4", "Mean weight λ", "Last weight λ")
+    assert signals.header == ("Signal", "Iteration 4") and "Change" not in returns.caption
+    assert {len(row) for row in returns.rows} == {4} and {len(row) for row in signals.rows} == {2}
 
 
 def test_the_table_of_returns_holds_students_interval(folder):
@@ -171,6 +186,12 @@ def test_a_weight_that_one_objective_kept_is_told(folder, weight, told, weightin
         assert "capped:0.7" in notice
     else:
         assert notice is None
+
+
+def test_the_only_objective_has_all_the_weight_and_no_notice(tmp_path):
+    alone = FiniteMOMDP.from_dense(np.full((2, 2, 2), 0.5), np.ones((2, 2, 1)))
+    folder = moac.train(alone, CONFIG, trials=1).save(tmp_path / "run")
+    assert run_page.of_run(folder).notice is None
 
 
 def test_a_weight_kept_for_half_of_the_run_is_not(folder):
