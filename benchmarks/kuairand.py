@@ -107,11 +107,12 @@ def _report_growth(small: float, middle: float, large: float) -> None:
 def _agreement(root: Path, ours: Usage, theirs: Usage) -> str:
     """Whether both kept the same rows of the same videos, with the same sums."""
     dataset, found = LoggedDataset.from_parquet(_data(root, LARGE, "1GB")), theirs.answer
+    sums = dataset.reward.sum(axis=0, dtype=np.float64)
     same = (
         sum(log["rows"] for log in ours.answer["logs"].values()) == found["rows_kept"]
         and dataset.num_rows == found["rows"]
         and dataset.action_ids.tolist() == found["actions"]
-        and np.allclose(dataset.reward.sum(axis=0, dtype=np.float64), found["reward"], rtol=1e-5)
+        and np.allclose(sums[: len(found["reward"])], found["reward"], rtol=1e-5)  # pandas has the first seven signals
     )
     return "the same" if same else "DIFFERENT"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 from importlib.metadata import version
 
@@ -27,14 +28,16 @@ def main(names: list[str]) -> None:
     unknown = set(names) - set(SECTIONS)
     if unknown:
         sys.exit(f"unknown section {', '.join(sorted(unknown))}; there are: {', '.join(SECTIONS)}")
+    if len(names) != 1:  # each in a process of its own: options of JAX, caches and memory of one are not another's
+        for name in names or SECTIONS:
+            subprocess.run([sys.executable, __file__, name], check=True)
+        return
     jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))  # as the command line does
-    if names in (["environments"], ["learner"]):
+    if names[0] in ("environments", "learner"):
         process.dispatch_synchronously()  # likewise
     versions = ", ".join(f"{name} {version(name)}" for name in ("moac", "jax", "numpy", "scipy", "duckdb"))
-    print(f"{machine()}\n{versions}")
-    for name in names or SECTIONS:
-        print(f"\n== {name} " + "=" * (96 - len(name)), flush=True)
-        importlib.import_module(name).report()
+    print(f"\n== {names[0]} {'=' * (96 - len(names[0]))}\n{machine()}\n{versions}", flush=True)
+    importlib.import_module(names[0]).report()
 
 
 if __name__ == "__main__":
