@@ -13,7 +13,7 @@ from pathlib import Path
 from _timing import ROOT
 from _usage import Usage, measured
 
-from moac import kuairand
+from moac import kuairand, tasks
 from moac.kuairand import generate
 from moac.logs import Options, build
 from moac.runs import executors
@@ -47,7 +47,7 @@ def report() -> None:
 
 def _report_speedup(root: Path) -> float:
     """One sweep by `moac sweep`, start included, with programs that another sweep has compiled; seconds of one task."""
-    spec, first, cores = root / "seeds.toml", root / "first.toml", executors.cores()
+    spec, first, cores = root / "seeds.toml", root / "first.toml", tasks.cores()
     spec.write_text(SPEC.format(seeds=", ".join(map(str, range(TASKS)))))
     first.write_text(SPEC.format(seeds=TASKS))
     for executor in ("serial", "process"):
@@ -73,9 +73,9 @@ def _report_overhead() -> float:
     """What a task costs beside itself: many that do nothing, beyond those that start the workers."""
     found: dict[str, float] = {}
     for name in ("process", "ray"):
-        with executors.opened(name, workers=executors.cores()) as executor:
+        with executors.opened(name, workers=tasks.cores()) as executor:
             began = time.perf_counter()
-            _nothing(executor, executors.cores())
+            _nothing(executor, tasks.cores())
             started = time.perf_counter() - began
             few, many = _nothing(executor, SMALL), _nothing(executor, 5 * SMALL)
         found[name] = (many - few) / (4 * SMALL)
