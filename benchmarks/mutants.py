@@ -222,7 +222,7 @@ def failures(sources: str, arguments: list[str], seconds: int) -> list[str]:
     environment = os.environ | {"PYTHONPATH": sources, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
     limited = ["bash", "-c", f'ulimit -t {seconds}; exec "$@"', "limited", sys.executable, *command]
     done = subprocess.run(limited, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    found = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)  # names may hold spaces
     return found or ([f"ended with {done.returncode}"] if done.returncode else [])
 
 
