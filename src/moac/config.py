@@ -41,8 +41,9 @@ class Discounted:
         if isinstance(self.discount, int | float):
             return (self.discount,) * num_objectives
         if len(self.discount) != num_objectives:
-            right = f"one value or one per objective ({num_objectives})"
-            raise ValueError(f"`discount` must be {right}, got {len(self.discount)}.")
+            raise ValueError(
+                f"`discount` must be one value or one per objective ({num_objectives}), got {len(self.discount)}."
+            )
         return self.discount
 
 

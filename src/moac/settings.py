@@ -164,8 +164,9 @@ def conditioned(spec: Spec) -> Spec:
 def for_steps(config: Config, spec: Spec, steps: int, trials: int = 1) -> Config:
     """`config` with as many iterations as fit into `steps` environment steps of so many trials together."""
     if config.num_iterations is not None:
-        got = f"{steps} and {config.num_iterations}"
-        raise ValueError(f"`steps` and `num_iterations` must not both be given, got {got}.")
+        raise ValueError(
+            f"`steps` and `num_iterations` must not both be given, got {steps} and {config.num_iterations}."
+        )
     each = resolve(config, spec).samples_per_iteration * trials
     if isinstance(steps, bool) or not isinstance(steps, Integral) or int(steps) < each:
         raise ValueError(f"`steps` must be a whole number of at least {each:,} (one iteration), got {steps!r}.")
@@ -176,8 +177,9 @@ def _check_spaces(config: Config, spec: Spec) -> None:
     if isinstance(spec.observations, LogSpec):
         _check_log(config, spec.name, spec.observations)
     elif config.start == "behaviour" or config.behaviour_pull:
-        why = "it has no behaviour policy"
-        raise ValueError(f"`start` must be random and `behaviour_pull` 0 on what is not a log: {why}.")
+        raise ValueError(
+            "`start` must be random and `behaviour_pull` 0 on what is not a log: it has no behaviour policy."
+        )
     elif config.policy == "items":
         raise ValueError(f"`policy` must be items on logs only, whose actions have features; {spec.name} is not a log.")
     if spec.num_states is None and config.policy == "table":

@@ -110,8 +110,9 @@ def _recipe(env: Any) -> str | Callable[..., Any]:
         raise ValueError(f"`env` must be {told}, got {type(env).__name__}.")
     if isinstance(env, gymnasium.Env):
         if env.spec is None:
-            without = f"{type(env).__name__} without: give a function that makes it"
-            raise ValueError(f"`env` must have a `spec`, got {without}.")
+            raise ValueError(
+                f"`env` must have a `spec`, got {type(env).__name__} without: give a function that makes it."
+            )
         return Anew(env.spec)
     if not isinstance(env, str) and not callable(env):
         raise ValueError(f"`env` must be an id, an environment or a function that makes one, got {env!r}.")
@@ -182,8 +183,9 @@ class Maker:
         except Exception as error:  # whatever its packages do where something is missing
             extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
             if extra is not None and isinstance(error, ImportError | gymnasium.error.DependencyNotInstalled):
-                missing = f"needs a package that is missing: pip install 'moac[{extra}]'"
-                raise ValueError(f"{self.name} {missing}.") from error
+                raise ValueError(
+                    f"{self.name} needs a package that is missing: pip install 'moac[{extra}]'."
+                ) from error
             raise ValueError(f"{self.name} cannot be made: {described(error)}.") from error
 
 

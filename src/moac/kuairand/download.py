@@ -104,8 +104,9 @@ def _download(url: str, archive: Archive, part: Path, progress: Progress) -> Non
                     progress(done, archive.size)
         before, begin = begin, _size(part)
     if begin < archive.size:
-        kept = "They are kept: repeat the command to continue."
-        raise ValueError(f"{url} ended after {begin:,} of {archive.size:,} bytes. {kept}")
+        raise ValueError(
+            f"{url} ended after {begin:,} of {archive.size:,} bytes. They are kept: repeat the command to continue."
+        )
 
 
 def _read(answer: http.client.HTTPResponse, size: int) -> bytes:

@@ -225,8 +225,9 @@ class _Build:
         if len(actions) < (wanted or 2):
             if wanted is None:
                 raise ValueError(f"{self.files.name} must have two items that train users viewed, got {len(actions)}.")
-            most_viewed = f"{len(actions)}, the items that train users viewed"
-            raise ValueError(f"`actions` must be at most {most_viewed}, got {wanted}.")
+            raise ValueError(
+                f"`actions` must be at most {len(actions)}, the items that train users viewed, got {wanted}."
+            )
         query = f"SELECT sum(views), (SELECT sum(views) FROM ({most})) FROM {viewed}"
         ((every, kept),) = connection.execute(query).fetchall()
         self.share = int(kept) / int(every)

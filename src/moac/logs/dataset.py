@@ -285,8 +285,9 @@ class LoggedDataset:
         del setting  # an estimate is of the immediate reward, whatever the discount
         self.check_known()
         if self.estimator is None:
-            how = "moac.offline.evaluate.with_estimator(log)"
-            raise ValueError(f"a log needs an estimator to evaluate policies: {how}.")
+            raise ValueError(
+                "a log needs an estimator to evaluate policies: moac.offline.evaluate.with_estimator(log)."
+            )
         return self.estimator(self, policy, theta)
 
     def check_known(self) -> None:

@@ -165,7 +165,9 @@ def save(dataset: LoggedDataset, out: Path) -> Path:
         "logs": {},
         "absent": [],
         "warnings": [],
-        "parts": {p: count_part(dataset.signal_names, arrays[p], each.row_splits) for p, each in parts.items()},
+        "parts": {
+            part: count_part(dataset.signal_names, arrays[part], each.row_splits) for part, each in parts.items()
+        },
     }
     with locks.becoming(out) as place:
         for name, each in arrays.items():

@@ -193,10 +193,10 @@ class _Reader:
             dataset: Any = self.dataset
             return np.where(last[:, None] >= 0, dataset.context[np.maximum(last, 0)], -1)
         cache: dict[Any, Any] = {}
-        for values in zip(*(columns[k] for k in self.context), strict=True):
+        given = list(zip(*(columns[k] for k in self.context), strict=True))
+        for values in given:
             if values not in cache:
                 cache[values] = self.catalogue.codes(values)
-        given = list(zip(*(columns[k] for k in self.context), strict=True))
         codes = np.stack([cache[values] for values in given])
         strange = (codes < 0) | (codes >= np.array(self.catalogue.context_sizes))
         gap = np.array([[value is None for value in values] for values in given])

@@ -146,7 +146,9 @@ def assembled(xp: Any, tables: Any, user: Any, context: Any, items: Any) -> Any:
     """The feature vectors of users [...], contexts [..., C] and viewed items [..., W], −1 where there is none."""
     seen = (items >= 0)[..., None]
     window = xp.concatenate([seen.astype(np.float32), numbers(tables.items[xp.maximum(items, 0)]) * seen], axis=-1)
-    one_hot = [(context[..., k, None] == xp.arange(n)).astype(np.float32) for k, n in enumerate(tables.context_sizes)]
+    one_hot = [
+        (context[..., k, None] == xp.arange(size)).astype(np.float32) for k, size in enumerate(tables.context_sizes)
+    ]
     return xp.concatenate([numbers(tables.users[user]), *one_hot, window.reshape(*window.shape[:-2], -1)], axis=-1)
 
 

@@ -173,7 +173,9 @@ class Exposure:
             return None
         changes = {name: getattr(self, name)[k] for name in ("change", "standard", "difference")}
         ends = (self.interval[k], self.standard_interval[k], self.difference_interval[k])
-        told = {name: [float(x), *map(float, end)] for (name, x), end in zip(changes.items(), ends, strict=True)}
+        told = {
+            name: [float(value), *map(float, end)] for (name, value), end in zip(changes.items(), ends, strict=True)
+        }
         levels = {"level": float(self.level[k]), "standard_level": float(self.standard_level[k])}
         return told | {"rows": self.rows, "users": self.users, "events": int(self.events[k])} | levels
 

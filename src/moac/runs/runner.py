@@ -99,8 +99,9 @@ def longer_run(run: training.Run, iterations: int) -> training.Run:
         raise ValueError(f"`iterations` must be at least {before}, which the run already has, got {iterations}.")
     for name in settings.length_dependent(config) if iterations > before else ():
         instead = "train a new one with more iterations" + ", or with schedule='constant'" * (name == "schedule")
-        why = f"its `{name}` depends on the number of iterations; {instead}"
-        raise ValueError(f"the run cannot be trained longer: {why}.")
+        raise ValueError(
+            f"the run cannot be trained longer: its `{name}` depends on the number of iterations; {instead}."
+        )
     return replace(run, config=config)
 
 

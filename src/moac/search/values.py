@@ -69,7 +69,9 @@ def candidates(stages: Mapping[str, Sequence[Result]]) -> list[Candidate]:
         if isinstance(model, FiniteMOMDP):
             of_rule += [Candidate(rule, k, False, stage) for k, stage in enumerate(earlier, start=1)]
             if isinstance(policy, Sharpening):
-                of_rule += [replace(x, greedy=True, outcome=_greedy(x.outcome, model, policy)) for x in of_rule]
+                of_rule += [
+                    replace(each, greedy=True, outcome=_greedy(each.outcome, model, policy)) for each in of_rule
+                ]
         policies += of_rule
     return policies
 

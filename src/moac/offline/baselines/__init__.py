@@ -105,8 +105,9 @@ class Problem:
         if dataset.num_signals < 2:
             raise ValueError(f"{dataset.name} has one signal only: there is nothing to weight.")
         if dataset.num_actions > MOST_ACTIONS:
-            got = f"got {dataset.num_actions:,}: closed forms go over all of them at each step"
-            raise ValueError(f"{dataset.name} must have at most {MOST_ACTIONS:,} actions, {got}.")
+            why = "closed forms go over all of them at each step"
+            most = f"at most {MOST_ACTIONS:,} actions"
+            raise ValueError(f"{dataset.name} must have {most}, got {dataset.num_actions:,}: {why}.")
         model = None if dataset.behaviour is None else dataset.behaviour.policy
         hidden = options.hidden if options.hidden is not None else (64,) if model is None else model.hidden
         if options.start == "behaviour" and (model is None or model.hidden != hidden):

@@ -80,7 +80,9 @@ def draw(shard: Shard, options: Options, noise: Mapping[str, Any] | None = None)
         name: _drawn(seeds, [[next(totals) for _ in _columns(one)] for one in seeds], count, options)
         for name, seeds in shard.policies.items()
     }
-    moved = {name: replace(drawn[name], draws=drawn[name].draws + x[:, None]) for name, x in (noise or {}).items()}
+    moved = {
+        name: replace(drawn[name], draws=drawn[name].draws + each[:, None]) for name, each in (noise or {}).items()
+    }
     return drawn | moved
 
 
