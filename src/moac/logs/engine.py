@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,9 +168,11 @@ def hashed(path: Path, table: Table) -> File:
 
 def _check_gzip(path: Path) -> None:
     """Refuse a file that is cut or damaged: DuckDB may read such a one without end."""
+    if path.suffix != ".gz":
+        return
     try:
-        with gzip.open(path) if path.suffix == ".gz" else nullcontext() as stream:
-            while stream is not None and stream.read(_BLOCK):
+        with gzip.open(path) as stream:
+            while stream.read(_BLOCK):
                 pass
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {str(error).rstrip('.')}.") from None

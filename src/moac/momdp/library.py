@@ -243,7 +243,9 @@ def _random_successors(
 
     def of_state(s: int) -> Int[np.ndarray, "A O"]:
         lot = generator.random((num_actions, num_states))
-        lot[:, [(s + 1) % num_states, *([] if s else [0])]] = 2.0
+        lot[:, (s + 1) % num_states] = 2.0
+        if s == 0:
+            lot[:, 0] = 2.0
         return np.sort(np.argpartition(-lot, width - 1, axis=1)[:, :width], axis=1)
 
     return np.stack([of_state(s) for s in range(num_states)])
