@@ -23,6 +23,7 @@ import numpy as np
 from scipy.stats import binom
 
 from moac import Discounted, momdp, simplex
+from moac.momdp import oracle
 from moac.momdp.sampling import _theta_gradients, action_probabilities
 from moac.policies import SoftmaxMLP, SoftmaxTable
 from moac.policies.networks import States
@@ -95,7 +96,7 @@ def exact(model: Any, policy: Any, theta: Any, setting: Discounted) -> np.ndarra
     """True gradients in θ [M, P]."""
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], theta)
     pi = action_probabilities(model, policy, one)
-    gradient = momdp.oracle.of_policy(model, pi, setting).gradient
+    gradient = oracle.of_policy(model, pi, setting).gradient
     with jax.enable_x64(True):
         double = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one)
         return np.asarray(_theta_gradients(model, policy, double, gradient))[0, :, :, 0]
@@ -118,7 +119,7 @@ def oracle_width(case: Case, n: int, G: Any) -> float:
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], theta)
     trained = TrainedPolicy(policy, one, model.spec.observations, 0, setting)
     episodes = sampler(model, trained, gamma, 10**6)(0, 2000)
-    V = momdp.oracle.of_policy(model, action_probabilities(model, policy, one)[0], setting).values
+    V = oracle.of_policy(model, action_probabilities(model, policy, one)[0], setting).values
     lam = np.asarray(simplex.min_norm(G).weights)
     edges = np.searchsorted(episodes.number, np.arange(episodes.count + 1))
     signal = episodes.advantages(_Values(V), gamma) @ lam  # pyright: ignore[reportArgumentType]
@@ -241,4 +242,4 @@ if __name__ == "__main__":
         Path(sys.argv[2]).write_bytes(figures.rendered(draw(), "svg"))
         sys.exit()
     numbers = tuple(map(int, sys.argv[2:]))
-    main(Path(sys.argv[1]), *(numbers[:1] or (500,)), numbers[1:] or SIZES)
+    main(Path(sys.argv[1]), numbers[0] if numbers else 500, numbers[1:] or SIZES)

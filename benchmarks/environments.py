@@ -63,7 +63,8 @@ class Bare:
 
     def step(self, count: int) -> None:
         """Some steps; their CPU-seconds are counted."""
-        env, actions = self.env, np.random.default_rng(count).integers(0, self.env.action_space.n, count).tolist()
+        env, num_actions = self.env, vars(self.env.action_space)["n"]
+        actions = np.random.default_rng(count).integers(0, num_actions, count).tolist()
         began = time.process_time()
         for action in actions:
             _, _, terminated, truncated, _ = env.step(action)

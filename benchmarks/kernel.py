@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def _tables(model: momdp.FiniteMOMDP) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(table) for name, table in tables.items()}
 
 
-def _compile(model: momdp.FiniteMOMDP) -> ctypes._CFuncPtr:
+def _compile(model: momdp.FiniteMOMDP) -> Any:
     source = Path(__file__).with_name("kernel.c")
     sizes = (f"-DS={model.num_states}", f"-DA={model.num_actions}", f"-DO={model.num_outcomes}")
     with tempfile.TemporaryDirectory() as folder:

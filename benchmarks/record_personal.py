@@ -179,7 +179,8 @@ def kuairand(split, data, work):
     rows = dataset.rows("validation")
 
     def share(method):
-        w = np.minimum(evaluate.probabilities(dataset, *method, rows) / dataset.propensity[rows], 10)
+        policy, theta = method
+        w = np.minimum(evaluate.probabilities(dataset, policy, theta, rows) / dataset.propensity[rows], 10)
         return float((w.sum(axis=1) ** 2 / (w * w).sum(axis=1)).min() / len(rows))
 
     methods = {name: own for name, own in methods.items() if split != "test" or name in TESTED}
