@@ -40,6 +40,12 @@ def test_discounted_errors_by_hand():
     np.testing.assert_array_equal(mu, MU)
 
 
+def test_the_level_is_the_mean_value_per_step_or_the_average_reward():
+    level = td(Discounted((0.5, 0.9))).level(W, MU, batch())
+    np.testing.assert_allclose(level, [0.5 * (1 - 3) / 2, 0.1 * (-1 + 4) / 2], rtol=1e-5)
+    np.testing.assert_array_equal(td(Average()).level(W, MU, batch()), MU)
+
+
 def test_the_end_is_worth_nothing_in_the_discounted_setting():
     delta, _ = td(Discounted((0.5, 0.9))).errors(W, MU, batch(jnp.array([True, False])))
     np.testing.assert_allclose(delta, [[1 - 1, 2 + 1], [3 + 0.5 + 3, 4 - 0.9 - 4]], rtol=1e-6)

@@ -207,6 +207,11 @@ def test_draws_are_those_of_a_generator_with_that_key():
         np.testing.assert_array_equal(draw(key, (2, 20), SIZES).uniform, generator.random((2, 20)))
 
 
+def test_what_draws_globally_is_seeded_from_32_bits():
+    seeds = [draw(np.array([7, k], np.uint32), (2, 20), SIZES).seed for k in range(200)]
+    assert len(set(seeds)) == 200 and 2**31 < max(seeds) < 2**32
+
+
 def test_random_ore_is_the_same_for_the_same_seeds():
     """Mines are visited only in long walks: the ore itself is compared."""
     sizes = Sampling(1, 3000, 3000, average=False, survival=None)

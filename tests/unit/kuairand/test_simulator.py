@@ -159,6 +159,13 @@ def test_people_rows_and_times_are_in_order_and_do_not_depend_on_the_rest(monkey
     np.testing.assert_array_equal(alone.columns["video_id"], drawn[1].columns["video_id"])
 
 
+def test_all_days_are_equally_busy_and_hours_as_they_are_said_to_be():
+    time = simulator._times(FIRST_MS, (np.arange(310_000) + 0.5) / 310_000)
+    days, hours = (time - FIRST_MS) // simulator.DAY_MS, (time - FIRST_MS) // 3_600_000 % 24
+    np.testing.assert_allclose(np.bincount(days), 10_000, atol=2)
+    np.testing.assert_allclose(np.bincount(hours) / 310_000, simulator._BY_HOUR / simulator._BY_HOUR.sum(), atol=1e-3)
+
+
 def test_a_log_becomes_a_dataset_with_the_same_numbers():
     log = generate.log(2000, 8, model=MODEL)
     dataset = log.dataset()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import moac
-from moac.logs import About, LoggedDataset, Rows, states
+from moac.logs import About, LoggedDataset, Rows, arrays, states
 from moac.policies.observations import LogSpec
 from moac.types import Sampling
 
@@ -46,6 +46,11 @@ def test_the_spec_says_what_it_is(dataset):
     assert spec.fingerprint == dataset.fingerprint
     assert dataset.compiled
     assert dataset.start(jax.random.key(0)) == ()
+
+
+def test_responses_above_one_are_scaled_by_three_root_mean_squares_of_train_rows():
+    reward = np.array([[0.5, 4.0], [1.0, -8.0], [0.0, 2.0]])
+    assert arrays._scale(reward) == (1.0, float(f"{3 * np.sqrt((16 + 64 + 4) / 3):.2g}"))
 
 
 def test_batches_are_rows_of_train_users(dataset):
@@ -165,6 +170,7 @@ GOOD = {"user": [1, 2], "action": [0, 1], "reward": [[1.0], [2.0]]}
         ({"reward": [1.0, 2.0]}, {}, "`reward` must have shape"),
         ({"reward": [[1.0], [np.nan]]}, {}, "`reward` must be finite, got nan in row 1"),
         ({"user": [1.5, 2.0]}, {}, "`user` must hold whole numbers"),
+        ({"propensity": [0.5, np.nan]}, {}, "`propensity` must be finite, got nan in row 1"),
         ({"propensity": [0.5, 0.0]}, {}, r"`propensity` must be in \(0, 1\], got 0.0 in row 1"),
         ({"context": [0, 1]}, {}, "`context` must have shape"),
         ({"reward": [["a"], ["b"]]}, {}, "`reward` must be an array of numbers: could not convert string"),

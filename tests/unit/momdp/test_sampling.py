@@ -37,11 +37,12 @@ def ending_model(start):
 
 ONE_START = ending_model([0.0, 1.0, 0.0, 0.0])
 SEVERAL_STARTS = ending_model([0.5, 0.0, 0.2, 0.3])
+TWO_STARTS = ending_model([0.6, 0.0, 0.4, 0.0])
 MODELS = {"one start": ONE_START, "several starts": SEVERAL_STARTS}
 on_problems = pytest.mark.parametrize(
     ("model", "sizes"),
-    [(ONE_START, DISCOUNTED), (ONE_START, RESTARTING), (SEVERAL_STARTS, AVERAGE), (SEVERAL_STARTS, RESTARTING)],
-    ids=["one start, discounted", "one start, restarting", "several starts, average", "several starts, restarting"],
+    [(ONE_START, DISCOUNTED), (ONE_START, RESTARTING), (TWO_STARTS, AVERAGE), (SEVERAL_STARTS, RESTARTING)],
+    ids=["one start, discounted", "one start, restarting", "two starts, average", "several starts, restarting"],
 )
 """Starts are drawn or not, episodes cut or not, ends shown or not: each in one of them."""
 LOGITS = np.random.default_rng(3).normal(size=(4, 3)).astype(np.float32)

@@ -131,7 +131,13 @@ def test_the_strongest_covariate_is_what_b_looks_at_most(case):
     blind[:tab] = blind[tab + sum(dataset.tables.context_sizes) : -1] = 0  # only the context is left
     members = tuple(replace(member, weights=(blind, last)) for member in dataset.behaviour.members)
     other = replace(dataset, behaviour=replace(dataset.behaviour, members=members))
-    assert model_error.strongest(other, rows)[0] == "context 0"
+    x = np.asarray(states.of_rows(dataset.data, rows), float)
+    mean = x.copy()
+    mean[:, tab : tab + dataset.tables.context_sizes[0]] = mean[:, tab : tab + dataset.tables.context_sizes[0]].mean(0)
+    b = [np.asarray(jax.nn.softmax(dataset.behaviour.policy.logits((blind, last), each))) for each in (x, mean)]
+    odds = [each / (1 - each) for each in (own[np.arange(len(rows)), dataset.action[rows]] for own in b)]
+    moved = np.exp(np.quantile(np.abs(np.log(odds[0] / odds[1])), 0.9))
+    assert model_error.strongest(other, rows) == ("context 0", pytest.approx(moved, rel=1e-4))
     known = generate.log(300, 3, model=MODEL, num_users=30).dataset()
     assert model_error.strongest(known, known.rows("test")) is None
     assert model_error.influence(known, known.rows("test"), {}, reward=np.zeros((0, 1)), cap=CAP) == {}

@@ -45,6 +45,7 @@ def test_expected_utility_and_sparsity_are_their_definitions():
     points = np.array([[1.0, 5.0], [3.0, 2.0], [0.0, 0.0]])  # the last is dominated
     p = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [np.nan, np.nan]])
     assert measures.expected_utility(points, p) == pytest.approx((3 + 3 + 5) / 3)
+    assert measures.expected_utility(points, p[[0, 0, 0, 1, 2]]) == pytest.approx((3 + 3 + 5) / 3)  # each once
     assert measures.sparsity(points) == pytest.approx((3 - 1) ** 2 + (5 - 2) ** 2)
     third = np.concatenate([points, [[7.0, 1.0]]])
     assert measures.sparsity(third) == pytest.approx(((2**2 + 4**2) + (3**2 + 1**2)) / 2)

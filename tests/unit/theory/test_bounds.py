@@ -358,6 +358,12 @@ def test_the_derived_plan_costs_more_than_the_printed_one():
         assert theory.plan(case(name), 0.1).samples > theory.plan(case(name), 0.1, derivation="printed").samples
 
 
+@pytest.mark.parametrize("make", [theory.plan, theory.corollaries])
+def test_a_plan_counts_the_samples_of_its_sizes(make):
+    p = make(case("discounted"), 1e-3)
+    assert p.D > 1 and p.samples == p.T * (p.B + p.N * p.D)
+
+
 @pytest.mark.parametrize("name", ["discounted", "average"])
 def test_plain_mgda_has_no_plan(name):
     p = theory.plan(case(name), 1e-3, "1")

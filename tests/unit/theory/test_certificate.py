@@ -40,6 +40,7 @@ def test_the_command_is_the_call_and_the_run_keeps_it(run, capsys):
     assert f"{np.sqrt(found.high):.2g} per unit step" in found.sentence
     assert found.untrained is not None and found.ratio is not None and found.ratio[1] == np.inf
     assert certificate.read(run)[0]["high"] == found.high
+    assert found.record()["untrained"]["high"] == found.untrained.high
     page = (run / "report.html").read_text()
     assert "Stationary is not optimal" in page and found.sentence in page
     assert main(["certify", str(run), "--episodes", "80", "--trial", "1"]) == 0

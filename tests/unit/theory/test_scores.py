@@ -47,3 +47,12 @@ def test_sums_slopes_and_metric(name):
     expected = np.linalg.solve(H, rows.T).T
     np.testing.assert_allclose(metric.solve(rows), expected, atol=2e-3 * np.abs(expected).max())
     assert metric.rank == pytest.approx(np.trace(F @ np.linalg.inv(H)), rel=0.5)
+
+
+def test_what_a_score_never_touches_is_zero_in_the_solution():
+    """A row with zeros, of a policy with a state that was not visited."""
+    scores, x = Scores(SoftmaxTable(6, 3), np.zeros((6, 3), np.float32)), CASES["table"][1]
+    rows = scores.sums(x, RNG.normal(size=(N, 1)), np.array([0, N]))[0]
+    assert (rows[:, -3:] == 0).all()
+    solved = Metric.of(scores, x, np.full(N, 1 / N)).solve(rows)
+    assert np.isfinite(solved).all() and (solved[:, :-3] != 0).any() and (solved[:, -3:] == 0).all()

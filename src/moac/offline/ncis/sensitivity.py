@@ -103,7 +103,7 @@ def analyse(
         values, every = zip(*(programme.parts(gamma) for programme in programmes), strict=True)
         left, parts = np.mean(values, axis=0) - sign * mean, np.mean(every, axis=0) - base
         by_user = np.stack([np.bincount(index, column, len(users)) for column in parts.T], axis=1)
-        draws = left + estimates.resampled([by_user], options.draws, options.seed)[0] - by_user.sum(axis=0)
+        draws = left + estimates.resampled([by_user], options.draws, options.seed)[0]  # all users together add nothing
         draws = draws if noise is None else draws + sign * noise
         return np.quantile(draws, (1 - options.level) / 2, axis=0)
 

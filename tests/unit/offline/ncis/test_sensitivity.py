@@ -41,6 +41,13 @@ def test_bounds_are_those_of_a_linear_programme(gamma, cap):
             np.testing.assert_allclose(found[k], expected, atol=1e-8)
 
 
+@pytest.mark.parametrize("value", [-5.0, 0.0, 5.0])
+def test_what_every_row_has_every_weighting_has(value):
+    pi, b, _ = rows(0)
+    found = sensitivity.bounds(pi / b, b, np.full((len(b), 1), value), 2.0, 10.0)
+    np.testing.assert_allclose(found[0], [value, value], rtol=1e-12, atol=0)
+
+
 def analysed(seed, count=400, level=0.95, tilt=2.0):
     rng = np.random.default_rng(seed)
     reward = np.stack([rng.integers(0, 2, count), 1.0 * rng.integers(0, 2, count)], axis=1)
