@@ -1,7 +1,9 @@
 """A finite model as a source of training: Markovian samples inside a compiled program, and exact values of policies.
 
 The policy is evaluated on all states once, whatever its kind. Then every step costs one uniform number, one row of
-the table of cumulative probabilities of (action, outcome), and one look-up of the successor.
+the table of cumulative probabilities of (action, outcome), and one look-up of the successor. Where actions have many
+outcomes, that table would be large and would have to be made for every policy: there the outcome is drawn after the
+action, from a table of the model's own.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from moac.policies.observations import StateSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
 _UNROLL = 8
-_UNROLLED_COLUMNS = 32
+_FEW = 32
+"""Columns of a table of chances that is made anew for every policy; where there were more, outcomes are drawn apart."""
 
 
 @with_owner
@@ -99,7 +102,7 @@ def draw(
     model: FiniteMOMDP, chain: Chain, policy: Policy, theta: Params, key: Key, sizes: Sampling
 ) -> tuple[Chain, Batch, Batch]:
     """The next N·D + B transitions, the critic's as [N, D] and the actor's as [B]."""
-    visited, chain = _rollout(model, chain, _cumulative(model, policy, theta), key, sizes)
+    visited, chain = _rollout(model, chain, probabilities(model, policy, theta), key, sizes)
     batch = _look_up(model, visited, chain.state, sizes)
     critic_steps = sizes.num_critic_steps * sizes.critic_batch_size
     shape = (sizes.num_critic_steps, sizes.critic_batch_size)
@@ -116,24 +119,59 @@ def probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Ar
     return jnp.exp(log_probs(policy, theta, jnp.arange(model.num_states), model.num_actions))
 
 
-def _cumulative(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Array, "S AO-1"]:
-    """Cumulative chance of (action, outcome) in each state, without the last, which is 1."""
-    pi = probabilities(model, policy, theta)
+def _joint_choice(model: FiniteMOMDP, pi: Float[Array, "S A"]) -> Callable[[Any, Any], Any]:
+    """From a state and a uniform number to i: action and outcome at once."""
     joint = (pi[:, :, None] * jnp.asarray(model.probability, pi.dtype)).reshape(model.num_states, -1)
-    cumulative = _running_sum(joint)
+    cumulative, width = _cumulative(joint), joint.shape[1]
+
+    def choose(state: Int[Array, ""], uniform: Float[Array, ""]) -> Int[Array, ""]:
+        row = cumulative.at[state].get(mode="promise_in_bounds")
+        return state * width + jnp.sum(uniform >= row, dtype=jnp.int32)
+
+    return choose
+
+
+def _choice_in_turn(model: FiniteMOMDP, pi: Float[Array, "S A"]) -> Callable[[Any, Any], Any]:
+    """From a state and two uniform numbers to i: the action, then its outcome by bisection."""
+    cumulative, outcomes = _cumulative(pi), jnp.asarray(_outcomes(model))
+    A, count = model.num_actions, model.num_outcomes
+
+    def choose(state: Int[Array, ""], uniform: Float[Array, " 2"]) -> Int[Array, ""]:
+        row = cumulative.at[state].get(mode="promise_in_bounds")
+        first = (state * A + jnp.sum(uniform[0] >= row, dtype=jnp.int32)) * count
+        passed = jnp.zeros((), jnp.int32)  # so many outcomes are known to lie below the number
+        for bit in reversed(range((count - 1).bit_length())):
+            further = passed + (1 << bit)
+            below = outcomes.at[first + jnp.minimum(further, count) - 1].get(mode="promise_in_bounds")
+            passed = jnp.where(uniform[1] >= below, further, passed)  # the last is 1, which no number reaches
+        return first + passed
+
+    return choose
+
+
+@with_owner
+def _outcomes(model: FiniteMOMDP) -> Float[np.ndarray, " SAO"]:
+    """Cumulative chances of the outcomes of each action."""
+    cumulative = np.cumsum(model.probability, axis=2)
+    return (cumulative / cumulative[:, :, -1:]).astype(np.float32).reshape(-1)
+
+
+def _cumulative(chances: Float[Array, "S n"]) -> Float[Array, "S n-1"]:
+    """Cumulative chances in each state, without the last, which is 1."""
+    cumulative = _running_sum(chances)
     # Divided by its last entry, so that rounding never lets a uniform number reach an outcome of probability zero.
     return (cumulative / cumulative[:, -1:])[:, :-1]
 
 
-def _running_sum(joint: Float[Array, "S AO"]) -> Float[Array, "S AO"]:
+def _running_sum(chances: Float[Array, "S n"]) -> Float[Array, "S n"]:
     """Cumulative sums over the last axis, flat where a term is zero.
 
     Few columns are added one after the other, which XLA fuses; it sums long rows in blocks, whose rounding can make a
     sum rise or fall by a bit where nothing is added.
     """
-    if joint.shape[1] > _UNROLLED_COLUMNS:
-        return lax.cummax(jnp.where(joint > 0, jnp.cumsum(joint, axis=1), 0), axis=1)
-    return jnp.stack(list(accumulate(joint.T, jnp.add)), axis=1)
+    if chances.shape[1] > _FEW:
+        return lax.cummax(jnp.where(chances > 0, jnp.cumsum(chances, axis=1), 0), axis=1)
+    return jnp.stack(list(accumulate(chances.T, jnp.add)), axis=1)
 
 
 @jax.tree_util.register_dataclass
@@ -146,23 +184,23 @@ class _Visited:
 
 
 def _rollout(
-    model: FiniteMOMDP, chain: Chain, cumulative: Float[Array, "S AO-1"], key: Key, sizes: Sampling
+    model: FiniteMOMDP, chain: Chain, pi: Float[Array, "S A"], key: Key, sizes: Sampling
 ) -> tuple[_Visited, Chain]:
-    table, width = tables(model), model.num_actions * model.num_outcomes
+    table, jointly = tables(model), model.num_actions * model.num_outcomes <= _FEW
+    choose = (_joint_choice if jointly else _choice_in_turn)(model, pi)
     successor, terminated = jnp.asarray(table.successor), jnp.asarray(table.terminated)
     restarting = sizes.survival is not None
     drawn = (len(table.starts) > 1 and bool(table.terminated.any())) or restarting
     key_step, key_start, key_restart = jax.random.split(key, 3) if drawn else (key, key, key)
     inputs = (
-        jax.random.uniform(key_step, (sizes.steps,)),
+        jax.random.uniform(key_step, (sizes.steps,) if jointly else (sizes.steps, 2)),
         _draw_starts(table, key_start, sizes.steps) if drawn else None,
         None if sizes.survival is None else jax.random.uniform(key_restart, (sizes.steps,)) >= sizes.survival,
     )
 
     def step(now: Chain, drawn_now: tuple[Any, Any, Any]) -> tuple[Chain, _Visited]:
         uniform, start, forced = drawn_now
-        row = cumulative.at[now.state].get(mode="promise_in_bounds")
-        index = now.state * width + jnp.sum(uniform >= row, dtype=jnp.int32)
+        index = choose(now.state, uniform)
         after, age = successor.at[index].get(mode="promise_in_bounds"), now.age
         if start is not None:
             ends = terminated.at[index].get(mode="promise_in_bounds")
@@ -171,7 +209,7 @@ def _rollout(
             age = jnp.where(ends, 0, age + 1) if restarting else age
         return Chain(after, age), _Visited(index, now.age if restarting else None)
 
-    chain, visited = lax.scan(step, chain, inputs, unroll=_UNROLL)
+    chain, visited = lax.scan(step, chain, inputs, unroll=_UNROLL if jointly else 1)
     return visited, chain
 
 

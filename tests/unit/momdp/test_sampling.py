@@ -20,16 +20,16 @@ RESTARTING = Sampling(N, D, B, average=False, survival=SURVIVAL)
 SIZES = {"discounted": DISCOUNTED, "average": AVERAGE, "restarting": RESTARTING}
 
 
-def ending_model(start):
-    """Six outcomes of three actions in four states; some end the episode, some are impossible, all rewards differ."""
+def ending_model(start, num_outcomes=6):
+    """Outcomes of three actions in four states; some end the episode, some are impossible, all rewards differ."""
     generator = np.random.default_rng(2)
-    shape = (4, 3, 6)
+    shape = (4, 3, num_outcomes)
     probability = generator.random(shape) * (generator.random(shape) < 0.5)
     probability[:, :, 1] += 0.05
     return FiniteMOMDP.from_outcomes(
         next_state=generator.integers(4, size=shape),
         probability=probability / probability.sum(axis=2, keepdims=True),
-        reward=np.arange(144.0).reshape(*shape, 2),
+        reward=np.arange(24.0 * num_outcomes).reshape(*shape, 2),
         terminated=generator.random(shape) < 0.2,
         start=start,
     )
@@ -37,7 +37,7 @@ def ending_model(start):
 
 ONE_START = ending_model([0.0, 1.0, 0.0, 0.0])
 SEVERAL_STARTS = ending_model([0.5, 0.0, 0.2, 0.3])
-TWO_STARTS = ending_model([0.6, 0.0, 0.4, 0.0])
+TWO_STARTS = ending_model([0.6, 0.0, 0.4, 0.0], num_outcomes=13)  # too many to draw them with the action
 MODELS = {"one start": ONE_START, "several starts": SEVERAL_STARTS}
 on_problems = pytest.mark.parametrize(
     ("model", "sizes"),
@@ -224,15 +224,34 @@ def test_an_impossible_outcome_has_no_room_among_the_uniform_numbers(A, width):
         reward=np.zeros((S, A, width, 1)),
         terminated=np.zeros((S, A, width)),
     )
-    theta = jnp.asarray(3 * generator.normal(size=(trials, S, A)), jnp.float32)
-    cumulative = jax.jit(jax.vmap(lambda one: sampling._cumulative(model, SoftmaxTable(S, A), one)))(theta)
+    pi = jax.nn.softmax(jnp.asarray(3 * generator.normal(size=(trials, S, A)), jnp.float32))
+    expected = (pi[..., None] * model.probability).reshape(trials, S, -1)
+    cumulative = jax.jit(jax.vmap(sampling._cumulative))(expected)
     room = np.diff(np.asarray(cumulative, np.float64), axis=2, prepend=0, append=1)
-    expected = (jax.nn.softmax(theta)[..., None] * model.probability).reshape(room.shape)
     np.testing.assert_allclose(room, expected, atol=1e-6)
     impossible = np.broadcast_to((model.probability == 0).reshape(S, -1), room.shape)
     assert impossible[:, :, -1].any()
     assert (room[impossible] == 0).all()
     assert (room >= 0).all()
+
+
+@pytest.mark.parametrize("num_outcomes", [2, 13, 16, 17])
+def test_an_outcome_that_is_drawn_after_the_action_is_where_the_number_falls(num_outcomes):
+    """At the edges too, where an impossible outcome would be hit first."""
+    model = ending_model([1.0, 0.0, 0.0, 0.0], num_outcomes)
+    S, A, _ = model.probability.shape
+    pi = np.random.default_rng(0).dirichlet(np.ones(A), S).astype(np.float32)
+    choose = jax.jit(jax.vmap(sampling._choice_in_turn(model, jnp.asarray(pi))))
+    edges = sampling._outcomes(model).reshape(model.probability.shape)
+    np.testing.assert_allclose(np.diff(edges, axis=2, prepend=0), model.probability, atol=1e-6)
+    for s, a in np.ndindex(S, A):
+        u = np.unique(np.concatenate([[0, 0.3, 1 - 2**-24], edges[s, a], np.nextafter(edges[s, a], np.float32(0))]))
+        u = u[(u >= 0) & (u < 1)].astype(np.float32)
+        taken = np.full(len(u), pi[s, :a].sum() + pi[s, a] / 2)
+        found = choose(np.full(len(u), s), np.stack([taken, u], axis=1).astype(np.float32))
+        outcome = np.searchsorted(edges[s, a], u, side="right")
+        np.testing.assert_array_equal(found, (s * A + a) * num_outcomes + outcome)
+        assert (model.probability[s, a, outcome] > 0).all()
 
 
 def test_the_spec_has_the_largest_reward_that_can_happen():
