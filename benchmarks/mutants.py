@@ -62,7 +62,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "search.compare": "unit/search/test_compare",
         "search.measures": "unit/search/test_measures",
         "statistics": "unit/search/test_compare oracles/test_evaluation studies/test_compare",
-        "theory.planning": "unit/theory/test_planning properties/test_theory",
+        "theory.planning": "unit/theory/test_planning properties/test_theory unit/theory/test_bounds",
     },
     "estimators": {
         "offline.ncis.estimates": "unit/offline/ncis/test_estimates oracles/test_ncis properties/test_ncis",
