@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     class ExploreConfig:
         """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 else:
-    ExploreConfig = options.config_options(("weighting", "weights", "entropy", "conditioned"), **EXPLORING)
+    ExploreConfig = options.config_options(
+        ("weighting", "weights", "entropy", "conditioned"),
+        {"features": [one for one in CHOICES["features"] if one != "plain"]},  # a log has no others to choose from
+        **EXPLORING,
+    )
 
 _LISTED, _NARROW = 25, 4
 """So many policies are printed, and vectors of so many numbers; the report has all."""

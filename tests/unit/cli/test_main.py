@@ -54,13 +54,14 @@ def test_the_help_names_what_is_filled_in(env, learner):
 
 def test_help_names_only_what_a_command_takes(capsys):
     told = {}
-    for command in ("train", "offline train"):
+    for command in ("train", "explore", "offline train"):
         with pytest.raises(SystemExit):
             cli.main([*command.split(), "--help"])
         told[command] = capsys.readouterr().out
     for name, on_a_log in (("`table`", False), ("`gaussian`", False), ("`plain`", None), ("`items`", True)):
         assert (name in told["train"]) is (on_a_log is False), name
         assert (name in told["offline train"]) is (on_a_log is True), name
+        assert (name in told["explore"]) is (on_a_log is not None), name
     assert all("`mlp` (logits from a network)" in " ".join(shown.replace("│", "").split()) for shown in told.values())
 
 
