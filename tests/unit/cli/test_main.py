@@ -1,3 +1,4 @@
+import builtins
 import json
 import os
 import re
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from rich.table import Table
 
-from moac import default_config, envs, momdp, settings
+from moac import __main__, default_config, envs, momdp, settings
 from moac.choices import did_you_mean
 from moac.cli import console, options, process
 from moac.cli import main as cli
@@ -152,6 +153,16 @@ def test_interrupt_has_no_traceback(owner, at, monkeypatch, capsys):
     monkeypatch.setattr(owner, at, interrupted)
     assert cli.main(["front", "fishwood-v0"]) == 130
     assert capsys.readouterr().err == "moac: interrupted.\n"
+
+
+def test_interrupt_before_the_command_line_is_imported_has_no_traceback(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(builtins, "__import__", interrupted)
+        code = __main__.main()
+    assert (code, capsys.readouterr().err) == (130, "moac: interrupted.\n")
 
 
 @pytest.mark.parametrize(
