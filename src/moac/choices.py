@@ -171,6 +171,16 @@ def shown(value: Any) -> str:
     return repr(value.item()) if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else repr(value)
 
 
+def counted(count: int | str, noun: str, form: str = "") -> str:
+    """So many of a thing; the number is formatted, or was.
+
+    >>> counted(1, "trial"), counted(1024, "test user", ","), counted("2", "policy")
+    ('1 trial', '1,024 test users', '2 policies')
+    """
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:{form}} {noun if str(count) == '1' else several}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint at the known word that is nearest, or nothing."""
     bare = {name.lstrip("-"): name for name in known}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
+from moac.choices import counted
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Answer, Command, Preference, Reference, RunPath, RunPaths, Trust, option
@@ -155,7 +156,7 @@ def _print_episodes(evaluated: list[dict[str, Any]], archive: dict[str, Any]) ->
         print_lines([f"Episodes have {one['length']:.1f} steps on average; {cut}."])
         print_lines(certified(Path(one["run"])))
     total = sum(len(one["points"]) for one in evaluated)
-    lines = [f"archive: {len(archive['points'])} of {total} policies are not dominated"]
+    lines = [f"archive: {len(archive['points'])} of {counted(total, 'policy')} not dominated"]
     if archive["hypervolume"] is not None:
         lines.append(f"hypervolume {archive['hypervolume']:.4g} above {archive['reference']}")
     if archive["igd_plus"] is not None:
@@ -166,7 +167,8 @@ def _print_episodes(evaluated: list[dict[str, Any]], archive: dict[str, Any]) ->
 def _table(one: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
     """Title, header and rows of one run."""
     many = len(one["trials"]) > 1
-    over = f"{len(one['trials'])} trials × {one['episodes']} episodes" if many else f"{one['episodes']} episodes"
+    episodes = counted(one["episodes"], "episode")
+    over = f"{len(one['trials'])} trials × {episodes}" if many else episodes
     title = f"{one['run']}: {one['env']}, {over}, means with 95 % intervals"
     names = {"return": "returns", "discounted": "discounted_returns", "per step": "reward_per_step"}
     columns = {head: name for head, name in names.items() if one[name] is not None}
@@ -186,7 +188,7 @@ def _print_changes(evaluation: OfflineEvaluation) -> None:
     for name in evaluation.methods:
         table, policy = page.changes(evaluation, name), evaluation.report.policies[name]
         seeds = "" if evaluation.seeds[name] == 1 else f" ({evaluation.seeds[name]} seeds)"
-        users = f"{evaluation.rows} rows of {evaluation.users} {evaluation.split} users"
+        users = f"{counted(evaluation.rows, 'row')} of {counted(evaluation.users, f'{evaluation.split} user')}"
         cap = f"cap {evaluation.report.options.cap:g}"
         print_table(f"{evaluation.data}: {name}{seeds} on {users}, {cap}", table.header, table.rows)
         effective = min(one.row_effective_share for one in policy.diagnostics)

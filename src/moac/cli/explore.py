@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
-from moac.choices import COUNT
+from moac.choices import COUNT, counted
 from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table, print_tables
 from moac.cli.options import Answer, Command, RunPath, config_of, group, option
@@ -130,7 +130,7 @@ def _print(archive: Archive, out: Path) -> None:
         shown = [f"({', '.join(f'{value + 0.0:.3g}' for value in each[k])})" for each in vectors.values()]
         rows.append([k, *values, *shown, *([] if one else [archive.rules[k]])])
     first, last = ("policy", ()) if one else ("trial", ("rule",))
-    count = f"{len(archive)} non-dominated of {len(explored.candidates)} policies; values: {archive.kind}"
+    count = f"{len(archive)} non-dominated of {counted(len(explored.candidates), 'policy')}; values: {archive.kind}"
     print_table(f"{explored.plan.env}: {count}", [first, *explored.objectives, *vectors, *last], rows)
     print_tables(page.results)
     print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])

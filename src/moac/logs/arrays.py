@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from moac.choices import counted
 from moac.logs import candidates, features, schema
 from moac.logs.dataset import LoggedDataset
 from moac.logs.splits import SHARES, Rule
@@ -74,7 +75,9 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
     by_row = rule.rows(split[user], columns["time"], since)
     train = by_row == 0
     if not train.any():
-        raise ValueError(f"`shares` must leave users to train on, got {tuple(about.shares)} of {len(user_ids)} users.")
+        raise ValueError(
+            f"`shares` must leave users to train on, got {tuple(about.shares)} of {counted(len(user_ids), 'user')}."
+        )
     names, signs = _signals(about, columns["reward"].shape[1])
     reward = (columns["reward"] * np.array(signs) + 0.0).astype(np.float32)
     scale = _scale(reward[train]) if about.history_responses else ()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
+from moac.choices import counted
 from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
 from moac.logs.engine import Connection, File, Limits, Source, quoted
@@ -310,7 +311,9 @@ class _Numbering:
         ids = as_ids(users.fetchnumpy())
         train = self.rule.users(ids) == 0 if self.rule.name != "time" else np.ones(len(ids), bool)
         if not train.any():
-            raise ValueError(f"`shares` must leave users to train on, got {self.rule.shares} of {len(ids)} users.")
+            raise ValueError(
+                f"`shares` must leave users to train on, got {self.rule.shares} of {counted(len(ids), 'user')}."
+            )
         self.connection.register("train", {"name": ids.astype(str).astype(object)[train]})
         early, values = "" if since is None else f" AND time < {since}", list[tuple[str, ...]]()
         for k, (label, _) in enumerate(self.context):

@@ -10,6 +10,7 @@ import moocore
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from moac.choices import counted
 from moac.config import Discounted, Setting
 from moac.momdp import value_sets
 from moac.momdp.model import FiniteMOMDP, refuse
@@ -36,7 +37,8 @@ class ParetoFront:
 
     def __repr__(self) -> str:
         F, M = self.points.shape
-        return f"ParetoFront({F} points, {int(self.hull.sum())} on the hull, {M} objectives, memory={self.memory})"
+        points, objectives = counted(F, "point"), counted(M, "objective")
+        return f"ParetoFront({points}, {int(self.hull.sum())} on the hull, {objectives}, memory={self.memory})"
 
 
 def pareto_front(

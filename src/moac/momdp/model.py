@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from moac.choices import counted
 from moac.config import Setting
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source, Spec
 
@@ -33,7 +34,8 @@ class FiniteMOMDP(Source):
     name: str = "model"  # in messages
 
     def __repr__(self) -> str:
-        sizes = f"{self.num_states} states, {self.num_actions} actions, {self.num_objectives} objectives"
+        named = {"state": self.num_states, "action": self.num_actions, "objective": self.num_objectives}
+        sizes = ", ".join(counted(count, noun) for noun, count in named.items())
         return f"FiniteMOMDP({self.name}, {sizes})"
 
     @property

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac import files, momdp
-from moac.choices import did_you_mean, several
+from moac.choices import counted, did_you_mean, several
 from moac.training.trained import TrainedPolicy
 
 FILE = "archive.safetensors"
@@ -72,7 +72,8 @@ class Archive:
         return len(self.points)
 
     def __repr__(self) -> str:
-        return f"Archive({len(self)} policies, {self.points.shape[1]} objectives, values: {self.kind})"
+        size = f"{counted(len(self), 'policy')}, {counted(self.points.shape[1], 'objective')}"
+        return f"Archive({size}, values: {self.kind})"
 
     def policy(self, index: int) -> TrainedPolicy:
         """The policy of a point, ready to act."""

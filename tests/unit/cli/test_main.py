@@ -13,7 +13,7 @@ import pytest
 from rich.table import Table
 
 from moac import __main__, default_config, envs, momdp, settings
-from moac.choices import did_you_mean
+from moac.choices import counted, did_you_mean
 from moac.cli import console, options, process
 from moac.cli import main as cli
 from moac.cli.theory import Front
@@ -220,6 +220,12 @@ def test_help_lists_every_command(capsys):
 def test_did_you_mean():
     assert did_you_mean("--iteration", ["--iterations", "--seed"]) == " Did you mean --iterations?"
     assert did_you_mean("--bogus", ["--out", "--json"]) == ""
+
+
+def test_one_thing_is_counted_without_an_s():
+    assert [counted(n, "policy") for n in (0, 1, 2)] == ["0 policies", "1 policy", "2 policies"]
+    assert [counted(n, "test user", ",") for n in (1, 1024)] == ["1 test user", "1,024 test users"]
+    assert [counted(n, "trial") for n in ("1", "10\u202f000")] == ["1 trial", "10\u202f000 trials"]
 
 
 def test_outside_the_main_thread_signals_are_left_alone():

@@ -66,7 +66,7 @@ def test_requests_are_answered_as_one_by_one(folder, tmp_path, capsys):
             answers = text(responses or [[0, 0, 0]] * len(history))
             writer.writerow([user, tab, hour, text(history), answers, text(eligible) if eligible else None])
     found = score(folder, tmp_path / "requests.csv", tmp_path / "out.csv", "--exclude-seen")
-    assert "unknown to the run: 1 users, 1 items, 1 contexts\n" in capsys.readouterr().out
+    assert "unknown to the run: 1 user, 1 item, 1 context\n" in capsys.readouterr().out
     trained, expected = moac.load(folder / "run"), []
     for user, tab, hour, history, responses, eligible in REQUESTS:
         asked = {"responses": responses or [[0, 0, 0]] * len(history), "exclude_seen": True, "eligible": eligible}
