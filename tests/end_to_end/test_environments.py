@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import moac as package
-from moac import envs, training
+from moac import api, envs, training
 from moac.cli.main import main
 from moac.momdp import library
 from moac.runs import runner
@@ -111,8 +111,22 @@ def test_several_runs_form_an_archive(blackbox, capsys):
     text = capsys.readouterr().out
     assert "policies not dominated; hypervolume" in text
     assert "IGD+" in text
-    assert main(["evaluate", str(blackbox), "--reference", "1", "--episodes", "2"]) == 2
+
+
+def test_runs_that_do_not_belong_together_are_refused_before_any_episode(blackbox, capsys, tmp_path, monkeypatch):
+    assert main(["train", "fishwood-v0", "--iterations", "2", "--out", str(tmp_path / "other")]) == 0
+    monkeypatch.setattr(api, "evaluate", None)
+    assert main(["evaluate", str(blackbox), str(tmp_path / "other")]) == 2
+    assert "`RUN` must be runs of one problem, got several with different env." in capsys.readouterr().err
+    assert main(["evaluate", str(blackbox), "--reference", "1"]) == 2
     assert "`reference` must be one number per objective (3), got 1." in capsys.readouterr().err
+
+
+def test_a_single_episode_has_no_interval(blackbox, capsys):
+    assert main(["evaluate", str(blackbox), "--episodes", "1", "--trial", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "1 episode, too few for intervals" in " ".join(text.split())
+    assert "nan" not in text + repr(package.evaluate(blackbox, episodes=1, trials=1))
 
 
 def test_a_policy_of_the_model_is_evaluated_in_the_environment(finished, capsys):

@@ -166,7 +166,7 @@ class Choose(Command):
                 print_lines(["No policy respects every floor with its whole interval; this one comes closest."])
             columns = (archive.objectives, archive.points[chosen], archive.low[chosen], archive.high[chosen])
             rows = [
-                [name, f"{value:.4g}", f"[{low:.4g}, {high:.4g}]", choice.floors.get(name)]
+                [name, f"{value:.4g}", f"[{low:.4g}, {high:.4g}]" if low <= high else None, choice.floors.get(name)]
                 for name, value, low, high in zip(*columns, strict=True)
             ]
             print_table(f"policy {chosen} of {len(archive)}", ["objective", "value", "95 % interval", "floor"], rows)

@@ -161,7 +161,7 @@ class EpisodeValues:
     truncated: float  # share of the episodes that a time limit cut short
 
     def __repr__(self) -> str:
-        means = ", ".join(f"{mean.value:.4g} [{mean.low:.4g}, {mean.high:.4g}]" for mean in self.returns)
+        means = ", ".join(map(str, self.returns))
         trials = counted(len(self.points), "trial")
         return f"EpisodeValues({trials}, {self.length:.4g} steps an episode, returns {means})"
 
