@@ -163,29 +163,25 @@ def test_a_resumed_run_says_that_it_starts_new_episodes(capsys, tmp_path):
     assert json.loads(out.splitlines()[-1])["iterations"] == 4
 
 
-def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch):
-    gymnasium.register("moac-test/Failing-v0", entry_point=lambda: Line("raises", at=3000))
-    monkeypatch.setattr(envs, "known_ids", lambda: ("moac-test/Failing-v0",))
+@pytest.mark.parametrize(
+    ("fault", "step", "kept"),
+    [
+        ("raises", 3000, "What was trained is kept"),
+        ("raises", 1, "Nothing was trained yet; try again with"),
+        ("reset", 1, "Nothing was trained yet; try again with"),
+    ],
+)
+def test_what_was_trained_before_a_failure_is_kept(fault, step, kept, capsys, tmp_path, monkeypatch):
+    name = f"moac-test/Failing{fault}{step}-v0"
+    gymnasium.register(name, entry_point=lambda: Line(fault, at=step))
+    monkeypatch.setattr(envs, "known_ids", lambda: (name,))
     monkeypatch.setattr("moac.cli.options.check_environment", lambda env: None)
-    run = tmp_path / "run"
-    arguments = [
-        "train",
-        "moac-test/Failing-v0",
-        *PAPER,
-        "--num-envs",
-        "1",
-        "--iterations",
-        "50",
-        "--num-evaluations",
-        "10",
-    ]
-    assert main([*arguments, "--evaluation-episodes", "1", "--out", str(run)]) == 2
+    run, sizes = tmp_path / "run", "--num-envs 1 --iterations 50 --num-evaluations 10 --evaluation-episodes 1"
+    assert main(["train", name, *PAPER, *sizes.split(), "--out", str(run)]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line == (
-        "moac: the environment failed at step 3000 of copy 0: step raised ZeroDivisionError: no road. "
-        f"What was trained is kept: moac resume {run}"
-    )
-    assert list((run / "checkpoint").glob("*.safetensors"))
+    what = f"{fault if fault == 'reset' else 'step'} raised ZeroDivisionError: no road"
+    assert line == f"moac: the environment failed at step {step} of copy 0: {what}. {kept}: moac resume {run}"
+    assert any((run / "checkpoint").glob("*.safetensors")) is kept.startswith("What")
 
 
 def test_a_failure_in_a_worker_is_told():

@@ -17,6 +17,8 @@ class Line(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):  # noqa: ARG002 - Gymnasium's signature
         super().reset(seed=seed)
+        if self.fault == "reset":
+            raise ZeroDivisionError("no road")
         self.place = self.elapsed = 0
         return self.shown(), {}
 
