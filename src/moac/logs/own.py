@@ -5,8 +5,10 @@ Users and items are numbered in the order of their ids, values of the context in
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,7 +73,7 @@ def build(  # noqa: PLR0913 - one of each meaning
 
     doing = {name: options.pop(name, None) for name in ("executor", "progress")}
     tables = {name: options.pop(name, None) for name in ("users", "items", "name")}
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, _frames_by_name(place):
         if log is None:
             raise ValueError("`log` must be a path or a dataframe, got None.")
         if not isinstance(log, LogFiles):
@@ -83,6 +85,16 @@ def build(  # noqa: PLR0913 - one of each meaning
         building.build(log, target, building.Options(**options), **doing)
         dataset = LoggedDataset.load(target)
     return dataset if out is not None else replace(dataset, folder=None)
+
+
+@contextmanager
+def _frames_by_name(place: str) -> Generator[None]:
+    """While entered, an error on a file that a dataframe was written to names the argument instead."""
+    try:
+        yield
+    except ValueError as error:
+        named = re.sub(rf"{re.escape(place)}/(\w+)\.parquet", r"`\1`", str(error))
+        raise error if named == str(error) else ValueError(named) from None
 
 
 def _is_frame(given: Any) -> bool:

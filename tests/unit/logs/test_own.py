@@ -359,10 +359,12 @@ def test_ids_of_mixed_types_and_nan_are_refused(tmp_path):
         "time": np.array([1, 2]),
         "click": np.array([0, 1]),
     }
-    with pytest.raises(ValueError, match="`user_id` must hold whole numbers or texts, got DOUBLE"):
+    with pytest.raises(ValueError, match=r"^`log`: `user_id` must hold whole numbers or texts, got DOUBLE"):
         logs.build(frame, signals="click")
-    with pytest.raises(ValueError, match=r"parquet, row 2: `click` must be a finite number, got"):
+    with pytest.raises(ValueError, match=r"^`log`, row 2: `click` must be a finite number, got"):
         logs.build(frame | {"user_id": np.array([1, 2]), "click": np.array([0, np.nan])}, signals="click")
+    with pytest.raises(ValueError, match=r"^`users` must have the column `user_id`, which is missing"):
+        logs.build(frame | {"user_id": np.array([1, 2])}, signals="click", users={"id": np.array([1, 2])})
     with pytest.raises(ValueError, match=r"`log` must hold columns of one length, got .*'click': \(1,\)"):
         logs.build(frame | {"click": [1]}, signals="click")
     for wrong in (None, 5, [{"user_id": 1}]):
