@@ -114,6 +114,11 @@ class _Building(_Writing):
         for line in (*(f"absent: {n}" for n in about["absent"]), *(f"warning: {w}" for w in about["warnings"])):
             say(line)
         rows, logs, actions = about["parts"]["rows"], about["logs"], about["actions"]
+        for split, share in zip(("validation", "test"), self.shares[1:], strict=True):
+            users = rows["splits"][split]["users"]
+            if share and users < 2:  # an interval needs two
+                remedy = "change --shares, --split-seed or the date of --split"
+                say(f"warning: {counted(users, f'{split} user')}, too few to evaluate on: {remedy}.")
         if not self.json:
             for name, log in logs.items():
                 dropped = counted(log["duplicates"], "exact duplicate", ",")

@@ -220,6 +220,22 @@ def test_duplicates_are_counted_and_said(built, tmp_path, capsys):
     assert "2022-05-01 to 2022-05-23" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], []),
+        (["--shares", "0.998", "0.001", "0.001"], ["0 validation users", "0 test users"]),
+        (["--shares", "0.8", "0.2", "0"], []),
+        (["--split", "time:2023-01-01"], ["0 validation users", "0 test users"]),
+    ],
+)
+def test_a_split_that_is_too_small_to_evaluate_on_is_said(tmp_path, capsys, more, told):
+    build = ["data", "build", str(stranger.write(tmp_path / "log.csv", TABLE)), "--time", "ts", "--signals", "click"]
+    assert main([*build, *more, "--out", str(tmp_path / "data")]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "too few to evaluate on: change" in line]
+    assert [line.partition("warning: ")[2].partition(",")[0] for line in warnings] == told
+
+
 def test_a_log_of_a_few_days_is_drawn_without_a_warning(tmp_path):
     rows = [row | {"ts": f"2022-05-0{1 + k % 5} 09:00"} for k, row in enumerate(TABLE[:40])]
     path = stranger.write(tmp_path / "log.csv", rows)
