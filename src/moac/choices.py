@@ -140,6 +140,10 @@ SPREAD = Range("in [0.01, 2.5]", lambda x: 0.01 <= x <= 2.5)
 """log σ of a Gaussian policy is kept in (−5, 1)."""
 
 
+LARGEST_REWARD = 1e15
+"""In size: training squares returns of 100 times as much, and sums them, in float32, which ends at 3e38."""
+
+
 def check_fields(owner: Any, ranges: Mapping[str, Range]) -> None:
     """Refuse a field of an object that lies outside of its range; None is left to the object."""
     for name, numbers in ranges.items():

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from moac.choices import counted
+from moac.choices import LARGEST_REWARD, counted
 from moac.logs import candidates, features, schema
 from moac.logs.dataset import LoggedDataset
 from moac.logs.splits import SHARES, Rule
@@ -184,6 +184,8 @@ def _check(name: str, column: Any, count: int) -> None:
     right, rule = np.isfinite(column) if column.dtype.kind == "f" else np.True_, "finite"
     if name == "propensity" and right.all():
         right, rule = (column > 0) & (column <= 1), "in (0, 1]"
+    if name == "reward" and right.all():
+        right, rule = np.abs(column) <= LARGEST_REWARD, f"within ±{LARGEST_REWARD:.0e}"
     if not right.all():
         at = tuple(int(k) for k in np.argwhere(~right)[0])
         raise ValueError(f"`{name}` must be {rule}, got {column[at]} in row {at[0]}.")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
-from moac.choices import counted
+from moac.choices import LARGEST_REWARD, counted
 from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
 from moac.logs.engine import Connection, File, Limits, Source, quoted
@@ -271,6 +271,8 @@ class _Numbering:
             advice = f": {signal.name}=coalesce({plain}, 0) makes a gap 0"
             finite = (f"isfinite({signal.column})", "a finite number", expression, advice)
             checks.append(engine.Check(signal.name, *finite))
+            size = (f"abs({signal.column}) <= {LARGEST_REWARD}", f"within ±{LARGEST_REWARD:.0e}", expression)
+            checks.append(engine.Check(signal.name, *size))
         if schema.propensity is not None:
             share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
             checks.append(engine.Check(schema.propensity, *share))

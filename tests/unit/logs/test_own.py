@@ -327,6 +327,7 @@ FILES = {
     "user_id,item_id,time,click\na,x,1,\nb,y,2,1\n": "must be a finite number, got nothing: click=coalesce",
     "user_id,item_id,time,click\na,x,1,0\nb,y,soon,1\n": "row 3: `time` must be a number or a date",
     "user_id,item_id,time,click,click\na,x,1,0,1\nb,y,2,1,0\n": "name every column once, got 'click' in user_id",
+    "user_id,item_id,time,click\na,x,1,0\nb,y,2,1e30\n": "row 3: `click` must be within ±1e+15, got '1e",
     "user_id,item_id,time,click\na,x,1,0\nb,y\n": "row 3: Expected Number of Columns: 4 Found: 2",
 }
 
