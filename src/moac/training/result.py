@@ -71,6 +71,10 @@ class Result:
             snapshot,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled without its last state, which may hold an environment's: `save` keeps that."""
+        return self.__dict__ | {"snapshot": None}
+
     def __repr__(self) -> str:
         spec, mean = self.run.source.spec, training.mean_over_trials(self.returns)
         returns = ", ".join(f"{name} {value:.4g}" for name, value in zip(spec.objective_names, mean, strict=True))
