@@ -95,7 +95,7 @@ class Archive:
 
         Args:
             protect: floors such as `fuel=-1.5`, or `fuel=-1%`, relative to the archive's best; the lower end of a
-                point's interval keeps them.
+                point's interval keeps them, or its value where it has none.
             prefer: objectives whose sum is to be largest, each in units of its range; none are all of them.
         """
         names, unit = self.objectives, span(self.points)
@@ -103,10 +103,10 @@ class Archive:
             _known("prefer", name, names)
         floors = _floors(several(protect), self.points.max(axis=0), names)
         preferred = tuple(dict.fromkeys(several(prefer))) or names
-        short = np.zeros(len(self))
+        short, low = np.zeros(len(self)), np.where(np.isnan(self.low), self.points, self.low)
         for name, floor in floors.items():
             i = names.index(name)
-            short = np.maximum(short, (floor - self.low[:, i]) / unit[i])
+            short = np.maximum(short, (floor - low[:, i]) / unit[i])
         gain = sum((self.points[:, i] / unit[i] for i in map(names.index, preferred)), np.zeros(len(self)))
         best = int(np.lexsort((-gain, short))[0])
         return Choice(self, best, floors, preferred, float(short[best]))

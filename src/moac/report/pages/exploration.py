@@ -216,7 +216,7 @@ def _at(across: float, up: float) -> tuple[float, float]:
 
 
 def _card(folder: Path, k: int, point: dict[str, Any], objectives: tuple[str, ...]) -> Card:
-    intervals = point["interval"] or [(np.nan, np.nan)] * len(objectives)
+    intervals = np.array(point["interval"] or [(None, None)] * len(objectives), dtype=np.float64)
     values = [with_interval(*each) for each in zip(point["returns"], intervals, strict=True)]
     facts = list(zip(objectives, values, strict=True))
     facts += [("preference p", _vector(point["preference"]))]
