@@ -1,7 +1,18 @@
-"""`python -m moac` is `moac`."""
+"""`python -m moac` is `moac`. What takes time is imported where Ctrl-C is answered in one line."""
 
 import sys
 
-from moac.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    """Run one command."""
+    try:
+        from moac.cli.main import main
+
+        return main()
+    except KeyboardInterrupt:  # before the command line itself was imported
+        sys.stderr.write("moac: interrupted.\n")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -140,6 +140,10 @@ SPREAD = Range("in [0.01, 2.5]", lambda x: 0.01 <= x <= 2.5)
 """log σ of a Gaussian policy is kept in (−5, 1)."""
 
 
+LARGEST_REWARD = 1e15
+"""In size: training squares returns of 100 times as much, and sums them, in float32, which ends at 3e38."""
+
+
 def check_fields(owner: Any, ranges: Mapping[str, Range]) -> None:
     """Refuse a field of an object that lies outside of its range; None is left to the object."""
     for name, numbers in ranges.items():
@@ -169,6 +173,16 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(shown, value))}]"
     return repr(value.item()) if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else repr(value)
+
+
+def counted(count: int | str, noun: str, form: str = "") -> str:
+    """So many of a thing; the number is formatted, or was.
+
+    >>> counted(1, "trial"), counted(1024, "test user", ","), counted("2", "policy")
+    ('1 trial', '1,024 test users', '2 policies')
+    """
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:{form}} {noun if str(count) == '1' else several}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from moac.choices import counted
 from moac.config import Average, Config, Discounted
 from moac.policies.observations import LogSpec
 from moac.types import Source, Spec
@@ -148,7 +149,7 @@ def reasons(problem: Source, chosen: Config | None = None) -> str:
         policy += f"{why}, {'Adam' if picked.optimiser == 'adam' else 'constant'} steps"
     if spec.num_states is not None:
         kind = "a table of logits" if picked.policy == "table" else policy
-        return f"{spec.num_states} states: {kind}, and one value per state. {learner}{_on_actions(spec)}"
+        return f"{counted(spec.num_states, 'state')}: {kind}, and one value per state. {learner}{_on_actions(spec)}"
     scale = "their bounds" if picked.observation_scale == "bounds" else "running moments"
     scale += "" if spec.observations.bounded else ", since a bound is infinite"
     why = "few inputs" if spec.observation_size <= _TILED_INPUTS else "too many inputs for a grid of tiles"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import moac as package
-from moac import envs, training
+from moac import api, envs, training
 from moac.cli.main import main
 from moac.momdp import library
 from moac.runs import runner
@@ -109,10 +109,24 @@ def test_evaluation_agrees_with_the_exact_values(blackbox, capsys):
 def test_several_runs_form_an_archive(blackbox, capsys):
     assert main(["evaluate", str(blackbox), str(blackbox), "--episodes", "20", "--reference", "-1", "-1", "-1"]) == 0
     text = capsys.readouterr().out
-    assert "policies are not dominated; hypervolume" in text
+    assert "policies not dominated; hypervolume" in text
     assert "IGD+" in text
-    assert main(["evaluate", str(blackbox), "--reference", "1", "--episodes", "2"]) == 2
+
+
+def test_runs_that_do_not_belong_together_are_refused_before_any_episode(blackbox, capsys, tmp_path, monkeypatch):
+    assert main(["train", "fishwood-v0", "--iterations", "2", "--out", str(tmp_path / "other")]) == 0
+    monkeypatch.setattr(api, "evaluate", None)
+    assert main(["evaluate", str(blackbox), str(tmp_path / "other")]) == 2
+    assert "`RUN` must be runs of one problem, got several with different env." in capsys.readouterr().err
+    assert main(["evaluate", str(blackbox), "--reference", "1"]) == 2
     assert "`reference` must be one number per objective (3), got 1." in capsys.readouterr().err
+
+
+def test_a_single_episode_has_no_interval(blackbox, capsys):
+    assert main(["evaluate", str(blackbox), "--episodes", "1", "--trial", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "1 episode, too few for intervals" in " ".join(text.split())
+    assert "nan" not in text + repr(package.evaluate(blackbox, episodes=1, trials=1))
 
 
 def test_a_policy_of_the_model_is_evaluated_in_the_environment(finished, capsys):
@@ -149,29 +163,25 @@ def test_a_resumed_run_says_that_it_starts_new_episodes(capsys, tmp_path):
     assert json.loads(out.splitlines()[-1])["iterations"] == 4
 
 
-def test_what_was_trained_before_a_failure_is_kept(capsys, tmp_path, monkeypatch):
-    gymnasium.register("moac-test/Failing-v0", entry_point=lambda: Line("raises", at=3000))
-    monkeypatch.setattr(envs, "known_ids", lambda: ("moac-test/Failing-v0",))
+@pytest.mark.parametrize(
+    ("fault", "step", "kept"),
+    [
+        ("raises", 3000, "What was trained is kept"),
+        ("raises", 1, "Nothing was trained yet; try again with"),
+        ("reset", 1, "Nothing was trained yet; try again with"),
+    ],
+)
+def test_what_was_trained_before_a_failure_is_kept(fault, step, kept, capsys, tmp_path, monkeypatch):
+    name = f"moac-test/Failing{fault}{step}-v0"
+    gymnasium.register(name, entry_point=lambda: Line(fault, at=step))
+    monkeypatch.setattr(envs, "known_ids", lambda: (name,))
     monkeypatch.setattr("moac.cli.options.check_environment", lambda env: None)
-    run = tmp_path / "run"
-    arguments = [
-        "train",
-        "moac-test/Failing-v0",
-        *PAPER,
-        "--num-envs",
-        "1",
-        "--iterations",
-        "50",
-        "--num-evaluations",
-        "10",
-    ]
-    assert main([*arguments, "--evaluation-episodes", "1", "--out", str(run)]) == 2
+    run, sizes = tmp_path / "run", "--num-envs 1 --iterations 50 --num-evaluations 10 --evaluation-episodes 1"
+    assert main(["train", name, *PAPER, *sizes.split(), "--out", str(run)]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line == (
-        "moac: the environment failed at step 3000 of copy 0: step raised ZeroDivisionError: no road. "
-        f"What was trained is kept: moac resume {run}"
-    )
-    assert list((run / "checkpoint").glob("*.safetensors"))
+    what = f"{fault if fault == 'reset' else 'step'} raised ZeroDivisionError: no road"
+    assert line == f"moac: the environment failed at step {step} of copy 0: {what}. {kept}: moac resume {run}"
+    assert any((run / "checkpoint").glob("*.safetensors")) is kept.startswith("What")
 
 
 def test_a_failure_in_a_worker_is_told():

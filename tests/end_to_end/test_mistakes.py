@@ -225,7 +225,7 @@ def test_a_propensity_of_zero(log_run, capsys, tmp_path):
     assert capsys.readouterr().err.splitlines()[-1] == f"moac: {message}"
 
 
-@pytest.mark.parametrize("command", [["train", "--help"], ["front", "fishwood-v0", "--json"]])
+@pytest.mark.parametrize("command", [["train", "--help"], ["front", "fishwood-v0", "--json"], ["front", "fishwood-v0"]])
 def test_a_reader_that_has_read_enough(command, environment):
     """`moac … | head`: no word of it, and what a shell expects of the code."""
     reading, writing = os.pipe()

@@ -1,6 +1,7 @@
 """`moac explore` of an environment: one network, asked for a grid of preferences; then `moac choose`."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -27,6 +28,16 @@ def explored(tmp_path_factory):
     out = tmp_path_factory.mktemp("network") / "minecart"
     assert cli.main([*TINY, "--out", str(out)]) == 0
     return out, files.read_json(out / "explore.json")
+
+
+def test_one_episode_a_policy_has_no_intervals(explored, tmp_path, capsys):
+    """The runs are reused; archive and page are those of the repeated command."""
+    out = shutil.copytree(explored[0], tmp_path / "one")
+    repeated = [part for part in TINY if part != "--json"]
+    repeated[repeated.index("--episodes") + 1] = "1"
+    assert cli.main([*repeated, "--out", str(out)]) == 0
+    assert cli.main(["choose", str(out), "--protect", "fuel=-100"]) == 0
+    assert "nan" not in capsys.readouterr().out
 
 
 def test_the_record_has_points_intervals_and_preferences(explored):

@@ -17,6 +17,8 @@ class Line(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):  # noqa: ARG002 - Gymnasium's signature
         super().reset(seed=seed)
+        if self.fault == "reset":
+            raise ZeroDivisionError("no road")
         self.place = self.elapsed = 0
         return self.shown(), {}
 
@@ -30,8 +32,8 @@ class Line(gymnasium.Env):
             raise ZeroDivisionError("no road")
         self.place = max(0, self.place + (1 if action else -1))
         reward = np.array([float(self.place == 4), -1.0], dtype=np.float32)
-        if failing and self.fault == "nan":
-            reward[0] = np.nan
+        if failing and self.fault in ("nan", "huge"):
+            reward[0] = np.nan if self.fault == "nan" else 1e30
         if failing and self.fault == "short":
             reward = reward[:1]
         if failing and self.fault == "outside":

@@ -5,8 +5,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from moac import theory
-from moac.config import Average, Discounted
+from moac import momdp, theory
+from moac.config import Average, Config, Discounted
 from moac.momdp import FiniteMOMDP, library
 from moac.theory.ground import contraction
 from tests.helpers import closed_form
@@ -385,6 +385,21 @@ def test_logits_of_a_wrong_shape_are_refused():
     for shape in ((5,), (3, 5), (1, 5, 3), ()):
         with pytest.raises(ValueError, match="`logits` must have shape"):
             theory.ground(MODELS["endless"], np.zeros(shape), Discounted(0.9))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda model: theory.ground(model, np.zeros((2, 2)), Discounted(0.9)),
+        lambda model: theory.constants(model, np.zeros((2, 2)), Discounted(0.9)),
+        lambda model: theory.guarantees(model, Config()),
+        lambda model: momdp.evaluate(model, np.zeros((2, 2)), Discounted(0.9)),
+        lambda model: momdp.pareto_front(model, Discounted(0.9)),
+    ],
+)
+def test_an_id_is_no_model(asked):
+    with pytest.raises(ValueError, match=r"`model` must be a FiniteMOMDP such as .*, got 'fishwood-v0'\."):
+        asked("fishwood-v0")
 
 
 @pytest.mark.parametrize("name", ["features", "inputs"])

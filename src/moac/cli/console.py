@@ -24,7 +24,14 @@ def plain() -> Console:
     """A console that shows text as it is: a path or a name with brackets in it is no markup."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, emoji=False)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, emoji=False)
+    console.on_broken_pipe = _left_to_the_caller
+    return console
+
+
+def _left_to_the_caller() -> None:
+    """In place of Rich's way to end, which is exit code 1."""
+    raise BrokenPipeError
 
 
 def print_lines(lines: Iterable[str]) -> None:

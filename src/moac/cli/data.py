@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from moac.choices import counted
 from moac.cli import options
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Answer, Command, option
@@ -113,11 +114,16 @@ class _Building(_Writing):
         for line in (*(f"absent: {n}" for n in about["absent"]), *(f"warning: {w}" for w in about["warnings"])):
             say(line)
         rows, logs, actions = about["parts"]["rows"], about["logs"], about["actions"]
+        for split, share in zip(("validation", "test"), self.shares[1:], strict=True):
+            users = rows["splits"][split]["users"]
+            if share and users < 2:  # an interval needs two
+                remedy = "change --shares, --split-seed or the date of --split"
+                say(f"warning: {counted(users, f'{split} user')}, too few to evaluate on: {remedy}.")
         if not self.json:
             for name, log in logs.items():
-                told = f"{log['rows_read']:,} rows, {log['duplicates']:,} exact duplicates dropped"
-                sys.stdout.write(f"{_log(name, logs)}: {told}\n")
-            sys.stdout.write(f"{rows['rows']:,} rows of {rows['users']:,} users on {actions} items: {out}\n")
+                dropped = counted(log["duplicates"], "exact duplicate", ",")
+                sys.stdout.write(f"{_log(name, logs)}: {counted(log['rows_read'], 'row', ',')}, {dropped} dropped\n")
+            sys.stdout.write(f"{_size(rows)} on {counted(actions, 'item')}: {out}\n")
             print_paths(next=shlex.join(["moac", "data", "describe", str(out)]))
         counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
         return {
@@ -273,20 +279,25 @@ def _log(name: str, logs: dict[str, Any]) -> str:
     return "log" if list(logs) == ["standard"] else f"{name} log"
 
 
+def _size(part: dict[str, Any]) -> str:
+    return f"{counted(part['rows'], 'row', ',')} of {counted(part['users'], 'user', ',')}"
+
+
 def _notes(description: Description) -> list[str]:
     about, spread = description.manifest, description.manifest["parts"]["rows"]["rows_per_user"]
     notes = [
         "the amount of a signal is the number of rows where it is not 0",
-        f"{description.num_rows:,} states (one a row), {description.num_actions} actions, "
-        f"{len(description.signals)} signals",
+        f"{counted(description.num_rows, 'state', ',')} (one a row), {counted(description.num_actions, 'action')}, "
+        f"{counted(len(description.signals), 'signal')}",
         f"rows per user: median {spread['median']:.0f}, 90 % up to {spread['p90']:.0f}, largest {spread['max']:.0f}",
     ]
     for name, log in about["logs"].items():
-        days, rows = list(log["days"]), f"{log['rows_read']:,} rows, {log['rows']:,} without exact duplicates"
+        days, read = list(log["days"]), counted(log["rows_read"], "row", ",")
+        rows = f"{read}, {log['rows']:,} without exact duplicates"
         notes.append(f"{_log(name, about['logs'])}: {rows}{f'; {days[0]} to {days[-1]}' if days else ''}")
     random = about["parts"].get("random")
     if random is not None:
-        notes.append(f"random exposure on these actions: {random['rows']:,} rows of {random['users']:,} users")
+        notes.append(f"random exposure on these actions: {_size(random)}")
     rare = [name for name, signal in description.splits["test"]["signals"].items() if signal["amount"] < 30]
     if rare:
         notes.append(f"fewer than 30 test rows have {', '.join(rare)}: held-out averages of these are noise")

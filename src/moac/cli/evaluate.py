@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
+from moac.choices import counted
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Answer, Command, Preference, Reference, RunPath, RunPaths, Trust, option
@@ -59,30 +60,31 @@ class Evaluate(Command):
         if (self.data, self.split, self.cap, self.control) != (None, Evaluate.split, Evaluate.cap, ()):
             only = "`--data`, `--split`, `--cap` and `--control` are for runs on logs"
             raise ValueError(f"{only}; {self.runs[0]} is on an environment.")
-        evaluated = [self._one(path) for path in self.runs]
+        about = [_about(path) for path in self.runs]
         for kind in ("env", "setting", "objectives"):
-            if any(one[kind] != evaluated[0][kind] for one in evaluated):
+            if any(one[kind] != about[0][kind] for one in about):
                 raise ValueError(f"`RUN` must be runs of one problem, got several with different {kind}.")
+        M = len(about[0]["objectives"])
+        if self.reference is not None and len(self.reference) != M:
+            raise ValueError(f"`reference` must be one number per objective ({M}), got {len(self.reference)}.")
+        evaluated = [one | self._one(path, one) for path, one in zip(self.runs, about, strict=True)]
         archive = _archive(evaluated, self.reference)
         record = evaluated[0] if len(evaluated) == 1 else {"runs": evaluated}
         return Answer(record | {"archive": archive}, lambda: _print_episodes(evaluated, archive))
 
-    def _one(self, path: Path) -> dict[str, Any]:
-        """The JSON object of one run."""
+    def _one(self, path: Path, about: dict[str, Any]) -> dict[str, Any]:
+        """What the JSON object of one run says besides what it is about."""
         from moac.runs.directory import RunDirectory
 
-        opened = RunDirectory(path)
-        problem, count = opened.description["problem"], opened.description["trials"]
-        setting = opened.config.to_json()["setting"]
+        count = RunDirectory(path).description["trials"]
         trials = tuple(range(min(count, _MOST_TRIALS))) if self.trial is None else (self.trial,)
         if len(trials) < count and self.trial is None:
             say(f"{path}: the first {len(trials)} of {count} trials; --trial picks another.")
         options: dict[str, Any] = {"episodes": self.episodes, "trials": trials, "trust": self.trust}
         values: Any = moac.evaluate(path, preference=self.preference, **options)
-        about = {"run": str(path), "env": problem["env"], "setting": setting, "objectives": problem["objectives"]}
-        sizes = {"trials": list(trials), "episodes": self.episodes, "average": setting["name"] == "average"}
+        sizes = {"trials": list(trials), "episodes": self.episodes, "average": about["setting"]["name"] == "average"}
         sizes |= {"certificates": certificates(path), "preference": self.preference}
-        return about | sizes | values.record()
+        return sizes | values.record()
 
     def _on_users(self) -> Answer:
         """Evaluate the run on a split's users, write card and page, and print."""
@@ -102,6 +104,15 @@ class Evaluate(Command):
             print_paths(card=card, page=page)
 
         return Answer({"run": str(folder), "card": str(card), "page": str(page)} | evaluated.card(), show)
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """Which run it is, and of what problem."""
+    from moac.runs.directory import RunDirectory
+
+    opened = RunDirectory(path)
+    problem, setting = opened.description["problem"], opened.config.to_json()["setting"]
+    return {"run": str(path), "env": problem["env"], "setting": setting, "objectives": problem["objectives"]}
 
 
 def certificates(run: Path) -> list[dict[str, Any]]:
@@ -126,8 +137,6 @@ def _archive(evaluated: list[dict[str, Any]], given: tuple[float, ...] | None) -
     points = np.concatenate([one["points"] for one in evaluated])
     kept = moac.momdp.non_dominated(points)
     reference = points.min(axis=0) - 0.1 * np.ptp(points, axis=0) - 1e-9 if given is None else np.array(given)
-    if reference.shape != points.shape[1:]:
-        raise ValueError(f"`reference` must be one number per objective ({points.shape[1]}), got {len(reference)}.")
     front, several = _exact_front(evaluated[0]), kept.sum() > 1 or given is not None
     return {
         "points": points[kept],
@@ -155,7 +164,7 @@ def _print_episodes(evaluated: list[dict[str, Any]], archive: dict[str, Any]) ->
         print_lines([f"Episodes have {one['length']:.1f} steps on average; {cut}."])
         print_lines(certified(Path(one["run"])))
     total = sum(len(one["points"]) for one in evaluated)
-    lines = [f"archive: {len(archive['points'])} of {total} policies are not dominated"]
+    lines = [f"archive: {len(archive['points'])} of {counted(total, 'policy')} not dominated"]
     if archive["hypervolume"] is not None:
         lines.append(f"hypervolume {archive['hypervolume']:.4g} above {archive['reference']}")
     if archive["igd_plus"] is not None:
@@ -166,16 +175,21 @@ def _print_episodes(evaluated: list[dict[str, Any]], archive: dict[str, Any]) ->
 def _table(one: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
     """Title, header and rows of one run."""
     many = len(one["trials"]) > 1
-    over = f"{len(one['trials'])} trials × {one['episodes']} episodes" if many else f"{one['episodes']} episodes"
-    title = f"{one['run']}: {one['env']}, {over}, means with 95 % intervals"
+    episodes = counted(one["episodes"], "episode")
+    over = f"{len(one['trials'])} trials × {episodes}" if many else episodes
+    about = "means with 95 % intervals" if many or one["episodes"] > 1 else "too few for intervals"
+    title = f"{one['run']}: {one['env']}, {over}, {about}"
     names = {"return": "returns", "discounted": "discounted_returns", "per step": "reward_per_step"}
     columns = {head: name for head, name in names.items() if one[name] is not None}
     rows = list[list[str]]()
     for i, objective in enumerate(one["objectives"]):
-        cells = [f"{one[name][i]:z.4f} [{one[f'{name}_interval'][i][0]:z.4f}, {one[f'{name}_interval'][i][1]:z.4f}]"
-                 for name in columns.values()]  # fmt: skip
+        cells = [_cell(one[name][i], *one[f"{name}_interval"][i]) for name in columns.values()]
         rows.append([objective, *cells, *([] if one["exact"] is None else [f"{one['exact'][:, i].mean():z.4f}"])])
     return title, ["", *columns, *([] if one["exact"] is None else ["exact"])], rows
+
+
+def _cell(mean: float, low: float, high: float) -> str:
+    return f"{mean:z.4f} [{low:z.4f}, {high:z.4f}]" if low <= high else f"{mean:z.4f}"
 
 
 def _print_changes(evaluation: OfflineEvaluation) -> None:
@@ -186,7 +200,7 @@ def _print_changes(evaluation: OfflineEvaluation) -> None:
     for name in evaluation.methods:
         table, policy = page.changes(evaluation, name), evaluation.report.policies[name]
         seeds = "" if evaluation.seeds[name] == 1 else f" ({evaluation.seeds[name]} seeds)"
-        users = f"{evaluation.rows} rows of {evaluation.users} {evaluation.split} users"
+        users = f"{counted(evaluation.rows, 'row')} of {counted(evaluation.users, f'{evaluation.split} user')}"
         cap = f"cap {evaluation.report.options.cap:g}"
         print_table(f"{evaluation.data}: {name}{seeds} on {users}, {cap}", table.header, table.rows)
         effective = min(one.row_effective_share for one in policy.diagnostics)

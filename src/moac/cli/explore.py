@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
-from moac.choices import COUNT
+from moac.choices import COUNT, counted
 from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table, print_tables
 from moac.cli.options import Answer, Command, RunPath, config_of, group, option
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     class ExploreConfig:
         """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 else:
-    ExploreConfig = options.config_options(("weighting", "weights", "entropy", "conditioned"), **EXPLORING)
+    ExploreConfig = options.config_options(
+        ("weighting", "weights", "entropy", "conditioned"),
+        {"features": [one for one in CHOICES["features"] if one != "plain"]},  # a log has no others to choose from
+        **EXPLORING,
+    )
 
 _LISTED, _NARROW = 25, 4
 """So many policies are printed, and vectors of so many numbers; the report has all."""
@@ -126,7 +130,7 @@ def _print(archive: Archive, out: Path) -> None:
         shown = [f"({', '.join(f'{value + 0.0:.3g}' for value in each[k])})" for each in vectors.values()]
         rows.append([k, *values, *shown, *([] if one else [archive.rules[k]])])
     first, last = ("policy", ()) if one else ("trial", ("rule",))
-    count = f"{len(archive)} non-dominated of {len(explored.candidates)} policies; values: {archive.kind}"
+    count = f"{len(archive)} non-dominated of {counted(len(explored.candidates), 'policy')}; values: {archive.kind}"
     print_table(f"{explored.plan.env}: {count}", [first, *explored.objectives, *vectors, *last], rows)
     print_tables(page.results)
     print_lines([page.summary, *(f"{name}: {text(value)}" for name, value in page.facts)])
@@ -162,7 +166,7 @@ class Choose(Command):
                 print_lines(["No policy respects every floor with its whole interval; this one comes closest."])
             columns = (archive.objectives, archive.points[chosen], archive.low[chosen], archive.high[chosen])
             rows = [
-                [name, f"{value:.4g}", f"[{low:.4g}, {high:.4g}]", choice.floors.get(name)]
+                [name, f"{value:.4g}", f"[{low:.4g}, {high:.4g}]" if low <= high else None, choice.floors.get(name)]
                 for name, value, low, high in zip(*columns, strict=True)
             ]
             print_table(f"policy {chosen} of {len(archive)}", ["objective", "value", "95 % interval", "floor"], rows)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 import moac
+from moac.choices import counted
 from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Answer, Command, RunPath, config_of, group, option
@@ -202,8 +203,9 @@ class Score(Command):
             told = recommend.write(out, _shown(blocks, progress, total))
         record = {"run": str(self.run_path), "out": str(out), "users_without_rows": absent, "k": k} | told
         rest = f" ({absent:,} more have no rows)" if self.requests is None else ""
-        shown = f"{told['lines']:,} recommendations to {told['users']:,} users{rest}: {out}\n"
-        of = [f"{told[f'unknown_{what}']:,} {what}" for what in recommend.UNKNOWN]
+        lines, users = counted(told["lines"], "recommendation", ","), counted(told["users"], "user", ",")
+        shown = f"{lines} to {users}{rest}: {out}\n"
+        of = [counted(told[f"unknown_{what}"], what[:-1], ",") for what in recommend.UNKNOWN]
         shown += f"unknown to the run: {', '.join(of)}\n" if self.requests is not None else ""
         return Answer(record | {"seconds": time.monotonic() - began}, lambda: sys.stdout.write(shown))
 

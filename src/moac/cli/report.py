@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
+from moac.choices import counted
 from moac.cli.console import print_lines, print_paths, print_tables
 from moac.cli.options import Answer, Command, Preference, RunPath, RunPaths, Trust, option
 
@@ -96,7 +97,7 @@ class Watch(Command):
         def show() -> None:
             for length, earned in zip(shown.lengths, shown.returns, strict=True):
                 named = zip(environment.spec.objective_names, earned, strict=True)
-                print_lines([f"{length} steps: {', '.join(f'{name} {value:g}' for name, value in named)}"])
+                print_lines([f"{counted(length, 'step')}: {', '.join(f'{name} {value:g}' for name, value in named)}"])
             print_paths(animation=out)
 
         frames = sum(map(len, shown.frames))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
+from moac.choices import counted
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Address, Answer, Command, DataPath, ExecutorName, Folder, Workers, option
@@ -77,7 +78,7 @@ class Sweep(Command):
             swept = moac.sweep(self.spec, out, executor, show)
         keys = {row.key for row in swept.rows}
         if len(ended) < len(keys):
-            say(f"{len(keys) - len(ended)} of {len(keys)} tasks had finished before")
+            say(f"{len(keys) - len(ended)} of {counted(len(keys), 'task')} had finished before")
         failures = [{"task": row.key, "values": row.cell.values, "error": row.error} for row in swept.failed]
         record = {
             "sweep": self.spec.stem, "executor": self.executor, "tasks": len(swept.rows),
@@ -99,7 +100,8 @@ def _print(swept: Swept, out: Path) -> None:
             print_table(table.title, table.header, table.rows[:_LISTED])
             print_lines([f"… and {len(table.rows) - _LISTED} more"] if len(table.rows) > _LISTED else [])
     if swept.failed:
-        print_lines([f"{len(swept.failed)} of {len(swept.rows)} tasks failed; repeat the command to try them again"])
+        tasks = f"{len(swept.failed)} of {counted(len(swept.rows), 'task')}"
+        print_lines([f"{tasks} failed; repeat the command to try them again"])
     print_paths(results=out / "results.csv", report=out / "report.html")
 
 

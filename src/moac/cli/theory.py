@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 import moac
+from moac.choices import counted
 from moac.cli.console import print_lines, print_table
 from moac.cli.evaluate import certificates, certified
 from moac.cli.options import Answer, Command, Environment, SettingName, option, setting_of
@@ -266,12 +267,12 @@ class Front(Command):
         )
         weights = ", ".join(f"{w:.3f}" for w in uniform.weights)
         gap = f"stationarity gap {uniform.gap:.3e} at λ* = ({weights})"
-        print_lines([f"{model.num_states} states. Uniform policy: {gap}"])
+        print_lines([f"{counted(model.num_states, 'state')}. Uniform policy: {gap}"])
 
     def _draw(self, out: Path, model: FiniteMOMDP, front: ParetoFront) -> Path:
         from moac.report import figures
 
         out.mkdir(parents=True, exist_ok=True)
-        title = f"{self.env}, γ = {', '.join(map(str, self.discount))}: {len(front.points)} points"
+        title = f"{self.env}, γ = {', '.join(map(str, self.discount))}: {counted(len(front.points), 'point')}"
         figures.write(out, "front", figures.front(front.points, front.hull, model.objective_names, title))
         return out / "front.png"

@@ -158,14 +158,19 @@ def completing(path: Path) -> Generator[Meter]:
             yield Meter(interrupts)
     except SourceError as error:
         interrupts.check()  # its worker processes were stopped with us
-        raise ValueError(f"{error} What was trained is kept: {typed('resume', path)}") from error
+        raise ValueError(f"{error} {_kept(path)}: {typed('resume', path)}") from error
     except (KeyboardInterrupt, OSError) as error:
         if not (path / "config.json").exists():  # nothing has begun
             raise
         if isinstance(error, KeyboardInterrupt):
             raise type(error)(f"stopped; continue with: {typed('resume', path)}") from error
         said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        raise ValueError(f"{said}. What was trained is kept: {typed('resume', path)}") from error
+        raise ValueError(f"{said}. {_kept(path)}: {typed('resume', path)}") from error
+
+
+def _kept(path: Path) -> str:
+    begun = any(path.glob("checkpoint/*.safetensors"))
+    return "What was trained is kept" if begun else "Nothing was trained yet; try again with"
 
 
 def config_shown(config: Config, reasons: str) -> Answer:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from moac import settings
+from moac.choices import counted
 from moac.config import Setting
 from moac.envs import evaluation
 from moac.envs.rollout import Interface, draw, kept_globally
@@ -52,7 +53,8 @@ class Environment(Hosted):
         self._conditioned: dict[str, Environment] = {}
 
     def __repr__(self) -> str:
-        return f"Environment({self.spec.name}, {self.spec.num_chains} copies, {self.spec.num_objectives} objectives)"
+        copies, objectives = counted(self.spec.num_chains, "copy"), counted(self.spec.num_objectives, "objective")
+        return f"Environment({self.spec.name}, {copies}, {objectives})"
 
     @property
     def spec(self) -> Spec:

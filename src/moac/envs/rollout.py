@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from moac.choices import LARGEST_REWARD
 from moac.envs import acting
 from moac.envs.acting import Actor
 from moac.policies.encoding import ActionBox, Encoder
@@ -240,15 +241,17 @@ def packed(reward: Any) -> bytes:
 
 
 def rewards_of(copies: list[Copy], rows: list[bytes], steps: int, num_objectives: int) -> Float[np.ndarray, "n T M"]:
-    """Rewards of `steps` steps of each copy, one copy after the other; a wrong length, or NaN, is refused."""
+    """Rewards of `steps` steps of each copy, one copy after the other; a wrong length or size, or NaN, is refused."""
     if set(map(len, rows)) != {num_objectives * SINGLE.itemsize}:
         bad = next(i for i, row in enumerate(rows) if len(row) != num_objectives * SINGLE.itemsize)
         what = f"its reward must have length {num_objectives}, got {len(rows[bad]) // SINGLE.itemsize}"
         raise copies[bad // steps].failure(what, bad % steps)
     table = np.frombuffer(b"".join(rows), dtype=np.float32).reshape(len(copies), steps, num_objectives)
-    if not np.isfinite(table).all():
-        k, t, _ = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
-        raise copies[k].failure(f"its reward must be finite, got {table[k, t].tolist()}", t)
+    right = np.abs(table) <= LARGEST_REWARD
+    if not right.all():
+        k, t, _ = (int(i) for i in np.argwhere(~right)[0])
+        rule = f"finite and within ±{LARGEST_REWARD:.0e}"
+        raise copies[k].failure(f"its reward must be {rule}, got {table[k, t].tolist()}", t)
     return table
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from moac.choices import LARGEST_REWARD, counted
 from moac.logs import candidates, features, schema
 from moac.logs.dataset import LoggedDataset
 from moac.logs.splits import SHARES, Rule
@@ -74,7 +75,9 @@ def dataset(rows: Rows, about: About) -> LoggedDataset:
     by_row = rule.rows(split[user], columns["time"], since)
     train = by_row == 0
     if not train.any():
-        raise ValueError(f"`shares` must leave users to train on, got {tuple(about.shares)} of {len(user_ids)} users.")
+        raise ValueError(
+            f"`shares` must leave users to train on, got {tuple(about.shares)} of {counted(len(user_ids), 'user')}."
+        )
     names, signs = _signals(about, columns["reward"].shape[1])
     reward = (columns["reward"] * np.array(signs) + 0.0).astype(np.float32)
     scale = _scale(reward[train]) if about.history_responses else ()
@@ -181,6 +184,8 @@ def _check(name: str, column: Any, count: int) -> None:
     right, rule = np.isfinite(column) if column.dtype.kind == "f" else np.True_, "finite"
     if name == "propensity" and right.all():
         right, rule = (column > 0) & (column <= 1), "in (0, 1]"
+    if name == "reward" and right.all():
+        right, rule = np.abs(column) <= LARGEST_REWARD, f"within ±{LARGEST_REWARD:.0e}"
     if not right.all():
         at = tuple(int(k) for k in np.argwhere(~right)[0])
         raise ValueError(f"`{name}` must be {rule}, got {column[at]} in row {at[0]}.")

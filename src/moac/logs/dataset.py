@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from moac.choices import counted
 from moac.logs import states
 from moac.logs.catalogue import Catalogue
 from moac.logs.schema import RECENT
@@ -122,7 +123,8 @@ class LoggedDataset:
         return arrays.dataset(rows, about or arrays.About())
 
     def __repr__(self) -> str:
-        about = f"{self.num_rows} rows, {self.num_users} users, {self.num_actions} actions, {self.num_signals} signals"
+        named = {"row": self.num_rows, "user": self.num_users, "action": self.num_actions, "signal": self.num_signals}
+        about = ", ".join(counted(count, noun) for noun, count in named.items())
         return f"LoggedDataset({self.name!r}: {about}, {self.num_features} features)"
 
     @property

@@ -238,8 +238,7 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
         return _declared(Source(path, parquet([path]), _types(connection, path, parquet([path]))), table)
     mark, header = _header(path)
     types = {name: table.columns.get(name, "VARCHAR") for name in header}
-    if table.columns:
-        _check_names(path, header)
+    _check_names(path, header if table.columns else [name for name in header if name])
     gapless = [name for name in table.required if name in types]
     known = f", force_not_null = {_listed(gapless)}" if gapless else ""
     exact = _csv(path, mark, f"auto_detect = false, columns = {_struct(types)}{known}")
@@ -269,8 +268,8 @@ def _csv(path: Path, mark: str, more: str) -> str:
 
 
 def _check_names(path: Path, header: Sequence[str]) -> None:
-    if len(set(header)) < len(header) or "" in header:
-        raise ValueError(f"{path}, row 1: must name every column once, got {','.join(header)[:_LISTED]}.")
+    for name in (name for name in header if not name or header.count(name) > 1):
+        raise ValueError(f"{path}, row 1: must name every column once, got {name!r} in {','.join(header)[:_LISTED]}.")
 
 
 def _declared(source: Source, table: Table) -> Source:

@@ -5,8 +5,10 @@ Users and items are numbered in the order of their ids, values of the context in
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
+from moac.choices import LARGEST_REWARD, counted
 from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
 from moac.logs.engine import Connection, File, Limits, Source, quoted
@@ -70,7 +73,7 @@ def build(  # noqa: PLR0913 - one of each meaning
 
     doing = {name: options.pop(name, None) for name in ("executor", "progress")}
     tables = {name: options.pop(name, None) for name in ("users", "items", "name")}
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, _frames_by_name(place):
         if log is None:
             raise ValueError("`log` must be a path or a dataframe, got None.")
         if not isinstance(log, LogFiles):
@@ -82,6 +85,16 @@ def build(  # noqa: PLR0913 - one of each meaning
         building.build(log, target, building.Options(**options), **doing)
         dataset = LoggedDataset.load(target)
     return dataset if out is not None else replace(dataset, folder=None)
+
+
+@contextmanager
+def _frames_by_name(place: str) -> Generator[None]:
+    """While entered, an error on a file that a dataframe was written to names the argument instead."""
+    try:
+        yield
+    except ValueError as error:
+        named = re.sub(rf"{re.escape(place)}/(\w+)\.parquet", r"`\1`", str(error))
+        raise error if named == str(error) else ValueError(named) from None
 
 
 def _is_frame(given: Any) -> bool:
@@ -258,6 +271,8 @@ class _Numbering:
             advice = f": {signal.name}=coalesce({plain}, 0) makes a gap 0"
             finite = (f"isfinite({signal.column})", "a finite number", expression, advice)
             checks.append(engine.Check(signal.name, *finite))
+            size = (f"abs({signal.column}) <= {LARGEST_REWARD}", f"within ±{LARGEST_REWARD:.0e}", expression)
+            checks.append(engine.Check(signal.name, *size))
         if schema.propensity is not None:
             share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
             checks.append(engine.Check(schema.propensity, *share))
@@ -310,7 +325,9 @@ class _Numbering:
         ids = as_ids(users.fetchnumpy())
         train = self.rule.users(ids) == 0 if self.rule.name != "time" else np.ones(len(ids), bool)
         if not train.any():
-            raise ValueError(f"`shares` must leave users to train on, got {self.rule.shares} of {len(ids)} users.")
+            raise ValueError(
+                f"`shares` must leave users to train on, got {self.rule.shares} of {counted(len(ids), 'user')}."
+            )
         self.connection.register("train", {"name": ids.astype(str).astype(object)[train]})
         early, values = "" if since is None else f" AND time < {since}", list[tuple[str, ...]]()
         for k, (label, _) in enumerate(self.context):

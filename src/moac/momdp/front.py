@@ -10,9 +10,10 @@ import moocore
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from moac.choices import counted
 from moac.config import Discounted, Setting
 from moac.momdp import value_sets
-from moac.momdp.model import FiniteMOMDP, refuse
+from moac.momdp.model import FiniteMOMDP, check_model, refuse
 from moac.momdp.value_sets import Points, Problem, Sets, Tracer, start_values
 
 MAX_STATES, MAX_LOTTERIES, MAX_TABLE = 2_000, 50_000, 5_000_000
@@ -36,7 +37,8 @@ class ParetoFront:
 
     def __repr__(self) -> str:
         F, M = self.points.shape
-        return f"ParetoFront({F} points, {int(self.hull.sum())} on the hull, {M} objectives, memory={self.memory})"
+        points, objectives = counted(F, "point"), counted(M, "objective")
+        return f"ParetoFront({points}, {int(self.hull.sum())} on the hull, {objectives}, memory={self.memory})"
 
 
 def pareto_front(
@@ -54,6 +56,7 @@ def pareto_front(
         tolerance: values closer than this, in units of each objective's largest |r|, count as one.
         max_points: largest size of the front and, with memory, of the set of values of any state.
     """
+    check_model(model)
     if not isinstance(setting, Discounted):
         raise ValueError(f"`setting` must be Discounted for a front of deterministic policies, got {setting}.")
     if not 0.0 < tolerance < 1.0:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from moac.choices import counted, shown
 from moac.config import Setting
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source, Spec
 
@@ -33,7 +34,8 @@ class FiniteMOMDP(Source):
     name: str = "model"  # in messages
 
     def __repr__(self) -> str:
-        sizes = f"{self.num_states} states, {self.num_actions} actions, {self.num_objectives} objectives"
+        named = {"state": self.num_states, "action": self.num_actions, "objective": self.num_objectives}
+        sizes = ", ".join(counted(count, noun) for noun, count in named.items())
         return f"FiniteMOMDP({self.name}, {sizes})"
 
     @property
@@ -237,6 +239,13 @@ def _check_rows(name: str, table: Float[np.ndarray, "S A O"]) -> None:
     total = table.sum(axis=2)
     for s, a in np.argwhere(np.abs(total - 1.0) > _ROW_SUM_TOLERANCE)[:1]:
         raise ValueError(f"`{name}` must sum to 1 over its last axis, got {total[s, a]:.12g} at index ({s}, {a}).")
+
+
+def check_model(model: Any) -> None:
+    """Refuse what is no model, such as the id of an environment."""
+    if not isinstance(model, FiniteMOMDP):
+        right = "a FiniteMOMDP such as moac.momdp.library.fishwood()"
+        raise ValueError(f"`model` must be {right}, got {shown(model)}.")
 
 
 def refuse(name: str, table: np.ndarray[Any, Any], bad: np.ndarray[Any, Any], rule: str) -> None:

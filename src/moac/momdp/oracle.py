@@ -15,7 +15,7 @@ from scipy.special import softmax
 from moac import simplex
 from moac.config import Average, Setting, check_setting
 from moac.momdp import chain, support
-from moac.momdp.model import FiniteMOMDP, refuse
+from moac.momdp.model import FiniteMOMDP, check_model, refuse
 
 MAX_STATES = 2000
 """The oracle solves dense S × S systems; beyond this many states it refuses."""
@@ -133,6 +133,7 @@ def evaluate(model: FiniteMOMDP, logits: Any, setting: Setting) -> Exact:
     A ValueError for a model of more than `MAX_STATES` states and, in the average setting, for a policy with more than
     one recurrent class.
     """
+    check_model(model)
     table = np.asarray(logits, dtype=np.float64)
     expected = (model.num_states, model.num_actions)
     if table.shape[-2:] != expected:

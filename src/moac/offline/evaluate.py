@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from moac.choices import counted
 from moac.kept import with_owner
 from moac.logs import folder, states
 from moac.logs.dataset import LoggedDataset
@@ -104,7 +105,9 @@ def check_rows(dataset: LoggedDataset, split: str) -> None:
     rows = dataset.rows(split)
     users = len(np.unique(dataset.user[rows]))
     if users < 2:
-        raise ValueError(f"{dataset.name} has {users} {split} users: an interval over users needs at least two.")
+        raise ValueError(
+            f"{dataset.name} has {counted(users, f'{split} user')}: an interval over users needs at least two."
+        )
     if not dataset.reward[rows].any():
         raise ValueError(f"no signal of {dataset.name} ever occurs among {split} users: nothing can be evaluated.")
 

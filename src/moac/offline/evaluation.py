@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files
+from moac.choices import counted
 from moac.offline.access_log import AccessLog
 from moac.offline.behaviour import Calibration
 from moac.offline.ncis import Controlled, Report
@@ -98,7 +99,8 @@ class OfflineEvaluation:
 
     def __repr__(self) -> str:
         trust = ", ".join(f"{name} {self.report.policies[name].verdict.level}" for name in self.methods)
-        return f"OfflineEvaluation({self.data!r}, {self.rows} rows of {self.users} {self.split} users: {trust})"
+        size = f"{counted(self.rows, 'row')} of {counted(self.users, f'{self.split} user')}"
+        return f"OfflineEvaluation({self.data!r}, {size}: {trust})"
 
     @property
     def methods(self) -> tuple[str, ...]:

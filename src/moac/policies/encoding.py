@@ -58,6 +58,9 @@ class Encoder:
 
     leaves: tuple[Leaf, ...]
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.leaves,)  # without functions that are kept
+
     @cached_property
     def low(self) -> Float[np.ndarray, " d"]:
         """Smallest values, all leaves."""

@@ -131,11 +131,14 @@ class VectorSpec:
         return self.encoder.bounded
 
     def see(self, observation: Any, trial: int = 0, preference: Any = None) -> Float[np.ndarray, " d"]:
-        """The scaled vector, as a trial scales it."""
+        """The scaled vector, as a trial scales it; what is not finite is a ValueError."""
         if self.scales is None:
             raise ValueError("`scales` must be known where observations are vectors, got None.")
         scale = Scale(self.scales["shift"][trial], self.scales["gain"][trial])
-        return scale(self.encoder.flat(observation, preference))
+        flat = self.encoder.flat(observation, preference)
+        if not np.isfinite(flat).all():
+            raise ValueError(f"`observation` must be finite, got {flat[: self.encoder.bare.size].tolist()}.")
+        return scale(flat)
 
     def scale(self, moments: Moments | None) -> Scale:
         """How vectors come into [0, 1]: by their moments, or where these are not kept, by the bounds of the space.

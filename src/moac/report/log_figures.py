@@ -14,6 +14,7 @@ from matplotlib.dates import DateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator, NullFormatter
 
+from moac.choices import counted
 from moac.logs.folder import Description
 from moac.logs.splits import SPLITS
 from moac.offline.ncis.limits import BALANCE
@@ -169,7 +170,8 @@ def _in_per_cent(axis: Axis, limits: tuple[float, float]) -> None:
 def description(log: Description) -> Figure:
     """How often each signal occurs, rows per user, rows per day, and how often each action was shown."""
     figure, axes = figures.grid(2, 2, (8.6, 6.4))
-    title = f"{log.name}: {log.num_rows:,} rows of {len(log.rows_per_user):,} users on {log.num_actions} items"
+    size = f"{counted(log.num_rows, 'row', ',')} of {counted(len(log.rows_per_user), 'user', ',')}"
+    title = f"{log.name}: {size} on {counted(log.num_actions, 'item')}"
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     for ax, draw in zip(axes, (_rates, _rows_per_user, _days, _actions), strict=True):
         draw(ax, log)
@@ -208,7 +210,7 @@ def _rows_per_user(ax: Axes, log: Description) -> None:
         values, first = np.unique(counts, return_index=True)
         share = 1 - first / len(counts)
         marker = "o" if len(values) == 1 else None
-        ax.plot(values, share, label=f"{split}, {len(counts):,} users", marker=marker, **figures.line(k))
+        ax.plot(values, share, label=f"{split}, {counted(len(counts), 'user', ',')}", marker=marker, **figures.line(k))
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.xaxis.set_major_formatter("{x:g}")

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac import files, momdp
-from moac.choices import did_you_mean, several
+from moac.choices import counted, did_you_mean, several
 from moac.training.trained import TrainedPolicy
 
 FILE = "archive.safetensors"
@@ -72,7 +72,8 @@ class Archive:
         return len(self.points)
 
     def __repr__(self) -> str:
-        return f"Archive({len(self)} policies, {self.points.shape[1]} objectives, values: {self.kind})"
+        size = f"{counted(len(self), 'policy')}, {counted(self.points.shape[1], 'objective')}"
+        return f"Archive({size}, values: {self.kind})"
 
     def policy(self, index: int) -> TrainedPolicy:
         """The policy of a point, ready to act."""
@@ -94,7 +95,7 @@ class Archive:
 
         Args:
             protect: floors such as `fuel=-1.5`, or `fuel=-1%`, relative to the archive's best; the lower end of a
-                point's interval keeps them.
+                point's interval keeps them, or its value where it has none.
             prefer: objectives whose sum is to be largest, each in units of its range; none are all of them.
         """
         names, unit = self.objectives, span(self.points)
@@ -102,10 +103,10 @@ class Archive:
             _known("prefer", name, names)
         floors = _floors(several(protect), self.points.max(axis=0), names)
         preferred = tuple(dict.fromkeys(several(prefer))) or names
-        short = np.zeros(len(self))
+        short, low = np.zeros(len(self)), np.where(np.isnan(self.low), self.points, self.low)
         for name, floor in floors.items():
             i = names.index(name)
-            short = np.maximum(short, (floor - self.low[:, i]) / unit[i])
+            short = np.maximum(short, (floor - low[:, i]) / unit[i])
         gain = sum((self.points[:, i] / unit[i] for i in map(names.index, preferred)), np.zeros(len(self)))
         best = int(np.lexsort((-gain, short))[0])
         return Choice(self, best, floors, preferred, float(short[best]))

@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from moac import files, locks, training
+from moac.choices import counted
 from moac.momdp import FiniteMOMDP, library
 from moac.runs import runner
 from moac.runs.directory import RunDirectory
@@ -52,7 +53,8 @@ class Exploration:
     outcome: Result  # the archived policies as the trials of one run
 
     def __repr__(self) -> str:
-        return f"Exploration({self.plan.env}, {len(self.archive)} of {len(self.candidates)} policies archived)"
+        policies = counted(len(self.candidates), "policy")
+        return f"Exploration({self.plan.env}, {len(self.archive)} of {policies} archived)"
 
     @property
     def objectives(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files, locks, settings
+from moac.choices import counted
 from moac.runs import directory, runner
 from moac.runs.problems import problem_of_task
 from moac.runs.runner import Task
@@ -97,7 +98,8 @@ class Swept:
     rows: tuple[Row, ...]
 
     def __repr__(self) -> str:
-        return f"Swept({self.spec.name}: {len(self.rows)} tasks, {len(self.failed)} failed, {len(self.best)} best)"
+        tasks = counted(len(self.rows), "task")
+        return f"Swept({self.spec.name}: {tasks}, {len(self.failed)} failed, {len(self.best)} best)"
 
     @property
     def failed(self) -> tuple[Row, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files, momdp, statistics
-from moac.choices import COUNT, takes_preferences
+from moac.choices import COUNT, counted, takes_preferences
 from moac.config import Average, Setting
 from moac.envs import Environment
 from moac.envs.evaluation import Episodes, play, reused, seeds_of
@@ -161,8 +161,9 @@ class EpisodeValues:
     truncated: float  # share of the episodes that a time limit cut short
 
     def __repr__(self) -> str:
-        means = ", ".join(f"{mean.value:.4g} [{mean.low:.4g}, {mean.high:.4g}]" for mean in self.returns)
-        return f"EpisodeValues({len(self.points)} trials, {self.length:.4g} steps an episode, returns {means})"
+        means = ", ".join(map(str, self.returns))
+        trials = counted(len(self.points), "trial")
+        return f"EpisodeValues({trials}, {self.length:.4g} steps an episode, returns {means})"
 
     def record(self) -> dict[str, Any]:
         """All of it as plain data: the JSON of `moac evaluate`."""

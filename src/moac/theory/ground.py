@@ -13,7 +13,7 @@ from scipy.special import softmax
 
 from moac.config import Average, Discounted, Setting
 from moac.momdp import Exact, FiniteMOMDP, chain, evaluate, td_fixed_point
-from moac.momdp.model import refuse
+from moac.momdp.model import check_model, refuse
 from moac.theory import mixing, smoothness
 from moac.theory.mixing import Mixing
 
@@ -104,6 +104,7 @@ class Ground:
 
 def ground(model: FiniteMOMDP, logits: Any, setting: Setting, features: Any = None, inputs: Any = None) -> Ground:
     """The policy of `logits` [S, A] with features Φ [S, d], one-hot where None, and inputs X [S, k] or None."""
+    check_model(model)
     S = model.num_states
     if np.ndim(logits) != 2:
         raise ValueError(f"`logits` must have shape [{S}, {model.num_actions}], got {np.shape(logits)}.")

@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from moac import parts, settings
 from moac.config import Average, Config
 from moac.momdp import FiniteMOMDP, sampling
+from moac.momdp.model import check_model
 from moac.policies import features
 from moac.theory import bounds
 from moac.theory.assumptions import Assumption, check
@@ -198,6 +199,7 @@ def guarantees(
     Of `config` the setting, features, policy and momentum count; `seed` is that of random features. An ε of None is a
     tenth of the uniform policy's gap.
     """
+    check_model(model)
     if epsilon is not None:
         _check(epsilon)
     config = settings.complete(config, model.spec)

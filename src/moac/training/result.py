@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac import parts, settings, training
-from moac.choices import did_you_mean, shown
+from moac.choices import counted, did_you_mean, shown
 from moac.config import Config, check_trials
 from moac.training.run import History
 from moac.training.trained import TrainedPolicy as TrainedPolicy
@@ -71,10 +71,14 @@ class Result:
             snapshot,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled without its last state, which may hold an environment's: `save` keeps that."""
+        return self.__dict__ | {"snapshot": None}
+
     def __repr__(self) -> str:
         spec, mean = self.run.source.spec, training.mean_over_trials(self.returns)
         returns = ", ".join(f"{name} {value:.4g}" for name, value in zip(spec.objective_names, mean, strict=True))
-        size = f"{self.run.num_trials} trial{'s' * (self.run.num_trials > 1)}, {self.iteration} iterations"
+        size = f"{counted(self.run.num_trials, 'trial')}, {counted(self.iteration, 'iteration')}"
         return f"Result({spec.name}, {size}, {self.history.kind} returns: {returns})"
 
     @property

@@ -134,6 +134,13 @@ class Run:
     seed: int  # of all randomness
     given: tuple[str, ...] = ()  # names of the parts (`policy`, `critic`, `rule`) that the caller gave as objects
 
+    def __reduce__(self) -> Any:
+        """Pickled without the parts that are built anew: they hold functions."""
+        from moac.training.result import prepare
+
+        given = {name: getattr(self.parts, name) for name in self.given}
+        return prepare, (self.source, self.config, self.num_trials, self.seed, given)
+
     @cached_property
     def settings(self) -> Settings:
         """The configuration as the algorithm takes it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -52,6 +52,10 @@ class TrainedPolicy:
         if isinstance(observations, VectorSpec):
             observations = observations.learned(memory, len(jax.tree.leaves(theta)[0]))
         return cls(policy, theta, observations, 0, setting, spec.action_box)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled without the compiled functions that are kept."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
         bound = "" if self.preference is None else f", preference {shown(self.preference)}"

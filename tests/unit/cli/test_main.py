@@ -1,3 +1,4 @@
+import builtins
 import json
 import os
 import re
@@ -11,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 from rich.table import Table
 
-from moac import default_config, envs, momdp, settings
-from moac.choices import did_you_mean
+from moac import __main__, default_config, envs, momdp, settings
+from moac.choices import counted, did_you_mean
 from moac.cli import console, options, process
 from moac.cli import main as cli
 from moac.cli.theory import Front
@@ -54,13 +55,14 @@ def test_the_help_names_what_is_filled_in(env, learner):
 
 def test_help_names_only_what_a_command_takes(capsys):
     told = {}
-    for command in ("train", "offline train"):
+    for command in ("train", "explore", "offline train"):
         with pytest.raises(SystemExit):
             cli.main([*command.split(), "--help"])
         told[command] = capsys.readouterr().out
     for name, on_a_log in (("`table`", False), ("`gaussian`", False), ("`plain`", None), ("`items`", True)):
         assert (name in told["train"]) is (on_a_log is False), name
         assert (name in told["offline train"]) is (on_a_log is True), name
+        assert (name in told["explore"]) is (on_a_log is not None), name
     assert all("`mlp` (logits from a network)" in " ".join(shown.replace("│", "").split()) for shown in told.values())
 
 
@@ -153,6 +155,16 @@ def test_interrupt_has_no_traceback(owner, at, monkeypatch, capsys):
     assert capsys.readouterr().err == "moac: interrupted.\n"
 
 
+def test_interrupt_before_the_command_line_is_imported_has_no_traceback(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(builtins, "__import__", interrupted)
+        code = __main__.main()
+    assert (code, capsys.readouterr().err) == (130, "moac: interrupted.\n")
+
+
 @pytest.mark.parametrize(
     ("error", "line"),
     [
@@ -208,6 +220,12 @@ def test_help_lists_every_command(capsys):
 def test_did_you_mean():
     assert did_you_mean("--iteration", ["--iterations", "--seed"]) == " Did you mean --iterations?"
     assert did_you_mean("--bogus", ["--out", "--json"]) == ""
+
+
+def test_one_thing_is_counted_without_an_s():
+    assert [counted(n, "policy") for n in (0, 1, 2)] == ["0 policies", "1 policy", "2 policies"]
+    assert [counted(n, "test user", ",") for n in (1, 1024)] == ["1 test user", "1,024 test users"]
+    assert [counted(n, "trial") for n in ("1", "10\u202f000")] == ["1 trial", "10\u202f000 trials"]
 
 
 def test_outside_the_main_thread_signals_are_left_alone():

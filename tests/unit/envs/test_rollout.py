@@ -115,7 +115,8 @@ def test_vectors_and_states_see_the_same_walk():
     ("fault", "line"),
     [
         ("raises", "step 7 of copy 0: step raised ZeroDivisionError: no road."),
-        ("nan", "step 7 of copy 0: its reward must be finite, got [nan, -1.0]."),
+        ("nan", "step 7 of copy 0: its reward must be finite and within ±1e+15, got [nan, -1.0]."),
+        ("huge", "step 7 of copy 0: its reward must be finite and within ±1e+15, got [1.0000000150474662e+30, -1.0]."),
         ("short", "step 7 of copy 0: its reward must have length 2, got 1."),
         ("outside", "step 7 of copy 0: an observation must lie in its space, got [9]."),
     ],
@@ -136,7 +137,7 @@ def test_steps_are_counted_over_all_walks(kind):
 
 
 @pytest.mark.parametrize(
-    ("bad", "line"), [([np.nan, 0.0], "be finite, got [nan, 0.0]"), ([0.0], "have length 2, got 1")]
+    ("bad", "line"), [([np.nan, 0.0], "be finite and within ±1e+15, got [nan, 0.0]"), ([0.0], "have length 2, got 1")]
 )
 def test_a_bad_reward_names_the_copy_that_gave_it(bad, line):
     two = [Copy(envs.make(Line).interface, number, seed=0) for number in (0, 1)]

@@ -169,6 +169,7 @@ GOOD = {"user": [1, 2], "action": [0, 1], "reward": [[1.0], [2.0]]}
         ({"action": [0]}, {}, r"`action` must have shape \[N\] with N = 2"),
         ({"reward": [1.0, 2.0]}, {}, "`reward` must have shape"),
         ({"reward": [[1.0], [np.nan]]}, {}, "`reward` must be finite, got nan in row 1"),
+        ({"reward": [[1.0], [-1e30]]}, {}, "`reward` must be within ±1e.15, got -1e.30 in row 1"),
         ({"user": [1.5, 2.0]}, {}, "`user` must hold whole numbers"),
         ({"propensity": [0.5, np.nan]}, {}, "`propensity` must be finite, got nan in row 1"),
         ({"propensity": [0.5, 0.0]}, {}, r"`propensity` must be in \(0, 1\], got 0.0 in row 1"),

@@ -220,6 +220,22 @@ def test_duplicates_are_counted_and_said(built, tmp_path, capsys):
     assert "2022-05-01 to 2022-05-23" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], []),
+        (["--shares", "0.998", "0.001", "0.001"], ["0 validation users", "0 test users"]),
+        (["--shares", "0.8", "0.2", "0"], []),
+        (["--split", "time:2023-01-01"], ["0 validation users", "0 test users"]),
+    ],
+)
+def test_a_split_that_is_too_small_to_evaluate_on_is_said(tmp_path, capsys, more, told):
+    build = ["data", "build", str(stranger.write(tmp_path / "log.csv", TABLE)), "--time", "ts", "--signals", "click"]
+    assert main([*build, *more, "--out", str(tmp_path / "data")]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "too few to evaluate on: change" in line]
+    assert [line.partition("warning: ")[2].partition(",")[0] for line in warnings] == told
+
+
 def test_a_log_of_a_few_days_is_drawn_without_a_warning(tmp_path):
     rows = [row | {"ts": f"2022-05-0{1 + k % 5} 09:00"} for k, row in enumerate(TABLE[:40])]
     path = stranger.write(tmp_path / "log.csv", rows)
@@ -310,6 +326,8 @@ FILES = {
     "user_id,item_id,time,click\na,x,1,0\nb,,2,1\n": "row 3: `item_id` must be an id, got nothing",
     "user_id,item_id,time,click\na,x,1,\nb,y,2,1\n": "must be a finite number, got nothing: click=coalesce",
     "user_id,item_id,time,click\na,x,1,0\nb,y,soon,1\n": "row 3: `time` must be a number or a date",
+    "user_id,item_id,time,click,click\na,x,1,0,1\nb,y,2,1,0\n": "name every column once, got 'click' in user_id",
+    "user_id,item_id,time,click\na,x,1,0\nb,y,2,1e30\n": "row 3: `click` must be within ±1e+15, got '1e",
     "user_id,item_id,time,click\na,x,1,0\nb,y\n": "row 3: Expected Number of Columns: 4 Found: 2",
 }
 
@@ -358,10 +376,12 @@ def test_ids_of_mixed_types_and_nan_are_refused(tmp_path):
         "time": np.array([1, 2]),
         "click": np.array([0, 1]),
     }
-    with pytest.raises(ValueError, match="`user_id` must hold whole numbers or texts, got DOUBLE"):
+    with pytest.raises(ValueError, match=r"^`log`: `user_id` must hold whole numbers or texts, got DOUBLE"):
         logs.build(frame, signals="click")
-    with pytest.raises(ValueError, match=r"parquet, row 2: `click` must be a finite number, got"):
+    with pytest.raises(ValueError, match=r"^`log`, row 2: `click` must be a finite number, got"):
         logs.build(frame | {"user_id": np.array([1, 2]), "click": np.array([0, np.nan])}, signals="click")
+    with pytest.raises(ValueError, match=r"^`users` must have the column `user_id`, which is missing"):
+        logs.build(frame | {"user_id": np.array([1, 2])}, signals="click", users={"id": np.array([1, 2])})
     with pytest.raises(ValueError, match=r"`log` must hold columns of one length, got .*'click': \(1,\)"):
         logs.build(frame | {"click": [1]}, signals="click")
     for wrong in (None, 5, [{"user_id": 1}]):

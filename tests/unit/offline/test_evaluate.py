@@ -25,7 +25,7 @@ def dataset():
     ("change", "message"),
     [
         (lambda d: {"split": np.zeros_like(d.split)}, "has 0 validation users"),
-        (lambda d: {"split": np.where(np.arange(d.num_users) == d.user[0], 1, 0)}, "has 1 validation users"),
+        (lambda d: {"split": np.where(np.arange(d.num_users) == d.user[0], 1, 0)}, "has 1 validation user:"),
         (lambda d: {"propensity": None}, "has no propensities"),
         (lambda d: {"propensity": np.zeros(d.num_rows)}, r"`propensity` must be in \(0, 1\], got 0.0 in row"),
         (lambda d: {"action": d.action + 12}, r"`action` of generated must be in \[0, 12\)"),

@@ -1,5 +1,7 @@
 """Choosing a policy of an archive: floors are kept by intervals, the rest is as large as possible."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,13 @@ def test_the_best_that_keeps_the_floors(protect, prefer, index):
     choice = archive().choose(protect, prefer)
     assert choice.fits and choice.index == index
     assert choice.record()["point"] == index and choice.record()["fits"] is True
+
+
+def test_values_keep_the_floors_where_there_are_no_intervals():
+    alone = replace(archive(), low=np.full_like(POINTS, np.nan), high=np.full_like(POINTS, np.nan))
+    choice = alone.choose("ore2=0.41", "ore1")
+    assert choice.fits and choice.index == 2
+    assert not alone.choose("ore2=0.95").fits
 
 
 def test_where_no_point_keeps_the_floors_the_nearest_is_told():

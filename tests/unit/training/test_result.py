@@ -1,14 +1,16 @@
 """What training returns, with arrays made by hand,."""
 
+import pickle
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
 from moac import Config, Discounted, api, envs, momdp, training
 from moac.training import result
 from moac.training.run import History
-from tests.helpers.environments import Own
+from tests.helpers.environments import Line, Own
 
 K, L, M = 4, 3, 3
 MODEL = momdp.library.resource_gathering()
@@ -33,6 +35,19 @@ def test_policies_as_an_array():
     exact = momdp.evaluate(MODEL, policy, Discounted(0.9))
     uniform = momdp.evaluate(MODEL, np.zeros((S, A)), Discounted(0.9))
     np.testing.assert_allclose(exact.returns, np.tile(uniform.returns, (K, 1)))
+
+
+@pytest.mark.parametrize("problem", [momdp.library.fishwood(), envs.make(Line, num_envs=2, evaluation_episodes=1)])
+def test_a_result_that_was_pickled_acts_and_is_saved_like_itself(problem, tmp_path):
+    sizes = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 4, "actor_batch_size": 4}
+    outcome = api.train(problem, learner="paper", **sizes)
+    outcome.policy.act(0, jax.random.key(3))  # which keeps a compiled function
+    again = pickle.loads(pickle.dumps(outcome))
+    assert (again.config, repr(again)) == (outcome.config, repr(outcome))
+    actions = [each.policy.act(0, jax.random.key(4)) for each in (outcome, again)]
+    assert actions[0] == actions[1]
+    saved = [each.save(tmp_path / str(k)) / "policy.safetensors" for k, each in enumerate((outcome, again))]
+    assert saved[0].read_bytes() == saved[1].read_bytes()
 
 
 def test_plot_has_all_panels():

@@ -6,7 +6,8 @@ import pytest
 
 from moac import momdp
 from moac.policies import SoftmaxTable
-from moac.policies.observations import StateSpec
+from moac.policies.encoding import Encoder, Leaf
+from moac.policies.observations import StateSpec, VectorSpec
 from moac.training.trained import TrainedPolicy
 
 MODEL = momdp.library.resource_gathering()
@@ -28,6 +29,15 @@ def test_observation_that_is_no_index(observation):
     policy = TrainedPolicy(SoftmaxTable(3, 2), np.zeros((1, 3, 2)), StateSpec(3))
     with pytest.raises(ValueError, match=r"^`observation` must be the index of a state, got "):
         policy.act(observation, jax.random.key(0))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_observation_that_is_not_finite(bad):
+    seen = VectorSpec(Encoder((Leaf((), "float", (0.0, 0.0), (1.0, 1.0)),))).learned(None, 1)
+    policy = TrainedPolicy(SoftmaxTable(3, 2), np.zeros((1, 3, 2)), seen)
+    for ask in (lambda x: policy.act(x, jax.random.key(0)), lambda x: policy.log_prob(x, 0), policy.see):
+        with pytest.raises(ValueError, match=rf"^`observation` must be finite, got \[0.5, {bad}\]\.$"):
+            ask(np.array([0.5, bad]))
 
 
 @pytest.mark.parametrize("key", [0, np.int64(3), None])

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from moac import files
+from moac.choices import counted
 from moac.offline.ncis import estimates, trust
 from moac.offline.ncis.checks import Checks, Control, Controlled, Evidence, Weighted
 from moac.offline.ncis.estimates import Change, Drawn, Estimate, Flip, Sweep, holm
@@ -72,7 +73,7 @@ class Report:
     def _lines(self, name: str, policy: PolicyReport) -> Iterator[str]:
         """The verdict with its reasons, then a line per signal."""
         effective = min(one.row_effective_share for one in policy.diagnostics)
-        rows = f"{policy.diagnostics[0].rows} rows, effective {effective:.0%}, cap {self.options.cap:g}"
+        rows = f"{counted(policy.diagnostics[0].rows, 'row')}, effective {effective:.0%}, cap {self.options.cap:g}"
         yield f"{name}: {policy.verdict.level}; {rows}"
         yield from (f"  ! {reason.text}" for reason in policy.verdict.reasons)
         for k, signal in enumerate(self.signal_names):

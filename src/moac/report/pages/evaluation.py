@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from moac.choices import counted
 from moac.offline.access_log import AccessLog
 from moac.offline.evaluation import OfflineEvaluation
 from moac.offline.ncis.limits import MIN_POSITIVES
@@ -49,7 +50,8 @@ def of_evaluation(evaluation: OfflineEvaluation) -> Page:
 
 
 def _summary(evaluation: OfflineEvaluation) -> str:
-    where = f"{number(evaluation.rows)} rows of {number(evaluation.users)} {evaluation.split} users"
+    rows, users = counted(number(evaluation.rows), "row"), counted(number(evaluation.users), f"{evaluation.split} user")
+    where = f"{rows} of {users}"
     to = evaluation.report.baseline
     parts = [f"Estimated by normalised capped importance sampling on {where}, compared with {to}."]
     parts += [_outcome(evaluation, name) for name in evaluation.methods]
@@ -93,7 +95,7 @@ def _facts(evaluation: OfflineEvaluation) -> Named:
         ("Effective share of rows", _each(_effective_shares(evaluation), checks.percent)),
         ("Rows", evaluation.rows),
         ("Users", f"{number(evaluation.users)} ({evaluation.split})"),
-        ("Policies", _each(evaluation.seeds, lambda count: "1 seed" if count == 1 else f"{count} seeds")),
+        ("Policies", _each(evaluation.seeds, lambda count: counted(count, "seed"))),
         ("Cap", evaluation.report.options.cap),
         *noted,
         ("Data", f"{evaluation.data}, {evaluation.num_actions} actions"),
@@ -191,8 +193,11 @@ def unknown(evaluation: OfflineEvaluation) -> str:
     if evaluation.unknown is None:
         return ""
     counts = evaluation.unknown
-    told = f"{number(counts['users'])} users and {number(counts['items'])} items of {evaluation.data}"
-    return f"Evaluated on another log than the run’s: it does not know {told} ({number(counts['views'])} rows)."
+    users, items, rows = (
+        counted(number(counts[name]), noun) for name, noun in (("users", "user"), ("items", "item"), ("views", "row"))
+    )
+    told = f"{users} and {items} of {evaluation.data} ({rows})"
+    return f"Evaluated on another log than the run’s: it does not know {told}."
 
 
 def _behaviour(evaluation: OfflineEvaluation) -> tuple[Table, ...]:

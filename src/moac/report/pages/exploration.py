@@ -10,6 +10,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure as Drawing
 
 from moac import files
+from moac.choices import counted
 from moac.report import figures, pages
 from moac.report.figures import Points
 from moac.report.numbers import number, with_interval
@@ -121,12 +122,10 @@ def of_folder(folder: Path) -> Page:
 
 def _page(folder: Path, data: dict[str, Any]) -> Page:
     numbers, served, hull = data["numbers"], data["numbers"]["preferences_served"], _hull(data["numbers"])
-    asked = len(data["asked"]["preferences"])
+    asked = counted(len(data["asked"]["preferences"]), "preference")
     rules, kind = ", ".join(data["rules"]), data["returns_kind"]
-    how = (
-        f"One network, asked for {asked} preferences" if rules == CONDITIONED else f"{asked} preferences, rules {rules}"
-    )
-    policies = "1 policy" if numbers["points"] == 1 else f"{numbers['points']} policies"
+    how = f"One network, asked for {asked}" if rules == CONDITIONED else f"{asked}, rules {rules}"
+    policies = counted(numbers["points"], "policy")
     found = f" They reach {hull} points of the exact hull." if hull else ""
     facts: dict[str, Any] = {"policies archived": numbers["points"], "environment steps": numbers["env_steps"]}
     facts |= {"hull points found": hull, "largest distance below the hull": numbers["most_below_hull"]} if hull else {}
@@ -217,7 +216,7 @@ def _at(across: float, up: float) -> tuple[float, float]:
 
 
 def _card(folder: Path, k: int, point: dict[str, Any], objectives: tuple[str, ...]) -> Card:
-    intervals = point["interval"] or [(np.nan, np.nan)] * len(objectives)
+    intervals = np.array(point["interval"] or [(None, None)] * len(objectives), dtype=np.float64)
     values = [with_interval(*each) for each in zip(point["returns"], intervals, strict=True)]
     facts = list(zip(objectives, values, strict=True))
     facts += [("preference p", _vector(point["preference"]))]

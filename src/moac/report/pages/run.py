@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import settings, statistics
+from moac.choices import counted
 from moac.config import Config, Discounted
 from moac.report import figures
 from moac.report.numbers import UNKNOWN, number, plus_minus, text
@@ -43,7 +44,7 @@ def _what_was_run(run: FinishedRun) -> str:
     rule = f"MOAC with momentum η = {run.config.momentum}"
     if run.config.weighting != "min-norm":
         rule = f"The actor-critic with {run.config.weighting} weights"
-    return f"{rule} trained {policies} for {number(run.last)} iterations, {setting(run.config)}."
+    return f"{rule} trained {policies} for {counted(number(run.last), 'iteration')}, {setting(run.config)}."
 
 
 def _what_came_out(run: FinishedRun) -> str:
@@ -81,7 +82,7 @@ def _notice(run: FinishedRun) -> str | None:
     if not len(stopped):
         return _collapse(run)
     when = f"the first at iteration {number(int(stopped.min()))}"
-    return f"{_stopped(run)} trials stopped, {when}: an update was not finite. Smaller step sizes help."
+    return f"{counted(_stopped(run), 'trial')} stopped, {when}: an update was not finite. Smaller step sizes help."
 
 
 def _collapse(run: FinishedRun) -> str | None:

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from moac import files
+from moac.choices import counted
 from moac.report import figures, pages
 from moac.report.numbers import number, plus_minus
 from moac.report.page import Table
@@ -59,7 +60,7 @@ def _about(swept: Swept, environments: list[str]) -> About:
         sweep.name,
         f"Sweep: {sweep.name}",
         sweep.seed,
-        f"{len(rows)} tasks, which differ in {'; '.join(varied)}. {how}",
+        f"{counted(len(rows), 'task')}; varied: {'; '.join(varied)}. {how}",
         "As the sweep's file says; what it leaves out was resolved for each environment: tasks/*/config.json has all.",
         facts | {"failed": failed, "trials per task": sweep.trials},
         dict(sweep.common),
@@ -81,7 +82,7 @@ def ends(rows: list[Row], env: str, sweep: Sweep, short: bool = False) -> Table 
         shown = [plus_minus(m.value, h) if h else number(m.value, 3) for m, h in zip(means, half, strict=True)]
         lines.append((*named, *shown, not row.dominated))
     caption = (
-        f"Means over {sweep.trials} trials after the last iteration; ± is half the width of their 95 % interval. "
+        f"Means over {counted(sweep.trials, 'trial')} at the end; ± is half the width of their 95 % interval. "
         "A task is dominated where another one's means are at least as good in all objectives and better in one. "
         "results.csv has all digits."
     )
