@@ -174,7 +174,7 @@ def indexed(views: Views, window: int, actions: np.ndarray[Any, Any], scale: tup
     starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
     sizes = np.diff(np.append(starts, len(ids)))
     user = np.repeat(np.arange(len(starts), dtype=np.int32), sizes)
-    action = _actions(item, actions)
+    action = _places(item, actions)
     near = _within_reach(user, action >= 0, window)
     before, row, reach = np.cumsum(near) - near, np.flatnonzero(action >= 0), np.flatnonzero(near)
     found = {"user_ids": ids[starts], "views": sizes.astype(np.int32), "first": before[starts], "history": item[reach]}
@@ -195,12 +195,17 @@ def rewards(columns: Arrays, signals: tuple[Signal, ...]) -> np.ndarray[Any, Any
     return found
 
 
-def _actions(item: Any, actions: Any) -> Any:
-    """The action that each item is, or −1."""
-    ranks = np.argsort(actions).astype(np.int32)
-    known = actions[ranks]
-    place = np.minimum(np.searchsorted(known, item), len(actions) - 1)
-    return np.where(known[place] == item, ranks[place], np.int32(-1))
+def _places(ids: Any, known: Any) -> Any:
+    """Where each of the ids is among those that are known, or −1: by a table where that is small, since it is fast."""
+    low, span = known.min(), int(known.max()) - int(known.min()) + 1
+    if span <= len(ids):
+        table = np.full(span + 1, -1, np.int32)
+        table[known - low] = np.arange(len(known))
+        return table[np.where((ids >= low) & (ids <= known.max()), ids - low, span)]
+    ranks = np.argsort(known).astype(np.int32)
+    ordered = known[ranks]
+    place = np.minimum(np.searchsorted(ordered, ids), len(known) - 1)
+    return np.where(ordered[place] == ids, ranks[place], np.int32(-1))
 
 
 def _within_reach(user: Any, row: Any, window: int) -> Any:
@@ -234,7 +239,7 @@ def join(pieces: list[Arrays], primary_is_random: bool, items: Any = ()) -> Join
     shared = {name: whole[name] for name in _SHARED if name in whole} | {"item_ids": np.unique(whole["history"])}
     if len(items):
         shared["item_ids"] = np.union1d(shared["item_ids"], items).astype(shared["item_ids"].dtype)
-    shared["history"] = np.searchsorted(shared["item_ids"], whole["history"]).astype(np.int32)
+    shared["history"] = _places(whole["history"], shared["item_ids"])
     second = whole["random"] & (not primary_is_random)
     parts = {"rows": ~second, "random": second}
     return Joined(shared, {part: _part(whole, chosen) for part, chosen in parts.items() if chosen.any()})
@@ -242,7 +247,7 @@ def join(pieces: list[Arrays], primary_is_random: bool, items: Any = ()) -> Join
 
 def _part(whole: Arrays, chosen: Any) -> Arrays:
     """The chosen rows; a user's last one is truncated."""
-    rows = {name: whole[name][chosen] for name in _ROWS if name in whole}
+    rows = {name: whole[name].take(np.flatnonzero(chosen), axis=0) for name in _ROWS if name in whole}
     return rows | {"truncated": np.append(rows["user"][1:] != rows["user"][:-1], True)}
 
 
