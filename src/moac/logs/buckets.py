@@ -29,6 +29,9 @@ _HASH = 2_654_435_761
 _BUFFERED = 1 << 19
 """Rows that all buckets together buffer in a thread while a log is scattered; of DuckDB's own, half a million of each
 bucket, 256 buckets would not fit into memory."""
+_RAW = ", PARTITION_BY (bucket), COMPRESSION uncompressed, DICTIONARY_SIZE_LIMIT 1000"
+"""How rows as they were read are written: in a third less time than compressed, at twice the size; they are read once.
+"""
 _SHARED = ("user_ids", "views", "first", "history", "responses")
 _ROWS = ("user", "action", "reward", "time", "context", "end", "answered", "propensity", "candidates")
 
@@ -83,7 +86,7 @@ def scatter(
             def show(share: float, done: int = done, size: int = file.size) -> None:
                 say("reading logs", done + int(share * size), total)
 
-            copy = partial(engine.copy_checked, connection, query, [source], temporary, ", PARTITION_BY (bucket)")
+            copy = partial(engine.copy_checked, connection, query, [source], temporary, _RAW)
             engine.watch(connection, copy, show)
             if not any(temporary.rglob("*.parquet")):
                 raise ValueError(f"{file.path} must hold rows, got none.")
