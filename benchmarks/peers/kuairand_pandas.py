@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-ACTIONS, WINDOW, SHARES = 150, 20, (0.8, 0.1, 0.1)
-SIGNALS = ["is_click", "is_like", "is_follow", "is_comment", "is_forward", "is_hate", "play_time_ms"]
+ACTIONS, SHARES, STEPS = 150, (0.8, 0.1, 0.1), 127
+SIGNALS = ["is_click", "is_like", "is_follow", "is_comment", "is_forward", "is_hate", "play_time_ms", "completion"]
+SIGNALS += ["long_view"]
+UNITS = {"is_hate": -1, "play_time_ms": 10_000, "completion": 1_000_000}
 NUMBERS = ["follow_user_num", "fans_user_num", "friend_user_num", "register_days"]
 
 
@@ -33,7 +35,10 @@ def main(source: Path, out: Path) -> None:
     train = rows[(rows["split"] == 0) & ~rows["random"]]
     counts = train.groupby("video_id").size().reset_index(name="views")
     actions = counts.sort_values(["views", "video_id"], ascending=[False, True])["video_id"].to_numpy()[:ACTIONS]
-    arrays = indexed(rows, actions)
+    rewards = rows[SIGNALS].astype(float)
+    for name, unit in UNITS.items():
+        rewards[name] /= unit
+    arrays = indexed(rows, rewards, actions) | {"responses": responses(rewards, rows["split"] == 0)}
     arrays |= {"users": user_table(users), "items": video_table(videos, rows.loc[rows["split"] == 0, "video_id"])}
     out.mkdir(parents=True)
     for name, array in arrays.items():
@@ -55,7 +60,10 @@ def logs(paths: list[Path]) -> tuple[pd.DataFrame, int]:
     rows = pd.concat(parts, ignore_index=True)
     first = ["user_id", "time_ms", "video_id"]
     kept = rows.drop_duplicates()
-    return kept.sort_values([*first, *(c for c in rows.columns if c not in first)], ignore_index=True), len(rows)
+    kept = kept.sort_values([*first, *(c for c in rows.columns if c not in first)], ignore_index=True)
+    share = (kept["play_time_ms"] / kept["duration_ms"].clip(lower=1)).clip(upper=1)
+    kept["completion"] = (share * UNITS["completion"]).round().astype(int)
+    return kept, len(rows)
 
 
 def splits(ids: np.ndarray) -> np.ndarray:
@@ -66,22 +74,29 @@ def splits(ids: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.cumsum(SHARES)[:-1], (z ^ (z >> np.uint64(31))) / 2.0**64, side="right")
 
 
-def indexed(rows: pd.DataFrame, actions: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays of the rows whose video is an action; the history is every view."""
+def responses(rewards: pd.DataFrame, train: pd.Series) -> np.ndarray:
+    """What every view was answered with, over the scale that train rows have, in steps of 1/127."""
+    known = rewards[train]
+    scale = np.where(known.abs().max() <= 1, 1, 3 * (known**2).mean() ** 0.5)
+    return (rewards / scale * STEPS).clip(-STEPS, STEPS).round().astype(np.int8).to_numpy()
+
+
+def indexed(rows: pd.DataFrame, rewards: pd.DataFrame, actions: np.ndarray) -> dict[str, np.ndarray]:
+    """Arrays of the rows whose video is an action; the history is every view, answered up to a row's own time."""
     place = pd.Series(np.arange(len(actions)), index=actions)
     chosen = rows["video_id"].isin(actions)
     kept = rows[chosen]
     local = pd.to_datetime(kept["time_ms"], unit="ms") + pd.Timedelta(hours=8)
-    reward = kept[SIGNALS].astype(float)
-    reward["is_hate"] *= -1
-    reward["play_time_ms"] /= 10_000
+    later = rows[["user_id", "time_ms"]].ne(rows[["user_id", "time_ms"]].shift()).any(axis=1).to_numpy()
+    answered = np.maximum.accumulate(np.where(later, np.arange(len(rows)), 0))
     return {
         "history": rows["video_id"].to_numpy(),
         "first": rows.groupby("user_id").head(1).index.to_numpy(),
         "end": np.flatnonzero(chosen.to_numpy()),
         "user": kept["user_id"].to_numpy(),
         "action": kept["video_id"].map(place).to_numpy(),
-        "reward": reward.to_numpy(),
+        "answered": answered[chosen.to_numpy()],
+        "reward": rewards[chosen].to_numpy(),
         "time": kept["time_ms"].to_numpy(),
         "context": np.stack([kept["tab"], local.dt.hour, local.dt.dayofweek], axis=1),
         "random": kept["random"].to_numpy(),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from moac.kuairand.schema import LOG, SCHEMA
 from moac.logs import About, LoggedDataset, Rows, splits
-from moac.logs.buckets import Views, _actions, _within_reach, indexed
+from moac.logs.buckets import Views, _places, _within_reach, indexed
 
 logs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.booleans()), min_size=1, max_size=80)
 
@@ -53,11 +53,18 @@ def test_reach_is_what_its_definition_says(log, window):
         assert reach[k] == bool(near)
 
 
-@given(hnp.arrays(np.int32, 30, elements=st.integers(0, 20)), st.sets(st.integers(0, 20), min_size=1))
-def test_actions_are_found_whatever_their_order(video, actions):
+@given(
+    hnp.arrays(np.int32, 30, elements=st.integers(0, 20)),
+    st.sets(st.integers(0, 20), min_size=1),
+    st.sampled_from([(1, 0), (1, 2**31 - 21), (10**8, 0), (10**8, -(2**31))]),
+)
+def test_actions_are_found_whatever_their_order_and_however_far_apart(video, actions, how):
+    factor, first = how
     chosen = np.array(sorted(actions, key=lambda a: (a * 13) % 21), dtype=np.int32)
     expected = [chosen.tolist().index(v) if v in actions else -1 for v in video.tolist()]
-    assert _actions(video, chosen).tolist() == expected
+    spread = [(ids.astype(np.int64) * factor + first).astype(np.int32) for ids in (video, chosen)]
+    found = _places(*spread)
+    assert found.tolist() == expected and found.dtype == np.int32
 
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=50))

@@ -158,7 +158,7 @@ def hashed(path: Path, table: Table) -> File:
             if text and len(block) == _BLOCK and b"\n" not in block and b"\r" not in block:
                 raise ValueError(f"{path} must have lines of at most {_BLOCK} bytes, got a longer one.")
             digest.update(block)
-            size, end = size + len(block), (end + block)[-_SHOWN:]
+            size, end = size + len(block), (end + block[-_SHOWN:])[-_SHOWN:]
     if not size:
         raise ValueError(f"{path} must hold rows, got an empty file.")
     if text and table.columns and not end.endswith((b"\n", b"\r")):

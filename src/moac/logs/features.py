@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,7 +61,7 @@ class Encoder:
         """In [−1, 1], from a column of texts or numbers; what is missing or unknown is 0."""
         if self.values is not None:
             rows = {value: k for k, value in enumerate(self.values, start=1)}
-            return self.vectors[[rows.get(value, 0) for value in np.ma.filled(column, "")]]
+            return self.vectors[list(map(rows.get, np.ma.filled(column, ""), repeat(0)))]
         column = np.ma.filled(column, np.nan)
         if self.mean is not None:
             x = np.log1p(np.maximum(column, 0))
@@ -152,7 +153,7 @@ def encoded(connection: Connection, features: Sequence[Feature], table: str | No
     `table` is SQL, with each id once in a column `id`; `train` is a query for the ids that encoders are fitted on.
     """
     joined = "" if table is None else f"LEFT JOIN {table} AS described USING (id)"
-    encoders = [_fitted(connection, feature, f"FROM ({train}) {joined}") for feature in features]
+    encoders = _fitted(connection, features, f"FROM ({train}) {joined}")
     columns = ["true AS known" if table is None else "described.id IS NOT NULL AS known"]
     columns += [f"{_expression(feature)} AS feature{k}" for k, feature in enumerate(features)]
     blocks, unknown = [np.zeros((0, sum(len(encoder.names) for encoder in encoders)), np.int8)], 0
@@ -171,12 +172,18 @@ def _expression(feature: Feature) -> str:
     return feature.expression if feature.kind == "category" else f"({feature.expression})::DOUBLE"
 
 
-def _fitted(connection: Connection, feature: Feature, chosen: str) -> Encoder:
-    """The encoder of a feature; `chosen` is SQL from `FROM` on."""
-    if feature.kind == "scaled":
-        return Encoder(feature.name)
-    if feature.kind == "category":
-        values = connection.execute(f"SELECT DISTINCT {feature.expression} {chosen}").fetchall()
-        return category(feature.name, (row[0] for row in values), feature.width, feature.one_hot)
-    query = f"SELECT {_expression(feature)} AS x {chosen} ORDER BY x"  # a sum depends on the order
-    return number(feature.name, connection.execute(query).fetchnumpy()["x"])
+def _fitted(connection: Connection, features: Sequence[Feature], chosen: str) -> list[Encoder]:
+    """The encoders of features; `chosen` is SQL from `FROM` on. One query finds the values of all categories."""
+    categories = [feature for feature in features if feature.kind == "category"]
+    distinct = ", ".join(f"list(DISTINCT {feature.expression})" for feature in categories)
+    values = iter(connection.execute(f"SELECT {distinct} {chosen}").fetchall()[0] if categories else ())
+    encoders = list[Encoder]()
+    for feature in features:
+        if feature.kind == "scaled":
+            encoders.append(Encoder(feature.name))
+        elif feature.kind == "category":
+            encoders.append(category(feature.name, next(values) or (), feature.width, feature.one_hot))
+        else:
+            query = f"SELECT {_expression(feature)} AS x {chosen} ORDER BY x"  # a sum depends on the order
+            encoders.append(number(feature.name, connection.execute(query).fetchnumpy()["x"]))
+    return encoders

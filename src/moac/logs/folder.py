@@ -190,20 +190,26 @@ def signal_table(names: Iterable[str], amounts: Any, sums: Any, rows: int) -> di
 def count_logs(connection: Connection, schema: Schema, rows: str) -> dict[str, Any]:
     """Counts of whole logs, given SQL of all ordered rows: rows with and without duplicates, signals, days."""
     columns = [column(signal.column) for signal in schema.signals]
-    counts = ", ".join(f"count(*) FILTER ({name} != 0), sum({name})" for name in columns)
+    counts = ", ".join(f"count_if({name} != 0), sum({name})" for name in columns)  # FILTER takes twice the time
     query = f"SELECT random, sum(copies)::BIGINT, count(*), {counts} FROM {rows} GROUP BY random ORDER BY random"
-    logs: dict[str, Any] = {}
+    logs, days = dict[str, Any](), _days(connection, schema, rows)
     for random, read, kept, *totals in connection.execute(query).fetchall():
         sums = [float(total) / signal.unit for total, signal in zip(totals[1::2], schema.signals, strict=True)]
         table = signal_table((signal.name for signal in schema.signals), totals[::2], sums, kept)
-        days: dict[str, int] = {}
-        if schema.day is not None:
-            day = f"(DATE '1970-01-01' + ({schema.day})::INTEGER)::VARCHAR AS day"
-            query = f"SELECT {day}, count(*) FROM {rows} WHERE random = {random} GROUP BY day ORDER BY day"
-            days = dict(connection.execute(query).fetchall())
-        counted = {"rows_read": read, "duplicates": read - kept, "rows": kept, "signals": table, "days": days}
+        own = {day: count for exposed, day, count in days if exposed == random}
+        counted = {"rows_read": read, "duplicates": read - kept, "rows": kept, "signals": table, "days": own}
         logs["random" if random else "standard"] = counted
     return logs
+
+
+def _days(connection: Connection, schema: Schema, rows: str) -> list[tuple[bool, str, int]]:
+    """Whether exposure was random, a day, and its rows; counted as numbers, since texts take twice the time."""
+    if schema.day is None:
+        return []
+    counted = f"SELECT random, ({schema.day})::INTEGER AS day, count(*) AS rows FROM {rows} GROUP BY ALL"
+    return connection.execute(
+        f"SELECT random, (DATE '1970-01-01' + day)::VARCHAR, rows FROM ({counted}) ORDER BY ALL"
+    ).fetchall()
 
 
 def count_part(names: tuple[str, ...], rows: Arrays, belongs: Any) -> dict[str, Any]:
