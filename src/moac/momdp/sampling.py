@@ -1,9 +1,8 @@
 """A finite model as a source of training: Markovian samples inside a compiled program, and exact values of policies.
 
 The policy is evaluated on all states once, whatever its kind. Then every step costs one uniform number, one row of
-the table of cumulative probabilities of (action, outcome), and one look-up of the successor. Where actions have many
-outcomes, that table would be large and would have to be made for every policy: there the outcome is drawn after the
-action, from a table of the model's own.
+the table of cumulative probabilities of (action, outcome), and one look-up of the successor. That table is made for
+every policy: where it would be large, the outcome is drawn after the action, from a table of the model's own.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
 _UNROLL = 8
 _FEW = 32
-"""Columns of a table of chances that is made anew for every policy; where there were more, outcomes are drawn apart."""
+_ENTRIES_PER_STEP = 16
+"""A table of (action, outcome) that is made for every policy has at most so many columns, and entries for each step."""
 
 
 @with_owner
@@ -186,7 +186,8 @@ class _Visited:
 def _rollout(
     model: FiniteMOMDP, chain: Chain, pi: Float[Array, "S A"], key: Key, sizes: Sampling
 ) -> tuple[_Visited, Chain]:
-    table, jointly = tables(model), model.num_actions * model.num_outcomes <= _FEW
+    table, width = tables(model), model.num_actions * model.num_outcomes
+    jointly = width <= _FEW and model.num_states * width <= _ENTRIES_PER_STEP * sizes.steps
     choose = (_joint_choice if jointly else _choice_in_turn)(model, pi)
     successor, terminated = jnp.asarray(table.successor), jnp.asarray(table.terminated)
     restarting = sizes.survival is not None
