@@ -141,7 +141,7 @@ SPREAD = Range("in [0.01, 2.5]", lambda x: 0.01 <= x <= 2.5)
 
 
 LARGEST_REWARD = 1e15
-"""In size: training squares returns of 100 times as much, and sums them, in float32, which ends at 3e38."""
+"""In absolute value. Training squares returns, up to 100 times as large, and sums them in float32, up to 3e38."""
 
 
 def check_fields(owner: Any, ranges: Mapping[str, Range]) -> None:

@@ -30,8 +30,7 @@ _BUFFERED = 1 << 19
 """Rows that all buckets together buffer in a thread while a log is scattered; of DuckDB's own, half a million of each
 bucket, 256 buckets would not fit into memory."""
 _RAW = ", PARTITION_BY (bucket), COMPRESSION uncompressed, DICTIONARY_SIZE_LIMIT 1000"
-"""How rows as they were read are written: in a third less time than compressed, at twice the size; they are read once.
-"""
+"""How rows are written as they were read, to be read once: in a third less time than compressed, at twice the size."""
 _SHARED = ("user_ids", "views", "first", "history", "responses")
 _ROWS = ("user", "action", "reward", "time", "context", "end", "answered", "propensity", "candidates")
 

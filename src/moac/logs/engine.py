@@ -268,8 +268,10 @@ def _csv(path: Path, mark: str, more: str) -> str:
 
 
 def _check_names(path: Path, header: Sequence[str]) -> None:
-    for name in (name for name in header if not name or header.count(name) > 1):
-        raise ValueError(f"{path}, row 1: must name every column once, got {name!r} in {','.join(header)[:_LISTED]}.")
+    wrong = [name for name in header if not name or header.count(name) > 1]
+    if wrong:
+        shown = f"{wrong[0]!r} in {','.join(header)[:_LISTED]}"
+        raise ValueError(f"{path}, row 1: must name every column once, got {shown}.")
 
 
 def _declared(source: Source, table: Table) -> Source:

@@ -30,9 +30,8 @@ from moac.policies.observations import StateSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
 _UNROLL = 8
-_FEW = 32
-_ENTRIES_PER_STEP = 16
-"""A table of (action, outcome) that is made for every policy has at most so many columns, and entries for each step."""
+_FEW, _SMALL = 32, 4096
+"""A table of (action, outcome) that is made for every policy has at most so many columns, and so many entries."""
 
 
 @with_owner
@@ -187,7 +186,7 @@ def _rollout(
     model: FiniteMOMDP, chain: Chain, pi: Float[Array, "S A"], key: Key, sizes: Sampling
 ) -> tuple[_Visited, Chain]:
     table, width = tables(model), model.num_actions * model.num_outcomes
-    jointly = width <= _FEW and model.num_states * width <= _ENTRIES_PER_STEP * sizes.steps
+    jointly = width <= _FEW and model.num_states * width <= _SMALL
     choose = (_joint_choice if jointly else _choice_in_turn)(model, pi)
     successor, terminated = jnp.asarray(table.successor), jnp.asarray(table.terminated)
     restarting = sizes.survival is not None
