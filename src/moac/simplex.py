@@ -361,12 +361,12 @@ def _step_to_minimiser(problem: _Capped, s: _ActiveSet) -> tuple[Float[Array, " 
     M, eps = len(q), jnp.finfo(q.dtype).eps
     slope = q - C @ s.y
     B = C + 16 * M * eps * jnp.eye(M, dtype=C.dtype) + a[:, None] * a / jnp.sum(jnp.where(s.free, a * a, 0))
-    # One factor for both: XLA may run two of LAPACK's batches side by side, and on two cores each waits for the other.
     # Not written out as in `solve`: the last pivot is mostly rounding, and a fused program would round it anew for
     # every entry of p, so that the entries of a long p belong to different steps.
-    L = jnp.linalg.cholesky(jnp.where(s.free[:, None] & s.free, B, jnp.eye(M, dtype=B.dtype)))
-    both = jax.scipy.linalg.cho_solve((L, True), jnp.where(s.free[:, None], jnp.stack([slope, a], axis=1), 0))
-    along, across = jnp.where(jnp.all(jnp.diagonal(L) > 0), both, 0).T
+    A = jnp.where(s.free[:, None] & s.free, B, jnp.eye(M, dtype=B.dtype))
+    factored_solve = _factored_solve if M <= _UNROLL_UP_TO else _one_by_one
+    both, pivots = factored_solve(A, jnp.where(s.free[:, None], jnp.stack([slope, a], axis=1), 0))
+    along, across = jnp.where(jnp.all(pivots > 0), both, 0).T
     total = jnp.sum(a * across)
     nu = jnp.sum(a * along) / jnp.where(total > 0, total, 1)
     p = along - nu * across
@@ -386,10 +386,21 @@ def solve(
     b = jnp.where(support, b, 0)
     if M <= _UNROLL_UP_TO:
         return _unrolled_solve(A, b, smallest)
-    L = jnp.linalg.cholesky(A)
+    x, pivots = _one_by_one(A, b)
     # A factor that failed is NaN, which XLA's min of a large batch drops; each comparison with NaN is false.
-    regular = jnp.all(jnp.diagonal(L) ** 2 > smallest)
-    return jnp.where(regular, jax.scipy.linalg.cho_solve((L, True), b), 0), regular
+    regular = jnp.all(pivots > smallest)
+    return jnp.where(regular, x, 0), regular
+
+
+def _factored_solve(A: Float[Array, "M M"], b: Float[Array, "M ..."]) -> tuple[Float[Array, "M ..."], Array]:
+    """x with A x = b for a positive definite A, and the pivots; NaN if it is not one."""
+    L = jnp.linalg.cholesky(A)
+    return jax.scipy.linalg.cho_solve((L, True), b), jnp.diagonal(L) ** 2
+
+
+_one_by_one = jax.custom_batching.sequential_vmap(_factored_solve)
+"""One matrix of a batch after the other. LAPACK cuts a batch of larger matrices in parts and waits for them in the
+threads that would do them: two batches at once, of two devices or of one program, can wait for each other for ever."""
 
 
 def _unrolled_solve(A: Float[Array, "M M"], b: Float[Array, " M"], smallest: Any) -> tuple[Float[Array, " M"], Array]:

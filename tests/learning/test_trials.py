@@ -36,6 +36,19 @@ assert len(jax.local_devices()) == int(sys.argv[2])
 np.savez(sys.argv[1], *here.bits(here.trained(500)))
 """
 
+MANY_OBJECTIVES = """
+import sys
+from dataclasses import replace
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+from moac import api, momdp
+from tests.learning import test_trials as here
+model = momdp.library.random_ergodic(0, num_states=5, num_actions=2, num_objectives=32)
+config = replace(here.CONFIG, num_evaluations=1, weighting=sys.argv[1])
+found = api.train(model, config, trials=2 * here.compiled.WIDTH, seed=0)
+assert (found.iteration, found.history.weights.shape[-1]) == (here.T, 32)
+"""
+
 
 def trained(trials, seed=11, **options):
     return api.train(MODEL, CONFIG, trials=trials, seed=seed, **options)
@@ -78,6 +91,14 @@ def test_any_number_of_devices(tmp_path):
         with np.load(tmp_path / f"{devices}.npz") as stored:
             found.append([stored[name] for name in stored.files])
     assert_same_trials(*found)
+
+
+@pytest.mark.parametrize("rule", ["min-norm", "capped:0.5", "imtl-g"])
+def test_many_objectives_on_two_devices_end(rule):
+    """Batches of LAPACK's factors, one per device, waited for each other."""
+    command = [sys.executable, "-c", MANY_OBJECTIVES, rule]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_trials_differ(many):

@@ -7,6 +7,7 @@ Liu et al., *Towards Impartial Multi-task Learning*, 2021, https://openreview.ne
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
@@ -23,9 +24,15 @@ def imtl_g() -> Rule:
 
     def weights(K: Float[Array, "M M"]) -> Float[Array, " M"]:
         K = K / jnp.where(jnp.max(jnp.diagonal(K)) > 0, jnp.max(jnp.diagonal(K)), 1)
-        v = jnp.linalg.pinv(K, hermitian=True) @ lengths(K)[0]
+        v = _pseudo_inverse(K) @ lengths(K)[0]
         total = jnp.sum(v)
         there = jnp.abs(total) > 64 * jnp.finfo(K.dtype).eps * jnp.sum(jnp.abs(v))
         return jnp.where(there, v / jnp.where(there, total, 1), 0)
 
     return stateless(weights, simplex=False)
+
+
+@jax.custom_batching.sequential_vmap
+def _pseudo_inverse(K: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """K⁺, one matrix after the other, as `simplex` factors them and for the same reason."""
+    return jnp.linalg.pinv(K, hermitian=True)
