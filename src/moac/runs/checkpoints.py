@@ -194,8 +194,9 @@ class Writer:
 
     A training that is killed repeats at most `every` seconds and the present chunk; seconds count from when the state
     of the newest complete checkpoint was taken. A state is taken where the one after the next chunk might be complete
-    too late, judged by the last chunk and the last checkpoint. While a checkpoint is being written no other is taken;
-    the training waits for it only where the complete one is older than `every`, so with 0 after each chunk.
+    too late, judged by the last checkpoint and by twice the last chunk, since machines are shared. While a checkpoint
+    is being written no other is taken; the training waits for it only where the complete one is older than `every`, so
+    with 0 after each chunk.
     """
 
     def __init__(self, checkpoints: Checkpoints, every: float, written: int | None) -> None:
@@ -212,7 +213,7 @@ class Writer:
         overdue = now - self._complete >= self._every
         if overdue or self._work is None or self._work.done():
             self._wait()
-            if now - self._taken + (now - self._seen) + self._cost >= self._every:
+            if now - self._taken + 2 * (now - self._seen) + self._cost >= self._every:
                 self._take(snapshot, now)
         if now - self._complete >= self._every:
             self._wait()

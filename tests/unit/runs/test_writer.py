@@ -124,7 +124,7 @@ def test_its_age_counts_from_when_its_state_was_taken(directory, clock, disk):
 
 @pytest.mark.parametrize(
     ("numbers", "expected"),
-    [((2.0, 0.7, 0.4), range(2, 13, 2)), ((2.0, 0.5, 0.0), range(3, 13, 3)), ((2.0, 0.5, 0.6), range(3, 13, 2)),
+    [((2.0, 0.7, 0.4), range(1, 13)), ((2.0, 0.5, 0.0), range(2, 13, 2)), ((2.0, 0.5, 0.6), range(2, 13)),
      ((2.0, 1.5, 0.3), range(1, 13)), ((2.0, 3.0, 0.5), range(1, 13)), ((1e9, 1.0, 0.4), ())],
 )  # fmt: skip
 def test_the_state_of_the_newest_complete_one_is_never_too_old(numbers, expected, directory, clock, monkeypatch):
