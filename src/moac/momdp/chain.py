@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # its parts when they are used: they take .4 s, and a training compiles in that time
 from jaxtyping import Float, Int
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from moac.kept import with_owner
 from moac.momdp.model import FiniteMOMDP
@@ -42,11 +41,12 @@ def induced(model: FiniteMOMDP, pi: Policies) -> InducedChain:
 
 
 @with_owner
-def moves(model: FiniteMOMDP) -> csr_array:
+def moves(model: FiniteMOMDP) -> scipy.sparse.csr_array:
     """[S·A, S]: chance to go from s to s' by a without ending the episode."""
     goes_on = (model.probability * ~model.terminated).reshape(-1, model.num_outcomes)
     pair = np.repeat(np.arange(len(goes_on)), model.num_outcomes)
-    return csr_array((goes_on.ravel(), (pair, model.next_state.ravel())), shape=(len(goes_on), model.num_states))
+    entries, shape = (goes_on.ravel(), (pair, model.next_state.ravel())), (len(goes_on), model.num_states)
+    return scipy.sparse.csr_array(entries, shape=shape)
 
 
 @with_owner
@@ -66,8 +66,8 @@ def expected_reward(model: FiniteMOMDP) -> Float[np.ndarray, "S A M"]:
 
 def recurrent_classes(restart: Any) -> list[Int[np.ndarray, " k"]]:
     """The closed communicating classes of a chain [S, S], dense or sparse, each as its states."""
-    graph = csr_array(restart > 0)
-    count, label = connected_components(graph, directed=True, connection="strong")
+    graph = scipy.sparse.csr_array(restart > 0)
+    count, label = scipy.sparse.csgraph.connected_components(graph, directed=True, connection="strong")
     source, target = graph.nonzero()
     leaks = np.zeros(count, dtype=bool)
     leaks[label[source[label[source] != label[target]]]] = True
@@ -84,7 +84,7 @@ def several_classes(model: FiniteMOMDP) -> str:
     successor = np.where(model.terminated, ended, model.next_state)[state, action, outcome]
     starts = np.flatnonzero(model.start_distribution)
     edges = np.append(state, np.full(len(starts), ended)), np.append(successor, starts)
-    moves = csr_array((np.ones(len(edges[0])), edges), shape=(S + 1, S + 1))
+    moves = scipy.sparse.csr_array((np.ones(len(edges[0])), edges), shape=(S + 1, S + 1))
     return _told(model, [members[members < S] for members in recurrent_classes(moves)], "")
 
 

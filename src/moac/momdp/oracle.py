@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import softmax
 
 from moac import simplex
 from moac.config import Average, Setting, check_setting
@@ -139,7 +139,7 @@ def evaluate(model: FiniteMOMDP, logits: Any, setting: Setting) -> Exact:
     if table.shape[-2:] != expected:
         raise ValueError(f"`logits` must have shape [..., {expected[0]}, {expected[1]}], got {table.shape}.")
     refuse("logits", table, ~np.isfinite(table), "be finite")
-    return of_policy(model, softmax(table, axis=-1), setting)
+    return of_policy(model, scipy.special.softmax(table, axis=-1), setting)
 
 
 def of_policy(model: FiniteMOMDP, policy: Any, setting: Setting) -> Exact:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.sparse import block_array, csr_array
 
 from moac.config import Average, Setting
 from moac.kept import with_owner
@@ -135,15 +135,13 @@ def _best_in_time(
 
 def _best_average(model: FiniteMOMDP, lam: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
     """The linear programme of Puterman (1994, §9.3) over state-action frequencies, right for any class structure."""
-    from scipy.optimize import linprog
-
     flow, mass = _flow(model)
     R = chain.expected_reward(model).reshape(-1, model.num_objectives)
-    nothing = csr_array(flow.shape)
+    nothing = scipy.sparse.csr_array(flow.shape)
     gain = R @ lam
-    solution = linprog(
+    solution = scipy.optimize.linprog(
         -np.concatenate([gain / (np.abs(gain).max() or 1.0), np.zeros(len(R))]),  # HiGHS has absolute tolerances
-        A_eq=block_array([[flow, nothing], [mass, flow]]).tocsr(),
+        A_eq=scipy.sparse.block_array([[flow, nothing], [mass, flow]]).tocsr(),
         b_eq=np.concatenate([np.zeros(model.num_states), model.start_distribution]),
         method="highs",
     )
@@ -153,19 +151,17 @@ def _best_average(model: FiniteMOMDP, lam: Float[np.ndarray, " M"]) -> Float[np.
 
 
 @with_owner
-def _flow(model: FiniteMOMDP) -> tuple[csr_array, csr_array]:
+def _flow(model: FiniteMOMDP) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
     """[S, S·A]: what (s, a) adds to each state less what it takes (with restarts), and which state it belongs to."""
     S, pairs = model.num_states, model.num_states * model.num_actions
     state, pair = np.repeat(np.arange(S), model.num_actions), np.arange(pairs)
-    mass = csr_array((np.ones(pairs), (state, pair)), shape=(S, pairs))
-    restarts = csr_array(np.outer(model.start_distribution, chain.end_chance(model).ravel()))
-    return csr_array(mass - chain.moves(model).T - restarts), mass
+    mass = scipy.sparse.csr_array((np.ones(pairs), (state, pair)), shape=(S, pairs))
+    restarts = scipy.sparse.csr_array(np.outer(model.start_distribution, chain.end_chance(model).ravel()))
+    return scipy.sparse.csr_array(mass - chain.moves(model).T - restarts), mass
 
 
 def _corners(points: Float[np.ndarray, "V M"]) -> tuple[Float[np.ndarray, "C M"], Float[np.ndarray, " C"]]:
     """Corners of {(λ, z): z ≥ λᵀv for all v} over the simplex, and their z."""
-    from scipy.spatial import HalfspaceIntersection
-
     M = points.shape[1]
     if M == 1:
         return np.ones((1, 1)), points.max(axis=0)
@@ -176,7 +172,7 @@ def _corners(points: Float[np.ndarray, "V M"]) -> tuple[Float[np.ndarray, "C M"]
     top = float(np.abs(points).max()) + 2.0
     lid = np.array([[*np.zeros(M - 1), 1.0, -top]])
     inside = np.array([*np.full(M - 1, 1 / M), top - 0.5])
-    corners = HalfspaceIntersection(np.vstack([pieces, positive, total, lid]), inside).intersections
+    corners = scipy.spatial.HalfspaceIntersection(np.vstack([pieces, positive, total, lid]), inside).intersections
     corners = np.unique(corners[:, :-1].round(12), axis=0)  # the lid's own lie over those of the simplex
     lam = np.clip(np.column_stack([corners, 1 - corners.sum(axis=1)]), 0, 1)
     lam = lam / lam.sum(axis=1, keepdims=True)
