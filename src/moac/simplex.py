@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from jaxtyping import Bool, Float
 
 from moac import compiling
@@ -107,6 +108,8 @@ def _dispatch(solve: Any, name: str, values: Any) -> MinNorm:
     shape = np.shape(values)
     if len(shape) < 2 or shape[-2] == 0:
         raise ValueError(f"`{name}` must have two axes or more and at least one row, got shape {shape}.")
+    if isinstance(values, Tracer) and len(shape) == 2:  # a part of the program that is traced
+        return solve(values)
     if isinstance(values, Array):
         return _batched(solve, values)
     table = _finite(name, np.asarray(values, dtype=np.float64))
