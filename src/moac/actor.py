@@ -24,6 +24,8 @@ from moac.types import Batch, Params, Policy
 
 _STRIP = 128
 """Rows of the B×B kernel are formed this many at a time, each strip from its diagonal to the right."""
+_MANY, _FEW_BLOCK, _MANY_BLOCK = 8, 256, 64
+"""Objectives from which on matrix products give K faster than a sum for each pair, and the blocks of both."""
 
 
 @dataclass(frozen=True)
@@ -162,15 +164,22 @@ def of_products(policy: Policy, theta: Params, batch: Batch, weights: Float[Arra
 
 
 def products(rows: tuple[Params, ...]) -> Float[Array, "M M"]:
-    """K_ij = ⟨gⁱ, gʲ⟩. Written out: XLA's batched product of such thin matrices is slower than plain sums."""
-    M = len(rows)
-    leaves = [jax.tree.leaves(row) for row in rows]
-    upper = {
-        (i, j): sum(jnp.sum(a * b) for a, b in zip(leaves[i], leaves[j], strict=True))
-        for i in range(M)
-        for j in range(i, M)
-    }
-    return jnp.stack([jnp.stack([upper[min(i, j), max(i, j)] for j in range(M)]) for i in range(M)])
+    """K_ij = ⟨gⁱ, gʲ⟩, summed in blocks, so that rounding does not grow with the number of parameters.
+
+    Of few objectives pair by pair, each block as a product with ones: XLA's batched product of such thin matrices is
+    slower, and so are its sums.
+    """
+    G = jnp.stack([jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(row)]) for row in rows])
+    M, P = G.shape
+    size = min(P, _FEW_BLOCK if M < _MANY else _MANY_BLOCK)
+    G = jnp.pad(G, ((0, 0), (0, -P % size))).reshape(M, -1, size)
+    if M >= _MANY:
+        return jnp.sum(jnp.einsum("ikp,jkp->kij", G, G), axis=0)
+    i, j = np.triu_indices(M)
+    pairs = jnp.sum((G[i] * G[j]) @ jnp.ones(size, G.dtype), axis=1)
+    place = np.zeros((M, M), int)
+    place[i, j] = place[j, i] = np.arange(len(i))
+    return pairs[place]
 
 
 def kernel_is_cheaper(factor: Factor, num_objectives: int) -> bool:

@@ -169,6 +169,17 @@ def test_products_of_pytrees():
     np.testing.assert_allclose(actor.products(rows), table @ table.T, rtol=1e-6)
 
 
+@pytest.mark.parametrize("count", [1, 3, 7, 8, 12])
+@pytest.mark.parametrize("size", [1, 63, 257, 20_000])
+def test_rounding_of_products_does_not_grow_with_the_number_of_parameters(count, size):
+    G = np.random.default_rng(size).lognormal(sigma=2, size=(count, size)).astype(np.float32)
+    K = actor.products(tuple(jnp.asarray(G)))
+    exact = G.astype(float) @ G.T.astype(float)
+    norm = np.sqrt(np.diagonal(exact))
+    np.testing.assert_array_equal(K, K.T)
+    assert np.max(np.abs(K - exact) / norm / norm[:, None]) < 1e-6
+
+
 @pytest.mark.parametrize("name", ["table", "mlp of vectors", "gaussian"])
 @pytest.mark.parametrize("normalise", ["none", "l2"])
 def test_the_direction_mixes_the_scaled_gradients(name, normalise):

@@ -29,7 +29,6 @@ from moac.policies import OnHost, SoftmaxTable, Tabulated, log_probs
 from moac.policies.observations import StateSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
-_UNROLL = 8
 _FEW, _SMALL = 32, 4096
 """A table of (action, outcome) that is made for every policy has at most so many columns, and so many entries."""
 
@@ -209,7 +208,7 @@ def _rollout(
             age = jnp.where(ends, 0, age + 1) if restarting else age
         return Chain(after, age), _Visited(index, now.age if restarting else None)
 
-    chain, visited = lax.scan(step, chain, inputs, unroll=_UNROLL if jointly else 1)
+    chain, visited = lax.scan(step, chain, inputs)
     return visited, chain
 
 
