@@ -90,6 +90,11 @@ class Settings:
         return self.num_critic_steps * self.critic_batch_size + self.actor_batch_size
 
     @property
+    def has_network(self) -> bool:
+        """Whether policy or critic is a network, whose arrays are large beside those of tables."""
+        return self.policy in NETWORKS or self.critic == "mlp"
+
+    @property
     def static(self) -> Settings:
         """The settings without the traced numbers: a key for what does not depend on them."""
         return jax.tree.map(lambda _: None, self)

@@ -23,7 +23,6 @@ from jaxtyping import Int
 
 from moac import compiling
 from moac.compiling import compiler_options
-from moac.default_config import NETWORKS
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
@@ -103,7 +102,7 @@ def _program_of(run: Run) -> _Program:
 
     A block has the same width for every number of trials, so that each trial is computed in the same way.
     """
-    width = 1 if run.settings.policy in NETWORKS or run.settings.critic == "mlp" else WIDTH
+    width = 1 if run.settings.has_network else WIDTH
     devices = jax.local_devices()
     return _program(run.source, run.parts, tuple(devices[: -(-run.num_trials // width)]), width)
 

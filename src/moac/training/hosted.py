@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt32
 
+from moac import compiling
 from moac.compiling import compiler_options
 from moac.kept import with_owner
 from moac.parts import Parts
@@ -43,7 +44,7 @@ class Chains:
 
     def __init__(self, run: Run, snapshot: Snapshot | None) -> None:
         self._run, self._source = run, cast(Hosted, run.source)
-        self._program = _program(run.source.spec, run.parts)
+        self._program = _program(run.source.spec, run.parts, run.settings.has_network)
         self._sizes, self._settings = sampling(run.settings, run.source.spec), jax.device_put(run.settings)
         M = run.source.spec.num_objectives
         self._no_metrics = Metrics(jnp.full((M, M), jnp.nan), jnp.full(M, jnp.nan))
@@ -101,7 +102,7 @@ def template(run: Run) -> Trial:
     """Shapes and dtypes of a snapshot's trials."""
     source = cast(Hosted, run.source)
     seed, index = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((1,), jnp.int32)
-    first = partial(_program(source.spec, run.parts).first, run.settings)
+    first = partial(_first, source.spec, run.parts, run.settings)
     state, _ = jax.eval_shape(jax.vmap(first, in_axes=(None, 0, None)), seed, index, None)
     memory = jax.tree.map(lambda x: np.asarray(x)[None], source.memory(sampling(run.settings, source.spec)))
     shapes = Trial(state, memory, cast(Any, jax.ShapeDtypeStruct((1,), np.int32)))
@@ -123,13 +124,16 @@ class _Program(NamedTuple):
 
 
 @with_owner
-def _program(spec: Spec, parts: Parts) -> _Program:
+def _program(spec: Spec, parts: Parts, has_network: bool) -> _Program:
     spec = weakref.proxy(spec)  # which keeps the program, and is kept by the source of the run
     # An update is a hundred small operations: in the order that needs least memory they run one after the other, while
     # handing them from thread to thread would cost more than they do.
-    options = compiler_options(xla_cpu_scheduler_type="CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED")
-    step = jax.jit(partial(_step, spec, parts), compiler_options=options)
-    return _Program(jax.jit(partial(_first, spec, parts)), jax.jit(_sample_key), step)
+    options: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+    if not has_network:  # compiled in half the time; on small arrays it runs as fast without them
+        options["xla_cpu_use_fusion_emitters"] = False
+    step = jax.jit(partial(_step, spec, parts), compiler_options=compiler_options(**options))
+    once = partial(jax.jit, compiler_options=compiling.known(compiling.AT_ONCE))
+    return _Program(once(partial(_first, spec, parts)), once(_sample_key), step)
 
 
 def _first(spec: Spec, parts: Parts, settings: Settings, *trial: Any) -> tuple[State, Key]:
