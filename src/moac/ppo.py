@@ -105,7 +105,7 @@ class Spread:
         reward = rollout.reward.reshape(*on.shape, -1)
         before = jnp.concatenate([jnp.ones_like(on[:1]), on[:-1]])[..., None]
         keep = jnp.where(before, jnp.asarray(gamma, reward.dtype), 0)
-        sums = beyond.recurrence(keep, reward.at[0].add(keep[0] * self.sums))
+        sums = beyond.recurrence(keep, reward, self.sums)
         flat, n = sums.reshape(-1, reward.shape[-1]), on.size
         mean = jnp.mean(flat, axis=0)
         total, delta = self.count + n, mean - self.mean
