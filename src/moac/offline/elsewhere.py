@@ -178,18 +178,15 @@ def _context(names: list[str], other: LoggedDataset, catalogue: Catalogue) -> An
     if bool(catalogue.context_values) != bool(other.context_values) and wanted:
         raise ValueError(f"{other.name} must have its context as the run's log has: as values, or as codes.")
     theirs = (other.context_values[at] for at in order if other.context_values)
-    tables = [_codes(known, values) for known, values in zip(catalogue.context_values, theirs, strict=True)]
+    tables = list[Any]()  # the run's code of each of the other's values; the last one is for what is unknown, −1
+    for known, values in zip(catalogue.context_values, theirs, strict=True):
+        place = {value: code for code, value in enumerate(known)}
+        tables.append(np.array([*(place.get(value, -1) for value in values), -1]))
 
     def mapped(codes: list[Any]) -> dict[str, Any]:
         return {f"code {k}": tables[k][codes[at]] if tables else codes[at] for k, at in enumerate(order)}
 
     return mapped
-
-
-def _codes(known: tuple[str, ...], there: tuple[str, ...]) -> Any:
-    """The run's code of each of the other's values; the last one is for what is unknown, −1."""
-    place = {value: code for code, value in enumerate(known)}
-    return np.array([*(place.get(value, -1) for value in there), -1])
 
 
 def _split(dataset: LoggedDataset, other: LoggedDataset) -> LoggedDataset:
