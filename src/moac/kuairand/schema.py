@@ -173,14 +173,10 @@ def _variant(there: dict[str, Path], folder: Path, log_given: bool) -> str:
     """The variant that is there with a log and with all tables of features."""
     logs = () if log_given else ((STANDARD_LOGS[1], STANDARD_LOGS[0], RANDOM_LOG),)
     needed = (*logs, (USER_FEATURES,), (VIDEO_FEATURES,))
-    missing = {
-        variant: [
-            kinds[0]
-            for kinds in needed
-            if not any(name in there for kind in kinds for name in kind.file_names(variant))
-        ]
-        for variant in VARIANTS
-    }
+    missing = dict[str, list[Kind]]()
+    for variant in VARIANTS:
+        names = [{name for kind in kinds for name in kind.file_names(variant)} for kinds in needed]
+        missing[variant] = [needed[k][0] for k, known in enumerate(names) if not known & there.keys()]
     complete = [variant for variant in VARIANTS if not missing[variant]]
     if len(complete) == 1:
         return complete[0]

@@ -244,7 +244,10 @@ class _Build:
         items = self._encoded(connection, "items", shared["item_ids"])
         places = np.searchsorted(shared["item_ids"], actions).astype(np.int32)
         shared |= {"users": users.table, "items": items.table, "action_ids": actions, "action_items": places}
-        shared |= self._candidates(actions)
+        if self.schema.candidates is not None:
+            pairs = engine.columns_of(self.work / "candidates.parquet", ["list", "id"])
+            place = np.argsort(actions)[np.searchsorted(np.sort(actions), pairs["id"])]
+            shared |= candidates.joined(pairs["list"], place)
         for name in ("user_ids", "item_ids", "action_ids"):
             shared[name] = self._names(connection, "users" if name == "user_ids" else "items", shared[name])
         shared["split"] = split = self.rule.users(shared["user_ids"])
@@ -283,13 +286,6 @@ class _Build:
         """SQL of the table of users or items; None where there is none."""
         path = self.work / f"{what}.parquet"
         return engine.parquet([path]) if path.exists() else None
-
-    def _candidates(self, actions: Any) -> dict[str, Any]:
-        """The lists of candidates as arrays, where requests have some."""
-        if self.schema.candidates is None:
-            return {}
-        pairs = engine.columns_of(self.work / "candidates.parquet", ["list", "id"])
-        return candidates.joined(pairs["list"], np.argsort(actions)[np.searchsorted(np.sort(actions), pairs["id"])])
 
     def _described(self) -> dict[str, Any]:
         """What the manifest says of the data before anything is counted."""

@@ -133,7 +133,7 @@ class Catalogue:
         unknown: Any = np.isnan(given).any(axis=1)
         numbers = np.where(unknown[:, None], 0.0, given) * np.array(self.signs)
         found = response_numbers(numbers, self.response_scale or (1.0,) * right[1])
-        found[unknown] = _UNKNOWN
+        found[unknown] = -STEPS - 1  # in place of a response that is not known
         return found
 
     def users_at(self, ids: Any) -> Int[np.ndarray, " n"]:
@@ -143,6 +143,12 @@ class Catalogue:
     def items_at(self, ids: Any) -> Int[np.ndarray, " n"]:
         """The index of each item; −1 where it is unknown."""
         return _places(self.item_ids, self._item_order, _as("history", ids, self.item_ids))
+
+    def actions_of(self, items: Any) -> Int[np.ndarray, " n"]:
+        """The action that each item is, by its index; −1 where it is none, or unknown."""
+        action = np.full(len(self.item_ids) + 1, -1)  # the last is that of −1
+        action[self.action_items] = np.arange(len(self.action_ids))
+        return action[items]
 
     def codes(self, context: Any) -> Int[np.ndarray, " C"]:
         """One code per column, from values, codes, or a mapping by name; −1 is a value that is unknown."""
@@ -172,10 +178,6 @@ class Catalogue:
     @cached_property
     def _item_order(self) -> Int[np.ndarray, " I"]:
         return np.argsort(self.item_ids, kind="stable")
-
-
-_UNKNOWN = -STEPS - 1
-"""In place of a response that is not known."""
 
 
 def _values(context: Any) -> list[Any]:

@@ -100,6 +100,8 @@ class LoggedDataset:
     # of what policies are worth on it; `moac.offline.evaluate.with_estimator` hands it down
     estimator: Callable[[LoggedDataset, Policy, Params], Evaluation] | None = None
 
+    compiled = True  # rows are drawn inside the compiled program
+
     @staticmethod
     def load(path: str | Path) -> LoggedDataset:
         """A dataset that `logs.build` or `save` wrote into the folder `path`."""
@@ -154,17 +156,22 @@ class LoggedDataset:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Of each number of a feature vector, in the order of `states.features`; empty where they have none."""
-        if self.table_names is None:
-            return ()
+        """Of each number of a feature vector, in the order of `states.features`; numbered where they have none."""
         sizes, window, signals = self.tables.context_sizes, self.tables.window, self.signal_names
-        user_names, item_names = self.table_names
-        codes = [f"{name}={k}" for name, size in zip(self.context_names, sizes, strict=True) for k in range(size)]
+        widths = {"user features": self.tables.users.shape[1], "item features": self.tables.items.shape[1]}
+        numbered = ([f"{what} {k}" for k in range(width)] for what, width in widths.items())
+        user_names, item_names = self.table_names or numbered
+        codes = [f"{name}={k}" for name, size in zip(self.context_labels, sizes, strict=True) for k in range(size)]
         viewed = [f"item -{k}: {name}" for k in range(1, window + 1) for name in ("seen", *item_names)]
         recent = [f"{signal} -{k}" for k in range(1, min(RECENT, window) + 1) for signal in signals]
         taste = [f"{signal} with {name}" for signal in signals for name in item_names] if self.tables.taste else []
         responses = [*(f"mean {signal}" for signal in signals), *recent, *taste] if self.response_scale else []
         return (*user_names, *codes, *viewed, *responses)
+
+    @property
+    def context_labels(self) -> tuple[str, ...]:
+        """Names of the columns of the context, numbered where they have none."""
+        return self.context_names or tuple(f"context {k}" for k in range(len(self.tables.context_sizes)))
 
     @property
     def nbytes(self) -> int:
@@ -258,11 +265,6 @@ class LoggedDataset:
         again = None if self.folder is None else {"data": self.folder}
         about = (self.name, self.signal_names, observations, self.num_actions, bound, self.fingerprint)
         return Spec(*about, options=again)
-
-    @property
-    def compiled(self) -> bool:
-        """Rows are drawn inside the compiled program."""
-        return True
 
     def start(self, key: Key) -> tuple[()]:
         """Rows are drawn independently: there is no chain. A log that does not know how it chose is refused at once."""

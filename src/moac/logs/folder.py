@@ -148,14 +148,13 @@ def save(dataset: LoggedDataset, out: Path) -> Path:
         columns = {name: getattr(each, name) for name in (*_ROWS, *_OPTIONAL)}
         arrays[part] = {name: column for name, column in columns.items() if column is not None}
     options = {} if dataset.folder is None else read_manifest(Path(dataset.folder))["options"]
-    names = dataset.context_names or tuple(f"context {k}" for k in range(len(tables.context_sizes)))
     about = {
         "format": FORMAT,
         "name": dataset.name,
         "content": dataset.fingerprint.partition(":")[0],
         "primary": "standard",
         "signals": {n: {"sign": s} for n, s in zip(dataset.signal_names, dataset.signs, strict=True)},
-        "context": dict(zip(names, tables.context_sizes, strict=True)),
+        "context": dict(zip(dataset.context_labels, tables.context_sizes, strict=True)),
         "context_named": bool(dataset.context_names),
         "context_values": dataset.context_values,
         "window": tables.window,

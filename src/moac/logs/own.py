@@ -112,9 +112,8 @@ def as_parquet(frame: Any, path: Path) -> Path:
     frame = _columns(frame) if isinstance(frame, Mapping) else frame
     for name in getattr(frame, "columns", frame):
         if isinstance(name, str) and getattr(frame[name], "dtype", None) == np.dtype(object):
-            missing = (each is None or (isinstance(each, float) and each != each) for each in frame[name])
-            pairs = zip(frame[name], missing, strict=True)
-            kinds = sorted({type(each).__name__ for each, gap in pairs if not gap})
+            values = (each for each in frame[name] if not (isinstance(each, float) and each != each))
+            kinds = sorted({type(each).__name__ for each in values if each is not None})
             if len(kinds) > 1:
                 raise ValueError(f"`{name}` must hold values of one type, got {', '.join(kinds)}.")
     try:
@@ -181,10 +180,9 @@ class _Numbering:
         self.columns = {name: column(getattr(self.schema, name)) for name in ("user", "item", "time")}
         self.columns |= {signal.column: signal.expression or column(signal.column) for signal in self.schema.signals}
         self.columns |= {f"code{k}": expression for k, (_, (expression, _)) in enumerate(self.context)}
-        if self.schema.propensity is not None:
-            self.columns["propensity"] = column(self.schema.propensity)
-        if self.schema.candidates is not None:
-            self.columns["candidates"] = column(self.schema.candidates)
+        given = {name: getattr(self.schema, name) for name in ("propensity", "candidates")}
+        self.optional = {name: column(it) for name, it in given.items() if it is not None}
+        self.columns |= self.optional
 
     def run(self, say: Progress) -> tuple[LogFiles, File]:
         """All steps."""
@@ -274,8 +272,8 @@ class _Numbering:
             size = (f"abs({signal.column}) <= {LARGEST_REWARD}", f"within ±{LARGEST_REWARD:.0e}", expression)
             checks.append(engine.Check(signal.name, *size))
         if schema.propensity is not None:
-            share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
-            checks.append(engine.Check(schema.propensity, *share))
+            right = "propensity > 0 AND propensity <= 1"
+            checks.append(engine.Check(schema.propensity, right, "in (0, 1]", self.columns["propensity"]))
         if schema.candidates is not None:
             checks += candidates.checks(schema.candidates, self.columns["candidates"])
         return tuple(checks)
@@ -360,9 +358,8 @@ class _Numbering:
             Table("log", {name: kinds.get(name, "DOUBLE") for name in self.columns}), "user", "item", "time",
             tuple(replace(signal, expression=None) for signal in self.schema.signals),
             {label: (f"code{k}", len(values[k])) for k, (label, _) in enumerate(self.context)},
-            **features, day=f"time // {86400 * second}" if second else None,
-            propensity="propensity" if self.schema.propensity is not None else None,
-            candidates="candidates" if self.schema.candidates is not None else None, named=True,
+            **features | {name: name for name in self.optional},
+            day=f"time // {86400 * second}" if second else None, named=True,
         )  # fmt: skip
         made = LogFiles(self.files.name, schema, (path,), warnings=self.files.warnings, context_values=values)
         return made, File(path, schema.log, count * _BYTES_PER_ROW, "")

@@ -69,18 +69,12 @@ def viewed(dataset: LoggedDataset, user: Any, end: Any) -> Bool[np.ndarray, "n K
     length = end - first
     row = np.repeat(np.arange(len(user)), length)
     items = tables.history[np.arange(len(row)) + np.repeat(first - np.cumsum(length) + length, length)]
-    return _marked(_action_of_item(dataset), row, items, (len(user), dataset.num_actions))
+    return _marked((row, Catalogue.of(dataset).actions_of(items)), (len(user), dataset.num_actions))
 
 
-def _action_of_item(catalogue: Any) -> Int[np.ndarray, " I"]:
-    action = np.full(len(catalogue.item_ids), -1)
-    action[catalogue.action_items] = np.arange(len(catalogue.action_ids))
-    return action
-
-
-def _marked(action_of_item: Any, row: Any, items: Any, shape: tuple[int, int]) -> Bool[np.ndarray, "n K"]:
-    """True at the actions that some items of each row are."""
-    marked, action = np.zeros(shape, dtype=bool), action_of_item[items]
+def _marked(listed: tuple[Any, Any], shape: tuple[int, int]) -> Bool[np.ndarray, "n K"]:
+    """True at the actions that are listed: the row, and the action or −1, of each."""
+    (row, action), marked = listed, np.zeros(shape, dtype=bool)
     marked[row[action >= 0], action[action >= 0]] = True
     return marked
 
@@ -121,7 +115,8 @@ class _Reader:
         self.item = {str(name): k for k, name in enumerate(catalogue.item_ids.tolist())}
         self.action = {str(name): k for k, name in enumerate(catalogue.action_ids.tolist())}
         self.actions = _by_id(catalogue.action_ids)
-        self.dataset = known() if "history" not in self.at or len(self.context) < len(catalogue.context_sizes) else None
+        lacking = "history" not in self.at or len(self.context) < len(catalogue.context_sizes)
+        self.dataset: Any = known() if lacking else None
         self.last = None if self.dataset is None else last_rows(self.dataset)
         self.done = 0
 
@@ -138,24 +133,18 @@ class _Reader:
         last = np.full(len(users), -1) if self.last is None else np.where(user >= 0, self.last[user], -1)
         unknown = {"users": int((user < 0).sum())}
         if "history" in self.at:
-            items, responses, row, viewed_items = self._histories(columns, unknown)
-            seen = row, viewed_items
+            items, responses, seen = self._histories(columns, unknown)
         else:
-            items, responses, seen = *self._known(user, last), None
+            dataset, seen = self.dataset, None
+            items, responses = _windows(dataset, np.maximum(user, 0), dataset.end[np.maximum(last, 0)] + 1)
+            items[last < 0] = -1  # who has no rows there has no history
         codes = self._codes(columns, last, unknown)
         left_out = self._left_out(columns, user, last, seen)
         self.done += len(users)
         return Block(users, user, codes, items, responses, left_out, unknown)
 
-    def _known(self, user: Any, last: Any) -> tuple[Any, Any]:
-        """Histories of the dataset; who has no rows there has none."""
-        dataset: Any = self.dataset
-        items, responses = _windows(dataset, np.maximum(user, 0), dataset.end[np.maximum(last, 0)] + 1)
-        items[last < 0] = -1
-        return items, responses
-
-    def _histories(self, columns: list[Any], unknown: dict[str, int]) -> tuple[Any, Any, Any, Any]:
-        """The last known items of each history, the responses, and all known items with their rows."""
+    def _histories(self, columns: list[Any], unknown: dict[str, int]) -> tuple[Any, Any, Any]:
+        """The last known items of each history, the responses, and the rows and actions of all known items."""
         lists = [_items(each) for each in columns[self.at["history"]]]
         row, places = _flat(lists, self.item)
         unknown["items"] = int((places < 0).sum())
@@ -167,11 +156,12 @@ class _Reader:
         recent = back < self.catalogue.window
         items = np.full((len(lists), self.catalogue.window), -1)
         items[row[recent], back[recent]] = places[recent]
+        seen = row, self.catalogue.actions_of(places)
         if answers is None:
-            return items, None, row, places
+            return items, None, seen
         responses = np.zeros((*items.shape, answers.shape[1]), np.int8)
         responses[row[recent], back[recent]] = answers[kept][recent]
-        return items, responses, row, places
+        return items, responses, seen
 
     def _answers(self, columns: list[Any], lists: list[Any], count: int) -> Any:
         """[total, M] responses to all items of the histories, as states hold them."""
@@ -190,8 +180,7 @@ class _Reader:
         if not self.context:
             if not self.catalogue.context_sizes:
                 return np.zeros((len(last), 0), int)
-            dataset: Any = self.dataset
-            return np.where(last[:, None] >= 0, dataset.context[np.maximum(last, 0)], -1)
+            return np.where(last[:, None] >= 0, self.dataset.context[np.maximum(last, 0)], -1)
         cache: dict[Any, Any] = {}
         given = list(zip(*(columns[k] for k in self.context), strict=True))
         for values in given:
@@ -207,16 +196,14 @@ class _Reader:
         """Actions that are seen, or not eligible."""
         shape, left = (len(user), len(self.catalogue.action_ids)), None
         if self.exclude_seen and seen is not None:
-            row, items = seen
-            left = _marked(_action_of_item(self.catalogue), row, items, shape)
+            left = _marked(seen, shape)
         elif self.exclude_seen:
-            dataset: Any = self.dataset
-            left = viewed(dataset, np.maximum(user, 0), dataset.end[np.maximum(last, 0)] + 1) & (last >= 0)[:, None]
+            end = self.dataset.end[np.maximum(last, 0)] + 1
+            left = viewed(self.dataset, np.maximum(user, 0), end) & (last >= 0)[:, None]
         if "eligible" in self.at:
-            row, places = self._eligible(columns[self.at["eligible"]])
-            allowed = np.zeros(shape, dtype=bool)
-            allowed[row[places >= 0], places[places >= 0]] = True
-            allowed[[each is None for each in columns[self.at["eligible"]]]] = True  # no list: all of them
+            listed = columns[self.at["eligible"]]
+            allowed = _marked(self._eligible(listed), shape)
+            allowed[[each is None for each in listed]] = True  # no list: all of them
             left = ~allowed if left is None else left | ~allowed
         return left
 
@@ -255,17 +242,13 @@ def _items(given: Any) -> Any:
 
 
 def _numbers(given: Any) -> list[float]:
-    """Numbers of a text, NaN where one is none, or of a list of lists."""
-    if given is None or isinstance(given, str):
-        return [_number(text) for text in (given or "").replace("|", " ").split()]
-    return [float(number) for each in given for number in each]
-
-
-def _number(text: str) -> float:
+    """Numbers of a text, NaN alone where one is none, or of a list of lists."""
+    if given is not None and not isinstance(given, str):
+        return [float(number) for each in given for number in each]
     try:
-        return float(text)
+        return [float(text) for text in (given or "").replace("|", " ").split()]
     except ValueError:
-        return np.nan
+        return [np.nan]
 
 
 def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " U"]:

@@ -175,7 +175,9 @@ def _member(policy: Any, dataset: LoggedDataset, rows: tuple[Any, Any], options:
     """Rounds of Adam until validation users' log-loss has not fallen for a while; the best round's weights."""
     (train, validation), rates = rows, (options.step_size, options.weight_decay)
     rng = np.random.default_rng([options.seed, index])
-    weights = _start(policy, dataset, train, options, index)
+    count = np.bincount(dataset.action[train], minlength=dataset.num_actions) + 1
+    small = policy.init(jax.random.fold_in(jax.random.key(options.seed), index))
+    weights = policy.popular(small, np.log(count / count.sum()))  # close to popularity
     state: Any = (weights, optax.adamw(rates[0], weight_decay=rates[1]).init(weights))
     best, least, rounds = weights, math.inf, 0
     size = (max(1, min(len(dataset.rows("train")) // options.batch_size, _STEPS)), options.batch_size)
@@ -189,13 +191,6 @@ def _member(policy: Any, dataset: LoggedDataset, rows: tuple[Any, Any], options:
         state = _descend(policy, rates, state, dataset.data, batches)
     T, calibrated = temperature(_log_loss(policy, best, dataset, validation), least)
     return Member(jax.tree.map(np.asarray, best), T, rounds, (least, calibrated))
-
-
-def _start(policy: Any, dataset: LoggedDataset, train: Any, options: Options, index: int) -> Weights:
-    """Small weights, close to popularity."""
-    weights = policy.init(jax.random.fold_in(jax.random.key(options.seed), index))
-    count = np.bincount(dataset.action[train], minlength=dataset.num_actions) + 1
-    return policy.popular(weights, np.log(count / count.sum()))
 
 
 def _log_loss(policy: Any, weights: Weights, dataset: LoggedDataset, rows: Any) -> Callable[[float], float]:

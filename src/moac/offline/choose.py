@@ -12,7 +12,6 @@ import numpy as np
 
 from moac import files
 from moac.offline.evaluation import OfflineEvaluation
-from moac.offline.ncis import PolicyReport
 from moac.training.trained import TrainedPolicy
 
 LEAST_SHARE = 0.5
@@ -111,17 +110,14 @@ def _candidate(evaluation: OfflineEvaluation, name: str, protected: Sequence[Flo
     low, high = change.relative_interval.T
     least = np.where(np.array([*sign.values()]) > 0, low, -high)  # the worse ends, as changes for the better
     worse = change.significant & (change.difference < 0)
-    against = [*_distrust(policy), *(f"{signals[i]} is significantly worse" for i in np.flatnonzero(worse))]
+    share = min(each.row_effective_share for each in policy.diagnostics)
+    against = [] if share >= LEAST_SHARE else [f"an effective share of rows of {share:.2f}, below {LEAST_SHARE}"]
+    against += [reason.text for reason in policy.verdict.reasons if policy.verdict.level == "not trusted"]
+    against += [f"{signals[i]} is significantly worse" for i in np.flatnonzero(worse)]
     estimable = {signals[i]: float(least[i]) for i in np.flatnonzero(policy.estimable)}
     against += [text for floor in protected for text in _below(floor, estimable, sign)]
     gain = float(least[policy.estimable].mean()) if estimable else -np.inf
     return Candidate(name, tuple(against), gain)
-
-
-def _distrust(policy: PolicyReport) -> list[str]:
-    share = min(each.row_effective_share for each in policy.diagnostics)
-    low = [] if share >= LEAST_SHARE else [f"an effective share of rows of {share:.2f}, below {LEAST_SHARE}"]
-    return low + ([reason.text for reason in policy.verdict.reasons] if policy.verdict.level == "not trusted" else [])
 
 
 def _below(floor: Floor, estimable: Mapping[str, float], signs: Mapping[str, int]) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from moac.kept import with_owner
-from moac.logs import features, schema, states
+from moac.logs import features, states
 from moac.logs.dataset import LoggedDataset
 from moac.offline import behaviour, ncis
 from moac.offline.behaviour import BehaviourModel
@@ -99,7 +99,7 @@ def _means(values: Any, columns: Sequence[int], kept: Any, between: tuple[Any, A
 
 def of_columns(dataset: LoggedDataset, rows: Any, names: Sequence[str]) -> tuple[Control, ...]:
     """Columns that the user names as controls: of the context, or `time`, which no state holds."""
-    known = (*_context_names(dataset), "time")
+    known = (*dataset.context_labels, "time")
     for name in names:
         if name not in known:
             raise ValueError(f"`control` must be one of {', '.join(known)}, got {name!r}.")
@@ -113,15 +113,11 @@ def of_columns(dataset: LoggedDataset, rows: Any, names: Sequence[str]) -> tuple
     return tuple(map(control, names))
 
 
-def _context_names(dataset: LoggedDataset) -> tuple[str, ...]:
-    return dataset.context_names or tuple(f"context {k}" for k in range(len(dataset.tables.context_sizes)))
-
-
 def places_in_state(dataset: LoggedDataset) -> dict[str, slice]:
     """Covariates by name, as places in a state: the user, each column of the context, views, past responses."""
     tables, begin = dataset.tables, dataset.tables.users.shape[1]
     places = {"user features": slice(0, begin)}
-    for name, size in zip(_context_names(dataset), tables.context_sizes, strict=True):
+    for name, size in zip(dataset.context_labels, tables.context_sizes, strict=True):
         places[name] = slice(begin, begin + size)
         begin += size
     views, taste = states.size(tables, 0), tables.size - tables.taste * dataset.num_signals * tables.items.shape[1]
@@ -131,15 +127,9 @@ def places_in_state(dataset: LoggedDataset) -> dict[str, slice]:
 
 def covariates(dataset: LoggedDataset) -> dict[str, int]:
     """The numbers of a state that balance is asked of, by name: all but those of viewed items and of taste."""
-    given, signals, numbered = dataset.feature_names, dataset.signal_names, dict[str, int]()
-    past = [f"mean {signal}" for signal in signals]
-    past += [f"{signal} -{k}" for k in range(1, schema.RECENT + 1) for signal in signals]
-    for block, place in places_in_state(dataset).items():
-        sep = " " if block == "user features" else "="
-        own = past if block == "past responses" else [f"{block}{sep}{k}" for k in range(place.stop - place.start)]
-        if block not in ("viewed items", TASTE):
-            numbered |= {given[at] if given else own[at - place.start]: at for at in range(place.start, place.stop)}
-    return numbered
+    names = dataset.feature_names
+    asked = (place for block, place in places_in_state(dataset).items() if block not in ("viewed items", TASTE))
+    return {names[at]: at for place in asked for at in range(place.start, place.stop)}
 
 
 def tenths_of_time(dataset: LoggedDataset, rows: Any) -> dict[str, Any]:
@@ -171,11 +161,8 @@ class Exposure:
         k = self.signals.index(signal) if signal in self.signals else None
         if k is None or not self.estimable[k]:
             return None
-        changes = {name: getattr(self, name)[k] for name in ("change", "standard", "difference")}
-        ends = (self.interval[k], self.standard_interval[k], self.difference_interval[k])
-        told = {
-            name: [float(value), *map(float, end)] for (name, value), end in zip(changes.items(), ends, strict=True)
-        }
+        ends = {"change": self.interval, "standard": self.standard_interval, "difference": self.difference_interval}
+        told = {name: [float(getattr(self, name)[k]), *map(float, end[k])] for name, end in ends.items()}
         levels = {"level": float(self.level[k]), "standard_level": float(self.standard_level[k])}
         return told | {"rows": self.rows, "users": self.users, "events": int(self.events[k])} | levels
 

@@ -79,7 +79,9 @@ def onto(other: LoggedDataset, catalogue: Catalogue) -> tuple[LoggedDataset, dic
     common: dict[str, Any] = {name: getattr(catalogue, name) for name in (*kept, "response_scale")}
     common |= {"tables": tables, "user_ids": user_ids, "split": other.split[shared["user_ids"]]}
     common |= {"known_actions": catalogue.known_actions, "lists": _lists(other, catalogue)}
-    label = f"{other.fingerprint}:on-{_digest(catalogue)}"
+    hashed = (catalogue.action_ids.astype(str), catalogue.item_ids.astype(str), catalogue.users, catalogue.items)
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in hashed)).hexdigest()
+    label = f"{other.fingerprint}:on-{digest[:8]}"
     dataset = LoggedDataset(other.name, **folder.columns(rows, None), **common, fingerprint=label)
     dataset = replace(_split(dataset, other), folder=other.folder)
     if exposed is not None:
@@ -93,10 +95,8 @@ def _lists(other: LoggedDataset, catalogue: Catalogue) -> CandidateLists | None:
     """The other log's lists of candidates as actions of the run; those that it does not know are left out."""
     if other.lists is None:
         return None
-    action_of_item = np.full(len(catalogue.item_ids) + 1, -1)
-    action_of_item[catalogue.action_items] = np.arange(len(catalogue.action_ids))
     arrays = {candidates.FIRST: other.lists.first, candidates.ACTIONS: other.lists.actions}
-    return lists_of(candidates.mapped(arrays, action_of_item[catalogue.items_at(other.action_ids)]))
+    return lists_of(candidates.mapped(arrays, catalogue.actions_of(catalogue.items_at(other.action_ids))))
 
 
 def _indexed(views: Iterator[Views], catalogue: Catalogue) -> tuple[list[Arrays], int, dict[str, int]]:
@@ -147,8 +147,7 @@ def _held(other: LoggedDataset, catalogue: Catalogue) -> Iterator[Views]:
     """The rows that a dataset in memory holds."""
     signed = {name: {"sign": sign} for name, sign in zip(other.signal_names, other.signs, strict=True)}
     order = [other.signal_names.index(name) for name in _signals(signed, catalogue, other.name)]
-    names = list(other.context_names) or [f"context {k}" for k in range(other.context.shape[1])]
-    codes = _context(names, other, catalogue)(list(other.context.T))
+    codes = _context(list(other.context_labels), other, catalogue)(list(other.context.T))
     signals = tuple(Signal(other.signal_names[k], f"signal {k}") for k in order)  # with their signs already
     values = codes | {signal.column: other.reward[:, k] for signal, k in zip(signals, order, strict=True)}
     known = other.propensity is not None and other.behaviour is None
@@ -179,19 +178,15 @@ def _context(names: list[str], other: LoggedDataset, catalogue: Catalogue) -> An
     if bool(catalogue.context_values) != bool(other.context_values) and wanted:
         raise ValueError(f"{other.name} must have its context as the run's log has: as values, or as codes.")
     theirs = (other.context_values[at] for at in order if other.context_values)
-    pairs = zip(catalogue.context_values, theirs, strict=True)
-    tables = [_codes(known, values) for known, values in pairs]
+    tables = list[Any]()  # the run's code of each of the other's values; the last one is for what is unknown, −1
+    for known, values in zip(catalogue.context_values, theirs, strict=True):
+        place = {value: code for code, value in enumerate(known)}
+        tables.append(np.array([*(place.get(value, -1) for value in values), -1]))
 
     def mapped(codes: list[Any]) -> dict[str, Any]:
         return {f"code {k}": tables[k][codes[at]] if tables else codes[at] for k, at in enumerate(order)}
 
     return mapped
-
-
-def _codes(known: tuple[str, ...], there: tuple[str, ...]) -> Any:
-    """The run's code of each of the other's values; the last one is for what is unknown, −1."""
-    place = {value: code for code, value in enumerate(known)}
-    return np.array([*(place.get(value, -1) for value in there), -1])
 
 
 def _split(dataset: LoggedDataset, other: LoggedDataset) -> LoggedDataset:
@@ -202,8 +197,3 @@ def _split(dataset: LoggedDataset, other: LoggedDataset) -> LoggedDataset:
     since = rule.since(int(max(other.time.max(), dataset.time.max())))
     by_row = rule.rows(dataset.split[dataset.user], dataset.time, since)
     return replace(dataset, row_split=by_row, how_split=other.how_split)
-
-
-def _digest(catalogue: Catalogue) -> str:
-    arrays = (catalogue.action_ids.astype(str), catalogue.item_ids.astype(str), catalogue.users, catalogue.items)
-    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()[:8]

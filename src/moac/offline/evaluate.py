@@ -92,9 +92,9 @@ def evaluate(  # noqa: PLR0913 - what is noted of an access to test users
         report=replace(report, policies=policies),
         without_responses=None if other is None else ncis.analyse(other, baseline=BASELINE, options=one_cap),
         left_out=tuple(name for name in dataset.signal_names if name not in kept),
-        calibration=_calibration(dataset, split, summed.own),
+        calibration=_calibration(dataset, split, summed.weights["own"]),
         reward_model=None if model is None else model.as_dict(),
-        weights=evaluation.WeightHistogram.of({name: each.ratio for name, each in summed.own.items()}),
+        weights=evaluation.WeightHistogram.of({name: each.ratio for name, each in summed.weights["own"].items()}),
         accesses=accesses,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -170,11 +170,6 @@ class _Summed:
     weights: Mapping[str, Mapping[str, Weighted]]  # by model of b, "own" or a recipe, and by policy
     without: Shard | None  # by b without past responses, where there is one
 
-    @property
-    def own(self) -> Mapping[str, Weighted]:
-        """By b of the estimate."""
-        return self.weights["own"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Policies:
@@ -203,11 +198,18 @@ class _Policies:
         seen = features(self.dataset, rows)
         baseline = self._baseline(log, seen)
         policies = {name: _tables(method, seen, self.dataset) for name, method in self.methods.items()}
+        everyone = {BASELINE: [baseline]} | policies
         q = None if model is None else partial(model.of_choices, seen)
-        shard = ncis.accumulate(log, {BASELINE: [baseline]} | policies, q, options)
-        models = {"own": baseline} | {r: each.behaviour.probabilities(each, rows) for r, each in self.refitted.items()}
-        weights = {b: _weighted(log, {BASELINE: [baseline]} | policies, table, options) for b, table in models.items()}
-        without = None if "none" not in models else _accumulated(log, policies, models["none"], options)
+        shard, without = ncis.accumulate(log, everyone, q, options), None
+        known = None if baseline.ndim == 1 else baseline
+        weights = {"own": ncis.evidence_of(log, everyone, behaviour=known, options=options).weights}
+        for recipe, each in self.refitted.items():
+            b = each.behaviour.probabilities(each, rows)
+            taken = replace(log, propensity=b[np.arange(len(b)), log.action])
+            weights[recipe] = ncis.evidence_of(taken, everyone, behaviour=b, options=options).weights
+            if recipe == "none":
+                alone = {BASELINE: [taken.propensity]} | policies
+                without = ncis.accumulate(taken, alone, None, replace(options, caps=()))
         return _Summed(shard, weights, without)
 
     def _baseline(self, log: Logged, seen: Any) -> Any:
@@ -218,20 +220,6 @@ class _Policies:
         (table,) = _tables(model.method, seen, self.dataset)
         table[np.arange(len(table)), log.action] = log.propensity
         return table
-
-
-def _weighted(log: Logged, policies: Mapping[str, Any], b: Any, options: ncis.Options) -> dict[str, Weighted]:
-    """Ratios of all policies to one model of b, [n, K], or to the log's propensities."""
-    if b.ndim == 1:
-        return dict(ncis.evidence_of(log, policies).weights)
-    taken = replace(log, propensity=b[np.arange(len(b)), log.action])
-    return dict(ncis.evidence_of(taken, policies, behaviour=b, options=options).weights)
-
-
-def _accumulated(log: Logged, policies: Mapping[str, Any], b: Any, options: ncis.Options) -> Shard:
-    """Sums by another model of b, with one cap."""
-    taken = replace(log, propensity=b[np.arange(len(b)), log.action])
-    return ncis.accumulate(taken, {BASELINE: [taken.propensity]} | dict(policies), None, replace(options, caps=()))
 
 
 def _concatenated(parts: Sequence[Weighted]) -> Weighted:

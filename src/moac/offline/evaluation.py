@@ -172,20 +172,18 @@ class OfflineEvaluation:
             "signals": signals | {name: {"effect": "never fires"} for name in self.left_out},
         }
 
-    def _without_responses(self, name: str, k: int) -> dict[str, Any] | None:
-        change = None if self.without_responses is None else self.without_responses.policies[name].change
-        return None if change is None else {"change": change.relative[k], "interval": change.relative_interval[k]}
-
     def _signal(self, name: str, line: Line, k: int) -> dict[str, Any]:
         """What one signal shows, what would explain it, and what was tried to refute it."""
         policy = self.report.policies[name]
+        other = None if self.without_responses is None else self.without_responses.policies[name].change
+        without = None if other is None else {"change": other.relative[k], "interval": other.relative_interval[k]}
         shown = {
             "change": line.relative,
             "interval": line.relative_interval,
             "effect": line.outcome,
             "verdict": policy.verdict.of(line.signal),
             "random_exposure": None if policy.random_exposure is None else policy.random_exposure.of(line.signal),
-            "without_past_responses": self._without_responses(name, k),
+            "without_past_responses": without,
         }
         checks = policy.checks
         if checks is None:

@@ -72,7 +72,9 @@ def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
     if len(rows) > _MAX_ROWS:
         rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MAX_ROWS, replace=False))
     reward = np.asarray(dataset.reward[rows][:, columns], np.float64)
-    mean, M, items = reward.mean(axis=0), len(columns), _standardised_items(dataset)
+    mean, M = reward.mean(axis=0), len(columns)
+    v = np.asarray(states.numbers(dataset.tables.items[dataset.action_items]), np.float64)
+    items = (v - v.mean(axis=0)) / np.where(v.std(axis=0) > 0, v.std(axis=0), 1)
     fitted = _fitted(dataset, rows, reward - mean, lambda x, action: x, dataset.num_actions)
     state, action = np.split(fitted.coefficients, [dataset.num_features])
     T = dataset.tables.taste * dataset.num_signals * items.shape[1]
@@ -87,11 +89,6 @@ def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
     personal = np.maximum(more.explained, 0.0)
     taste = (more.coefficients * (personal > 0)).reshape(T, -1, M)
     return RewardModel(*about, taste, items, personal)
-
-
-def _standardised_items(dataset: LoggedDataset) -> Float[np.ndarray, "K e"]:
-    v = np.asarray(states.numbers(dataset.tables.items[dataset.action_items]), np.float64)
-    return (v - v.mean(axis=0)) / np.where(v.std(axis=0) > 0, v.std(axis=0), 1)
 
 
 class _Fitted(NamedTuple):

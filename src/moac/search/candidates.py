@@ -93,15 +93,14 @@ def directories(dataset: LoggedDataset, plan: Plan, out: Path) -> dict[str, Path
 
 
 def keep(choice: Choice, out: Path, runs: Mapping[str, Path]) -> None:
-    """Make `out` the run directory of the chosen policy, and write how it was chosen; `runs` are by name."""
+    """Make `out` the run directory of the chosen policy, and write how it was chosen; `runs` are by name.
+
+    Files that make it a finished run are copied last; each appears whole or not at all.
+    """
     choice.save(out, {name: str(path.relative_to(out)) for name, path in runs.items()})
-    if choice.chosen is not None:
-        _copy(runs[choice.chosen], out)
-
-
-def _copy(run: Path, out: Path) -> None:
-    """All files of a run, those that make it a finished run last; each appears whole or not at all."""
-    last = ("config.json", "policy.safetensors")
+    if choice.chosen is None:
+        return
+    run, last = runs[choice.chosen], ("config.json", "policy.safetensors")
     copied = [path for path in run.rglob("*") if path.is_file() and path.parent.name != "checkpoint"]
     for path in sorted(copied, key=lambda path: path.name in last):
         target = files.subfolder(out, *path.relative_to(run).parent.parts) / path.name

@@ -63,6 +63,8 @@ class Exploration:
 
     def record(self) -> dict[str, Any]:
         """explore.json: plain data."""
+        # what one network is worth at each preference that it was asked for
+        asked = ("points", "low", "high") if self.outcome.config.conditioned else ()
         return {
             "env": self.plan.env,
             "objectives": list(self.objectives),
@@ -77,16 +79,10 @@ class Exploration:
             "reference": self.yardstick.reference,
             "reference_is": self.yardstick.about,
             **{name: self.measured["numbers"][name] for name in ("env_steps", "hypervolume", "expected_utility")},
-            "asked": {"preferences": self.plan.preferences} | self._asked(),
+            "asked": {"preferences": self.plan.preferences} | {name: getattr(self.candidates, name) for name in asked},
             "archive": [self.archive.record(k) for k in range(len(self.archive))],
             **self.measured,
         }
-
-    def _asked(self) -> dict[str, Any]:
-        """What one network is worth at each preference that it was asked for."""
-        if not self.outcome.config.conditioned:
-            return {}
-        return {name: getattr(self.candidates, name) for name in ("points", "low", "high")}
 
     def write(self, out: Path) -> None:
         """Make `out` the run directory of the archived policies; each file appears whole or not at all."""
@@ -128,16 +124,12 @@ def train(
     plan: Plan, problem: Source, out: Path | None = None, show: runner.Show = runner.unseen
 ) -> dict[str, list[Result]]:
     """The stages of every rule; in a folder what has finished is kept, and what was interrupted goes on."""
-    folder = None if out is None else out / _RULES
-    return {rule: _staged(plan.stages(rule), problem, folder, show) for rule in plan.rules}
-
-
-def _staged(tasks: list[Task], problem: Source, folder: Path | None, show: runner.Show) -> list[Result]:
-    done: list[Result] = []
-    for k, task in enumerate(tasks):
-        before = None if folder is None or k == 0 else folder / runner.key(tasks[k - 1], problem)
-        start = partial(_start, done[-1], before) if done else None
-        done.append(runner.complete(task, problem, folder, show, start))
+    folder, done = None if out is None else out / _RULES, dict[str, list[Result]]()
+    for rule in plan.rules:
+        done[rule], start = [], None
+        for task in plan.stages(rule):
+            done[rule].append(runner.complete(task, problem, folder, show, start))
+            start = partial(_start, done[rule][-1], None if folder is None else folder / runner.key(task, problem))
     return done
 
 

@@ -78,7 +78,10 @@ class Plan:
         simple = problem.compiled and not logged
         rules, reference = options.rules, options.reference
         if rules is None:
-            usual = (CONDITIONED,) if not problem.compiled and _suits(options.config, spec) else ("fixed",)
+            said = options.config  # one network, unless it asks for another learner or model than that has
+            networks = said.policy in (None, *NETWORKS) and said.critic in (None, "mlp")
+            one = not problem.compiled and networks and learner_of(spec, said) == "ppo"
+            usual = (CONDITIONED,) if one else ("fixed",)
             rules = ("fixed", "preferred") if simple else usual
         check_rules(rules)
         COUNT.checked("episodes", options.episodes)
@@ -121,12 +124,6 @@ def _entropies(given: tuple[float, ...] | None, config: Config, falls_from: floa
         return given
     alone = (config.entropy or 0.0) if config.conditioned else 0.0
     return tuple(share * falls_from for share in FALLING) if falls_from else (alone,)
-
-
-def _suits(config: Config, spec: Spec) -> bool:
-    """Whether nothing that was said asks for another learner or model than one network for every preference has."""
-    networks = config.policy in (None, *NETWORKS) and config.critic in (None, "mlp")
-    return learner_of(spec, config) == "ppo" and networks
 
 
 def _config(options: Options, spec: Spec, simple: bool, trials: int) -> Config:

@@ -212,17 +212,16 @@ def by_episodes(
 
 def exact(model: FiniteMOMDP, policies: list[TrainedPolicy], setting: Setting) -> Table | None:
     """The exact returns of policies on their environment's model; None where the oracle has none."""
+    shown = np.arange(model.num_states) if model.observations is None else model.observations
+
+    def logits(policy: TrainedPolicy) -> Float[np.ndarray, "S A"]:
+        inputs = jnp.asarray(np.stack([policy.see(row) for row in shown]))
+        return np.asarray(log_probs(policy.policy, policy.trial_theta, inputs, model.num_actions), dtype=np.float64)
+
     try:
-        return np.stack([momdp.evaluate(model, logits_on(model, policy), setting).returns for policy in policies])
+        return np.stack([momdp.evaluate(model, logits(policy), setting).returns for policy in policies])
     except ValueError:
         return None
-
-
-def logits_on(model: FiniteMOMDP, policy: TrainedPolicy) -> Float[np.ndarray, "S A"]:
-    """log π(a|s) in every state of a model, by what the environment shows there."""
-    shown = np.arange(model.num_states) if model.observations is None else model.observations
-    inputs = jnp.asarray(np.stack([policy.see(row) for row in shown]))
-    return np.asarray(log_probs(policy.policy, policy.trial_theta, inputs, model.num_actions), dtype=np.float64)
 
 
 def by_new_episodes(
@@ -269,8 +268,7 @@ def _per_step(episodes: Episodes) -> Float[np.ndarray, " M"]:
 
 def _ratios(played: list[Episodes]) -> tuple[Mean, ...]:
     """Rewards per step; of a single trial with the interval of a ratio of two means (delta method)."""
-    if len(played) > 1:
-        return tuple(statistics.mean(column) for column in np.stack([_per_step(one) for one in played]).T)
-    (one,), J = played, _per_step(played[0])
-    linear: Any = J + (one.returns - J * one.lengths[:, None]) / one.lengths.mean()
-    return tuple(statistics.mean(column) for column in linear.T)
+    J = np.stack([_per_step(one) for one in played])
+    if len(played) == 1:
+        J = J + (played[0].returns - J * played[0].lengths[:, None]) / played[0].lengths.mean()
+    return tuple(statistics.mean(column) for column in J.T)

@@ -48,6 +48,11 @@ def test_the_spec_says_what_it_is(dataset):
     assert dataset.start(jax.random.key(0)) == ()
 
 
+def test_numbers_of_a_state_without_names_are_numbered(dataset):
+    names = dataset.feature_names
+    assert dataset.table_names is None and len(set(names)) == len(names) == dataset.num_features
+
+
 def test_responses_above_one_are_scaled_by_three_root_mean_squares_of_train_rows():
     reward = np.array([[0.5, 4.0], [1.0, -8.0], [0.0, 2.0]])
     assert arrays._scale(reward) == (1.0, float(f"{3 * np.sqrt((16 + 64 + 4) / 3):.2g}"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -145,15 +144,9 @@ class Evidence:
     influence: Mapping[str, Any] = field(default_factory=dict)
     strongest: tuple[str, float] | None = None  # the covariate that moves b's odds most, and by how much
 
-    @cached_property
-    def groups(self) -> tuple[int, Any]:
-        """How many users, and the index of each row's."""
-        users, index = self.log.users
-        return len(users), index
-
     def check(self, name: str, options: Options, noise: Any = None) -> Checks:
         """All checks of one policy; `noise` [B, M] are draws of the behaviour model's error."""
-        weights, (users, _) = self.weights[name], self.groups
+        weights = self.weights[name]
         share = weights.estimate(options.cap)
         mean, _, width = self._moved(share, self.log.reward, options.level)
         width = _with_error_of_b(width, self.influence.get(name), options.level)
@@ -165,7 +158,7 @@ class Evidence:
             self._tails(share, options.level),
             np.divide(width, np.abs(mean), out=np.full_like(width, np.inf), where=mean != 0),
             len(share),
-            users,
+            len(self.log.users[0]),
         )
 
     def _moved(self, share: Any, columns: Any, level: float) -> tuple[Any, Any, Any]:
@@ -176,15 +169,13 @@ class Evidence:
         return mean, weighted - mean, self._half_width(parts, level)
 
     def _half_width(self, parts: Any, level: float, rows: Any = slice(None)) -> Any:
-        users, index = self.groups
-        sums = np.stack([np.bincount(index[rows], column, users) for column in parts.T], axis=1)
-        count = max(2, len(np.unique(index[rows])))
+        sums, count = self.log.user_sums(parts, rows), max(2, len(np.unique(self.log.users[1][rows])))
         return NormalDist().inv_cdf((1 + level) / 2) * np.sqrt((sums**2).sum(axis=0) * count / (count - 1))
 
     def _controlled(self, control: Control, name: str, options: Options) -> Controlled:
         """Σ w z / Σ w − Σ m z / Σ m over rows that have a value z: 0 on average where nothing unobserved decided."""
         rows = np.flatnonzero(np.isfinite(control.values).all(axis=1))
-        z, users = control.values[rows], len(np.unique(self.groups[1][rows]))
+        z, users = control.values[rows], len(np.unique(self.log.users[1][rows]))
         weak = f"only {users} users have a value" if users < MIN_USERS else None
         about = (users, control.no_power or weak, control.soft, control.relative)
         if not len(rows):
@@ -218,10 +209,9 @@ class Evidence:
         return Balance(tuple(names[kept[j]] for j in worst), moved[worst], interval, len(kept))
 
     def _tails(self, share: Any, level: float) -> Tails:
-        users, index = self.groups
         size = np.abs(self.log.reward)
         parts = share[:, None] * size
-        by_user = np.stack([np.bincount(index, column, users) for column in parts.T], axis=1)
+        by_user = self.log.user_sums(parts)
         limit = np.quantile(size, _SCALE_CAP, axis=0)
         cut = np.where(limit > 0, limit, size.max(axis=0))  # a signal that fires in fewer rows is left as it is
         mean, moved, half = self._moved(share, np.clip(self.log.reward, -cut, cut), level)

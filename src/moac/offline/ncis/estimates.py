@@ -105,9 +105,11 @@ def _columns(one: Sums) -> list[Any]:
 
 
 def _drawn(seeds: Sequence[Sums], totals: Sequence[Sequence[Any]], count: Any, options: Options) -> Drawn:
-    shares = np.full((options.draws, len(seeds)), 1 / len(seeds))
+    R = len(seeds)
+    shares = np.full((options.draws, R), 1 / R)  # of each training seed in each draw
     if options.resample_seeds:
-        shares = _seed_shares(len(seeds), options.draws, options.seed)
+        rng = np.random.default_rng([options.seed, 1, R])
+        shares = (rng.integers(R, size=shares.shape)[:, :, None] == np.arange(R)).mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw without support is NaN
         draws = np.stack([_ratio(each[0], each[1], seeds[0].weight.shape[1]) for each in totals])
     adjusted = [one.adjusted.sum(axis=0) / one.count.sum() for one in seeds if one.adjusted is not None]
@@ -160,12 +162,6 @@ def _blocks(size: int, draws: int, seed: int) -> Iterator[tuple[int, Float[np.nd
         for row in n:
             row[:] = np.bincount(rng.integers(size, size=size), minlength=size)
         yield begin, n
-
-
-def _seed_shares(num_seeds: int, draws: int, seed: int) -> Float[np.ndarray, "B R"]:
-    """Share of each training seed in each draw, for seeds drawn with replacement."""
-    chosen = np.random.default_rng([seed, 1, num_seeds]).integers(num_seeds, size=(draws, num_seeds))
-    return (chosen[:, :, None] == np.arange(num_seeds)).mean(axis=1)
 
 
 def interval(draws: Float[np.ndarray, "B ..."], level: float) -> Float[np.ndarray, "... 2"]:

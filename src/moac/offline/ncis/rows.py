@@ -60,6 +60,11 @@ class Logged:
         """The users [U] in ascending order, and the index of each row's."""
         return np.unique(self.user, return_inverse=True)
 
+    def user_sums(self, parts: Float[np.ndarray, "n J"], rows: Any = slice(None)) -> Float[np.ndarray, "U J"]:
+        """Sums over each user's rows, of all rows or of those that `parts` are of."""
+        users, index = self.users
+        return np.stack([np.bincount(index[rows], column, len(users)) for column in parts.T], axis=1)
+
     def signals(self, names: Sequence[str]) -> Logged:
         """The same rows with only these signals."""
         unknown = [name for name in names if name not in self.signal_names]

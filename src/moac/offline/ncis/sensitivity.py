@@ -88,7 +88,6 @@ def analyse(
 
     Draws of users are those of the estimate; in each the value follows the worst case of all users to first order.
     """
-    users, index = log.users
     mean, cap = log.reward.mean(axis=0), float(options.cap)
     w = np.minimum(cap, ratio)
     sign = np.where((w @ log.reward / w.sum(axis=1, keepdims=True)).mean(axis=0) >= mean, 1.0, -1.0)
@@ -102,7 +101,7 @@ def analyse(
     def lower(gamma: Any) -> Any:
         values, every = zip(*(programme.parts(gamma) for programme in programmes), strict=True)
         left, parts = np.mean(values, axis=0) - sign * mean, np.mean(every, axis=0) - base
-        by_user = np.stack([np.bincount(index, column, len(users)) for column in parts.T], axis=1)
+        by_user = log.user_sums(parts)
         draws = left + estimates.resampled([by_user], options.draws, options.seed)[0]  # all users together add nothing
         draws = draws if noise is None else draws + sign * noise
         return np.quantile(draws, (1 - options.level) / 2, axis=0)

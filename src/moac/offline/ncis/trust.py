@@ -54,6 +54,8 @@ def diagnose(one: Sums, mean_weight: Float[np.ndarray, " B"], at: int, level: fl
     total, rows = w.sum(), n.sum()
     events, positive, square = one.positives.sum(axis=0)
     by_row, by_user = total**2 / one.square.sum(), _kish(w)
+    V, (w2r, w2r2) = one.values[at], one.square_reward.sum(axis=0)
+    residual = np.maximum(w2r2 - 2 * V * w2r + V**2 * one.square.sum(), 0.0)  # Σ w²(r − V)²
     return Diagnostics(
         rows=int(rows),
         users=len(n),
@@ -70,18 +72,12 @@ def diagnose(one: Sums, mean_weight: Float[np.ndarray, " B"], at: int, level: fl
         events=events,
         weighted_positives=positive,
         effective_positives=np.divide(positive**2, square, out=np.zeros_like(square), where=square > 0),
-        row_standard_error=_row_error(one, at),
+        row_standard_error=np.sqrt(residual) / total,
     )
 
 
 def _kish(w: Float[np.ndarray, " n"]) -> float:
     return float(w.sum() ** 2 / (w**2).sum())
-
-
-def _row_error(one: Sums, at: int) -> Float[np.ndarray, " M"]:
-    V, (w2r, w2r2) = one.values[at], one.square_reward.sum(axis=0)
-    squares = w2r2 - 2 * V * w2r + V**2 * one.square.sum()
-    return np.sqrt(np.maximum(squares, 0.0)) / one.weight[:, at].sum()
 
 
 def estimable(seeds: Sequence[Diagnostics]) -> Bool[np.ndarray, " M"]:
@@ -125,20 +121,19 @@ def verdict(
 
     `opinions` are second ones by name, SNIPS and doubly robust. The policy that made the log needs no checks.
     """
-    reasons = [*_of_weights(diagnostics), *_of_support(estimate), *_of_positives(signals, diagnostics)]
-    reasons += _of_opinions(signals, estimate, opinions)
-    if not all(_is_the_logs(one) for one in diagnostics):
-        reasons += [*_of_controls(signals, checks), *_of_balance(checks), *_of_tails(signals, checks)]
+    reasons = [*_of_weights(diagnostics)]
+    if np.isnan(estimate.interval).any():
+        why = "some bootstrap samples have none of the policy's actions: no interval"
+        reasons.append(Reason("support", "not trusted", why))
+    reasons += [*_of_positives(signals, diagnostics), *_of_opinions(signals, estimate, opinions)]
+    if not all(abs(one.mean_weight - 1) < 1e-6 and one.row_effective_share > 1 - 1e-6 for one in diagnostics):
+        reasons += _of_controls(signals, checks)
+        reasons += () if checks is None else (*_of_balance(checks), *_of_tails(signals, checks))
     reasons.sort(key=lambda reason: (reason.level == "with care", reason.signal is not None))
     found = Verdict("trusted", tuple(reasons))
     by_signal = [LEVELS.index(found.of(signal)) for signal in signals]
     level = max(min(by_signal), 1 if max(by_signal) else 0)
     return Verdict(LEVELS[level], found.reasons)
-
-
-def _is_the_logs(one: Diagnostics) -> bool:
-    """Whether all weights are 1."""
-    return abs(one.mean_weight - 1) < 1e-6 and one.row_effective_share > 1 - 1e-6
 
 
 def _of_weights(diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
@@ -148,11 +143,6 @@ def _of_weights(diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
     off = [one for one in diagnostics if not one.mean_weight_interval[0] <= 1 <= one.mean_weight_interval[1]]
     if off:
         yield from _against(limits.MEAN_WEIGHT, max(abs(one.mean_weight - 1) for one in off))
-
-
-def _of_support(estimate: Estimate) -> Iterator[Reason]:
-    if np.isnan(estimate.interval).any():
-        yield Reason("support", "not trusted", "some bootstrap samples have none of the policy's actions: no interval")
 
 
 def _of_positives(signals: tuple[str, ...], diagnostics: Sequence[Diagnostics]) -> Iterator[Reason]:
@@ -212,16 +202,16 @@ def _of_control(control: Controlled, signals: tuple[str, ...], half_width: Any) 
             yield Reason("control", level, f"{what}, {why}", float(size), limit.stop)
 
 
-def _of_balance(checks: Checks | None) -> Iterator[Reason]:
-    if checks is None or checks.balance is None or not checks.balance.off.any():
+def _of_balance(checks: Checks) -> Iterator[Reason]:
+    if checks.balance is None or not checks.balance.off.any():
         return
     at = int(np.argmax(np.where(checks.balance.off, np.abs(checks.balance.difference), 0)))
     named = f"{BALANCE.text}, {checks.balance.names[at]}"
     yield from _against(BALANCE, abs(checks.balance.difference[at]), named)
 
 
-def _of_tails(signals: tuple[str, ...], checks: Checks | None) -> Iterator[Reason]:
-    for signal, k in zip(signals, () if checks is None else checks.tails.pareto_k, strict=checks is not None):
+def _of_tails(signals: tuple[str, ...], checks: Checks) -> Iterator[Reason]:
+    for signal, k in zip(signals, checks.tails.pareto_k, strict=True):
         yield from _against(PARETO_K, k, f"{signal}: {PARETO_K.text}", signal)
 
 
