@@ -65,7 +65,7 @@ def _caption(peers: dict[str, Any]) -> str:
         f"tuned for this. Means of {seeds} seeds with 95 % intervals. Returns are discounted by {data['discount']} and "
         f"exact, from the policy and the model{means}. The hypervolume is that of the {seeds} seeds' points together "
         f"above ({reference}): it also pays for seeds that end apart. CPU seconds are per run, of training "
-        f"alone; MOAC always computes 64 trials at once, and its {seeds} share a cost that one alone would bear. "
+        f"alone; MOAC computed 64 trials at once, and its {seeds} share a cost that one alone would bear. "
         f"{peers['note']}"
     )
 

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from moac.training import compiled, hosted
-from moac.training.compiled import WIDTH
 from moac.training.run import History, Run, Snapshot, Trial, evaluation_iterations, mean_over_trials
 
 __all__ = [
-    "WIDTH", "Pace", "Run", "Snapshot", "Trial", "evaluation_iterations", "first", "iterate", "mean_over_trials",
+    "Pace", "Run", "Snapshot", "Trial", "evaluation_iterations", "first", "iterate", "mean_over_trials",
     "template",
 ]  # fmt: skip
 

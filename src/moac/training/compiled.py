@@ -29,7 +29,7 @@ from moac.settings import Settings, sampling
 from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, joined, learner
 from moac.types import Evaluation, Metrics, Preparing, Source
 
-WIDTH = 64
+WIDTH = 32
 """Trials per block of small policies; networks fill a core with one trial."""
 
 
