@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import duckdb
@@ -286,6 +287,45 @@ def test_features_of_users_and_items_are_numbers_and_categories(tmp_path):
     mug = dataset.item_ids.tolist().index("mug")
     assert prices[mug] == 0  # not described
     assert len(set(prices)) == 6
+
+
+def test_a_feature_may_be_called_name_or_id(tmp_path):
+    items = {"item_id": stranger.ITEMS, "name": [*"ababab"], "id": [*range(6)], "whole": [True, False] * 3}
+    dataset = logs.build(stranger.write(tmp_path / "log.csv", TABLE), **stranger.OPTIONS, items=items)
+    assert {"item -1: name=a", "item -1: name=b", "item -1: id", "item -1: whole"} <= {*dataset.feature_names}
+    mug = dataset.item_ids.tolist().index(stranger.ITEMS[0])
+    assert dataset.tables.items[mug, -4:].tolist() == [127, 0, dataset.tables.items[mug, -2], 127]
+
+
+def test_features_of_several_files_have_the_type_of_all(tmp_path):
+    files = {"a.csv": "item_id,size,price\nmug,7,1\n", "b.csv": "item_id,size,weight\n007,large,-3\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    dataset = logs.build(
+        stranger.write(tmp_path / "log.csv", TABLE), **stranger.OPTIONS, items=[tmp_path / name for name in files]
+    )
+    names = {name.removeprefix("item -1: ") for name in dataset.feature_names if name.startswith("item -1: ")}
+    assert {"size=7", "size=large", "price", "weight", "-weight"} <= names
+
+
+@pytest.mark.parametrize("actions", ["all", None])
+def test_features_of_nobody_are_refused(tmp_path, actions):
+    (tmp_path / "items.csv").write_text("item_id,price\nmug,1\n,2\n")
+    with pytest.raises(ValueError, match=r"items\.csv: `item_id` must be an id in every row, got nothing"):
+        changed(tmp_path, lambda rows: rows, items=tmp_path / "items.csv", actions=actions)
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        ({"item_id": np.array([1.0, 2.0])}, "`items`: `item_id` must hold whole numbers or texts, got DOUBLE"),
+        ({"item_id": ["x1", "x2"]}, "`items` must describe ids of the log, such as '007', got none of them: 'x1'."),
+        ({"item_id": ["mug"], "price": [1, 2]}, "`items` must hold columns of one length"),
+    ],
+)
+def test_features_of_other_ids_are_refused(tmp_path, items, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        changed(tmp_path, lambda rows: rows, items={"price": [1, 2]} | items)
 
 
 MISTAKES = {
