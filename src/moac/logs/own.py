@@ -232,6 +232,8 @@ class _Numbering:
             _check_ids(source, _inside(expression))
         if name == "candidates":
             return candidates.cast_lists(expression, source.types[_inside(expression)])
+        if name.startswith("code") and kind in _REAL_TYPES:  # 1.0 is 1 of another file
+            return f"regexp_replace(({expression})::VARCHAR, '\\.0+$', '')"
         if name in ("user", "item") or name.startswith("code"):
             return f"nullif(({expression})::VARCHAR, '')"  # CSV knows no difference
         if name == "time" and kind in _REAL_TYPES:

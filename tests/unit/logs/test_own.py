@@ -315,6 +315,15 @@ def test_features_of_nobody_are_refused(tmp_path, actions):
         changed(tmp_path, lambda rows: rows, items=tmp_path / "items.csv", actions=actions)
 
 
+def test_a_number_of_the_context_is_one_value_in_all_files(tmp_path):
+    """A gap makes it a float where pandas writes the file."""
+    for name, hours in {"a.csv": (9, 10), "b.csv": ("9.0", "10.5")}.items():
+        rows = (f"u{k},i{k % 3},{k},1,{hours[k % 2]}\n" for k in range(20))
+        (tmp_path / name).write_text("".join(["user_id,item_id,time,click,hour\n", *rows]))
+    dataset = logs.build(tmp_path, signals="click", context="hour", shares=(1.0, 0.0, 0.0))
+    assert dataset.context_values == (("10", "10.5", "9"),)
+
+
 @pytest.mark.parametrize(
     ("items", "words"),
     [
@@ -508,4 +517,13 @@ def test_who_is_in_which_split_never_changes():
     ids = np.arange(12)
     assert splits.split_users(ids, 3, (0.5, 0.3, 0.2)).tolist() == [0, 0, 0, 2, 0, 2, 2, 0, 0, 2, 1, 1]
     assert splits.fold_users(ids, 3, 2).tolist() == [1, 0, 0, 0, 1, 1, 0, 1, 0, 1, 0, 0]
-    assert splits.split_users(ids.astype(str), 3, (0.5, 0.3, 0.2)).tolist() == [2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 2, 0]
+    names = np.array([f"u{k}" for k in ids])
+    assert splits.split_users(names, 3, (0.5, 0.3, 0.2)).tolist() == [0, 2, 1, 1, 0, 0, 0, 2, 1, 1, 0, 0]
+
+
+def test_a_whole_number_is_in_the_same_split_beside_texts():
+    """Next week's log may have a guest: the users that both logs have stay where they are."""
+    ids = np.array([-(2**63), -5, 0, *range(1, 40), 2**63 - 1])
+    both = np.append(ids.astype(str), ["guest", "007", "-0", str(2**63)])
+    assert splits._uniform(both, 3)[: len(ids)].tolist() == splits._uniform(ids, 3).tolist()
+    assert len(set(splits._uniform(both, 3))) == len(both)  # 007 is not 7
