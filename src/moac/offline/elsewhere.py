@@ -18,7 +18,7 @@ from moac.choices import did_you_mean
 from moac.files import Arrays
 from moac.logs import buckets, candidates, engine, folder
 from moac.logs.buckets import Views
-from moac.logs.catalogue import Catalogue
+from moac.logs.catalogue import Catalogue, code_of, codes_of
 from moac.logs.dataset import LoggedDataset
 from moac.logs.own import as_ids
 from moac.logs.schema import Signal
@@ -190,8 +190,8 @@ def _context(names: list[str], other: LoggedDataset, catalogue: Catalogue) -> An
 
 def _codes(known: tuple[str, ...], there: tuple[str, ...]) -> Any:
     """The run's code of each of the other's values; the last one is for what is unknown, −1."""
-    place = {value: code for code, value in enumerate(known)}
-    return np.array([*(place.get(value, -1) for value in there), -1])
+    codes = codes_of(known)
+    return np.array([*(code_of(codes, value) for value in there), -1])
 
 
 def _split(dataset: LoggedDataset, other: LoggedDataset) -> LoggedDataset:
