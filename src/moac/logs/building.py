@@ -221,7 +221,10 @@ class _Build:
             most = f"SELECT id, views FROM ({views}) ORDER BY views DESC, id"
         actions = connection.execute(most).fetchnumpy()["id"]
         if not len(actions) and self.since is not None:
-            raise ValueError(f"`split` must leave rows to train on, got {self.options.split!r}.")
+            query = f"SELECT min({self.time}), max({self.time}) FROM {self._rows}"
+            oldest, newest = connection.execute(query).fetchall()[0]
+            times = f"times are {oldest} to {newest}, and it is at {self.since}"
+            raise ValueError(f"`split` must leave rows to train on, got {self.options.split!r}: {times}.")
         if len(actions) < (wanted or 2):
             if wanted is None:
                 raise ValueError(f"{self.files.name} must have two items that train users viewed, got {len(actions)}.")

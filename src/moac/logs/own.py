@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
-from moac.choices import LARGEST_REWARD, counted
+from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted
 from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
 from moac.logs.engine import Connection, File, Limits, Source, quoted
@@ -278,6 +278,8 @@ class _Numbering:
         if schema.propensity is not None:
             share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
             checks.append(engine.Check(schema.propensity, *share))
+            least = (f"propensity >= {SMALLEST_PROPENSITY}", f"at least {SMALLEST_PROPENSITY}", share[-1])
+            checks.append(engine.Check(schema.propensity, *least))
         if schema.candidates is not None:
             checks += candidates.checks(schema.candidates, self.columns["candidates"])
         return tuple(checks)

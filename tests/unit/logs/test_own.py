@@ -315,6 +315,23 @@ def test_features_of_nobody_are_refused(tmp_path, actions):
         changed(tmp_path, lambda rows: rows, items=tmp_path / "items.csv", actions=actions)
 
 
+def test_what_programs_keep_in_a_folder_is_left_out(tmp_path):
+    log = "user_id,item_id,time,click\n" + "".join(f"u{k},i{k % 3},{k},1\n" for k in range(20))
+    for name in ("day=1/part-0.csv", ".ipynb_checkpoints/part-0.csv", "_delta_log/1.csv", "day=1/._part-0.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(log if name[0] == "d" and "._" not in name else log.replace(",1\n", ",0\n"))
+    dataset = logs.build(tmp_path, signals="click", shares=(1.0, 0.0, 0.0))
+    assert dataset.reward.tolist() == [[1.0]] * 20
+
+
+def test_names_of_columns_may_hold_commas_and_brackets(tmp_path):
+    frame = {"user_id": np.arange(20) % 5, "item_id": np.arange(20) % 3, "time": np.arange(20)}
+    frame |= {"a, b (c": np.ones(20), "d": np.full(20, 2), "text": ["x,(y"] * 20}
+    signals = """one="a, b (c",d,-same=(text = 'x,(y')::INT * greatest(d, 3)"""
+    dataset = logs.build(frame, signals=signals, shares=(1.0, 0.0, 0.0))
+    assert dict(zip(dataset.signal_names, dataset.reward[0].tolist(), strict=True)) == {"one": 1, "d": 2, "same": -3}
+
+
 def test_a_number_of_the_context_is_one_value_in_all_files(tmp_path):
     """A gap makes it a float where pandas writes the file."""
     for name, hours in {"a.csv": (9, 10), "b.csv": ("9.0", "10.5")}.items():
@@ -339,18 +356,19 @@ def test_features_of_other_ids_are_refused(tmp_path, items, words):
 
 MISTAKES = {
     "a missing column": ({"item": "itemid"}, "must have the column `itemid`, which is missing. Did you mean item_id?"),
-    "no column like it": ({"user": "buyer"}, "minutes, returned. Name the right one with `user`."),
+    "no column like it": ({"user": "buyer"}, "returned, tiny. Name the right one with `user`."),
     "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, which is missing. Did you mean click?"),
     "no expression": ({"signals": "x=click+*"}, 'log.csv: syntax error at or near "AS"'),
     "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
     "times that are none": ({"time": "tab"}, "row 2: `tab` must be a number or a date such as 2022-05-04, got"),
     "propensities": ({"propensity": "minutes"}, "`minutes` must be in (0, 1], got"),
+    "no such propensity": ({"propensity": "tiny"}, "row 2: `tiny` must be at least 1e-37, got '1e-50'"),
     "no signal": ({"signals": ""}, "`signals` must name what is maximised"),
     "a signal twice": ({"signals": "click,-click"}, "`signals` must name each once, got 'click' twice"),
     "a cost as context": ({"context": "-tab"}, "`context` must be columns, got -tab"),
     "a rule": ({"split": "days"}, "`split` must be users, time:DATE or unseen:DATE, got 'days'"),
     "a date": ({"split": "time:soon"}, "`split` must have a date such as 2022-05-04"),
-    "no rows to train on": ({"split": "time:2000-01-01"}, "`split` must leave rows to train on, got 'time:2000-01-01'"),
+    "no rows to train on": ({"split": "time:2000-01-01"}, "train on, got 'time:2000-01-01': times are 16"),
     "nobody to train on": ({"shares": (1e-9, 0.5, 1 - 0.5 - 1e-9)}, "`shares` must leave users to train on"),
 }
 
@@ -358,7 +376,8 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_what_cannot_be_is_one_line_and_leaves_nothing(built, tmp_path, mistake):
     options, words = MISTAKES[mistake]
-    path = stranger.write(tmp_path / "log.csv", TABLE[:40])
+    rows = [row | {"tiny": "1e-50"} for row in TABLE[:40]]
+    path = stranger.write(tmp_path / "log.csv", rows, columns=tuple(rows[0]))
     with pytest.raises(ValueError, match=r"^[^\n]*$") as error:
         logs.build(path, **(stranger.OPTIONS | options), out=tmp_path / "data")
     assert words in str(error.value)
