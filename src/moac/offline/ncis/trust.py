@@ -164,8 +164,9 @@ def _of_positives(signals: tuple[str, ...], diagnostics: Sequence[Diagnostics]) 
 
 def _of_opinions(signals: tuple[str, ...], estimate: Estimate, opinions: Mapping[str, Estimate]) -> Iterator[Reason]:
     low, high = estimate.interval.T
+    same = estimates.ROUNDING * np.abs(estimate.value)
     for name, other in opinions.items():
-        for k in np.flatnonzero((other.value < low) | (other.value > high)):
+        for k in np.flatnonzero((other.value < low - same) | (other.value > high + same)):
             text = f"{signals[k]}: {name} gives {other.value[k]:.4g}, outside [{low[k]:.4g}, {high[k]:.4g}]"
             yield Reason(name, "with care", text, float(other.value[k]), signal=signals[k])
 
