@@ -324,6 +324,15 @@ def test_what_programs_keep_in_a_folder_is_left_out(tmp_path):
     assert dataset.reward.tolist() == [[1.0]] * 20
 
 
+def test_a_signal_that_never_varies_is_named(tmp_path):
+    """Also one that varies only on items that are no actions."""
+    frame = {"user_id": np.arange(60) % 5, "item_id": np.minimum(np.arange(60) % 6, 4) // 2, "time": np.arange(60)}
+    frame |= {"click": np.arange(60) % 7, "never": np.zeros(60), "fee": np.full(60, 2.5), "rare": frame["item_id"] == 2}
+    logs.build(frame, signals="click,never,-fee,rare", shares=(1.0, 0.0, 0.0), actions=2, out=tmp_path / "data")
+    warnings = logs.describe(tmp_path / "data").manifest["warnings"]
+    assert [warning.partition(" in all")[0] for warning in warnings] == ["never is 0", "fee is 2.5", "rare is 0"]
+
+
 def test_names_of_columns_may_hold_commas_and_brackets(tmp_path):
     frame = {"user_id": np.arange(20) % 5, "item_id": np.arange(20) % 3, "time": np.arange(20)}
     frame |= {"a, b (c": np.ones(20), "d": np.full(20, 2), "text": ["x,(y"] * 20}
