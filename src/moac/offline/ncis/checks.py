@@ -201,9 +201,9 @@ class Evidence:
             change = (after - before) / scale
             of_rows = self._half_width(parts, options.level, rows)
             half = _with_error_of_b(of_rows, control.influence.get(name), options.level) / np.abs(scale)
-        varies = _varies(z)
-        change, half = np.where(varies, change, np.nan), np.where(varies, half, np.nan)  # not by rounding
-        told = varies & ((z != 0).sum(axis=0) >= MIN_POSITIVES)  # of a rarer one nothing can be said
+        more = varies(z)
+        change, half = np.where(more, change, np.nan), np.where(more, half, np.nan)  # not by rounding
+        told = more & ((z != 0).sum(axis=0) >= MIN_POSITIVES)  # of a rarer one nothing can be said
         p = np.ones(len(change))
         p[told] = holm(_p_values(change[told], half[told], options.level))
         return Controlled(control.name, control.columns, change, np.stack([change - half, change + half], 1), p, *about)
@@ -211,7 +211,7 @@ class Evidence:
     def _balance(self, share: Any, level: float) -> Balance | None:
         names = tuple(self.covariates)
         columns = np.stack([np.asarray(self.covariates[name], np.float64) for name in names], axis=1)
-        kept, spread = np.flatnonzero(_varies(columns)), columns.std(axis=0)
+        kept, spread = np.flatnonzero(varies(columns)), columns.std(axis=0)
         if not len(kept):
             return None
         each = 1 - (1 - level) / len(kept)
@@ -235,7 +235,7 @@ class Evidence:
         return Tails(k, *heaviest, cut, change, np.stack([change - half, change + half], 1))
 
 
-def _varies(columns: Float[np.ndarray, "n J"]) -> Any:
+def varies(columns: Float[np.ndarray, "n J"]) -> Any:
     """[J] whether a column has more than one value, up to rounding."""
     return columns.std(axis=0) > _CONSTANT * np.abs(columns).max(axis=0)
 
