@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 
 from moac.offline.ncis.sums import Options, Shard, Sums
 
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
 """Two values that differ by such a share are the same."""
 _BLOCK = 4_000_000
 """Numbers of the matrix of draws that are in memory at once: 32 MB."""
@@ -219,7 +219,7 @@ def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
 def _difference(value: Any, base: Any) -> Any:
     """V − V_b; 0 where that is rounding: of a signal that is always the same it can have one sign in all draws."""
     difference = value - base
-    return np.where(np.abs(difference) <= ROUNDING * np.abs(base), 0.0, difference)
+    return np.where(np.abs(difference) <= _ROUNDING * np.abs(base), 0.0, difference)
 
 
 def _relative(value: Any, base: Any) -> Any:
