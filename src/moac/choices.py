@@ -140,6 +140,8 @@ SPREAD = Range("in [0.01, 2.5]", lambda x: 0.01 <= x <= 2.5)
 """log σ of a Gaussian policy is kept in (−5, 1)."""
 
 
+SMALLEST_PROPENSITY = 1e-37
+"""Single precision holds no number that is much smaller."""
 LARGEST_REWARD = 1e15
 """In absolute value. Training squares returns, up to 100 times as large, and sums them in float32, up to 3e38."""
 

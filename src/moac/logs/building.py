@@ -10,7 +10,7 @@ import hashlib
 import json
 import platform
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import metadata
@@ -24,7 +24,7 @@ from moac.files import read_arrays, read_json, write_arrays, write_json
 from moac.logs import buckets, candidates, engine, features, folder, own
 from moac.logs.buckets import Bucket, Progress
 from moac.logs.engine import Connection, File, Limits
-from moac.logs.schema import LogFiles, column
+from moac.logs.schema import LogFiles, Signal, column
 from moac.logs.splits import SHARES, Rule
 from moac.tasks import Executor
 
@@ -35,6 +35,10 @@ COLUMNS = ("user", "item", "time", "propensity", "candidates")
 _DIVIDED = (
     "propensities are of all items, and were divided by {:.1%}, the share of train rows that the actions have; a "
     "comparison with the log's own policy is exact where that share is the same in every state"
+)
+_CONSTANT = (
+    "{} is {:g} in all train rows: no policy can be seen to change it, and beside it min-norm weights learn little of "
+    "the other signals; leave it out"
 )
 _VERSIONS = ("moac", "duckdb", "numpy")
 
@@ -221,7 +225,10 @@ class _Build:
             most = f"SELECT id, views FROM ({views}) ORDER BY views DESC, id"
         actions = connection.execute(most).fetchnumpy()["id"]
         if not len(actions) and self.since is not None:
-            raise ValueError(f"`split` must leave rows to train on, got {self.options.split!r}.")
+            query = f"SELECT min({self.time}), max({self.time}) FROM {self._rows}"
+            oldest, newest = connection.execute(query).fetchall()[0]
+            times = f"times are {oldest} to {newest}, and it is at {self.since}"
+            raise ValueError(f"`split` must leave rows to train on, got {self.options.split!r}: {times}.")
         if len(actions) < (wanted or 2):
             if wanted is None:
                 raise ValueError(f"{self.files.name} must have two items that train users viewed, got {len(actions)}.")
@@ -261,6 +268,7 @@ class _Build:
         write_json(self.place / folder.ENCODING, fitted)
         written = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(self.place.glob("arrays/*"))]
         names = tuple(signal.name for signal in self.schema.signals)
+        self.constant = _constant(self.schema.signals, parts["rows"]["reward"][by_row["rows"] == 0])
         return {
             "content": _sha256([[about["rows"] for _, about in read], written, fitted]),
             "users": len(split),
@@ -293,7 +301,7 @@ class _Build:
         return {
             "name": self.files.name,
             "absent": self.files.absent,
-            "warnings": [*self.files.warnings, *divided],
+            "warnings": [*self.files.warnings, *divided, *self.constant],
             "primary": "random" if self.primary_is_random else "standard",
             "signals": {signal.name: asdict(signal) for signal in self.schema.signals},
             "context": {name: size for name, (_, size) in self.schema.context.items()},
@@ -301,6 +309,13 @@ class _Build:
             "columns": {name: getattr(self.schema, name) for name in (*COLUMNS, "named")},
             "window": self.schema.window,
         }
+
+
+def _constant(signals: Sequence[Signal], reward: Any) -> list[str]:
+    """In words, which signals have one value in all rows; signs are those of the log."""
+    same = (reward == reward[:1]).all(axis=0)
+    values = ((signal, value * signal.sign + 0.0) for signal, value in zip(signals, reward[0].tolist(), strict=True))
+    return [_CONSTANT.format(signal.name, value) for k, (signal, value) in enumerate(values) if same[k]]
 
 
 def _sha256(data: Any) -> str:

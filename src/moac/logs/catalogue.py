@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +163,7 @@ class Catalogue:
         if len(given) != count:
             raise ValueError(f"`context` must hold {count} codes of at least 0 ({wanted}), got {given}.")
         if self.context_values:
-            return np.array([codes.get(str(value), -1) for codes, value in zip(self._codes, given, strict=True)], int)
+            return np.array([code_of(codes, value) for codes, value in zip(self._codes, given, strict=True)], int)
         codes = _as("context", given, np.zeros(0, np.int64))
         if (codes < 0).any():
             raise ValueError(f"`context` must hold {count} codes of at least 0 ({wanted}), got {codes.tolist()}.")
@@ -169,7 +171,7 @@ class Catalogue:
 
     @cached_property
     def _codes(self) -> list[dict[str, int]]:
-        return [{value: code for code, value in enumerate(values)} for values in self.context_values]
+        return [codes_of(values) for values in self.context_values]
 
     @cached_property
     def _user_order(self) -> Int[np.ndarray, " U"]:
@@ -178,6 +180,28 @@ class Catalogue:
     @cached_property
     def _item_order(self) -> Int[np.ndarray, " I"]:
         return np.argsort(self.item_ids, kind="stable")
+
+
+def codes_of(values: Iterable[str]) -> dict[str, int]:
+    """The code of each value of the context, by its text and by what the text stands for."""
+    exact = {value: code for code, value in enumerate(values)}
+    return {_plain(value): code for value, code in exact.items()} | exact
+
+
+def code_of(codes: Mapping[str, int], value: Any) -> int:
+    """The code of a value, −1 where it is unknown; a number or truth value may be written in another way."""
+    return codes.get(str(value), codes.get(_plain(str(value)), -1))
+
+
+def _plain(text: str) -> str:
+    """One text for 1, 1.0 and 01, and for True and true."""
+    try:
+        return str(Decimal(text).normalize())
+    except ArithmeticError:
+        return text.lower() if text.lower() in ("true", "false") else text
+
+
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 
 
 def _values(context: Any) -> list[Any]:
@@ -192,21 +216,31 @@ def _places(ids: Any, order: Any, wanted: Any) -> Int[np.ndarray, " n"]:
 
 
 def _as(name: str, values: Any, known: Any) -> np.ndarray[Any, Any]:
-    """Ids of the kind that the log has: texts, or whole numbers, also where these are given as texts."""
+    """Ids of the kind that the log has: texts, or whole numbers, also where these are given as texts.
+
+    Among whole numbers a text is an id that is not known; texts alone are refused.
+    """
     given = np.asarray(values)
     if given.ndim == 1 and not len(given):
         return known[:0]
     if given.ndim == 1 and known.dtype.kind == "U" and given.dtype.kind in "iuUO":
         return given.astype(str)
     if given.ndim == 1 and given.dtype.kind in "UO":
-        try:
-            given = np.array([int(str(value)) for value in given])
-        except ValueError:
-            given = given.astype(str)
+        given = _whole_numbers(given, known)
     if given.ndim != 1 or given.dtype.kind not in "iu":
         right = "a whole number" if name == "user" else "a row of whole numbers"
         raise ValueError(f"`{name}` must be {right}, as the log has them, got {_shown(values)}.")
     return given
+
+
+def _whole_numbers(given: Any, known: Any) -> np.ndarray[Any, Any]:
+    """Texts as whole numbers, one that is none as a number that is not known; as they are where that cannot be."""
+    texts = [str(value) for value in given]
+    whole = [-(2**63) <= int(text) < 2**63 if _WHOLE.fullmatch(text) else False for text in texts]
+    if not any(whole) or not (all(whole) or len(known)):
+        return given.astype(str)
+    absent = 0 if all(whole) else int(known.min()) - 1 if known.min() > -(2**63) else int(known.max()) + 1
+    return np.array([int(text) if right else absent for text, right in zip(texts, whole, strict=True)], np.int64)
 
 
 def _shown(value: Any) -> str:

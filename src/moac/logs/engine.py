@@ -132,11 +132,13 @@ def copy_whole(connection: Connection, query: str, out: Path) -> None:
 
 
 def check_once(connection: Connection, table: str, key: str, what: str) -> None:
-    """Refuse a table of SQL that has one key twice; `what` names it."""
-    query = f"SELECT {key} FROM {table} GROUP BY {key} HAVING count(*) > 1 ORDER BY {key} LIMIT 1"
-    twice = connection.execute(query).fetchone()
-    if twice is not None:
-        raise ValueError(f"{what} {twice[0]} must occur once, got it again.")
+    """Refuse a table of SQL that has one key twice, or a row without a key; `what` names it."""
+    wrong = f"HAVING count(*) > 1 OR {key} IS NULL ORDER BY {key} NULLS FIRST LIMIT 1"
+    found = connection.execute(f"SELECT {key} FROM {table} GROUP BY {key} {wrong}").fetchone()
+    if found == (None,):
+        raise ValueError(f"{what} must be an id in every row, got nothing.")
+    if found is not None:
+        raise ValueError(f"{what} {found[0]} must occur once, got it again.")
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
     It is CSV, also with gzip, or Parquet; `texts` are columns that are read as they are written, where types are found.
     """
     if path.suffix == ".parquet":
-        return _declared(Source(path, parquet([path]), _types(connection, path, parquet([path]))), table)
+        return _declared(Source(path, parquet([path]), types_of(connection, path, parquet([path]))), table)
     mark, header = _header(path)
     types = {name: table.columns.get(name, "VARCHAR") for name in header}
     _check_names(path, header if table.columns else [name for name in header if name])
@@ -247,9 +249,9 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
     kept = {name: "VARCHAR" for name in texts if name in header}
     rows = _csv(path, mark, f"skip = 0, sample_size = -1, {_DATES}{f', types = {_struct(kept)}' if kept else ''}")
     try:
-        return Source(path, rows, _types(connection, path, rows))
+        return Source(path, rows, types_of(connection, path, rows))
     except ValueError:  # without guessing, the error names the row
-        _types(connection, path, f"(SELECT count(*) FROM {exact})", "")
+        types_of(connection, path, f"(SELECT count(*) FROM {exact})", "")
         raise
 
 
@@ -294,7 +296,7 @@ def _header(path: Path) -> tuple[str, list[str]]:
     return mark, next(csv.reader([line.decode(errors="replace").replace("\0", "")], delimiter=mark), [])
 
 
-def _types(connection: Connection, path: Path, rows: str, verb: str = "DESCRIBE ") -> dict[str, str]:
+def types_of(connection: Connection, path: Path, rows: str, verb: str = "DESCRIBE ") -> dict[str, str]:
     """The columns of SQL rows, and their types."""
     try:
         described = connection.execute(f"{verb}SELECT * FROM {rows}").fetchall()

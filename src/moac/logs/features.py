@@ -76,9 +76,9 @@ def category(name: str, values: Iterable[str | None], width: int, one_hot: bool 
 
 
 def number(name: str, column: Any) -> Encoder:
-    """Fitted on a column of numbers x ≥ 0, masked or NaN where missing."""
+    """Fitted on the finite ones of a column of numbers x ≥ 0, masked or NaN where missing."""
     column = np.ma.filled(column, np.nan)
-    x = np.log1p(np.maximum(column[~np.isnan(column)], 0))
+    x = np.log1p(np.maximum(column[np.isfinite(column)], 0))
     deviation = float(x.std()) if len(x) else 0.0
     return Encoder(name, mean=float(x.mean()) if len(x) else 0.0, deviation=deviation or 1.0)
 

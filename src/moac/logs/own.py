@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
-from moac.choices import LARGEST_REWARD, counted
+from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted
 from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
 from moac.logs.engine import Connection, File, Limits, Source, quoted
@@ -108,8 +108,8 @@ def as_parquet(frame: Any, path: Path) -> Path:
         frame.write_parquet(str(path))
         return path
     if not hasattr(frame, "columns") and not isinstance(frame, Mapping):
-        raise ValueError(f"`log` must be a path or a dataframe, got {type(frame).__name__}.")
-    frame = _columns(frame) if isinstance(frame, Mapping) else frame
+        raise ValueError(f"`{path.stem}` must be a path or a dataframe, got {type(frame).__name__}.")
+    frame = _columns(frame, path.stem) if isinstance(frame, Mapping) else frame
     for name in getattr(frame, "columns", frame):
         if isinstance(name, str) and getattr(frame[name], "dtype", None) == np.dtype(object):
             values = (each for each in frame[name] if not (isinstance(each, float) and each != each))
@@ -122,16 +122,17 @@ def as_parquet(frame: Any, path: Path) -> Path:
             connection.execute(f"COPY (SELECT * FROM frame) TO {quoted(path)} (FORMAT parquet)")
     except duckdb.Error as error:
         first = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"`log` must be a path or a dataframe with columns of one type each: {first}.") from None
+        right = "a path or a dataframe with columns of one type each"
+        raise ValueError(f"`{path.stem}` must be {right}: {first}.") from None
     return path
 
 
-def _columns(frame: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(frame: Mapping[str, Any], argument: str) -> dict[str, Any]:
     """Arrays by name, as DuckDB takes them: all of one length, texts as objects."""
     arrays = {name: each if hasattr(each, "dtype") else _as_array(each) for name, each in frame.items()}
     shapes = {name: each.shape for name, each in arrays.items()}
     if len({*shapes.values()}) > 1 or any(len(shape) != 1 for shape in shapes.values()):
-        raise ValueError(f"`log` must hold columns of one length, got {shapes}.")
+        raise ValueError(f"`{argument}` must hold columns of one length, got {shapes}.")
     return {name: each.astype(object) if each.dtype.kind == "U" else each for name, each in arrays.items()}
 
 
@@ -225,11 +226,12 @@ class _Numbering:
         """A column as what it must be; NULL where it is not."""
         expression = self.columns[name]
         kind = source.types.get(_inside(expression), "").partition("(")[0]
-        if name in ("user", "item") and kind in (*_REAL_TYPES, "BOOLEAN"):
-            right = "whole numbers or texts"
-            raise ValueError(f"{source.path}: `{_inside(expression)}` must hold {right}, got {kind}: mixed types?")
+        if name in ("user", "item"):
+            _check_ids(source, _inside(expression))
         if name == "candidates":
             return candidates.cast_lists(expression, source.types[_inside(expression)])
+        if name.startswith("code") and kind in _REAL_TYPES:  # 1.0 is 1 of another file
+            return f"regexp_replace(({expression})::VARCHAR, '\\.0+$', '')"
         if name in ("user", "item") or name.startswith("code"):
             return f"nullif(({expression})::VARCHAR, '')"  # CSV knows no difference
         if name == "time" and kind in _REAL_TYPES:
@@ -272,8 +274,10 @@ class _Numbering:
             size = (f"abs({signal.column}) <= {LARGEST_REWARD}", f"within ±{LARGEST_REWARD:.0e}", expression)
             checks.append(engine.Check(signal.name, *size))
         if schema.propensity is not None:
-            right = "propensity > 0 AND propensity <= 1"
-            checks.append(engine.Check(schema.propensity, right, "in (0, 1]", self.columns["propensity"]))
+            share = ("propensity > 0 AND propensity <= 1", "in (0, 1]", self.columns["propensity"])
+            checks.append(engine.Check(schema.propensity, *share))
+            least = (f"propensity >= {SMALLEST_PROPENSITY}", f"at least {SMALLEST_PROPENSITY}", share[-1])
+            checks.append(engine.Check(schema.propensity, *least))
         if schema.candidates is not None:
             checks += candidates.checks(schema.candidates, self.columns["candidates"])
         return tuple(checks)
@@ -289,22 +293,33 @@ class _Numbering:
         order = "row_number() OVER (ORDER BY CASE WHEN whole THEN name::BIGINT END, name) - 1"
         joined = f"(SELECT ({order})::INTEGER AS id, name, whole FROM ({listed}))"
         features = (*((_IDENTITY,) if key == "item" else ()), *described)
-        joined = f"{joined} LEFT JOIN ({table}) USING (name)" if paths else joined
+        if paths:
+            self._check_described(paths[0], f"SELECT DISTINCT {key} AS name FROM {typed}", table)
+            joined = f"{joined} LEFT JOIN ({table}) USING (name)"
         engine.copy_whole(self.connection, f"SELECT * FROM {joined} ORDER BY id", self.work / f"{key}s.parquet")
         return features
+
+    def _check_described(self, path: Path, shown: str, table: str) -> None:
+        """Refuse a file that describes nothing of the log: its ids are written otherwise, or of something else."""
+        both = self._all(f"SELECT count(*) FROM ({shown}) JOIN ({table}) USING (name)")[0][0]
+        if not both:
+            theirs, mine = (self._all(f"SELECT min(name) FROM ({each})")[0][0] for each in (table, shown))
+            raise ValueError(f"{path} must describe ids of the log, such as {mine!r}, got none of them: {theirs!r}.")
 
     def _features(self, wanted: str, paths: tuple[Path, ...]) -> tuple[tuple[Feature, ...], str]:
         """The features that files describe, each column by its type, and SQL of their table, with ids in `name`."""
         sources = [engine.source(self.connection, path, Table("features"), (wanted,)) for path in paths]
         for source in sources:
             source.require(wanted)
-        types = {name: kind for name, kind in sources[0].types.items() if name != wanted}
-        rows = " UNION ALL BY NAME ".join(f"SELECT * FROM {source.rows}" for source in sources)
-        table = f"(SELECT {column(wanted)}::VARCHAR AS name, * EXCLUDE ({column(wanted)}) FROM ({rows}))"
+            _check_ids(source, wanted)
+        rows = f"({' UNION ALL BY NAME '.join(f'SELECT * FROM {source.rows}' for source in sources)})"
+        types = engine.types_of(self.connection, paths[0], rows)
+        del types[wanted]
+        renamed = "".join(f", {column(name)} AS {column(f'feature {name}')}" for name in types)
+        table = f"(SELECT nullif({column(wanted)}::VARCHAR, '') AS name{renamed} FROM {rows})"
         engine.check_once(self.connection, table, "name", f"{paths[0]}: `{wanted}`")
         features = tuple(feature for name, kind in types.items() for feature in self._feature(name, kind, table))
-        renamed = "".join(f", {column(name)} AS {column(f'feature {name}')}" for name in types)
-        return features, f"SELECT name{renamed} FROM {table}"
+        return features, f"SELECT * FROM {table}"
 
     def _feature(self, name: str, kind: str, table: str) -> list[Feature]:
         """A number, two of them where it can be negative, or a category."""
@@ -313,7 +328,7 @@ class _Numbering:
             return [Feature(name, f"{at}::INTEGER", "scaled")]
         if kind.partition("(")[0] not in (*_WHOLE_TYPES, *_REAL_TYPES):
             return [Feature(name, f"{at}::VARCHAR", "category")]
-        (negative,) = self._all(f"SELECT coalesce(min({column(name)}) < 0, false) FROM {table}")[0]
+        (negative,) = self._all(f"SELECT coalesce(min({at}) < 0, false) FROM {table}")[0]
         below = [Feature(f"-{name}", f"greatest(-{at}, 0)", "number")] if negative else []
         return [Feature(name, f"greatest({at}, 0)" if negative else at, "number"), *below]
 
@@ -363,6 +378,13 @@ class _Numbering:
         )  # fmt: skip
         made = LogFiles(self.files.name, schema, (path,), warnings=self.files.warnings, context_values=values)
         return made, File(path, schema.log, count * _BYTES_PER_ROW, "")
+
+
+def _check_ids(source: Source, name: str) -> None:
+    """Refuse ids that are written in more than one way, such as 1 and 1.0."""
+    kind = source.types[name].partition("(")[0]
+    if kind in (*_REAL_TYPES, "BOOLEAN"):
+        raise ValueError(f"{source.path}: `{name}` must hold whole numbers or texts, got {kind}: mixed types?")
 
 
 def _inside(expression: str) -> str:

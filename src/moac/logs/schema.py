@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -152,11 +152,13 @@ def _parsed(name: str, given: Any) -> list[tuple[str, str, int]]:
 
 
 def _commas(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets."""
-    parts, depth = [""], 0
+    """The parts between commas that stand in no brackets and no quotes."""
+    parts, depth, quote = [""], 0, ""
     for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and not depth:
+        if letter in "\"'" and quote in ("", letter):
+            quote = "" if quote else letter
+        depth += 0 if quote else (letter in "([") - (letter in ")]")
+        if letter == "," and not depth and not quote:
             parts.append("")
         else:
             parts[-1] += letter
@@ -186,9 +188,14 @@ def _paths(name: str, given: Any) -> tuple[Path, ...]:
     paths = list[Path]()
     for each in () if given is None else [given] if isinstance(given, str | Path) else given:
         path = Path(each)
-        below = [path] if path.is_file() else path.rglob("*") if path.is_dir() else map(Path, glob.glob(str(each)))
+        below = [path] if path.is_file() else _below(path) if path.is_dir() else map(Path, glob.glob(str(each)))
         files = sorted(one for one in below if one.is_file() and (one == path or one.name.endswith(_FORMATS)))
         if not files:
             raise ValueError(f"`{name}` must be CSV or Parquet: a file, a folder or a glob; nothing is at {each}.")
         paths += files
     return tuple(paths)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """All in a folder but what begins with a dot or an underscore: copies of editors, and what Spark and Delta keep."""
+    return (one for one in folder.rglob("*") if not any(part[0] in "._" for part in one.relative_to(folder).parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,7 @@ SPLITS = ("train", "validation", "test")
 """A split is an index into these; −1 is a row in none of them."""
 SHARES = (0.8, 0.1, 0.1)
 RULES = ("users", "time", "unseen")
+_WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 _UNITS = ((1e8, 0), (1e11, 1), (1e14, 10**3), (1e17, 10**6), (np.inf, 10**9))
 """Times below the first number count so many units a second; below 1e8 they are not dates."""
 
@@ -101,12 +103,18 @@ def fold_users(ids: Any, seed: int, count: int) -> Int[np.ndarray, " U"]:
 
 
 def _uniform(ids: Any, seed: int) -> Any:
-    """SplitMix64(id, seed) / 2⁶⁴ (Steele et al., 2014); of a text, the id is the first bytes of its SHA-256."""
+    """SplitMix64(id, seed) / 2⁶⁴ (Steele et al., 2014)."""
     if ids.dtype.kind not in "iu":
-        digests = b"".join(hashlib.sha256(str(one).encode()).digest()[:8] for one in ids)
-        ids = np.frombuffer(digests, dtype="<u8")
+        ids = np.array([_bits(str(one)) for one in ids], dtype=np.uint64)
     with np.errstate(over="ignore"):
         z = ids.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1B54A32D192ED03) + np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return (z ^ (z >> np.uint64(31))) / 2.0**64
+
+
+def _bits(name: str) -> int:
+    """64 bits of an id that is a text: a whole number as where all ids are such, else the start of its SHA-256."""
+    if _WHOLE.fullmatch(name) and -(2**63) <= int(name) < 2**63:
+        return int(name) % 2**64
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")

@@ -18,7 +18,7 @@ from moac.choices import did_you_mean
 from moac.files import Arrays
 from moac.logs import buckets, candidates, engine, folder
 from moac.logs.buckets import Views
-from moac.logs.catalogue import Catalogue
+from moac.logs.catalogue import Catalogue, code_of, codes_of
 from moac.logs.dataset import LoggedDataset
 from moac.logs.own import as_ids
 from moac.logs.schema import Signal
@@ -180,8 +180,8 @@ def _context(names: list[str], other: LoggedDataset, catalogue: Catalogue) -> An
     theirs = (other.context_values[at] for at in order if other.context_values)
     tables = list[Any]()  # the run's code of each of the other's values; the last one is for what is unknown, −1
     for known, values in zip(catalogue.context_values, theirs, strict=True):
-        place = {value: code for code, value in enumerate(known)}
-        tables.append(np.array([*(place.get(value, -1) for value in values), -1]))
+        ours = codes_of(known)
+        tables.append(np.array([*(code_of(ours, value) for value in values), -1]))
 
     def mapped(codes: list[Any]) -> dict[str, Any]:
         return {f"code {k}": tables[k][codes[at]] if tables else codes[at] for k, at in enumerate(order)}

@@ -26,6 +26,7 @@ from moac.offline.behaviour import BehaviourModel
 from moac.offline.blocks import BLOCK, block_size, in_blocks, joined, places
 from moac.offline.controls import places_in_state
 from moac.offline.ncis import Weighted
+from moac.offline.ncis.checks import varies
 from moac.policies.networks import Weights
 from moac.types import Request
 
@@ -60,7 +61,7 @@ def influence(
         w = np.minimum(cap, each.ratio)
         values = w @ reward / w.sum(axis=1, keepdims=True)
         moved = np.where(each.ratio < cap, w, 0.0) / w.sum(axis=1, keepdims=True)  # capped weights do not move with b
-        c = -np.mean(moved[..., None] * (reward - values[:, None]), axis=0)
+        c = -np.mean(moved[..., None] * (reward - values[:, None]), axis=0) * varies(reward)
         solved, sums = H.solve(_gradient(dataset, layer, rows, c)), np.zeros((len(users), reward.shape[1]))
         for place, (h, b) in in_blocks(layer, train, size):
             np.add.at(sums, index[place], np.asarray(_scores(h, b, dataset.action[train[place]], solved), np.float64))

@@ -177,7 +177,7 @@ GOOD = {"user": [1, 2], "action": [0, 1], "reward": [[1.0], [2.0]]}
         ({"reward": [[1.0], [-1e30]]}, {}, "`reward` must be within ±1e.15, got -1e.30 in row 1"),
         ({"user": [1.5, 2.0]}, {}, "`user` must hold whole numbers"),
         ({"propensity": [0.5, np.nan]}, {}, "`propensity` must be finite, got nan in row 1"),
-        ({"propensity": [0.5, 0.0]}, {}, r"`propensity` must be in \(0, 1\], got 0.0 in row 1"),
+        ({"propensity": [0.5, 1e-50]}, {}, r"`propensity` must be in \(0, 1\] and at least 1e-37, got 0.0 in row 1"),
         ({"context": [0, 1]}, {}, "`context` must have shape"),
         ({"reward": [["a"], ["b"]]}, {}, "`reward` must be an array of numbers: could not convert string"),
         ({"time": ["2022-05-01", "2022-05-02"]}, {}, "`time` must hold numbers, or dates of NumPy, got <U10"),

@@ -31,6 +31,13 @@ def test_numbers_are_scaled_by_train_users_and_a_missing_one_is_average():
     assert features.number("constant", np.full(3, 7.0)).numbers(np.array([7.0]))[0, 0] == 0
 
 
+def test_an_infinite_number_spoils_no_other():
+    column = np.array([1.0, 3.0, np.nan])
+    fitted = features.number("x", np.append(column, [np.inf, -np.inf]))
+    assert fitted == features.number("x", column)
+    assert fitted.numbers(np.array([np.inf, 1e300])).tolist() == [[1.0], [1.0]]
+
+
 def test_responses_are_in_steps_of_their_scale_and_clipped():
     found = features.response_numbers([[1.0, -2.0], [0.5, 30.0], [-9.0, 0.0]], [1.0, 4.0])
     np.testing.assert_array_equal(found, [[127, -64], [64, 127], [-127, 0]])

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import duckdb
@@ -288,20 +289,95 @@ def test_features_of_users_and_items_are_numbers_and_categories(tmp_path):
     assert len(set(prices)) == 6
 
 
+def test_a_feature_may_be_called_name_or_id(tmp_path):
+    items = {"item_id": stranger.ITEMS, "name": [*"ababab"], "id": [*range(6)], "whole": [True, False] * 3}
+    dataset = logs.build(stranger.write(tmp_path / "log.csv", TABLE), **stranger.OPTIONS, items=items)
+    assert {"item -1: name=a", "item -1: name=b", "item -1: id", "item -1: whole"} <= {*dataset.feature_names}
+    mug = dataset.item_ids.tolist().index(stranger.ITEMS[0])
+    assert dataset.tables.items[mug, -4:].tolist() == [127, 0, dataset.tables.items[mug, -2], 127]
+
+
+def test_features_of_several_files_have_the_type_of_all(tmp_path):
+    files = {"a.csv": "item_id,size,price\nmug,7,1\n", "b.csv": "item_id,size,weight\n007,large,-3\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    dataset = logs.build(
+        stranger.write(tmp_path / "log.csv", TABLE), **stranger.OPTIONS, items=[tmp_path / name for name in files]
+    )
+    names = {name.removeprefix("item -1: ") for name in dataset.feature_names if name.startswith("item -1: ")}
+    assert {"size=7", "size=large", "price", "weight", "-weight"} <= names
+
+
+@pytest.mark.parametrize("actions", ["all", None])
+def test_features_of_nobody_are_refused(tmp_path, actions):
+    (tmp_path / "items.csv").write_text("item_id,price\nmug,1\n,2\n")
+    with pytest.raises(ValueError, match=r"items\.csv: `item_id` must be an id in every row, got nothing"):
+        changed(tmp_path, lambda rows: rows, items=tmp_path / "items.csv", actions=actions)
+
+
+def test_what_programs_keep_in_a_folder_is_left_out(tmp_path):
+    log = "user_id,item_id,time,click\n" + "".join(f"u{k},i{k % 3},{k},1\n" for k in range(20))
+    for name in ("day=1/part-0.csv", ".ipynb_checkpoints/part-0.csv", "_delta_log/1.csv", "day=1/._part-0.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(log if name[0] == "d" and "._" not in name else log.replace(",1\n", ",0\n"))
+    dataset = logs.build(tmp_path, signals="click", shares=(1.0, 0.0, 0.0))
+    assert dataset.reward.tolist() == [[1.0]] * 20
+
+
+def test_a_signal_that_never_varies_is_named(tmp_path):
+    """Also one that varies only on items that are no actions."""
+    frame = {"user_id": np.arange(60) % 5, "item_id": np.minimum(np.arange(60) % 6, 4) // 2, "time": np.arange(60)}
+    frame |= {"click": np.arange(60) % 7, "never": np.zeros(60), "fee": np.full(60, 2.5), "rare": frame["item_id"] == 2}
+    logs.build(frame, signals="click,never,-fee,rare", shares=(1.0, 0.0, 0.0), actions=2, out=tmp_path / "data")
+    warnings = logs.describe(tmp_path / "data").manifest["warnings"]
+    assert [warning.partition(" in all")[0] for warning in warnings] == ["never is 0", "fee is 2.5", "rare is 0"]
+
+
+def test_names_of_columns_may_hold_commas_and_brackets(tmp_path):
+    frame = {"user_id": np.arange(20) % 5, "item_id": np.arange(20) % 3, "time": np.arange(20)}
+    frame |= {"a, b (c": np.ones(20), "d": np.full(20, 2), "text": ["x,(y"] * 20}
+    signals = """one="a, b (c",d,-same=(text = 'x,(y')::INT * greatest(d, 3)"""
+    dataset = logs.build(frame, signals=signals, shares=(1.0, 0.0, 0.0))
+    assert dict(zip(dataset.signal_names, dataset.reward[0].tolist(), strict=True)) == {"one": 1, "d": 2, "same": -3}
+
+
+def test_a_number_of_the_context_is_one_value_in_all_files(tmp_path):
+    """A gap makes it a float where pandas writes the file."""
+    for name, hours in {"a.csv": (9, 10), "b.csv": ("9.0", "10.5")}.items():
+        rows = (f"u{k},i{k % 3},{k},1,{hours[k % 2]}\n" for k in range(20))
+        (tmp_path / name).write_text("".join(["user_id,item_id,time,click,hour\n", *rows]))
+    dataset = logs.build(tmp_path, signals="click", context="hour", shares=(1.0, 0.0, 0.0))
+    assert dataset.context_values == (("10", "10.5", "9"),)
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        ({"item_id": np.array([1.0, 2.0])}, "`items`: `item_id` must hold whole numbers or texts, got DOUBLE"),
+        ({"item_id": ["x1", "x2"]}, "`items` must describe ids of the log, such as '007', got none of them: 'x1'."),
+        ({"item_id": ["mug"], "price": [1, 2]}, "`items` must hold columns of one length"),
+    ],
+)
+def test_features_of_other_ids_are_refused(tmp_path, items, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        changed(tmp_path, lambda rows: rows, items={"price": [1, 2]} | items)
+
+
 MISTAKES = {
     "a missing column": ({"item": "itemid"}, "must have the column `itemid`, which is missing. Did you mean item_id?"),
-    "no column like it": ({"user": "buyer"}, "minutes, returned. Name the right one with `user`."),
+    "no column like it": ({"user": "buyer"}, "returned, tiny. Name the right one with `user`."),
     "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, which is missing. Did you mean click?"),
     "no expression": ({"signals": "x=click+*"}, 'log.csv: syntax error at or near "AS"'),
     "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
     "times that are none": ({"time": "tab"}, "row 2: `tab` must be a number or a date such as 2022-05-04, got"),
     "propensities": ({"propensity": "minutes"}, "`minutes` must be in (0, 1], got"),
+    "no such propensity": ({"propensity": "tiny"}, "row 2: `tiny` must be at least 1e-37, got '1e-50'"),
     "no signal": ({"signals": ""}, "`signals` must name what is maximised"),
     "a signal twice": ({"signals": "click,-click"}, "`signals` must name each once, got 'click' twice"),
     "a cost as context": ({"context": "-tab"}, "`context` must be columns, got -tab"),
     "a rule": ({"split": "days"}, "`split` must be users, time:DATE or unseen:DATE, got 'days'"),
     "a date": ({"split": "time:soon"}, "`split` must have a date such as 2022-05-04"),
-    "no rows to train on": ({"split": "time:2000-01-01"}, "`split` must leave rows to train on, got 'time:2000-01-01'"),
+    "no rows to train on": ({"split": "time:2000-01-01"}, "train on, got 'time:2000-01-01': times are 16"),
     "nobody to train on": ({"shares": (1e-9, 0.5, 1 - 0.5 - 1e-9)}, "`shares` must leave users to train on"),
 }
 
@@ -309,7 +385,8 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_what_cannot_be_is_one_line_and_leaves_nothing(built, tmp_path, mistake):
     options, words = MISTAKES[mistake]
-    path = stranger.write(tmp_path / "log.csv", TABLE[:40])
+    rows = [row | {"tiny": "1e-50"} for row in TABLE[:40]]
+    path = stranger.write(tmp_path / "log.csv", rows, columns=tuple(rows[0]))
     with pytest.raises(ValueError, match=r"^[^\n]*$") as error:
         logs.build(path, **(stranger.OPTIONS | options), out=tmp_path / "data")
     assert words in str(error.value)
@@ -468,4 +545,13 @@ def test_who_is_in_which_split_never_changes():
     ids = np.arange(12)
     assert splits.split_users(ids, 3, (0.5, 0.3, 0.2)).tolist() == [0, 0, 0, 2, 0, 2, 2, 0, 0, 2, 1, 1]
     assert splits.fold_users(ids, 3, 2).tolist() == [1, 0, 0, 0, 1, 1, 0, 1, 0, 1, 0, 0]
-    assert splits.split_users(ids.astype(str), 3, (0.5, 0.3, 0.2)).tolist() == [2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 2, 0]
+    names = np.array([f"u{k}" for k in ids])
+    assert splits.split_users(names, 3, (0.5, 0.3, 0.2)).tolist() == [0, 2, 1, 1, 0, 0, 0, 2, 1, 1, 0, 0]
+
+
+def test_a_whole_number_is_in_the_same_split_beside_texts():
+    """Next week's log may have a guest: the users that both logs have stay where they are."""
+    ids = np.array([-(2**63), -5, 0, *range(1, 40), 2**63 - 1])
+    both = np.append(ids.astype(str), ["guest", "007", "-0", str(2**63)])
+    assert splits._uniform(both, 3)[: len(ids)].tolist() == splits._uniform(ids, 3).tolist()
+    assert len(set(splits._uniform(both, 3))) == len(both)  # 007 is not 7

@@ -122,6 +122,18 @@ def test_influences_are_scaled_to_what_two_halves_of_the_users_disagree_by(case)
     np.testing.assert_allclose(influence(first, other, apart), factor * plain, rtol=1e-3)
 
 
+@pytest.mark.parametrize("constant", [1.0, -0.1, 1 / 3])
+def test_a_signal_that_never_varies_moves_no_interval(case, constant):
+    """By rounding two halves disagree on it by far more than influences say, which are rounding as well."""
+    dataset, rows, policy, reward = case
+    own = np.asarray(dataset.propensity, float)[rows]
+    weights = {"p": ncis.Weighted((policy / own)[None])}
+    both = np.column_stack([reward, np.full(len(rows), constant)])
+    plain, found = (model_error.influence(dataset, rows, weights, each, CAP)["p"] for each in (reward, both))
+    np.testing.assert_allclose(found[:, :2], plain, rtol=1e-2, atol=1e-5)
+    assert not found[:, 2].any()
+
+
 def test_the_strongest_covariate_is_what_b_looks_at_most(case):
     dataset, rows, *_ = case
     name, factor = model_error.strongest(dataset, rows)

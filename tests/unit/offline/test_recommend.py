@@ -15,7 +15,7 @@ import moac
 from moac import files
 from moac.cli.main import main
 from moac.logs import About, LoggedDataset, Rows
-from moac.logs.catalogue import Catalogue
+from moac.logs.catalogue import Catalogue, code_of, codes_of
 from moac.offline import recommend
 from moac.policies.observations import StateSpec
 from moac.runs import log_files
@@ -140,6 +140,13 @@ def test_names_of_the_context_and_what_is_unknown(made, trained):
     assert notes == ("user 1000000000 is unknown: no features", "context tab=99 is unknown")
     d = made.dataset.tables.users.shape[1]
     np.testing.assert_array_equal(np.flatnonzero(stranger), [d + 15, d + 15 + 24])
+
+
+def test_a_value_of_the_context_may_be_written_in_another_way():
+    codes = codes_of(("1", "2.5", "true", "01", "x"))
+    written = {"1": 0, 1.0: 0, "1.00": 0, "2.50": 1, np.float32(2.5): 1, "True": 2, "TRUE": 2, "01": 3, "x": 4}
+    assert {value: code_of(codes, value) for value in written} == written
+    assert [code_of(codes, value) for value in ("X", "10", "", None, "nan", "False")] == [-1] * 6
 
 
 def test_what_was_seen_can_be_left_out(made, trained):

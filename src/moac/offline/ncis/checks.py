@@ -24,6 +24,8 @@ from moac.offline.ncis.sums import Options
 
 _HEAVIEST, _SCALE_CAP = 0.01, 0.99
 """Share of rows and users that are called heaviest; quantile at which a heavy-tailed signal is also cut off."""
+_CONSTANT = 1e-9
+"""A column whose standard deviation is at most such a share of its largest number does not vary."""
 _LISTED = 10
 """Covariates that are listed."""
 _NEAR_TIE = 0.1
@@ -190,7 +192,9 @@ class Evidence:
             change = (after - before) / scale
             of_rows = self._half_width(parts, options.level, rows)
             half = _with_error_of_b(of_rows, control.influence.get(name), options.level) / np.abs(scale)
-        told = (z != 0).sum(axis=0) >= MIN_POSITIVES  # of a rarer one nothing can be said
+        more = varies(z)
+        change, half = np.where(more, change, np.nan), np.where(more, half, np.nan)  # not by rounding
+        told = more & ((z != 0).sum(axis=0) >= MIN_POSITIVES)  # of a rarer one nothing can be said
         p = np.ones(len(change))
         p[told] = holm(_p_values(change[told], half[told], options.level))
         return Controlled(control.name, control.columns, change, np.stack([change - half, change + half], 1), p, *about)
@@ -198,8 +202,7 @@ class Evidence:
     def _balance(self, share: Any, level: float) -> Balance | None:
         names = tuple(self.covariates)
         columns = np.stack([np.asarray(self.covariates[name], np.float64) for name in names], axis=1)
-        spread = columns.std(axis=0)
-        kept = np.flatnonzero(spread > 1e-12 * np.maximum(1, np.abs(columns).max(axis=0)))
+        kept, spread = np.flatnonzero(varies(columns)), columns.std(axis=0)
         if not len(kept):
             return None
         each = 1 - (1 - level) / len(kept)
@@ -220,6 +223,11 @@ class Evidence:
         heaviest = (_top(parts), _top(by_user))
         k = np.array([pareto_k(column) for column in by_user.T])
         return Tails(k, *heaviest, cut, change, np.stack([change - half, change + half], 1))
+
+
+def varies(columns: Float[np.ndarray, "n J"]) -> Any:
+    """[J] whether a column has more than one value, up to rounding."""
+    return columns.std(axis=0) > _CONSTANT * np.abs(columns).max(axis=0)
 
 
 def _with_error_of_b(half_width: Any, influence: Any, level: float) -> Any:

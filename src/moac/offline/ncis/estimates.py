@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float
 
 from moac.offline.ncis.sums import Options, Shard, Sums
 
+_ROUNDING = 1e-12
+"""Two values that differ by such a share are the same."""
 _BLOCK = 4_000_000
 """Numbers of the matrix of draws that are in memory at once: 32 MB."""
 
@@ -196,10 +198,11 @@ def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
     """The change from `baseline` to `policy` under one cap."""
     value, base = policy.value[at], baseline.value[at]
     draws, base_draws = policy.draws[:, at], baseline.draws[:, at]
-    p, relative_draws = p_value(draws - base_draws), _relative(draws, base_draws)
+    difference_draws, relative_draws = _difference(draws, base_draws), _relative(draws, base_draws)
+    p = p_value(difference_draws)
     return Change(
         difference=value - base,
-        difference_interval=interval(draws - base_draws, level),
+        difference_interval=interval(difference_draws, level),
         relative=_relative(value, base),
         relative_interval=interval(relative_draws, level),
         p=p,
@@ -207,6 +210,12 @@ def change(policy: Drawn, baseline: Drawn, at: int, level: float) -> Change:
         significant=holm(p) < 1 - level,
         relative_draws=relative_draws,
     )
+
+
+def _difference(value: Any, base: Any) -> Any:
+    """V − V_b; 0 where that is rounding: of a signal that is always the same it can have one sign in all draws."""
+    difference = value - base
+    return np.where(np.abs(difference) <= _ROUNDING * np.abs(base), 0.0, difference)
 
 
 def _relative(value: Any, base: Any) -> Any:

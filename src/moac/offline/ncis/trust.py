@@ -16,6 +16,7 @@ from moac.offline.ncis.limits import BALANCE, MIN_POSITIVES, PARETO_K, Limit
 from moac.offline.ncis.sums import Sums
 
 Level = Literal["trusted", "with care", "not trusted"]
+_SINGLE = 1e-6
 LEVELS: tuple[Level, ...] = ("trusted", "with care", "not trusted")
 
 
@@ -154,8 +155,9 @@ def _of_positives(signals: tuple[str, ...], diagnostics: Sequence[Diagnostics]) 
 
 def _of_opinions(signals: tuple[str, ...], estimate: Estimate, opinions: Mapping[str, Estimate]) -> Iterator[Reason]:
     low, high = estimate.interval.T
+    same = _SINGLE * np.abs(estimate.value)  # a reward model is in single precision
     for name, other in opinions.items():
-        for k in np.flatnonzero((other.value < low) | (other.value > high)):
+        for k in np.flatnonzero((other.value < low - same) | (other.value > high + same)):
             text = f"{signals[k]}: {name} gives {other.value[k]:.4g}, outside [{low[k]:.4g}, {high[k]:.4g}]"
             yield Reason(name, "with care", text, float(other.value[k]), signal=signals[k])
 

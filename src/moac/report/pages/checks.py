@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from moac.offline.evaluation import OfflineEvaluation
@@ -82,7 +83,11 @@ def control_rows(evaluation: OfflineEvaluation, method: str) -> list[tuple[str, 
             deviations = f"{with_interval(moved, (low, high), sign=True)} sd"
             shown = change(moved, (low, high)) if one.relative else deviations
             name = one.name if one.relative else "named column"
-            rows.append((name, column, shown, told if why is None else f"no power: {why}"))
+            if math.isnan(moved):
+                shown, none = UNKNOWN, why or "it does not vary"
+            else:
+                none = why
+            rows.append((name, column, shown, told if none is None else f"no power: {none}"))
     return rows
 
 

@@ -73,6 +73,27 @@ def test_rows_without_a_value_are_left_out_and_few_users_have_no_power():
     assert second.users == 0 and np.isnan(second.change).all()
 
 
+def test_a_reward_that_is_always_the_same_is_no_control():
+    """Its weighted mean differs from the other by rounding: that refutes nothing, and shows no power either."""
+    rng, N = np.random.default_rng(3), 2000
+    past = np.stack([np.full(N, 0.1) + rng.uniform(-1, 1, N) * 1e-14, rng.integers(2, size=N)], axis=1)
+    log = ncis.Logged.of(np.arange(N) // 2, np.ones((N, 2)) * [0.1, 1], np.full(N, 0.5), rng.integers(2, size=N))
+    policies = {"p": np.tile([0.4, 0.6], (N, 1))}
+    controls = [
+        ncis.Control("earlier", past, log.signal_names),
+        ncis.Control("hour", past[:, :1], ("hour",), relative=False),
+    ]
+    report = ncis.analyse(
+        ncis.accumulate(log, policies, None, OPTIONS),
+        evidence=ncis.evidence_of(log, policies, controls),
+        options=OPTIONS,
+    ).policies["p"]
+    earlier, hour = report.checks.controls
+    assert earlier.p[0] == hour.p[0] == 1
+    assert np.isnan(earlier.interval).all(axis=1).tolist() == [True, False] and np.isnan(hour.interval).all()
+    assert not [reason for reason in report.verdict.reasons if "signal 0" in reason.text]
+
+
 @pytest.mark.parametrize(("family", "kappa", "refuted"), [("clean", 0.0, False), ("hidden taste", 0.3, True)])
 def test_earlier_rewards_change_only_where_something_hidden_decided(family, kappa, refuted):
     one = trust.pair(family, kappa, 1500, seed=70_002)

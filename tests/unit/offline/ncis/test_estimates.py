@@ -33,6 +33,14 @@ def test_a_change_is_significant_after_holms_correction():
         assert found.significant.tolist() == [significant, False]
 
 
+def test_rounding_is_no_change():
+    """Of a signal that is always the same: two ways to sum it differ in the last digit, with one sign in all draws."""
+    base, policy = (one_sided([[value, value]], [[0, 0]]) for value in (0.1, np.nextafter(0.1, 1)))
+    found = estimates.change(policy, base, 0, 0.95)
+    assert found.p.tolist() == [1, 1] and not found.significant.any()
+    assert found.difference_interval.tolist() == [[0, 0]] * 2
+
+
 @pytest.mark.parametrize("few", [None, "policy", "base"])
 def test_a_change_is_significant_where_both_are_estimable(few):
     policies = {"policy": one_sided([[0.1, 0.1]] * 2, [[0, 0]] * 2), "base": NOTHING}

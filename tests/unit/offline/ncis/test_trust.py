@@ -114,6 +114,14 @@ def test_positives_are_the_fewer_of_both_counts_and_fifty_are_enough():
         assert (reason.number, reason.signal) == (30.0, "Click") and "30.0" in reason.text  # of the worst seed
 
 
+def test_a_second_opinion_does_not_disagree_by_rounding():
+    """On a signal that is always the same the interval has no width."""
+    value = Estimate(np.full(2, 0.1), np.full((2, 2), 0.1))
+    for off, reasons in ((1e-8, 0), (1e-5, 2)):
+        other = Estimate(value.value * (1 + off), value.interval)
+        assert len(trust.verdict(SIGNALS, (SOUND,), value, {"doubly robust": other}, checks_with()).reasons) == reasons
+
+
 @pytest.mark.parametrize(
     ("other", "level"), [(0.41, "trusted"), (0.59, "trusted"), (0.39, "with care"), (0.61, "with care")]
 )
