@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moac import files, training
+from moac import files, parts, training
 from moac.config import CHOICES, Config, is_choice
 from moac.policies.observations import LogSpec
 from moac.runs import CHECKPOINT_SECONDS, problems, runner
@@ -75,12 +75,16 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
         config_fields: fields of `Config`, which replace those of `config`.
     """
     given: dict[str, Any] = {"policy": policy, "critic": critic, "rule": rule}
-    for name, value in (*given.items(), ("start", start)):
-        if isinstance(value, str) and name in CHOICES and is_choice(name, value):  # a part or a start by its name
-            config_fields[name], given[name] = value, None
+    config_fields |= {  # by its name; another text is where a start is kept
+        name: value
+        for name, value in (*given.items(), ("start", start))
+        if isinstance(value, str) and name in CHOICES and (name in given or is_choice(name, value))
+    }
+    objects = {name: part for name, part in given.items() if name not in config_fields}
+    parts.check(objects)
     source = source_of(problem)
     full = result.configured(source.spec, config, steps, config_fields)
-    run = result.prepare(source, full, trials, seed, {name: given[name] for name in ("policy", "critic", "rule")})
+    run = result.prepare(source, full, trials, seed, objects)
     first = None if "start" in config_fields else _first(start, run)
     watching = _Watching(progress, callback, sinks, checkpoint_every)
     if out is None:
@@ -128,6 +132,7 @@ def resume(
         return _trained(longer, run.snapshot, watched)
     source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
     given = {"policy": policy, "critic": critic, "rule": rule}
+    parts.check(given)
     directory, prepared = run_directory.reopen(Path(run), source, given)
     if directory.finished and iterations in (None, prepared.settings.num_iterations):
         if (directory.path / "figures" / "training.svg").exists() and not (directory.path / "report.html").exists():

@@ -11,10 +11,11 @@ import jax
 import numpy as np
 
 from moac import files, training
-from moac.choices import several
+from moac.choices import counted, several
 from moac.config import Config
 from moac.driver import source_of
 from moac.momdp import library
+from moac.policies.encoding import ActionBox
 from moac.policies.observations import LogSpec
 from moac.runs import directory as run_directory
 from moac.runs import problems
@@ -103,6 +104,14 @@ class Subject:
     model: Any = None  # how the run's log chose, where a run on a log knows it by a model
     fingerprint: str | None = None  # of what the run was trained on; None of a policy alone
 
+    def __post_init__(self) -> None:
+        """Refuse an environment that takes other actions than the policies have."""
+        spec, policy, box = self.source.spec, self.trained.policy, self.trained.box
+        known = _told(getattr(policy, "num_actions", 0), box)
+        taken = _told(spec.num_actions, spec.action_box)
+        if known != taken and (box or hasattr(policy, "num_actions")) and not isinstance(spec.observations, LogSpec):
+            raise ValueError(f"`problem` must take the policy's actions ({known}), got {spec.name} ({taken}).")
+
     @classmethod
     def of(
         cls, run: str | Path | Result | TrainedPolicy, problem: Any, data: Any, trust: bool, real: bool = True
@@ -149,6 +158,11 @@ class Subject:
             first = trained.policy.init(jax.random.key(0))
             return replace(trained, theta=jax.tree.map(lambda leaf: leaf[None], first), trial=0)
         return replace(trained, theta=training.first(run).trials.state.theta)
+
+
+def _told(num_actions: int, box: ActionBox | None) -> str:
+    """Actions in words."""
+    return counted(num_actions, "action") if box is None else f"arrays of shape {box.shape}"
 
 
 def _on_log(

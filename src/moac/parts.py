@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from moac import weighting
+from moac.choices import shown
 from moac.critic import LinearCritic, MLPCritic
 from moac.kept import with_owner
 from moac.policies import GaussianMLP, ItemsPolicy, SoftmaxBasis, SoftmaxLinear, SoftmaxMLP, SoftmaxTable, features
@@ -21,6 +23,11 @@ from moac.weighting import Rule
 
 _MAX_ONE_HOT = 512
 """Whole numbers with more values than this in all are seen as vectors, not as ones and zeros."""
+_RIGHT: dict[str, tuple[type, str]] = {
+    "policy": (Policy, "an object with `init`, `sample` and `log_prob`"),
+    "critic": (Critic, "an object with `init` and `values`"),
+    "rule": (Rule, "a moac.weighting.Rule, such as weighting.min_norm() (a name is for `weighting`)"),
+}
 
 
 class Parts(NamedTuple):
@@ -29,6 +36,14 @@ class Parts(NamedTuple):
     policy: Policy
     critic: Critic
     rule: Rule
+
+
+def check(given: Mapping[str, Any]) -> None:
+    """Refuse what was given in place of a part and is none, such as a class or a function that makes one."""
+    for name, part in given.items():
+        kind, right = _RIGHT[name]
+        if part is not None and (isinstance(part, type) or not isinstance(part, kind)):
+            raise ValueError(f"`{name}` must be {right}, got {shown(part)}.")
 
 
 def build(settings: Settings, spec: Spec, seed: int) -> Parts:

@@ -156,6 +156,7 @@ class Evaluation:
     kind: str  # `exact`, `episodes` or `ncis`
 
 
+@runtime_checkable
 class Policy(Protocol):
     """A user's own policy needs these three, each for one observation."""
 
@@ -170,6 +171,7 @@ class Policy(Protocol):
         ...
 
 
+@runtime_checkable
 class Critic(Protocol):
     """Values of all objectives."""
 

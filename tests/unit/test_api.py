@@ -145,6 +145,14 @@ def test_a_run_plays_in_the_environment_that_is_given(tmp_path):
         assert api.evaluate(given, make(limit=1), episodes=2).length == 1
 
 
+def test_a_policy_plays_only_where_its_actions_are_taken(trained):
+    told = r"`problem` must take the policy's actions \(2 actions\), got "
+    for problem, taken in (("resource-gathering-v0", "4 actions"), ("mo-mountaincarcontinuous-v0", "arrays .*")):
+        for function in (moac.evaluate, moac.certify):
+            with pytest.raises(ValueError, match=rf"{told}{problem} \({taken}\)"):
+                function(trained.policy, problem)
+
+
 def test_defaults_take_what_train_takes():
     by_id, by_model = moac.defaults("fishwood-v0"), moac.defaults(momdp.library.fishwood())
     assert by_id == by_model

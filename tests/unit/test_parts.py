@@ -78,3 +78,20 @@ def test_a_rule_that_steps_starts_at_the_weights_given():
 def test_momentum_smooths_weights_of_the_simplex_only():
     np.testing.assert_allclose(weights("min-norm", momentum="0", weights=(0.2, 0.8)), [0.2, 0.8], rtol=1e-5)
     np.testing.assert_allclose(weights("upgrad", momentum="0", weights=(0.2, 0.8)), [0.5, 0.5], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"policy": "mpl"}, "`policy` must be one of .*, got 'mpl'"),
+        ({"critic": "lineal"}, "`critic` must be one of .*, got 'lineal'"),
+        ({"policy": Line}, "`policy` must be an object with `init`, `sample` and `log_prob`, got <class .*Line"),
+        ({"critic": np.zeros(3)}, "`critic` must be an object with `init` and `values`, got array"),
+        ({"rule": "cagrad"}, r"`rule` must be a moac.weighting.Rule, .*`weighting`\), got 'cagrad'"),
+        ({"rule": weighting.min_norm}, "`rule` must be a moac.weighting.Rule, .*, got <function min_norm"),
+    ],
+)
+def test_what_is_no_part_is_refused_before_a_folder_is_made(given, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        moac.train(MODEL, out=tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()

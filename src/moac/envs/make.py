@@ -232,16 +232,35 @@ def _fingerprint(maker: Maker, interface: Interface, num_envs: int) -> str:
 
 
 def _reward_bounds(env: Any) -> tuple[Any, Any]:
-    """Bounds of the reward vector: of the reward space where there is one, else unknown, after one step to see M."""
-    space = getattr(env.unwrapped, "reward_space", None)
-    if space is not None and len(space.shape or ()) == 1:
-        return np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    reward = np.asarray(env.step(env.action_space.sample())[1])
+    """Bounds of the reward vector; where no space tells them for certain, one step shows M."""
+    layers = [env]
+    while isinstance(layers[-1], gymnasium.Wrapper) and not hasattr(layers[-1], "reward_space"):
+        layers.append(layers[-1].env)
+    space: Any = getattr(layers[-1], "reward_space", None)
+    shape = getattr(space, "shape", None) or ()
+    if len(shape) != 1 or any(map(_may_reward, layers[:-1])):
+        count = _num_rewards(env)
+        if shape != (count,):
+            return np.full(count, -np.inf), np.full(count, np.inf)
+    return np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
+
+
+def _may_reward(wrapper: Any) -> bool:
+    """Whether a wrapper may give another reward than what it wraps."""
+    return isinstance(wrapper, gymnasium.RewardWrapper) or not type(wrapper).__module__.startswith("gymnasium.")
+
+
+def _num_rewards(env: Any) -> int:
+    """M, after one step."""
+    try:
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        reward = np.asarray(env.step(env.action_space.sample())[1])
+    except Exception as error:  # whatever the environment's code does
+        raise ValueError(f"its first step raised {described(error)}.") from error
     if reward.ndim != 1 or not len(reward):
         raise ValueError(f"its reward must be a vector, got {'a number' if not reward.ndim else reward.tolist()}.")
-    return np.full(len(reward), -np.inf), np.full(len(reward), np.inf)
+    return len(reward)
 
 
 def objective_names(name: str, count: int) -> tuple[str, ...]:
@@ -257,7 +276,10 @@ def known_objectives(name: str) -> tuple[str, ...]:
 
 def encoder_of(space: Any) -> Encoder:
     """The encoder of an observation space; what it cannot hold is a ValueError that names the part."""
-    return Encoder(tuple(_leaves(space, ())))
+    encoder = Encoder(tuple(_leaves(space, ())))
+    if not encoder.size:
+        raise ValueError(f"`observation_space` must hold at least one number, got {space}.")
+    return encoder
 
 
 def actions_of(space: Any) -> int | ActionBox:

@@ -2,6 +2,8 @@
 
 import math
 
+import gymnasium
+import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
@@ -50,6 +52,57 @@ def test_unknown_spaces_end_with_one_line():
 def test_a_scalar_reward_is_refused():
     with pytest.raises(ValueError, match="its reward must be a vector, got a number"):
         envs.make("CartPole-v1")
+
+
+class First(gymnasium.RewardWrapper):
+    """Only the first two objectives."""
+
+    def reward(self, reward):
+        return reward[:2]
+
+
+def test_a_wrapper_may_change_how_many_objectives_there_are():
+    def picked():
+        return First(gymnasium.make("minecart-v0", disable_env_checker=True))
+
+    batch = sampled(envs.make(picked, num_envs=1))
+    assert batch.reward.shape[-1] == 2
+
+
+def test_the_reward_space_of_a_wrapper_comes_first():
+    def wrapped():
+        env = First(gymnasium.make("minecart-v0", disable_env_checker=True))
+        env.reward_space = spaces.Box(-3.0, 3.0, (2,))
+        return env
+
+    spec = envs.make(wrapped, num_envs=1).spec
+    assert (spec.num_objectives, spec.reward_bound) == (2, 3.0)
+
+
+def test_a_wrapper_that_keeps_the_objectives_keeps_their_bounds():
+    def wrapped():
+        return gymnasium.wrappers.TransformReward(gymnasium.make("minecart-v0", disable_env_checker=True), np.negative)
+
+    assert envs.make(wrapped).spec.reward_bound == envs.make("minecart-v0").spec.reward_bound
+
+
+def test_a_first_step_that_raises_ends_with_one_line():
+    class Broken(Line):
+        def step(self, action):  # noqa: ARG002 - Gymnasium's signature
+            raise KeyError("port")
+
+        reward_space = property(lambda _: None, lambda *_: None)
+
+    with pytest.raises(ValueError, match=r"^Broken cannot be trained on: its first step raised KeyError: 'port'\.$"):
+        envs.make(Broken)
+
+
+@pytest.mark.parametrize("space", [spaces.Dict(), spaces.Box(0.0, 1.0, (0,))])
+def test_an_observation_without_numbers_is_refused(space):
+    env = Line()
+    env.observation_space = space
+    with pytest.raises(ValueError, match="`observation_space` must hold at least one number, got "):
+        envs.make(lambda: env)
 
 
 def test_the_time_limit_can_be_lifted():
