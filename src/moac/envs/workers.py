@@ -77,13 +77,7 @@ class Simulator:
 
 
 class SimulatorProcess:
-    """A `Simulator` in another process; `ask` does not wait, `answer` does.
-
-    Args:
-        interface: of the environment.
-        number: of the worker.
-        step_timeout: seconds that a step may take; None is no limit.
-    """
+    """A `Simulator` in another process; `ask` does not wait, `answer` does. A step may take `step_timeout` seconds."""
 
     def __init__(self, interface: Interface, number: int, step_timeout: float | None = None) -> None:
         context = multiprocessing.get_context("spawn")
