@@ -6,6 +6,7 @@ Imports no JAX: a command does so when it runs.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import itertools
 import os
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that cannot be encoded loses no result
             stream.reconfigure(errors="backslashreplace")
-    process.collect_rarely()
+    gc.set_threshold(100_000)  # new objects: a command makes a million as it starts, nearly all to stay
     try:
         with process.terminable(), quiet():
             code = parse(sys.argv[1:] if arguments is None else arguments).run()

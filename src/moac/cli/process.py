@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import socket
@@ -34,11 +33,6 @@ def use_one_core() -> None:
     os.environ.update(one_thread())
     for name, value in _keep_programs().items():
         os.environ.setdefault(name.upper(), str(value))
-
-
-def collect_rarely() -> None:
-    """Look for garbage every 100,000 new objects: a command makes a million as it starts, nearly all to stay."""
-    gc.set_threshold(100_000)
 
 
 def dispatch_synchronously() -> None:
