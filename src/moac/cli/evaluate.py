@@ -12,7 +12,7 @@ import moac
 from moac.choices import counted
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
-from moac.cli.options import Answer, Command, Preference, Reference, RunPath, RunPaths, Trust, option
+from moac.cli.options import Answer, Command, Data, Preference, Reference, RunPath, RunPaths, Trial, Trust, option
 from moac.config import Config
 from moac.progress import say
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from moac.offline.evaluation import OfflineEvaluation
     from moac.theory.certificate import Certificate
 
-_MOST_TRIALS = 16
-"""Trials of a run that are evaluated unless one is picked."""
+_MOST_TRIALS = 16  # trials of a run that are evaluated unless one is picked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +33,8 @@ class Evaluate(Command):
     trial: Annotated[int | None, option("INT", "default: all, at most 16")] = None
     """Trial of each run."""
     preference: Preference = None
-    """Preference of a conditioned network: one number per objective, summing to 1."""
     reference: Reference = None
-    """Reference point of the hypervolume, one number per objective."""
-    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
-    """Folder of the data of a run on a log."""
+    data: Data = None
     split: Literal["validation", "test"] = "validation"
     """Users on which a run on a log is evaluated; every evaluation on test users is recorded in an access log."""
     cap: float = 10.0
@@ -232,12 +228,10 @@ class Certify(Command):
     """Double the episodes until the gap is known to be below or above this value; Ctrl-C keeps the last interval."""
     preferences: Annotated[int | None, option("INT", "default: 6")] = None
     """For a conditioned network: the largest number of preferences, on a grid; they share the confidence level."""
-    trial: int = 0
-    """Trial of the run."""
+    trial: Trial = 0
     seed: int = 0
     """Random seed of the episodes."""
-    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
-    """Folder of the data of a run on a log."""
+    data: Data = None
     trust: Trust = False
 
     def answer(self) -> Answer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
-from moac.choices import counted
+from moac.choices import COUNT, check_fields, counted
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Address, Answer, Command, DataPath, ExecutorName, Folder, Workers, option
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from moac.search.sweep import Swept
 
 _FAILED, _LISTED = 1, 20
-_COMPAT_STEPS = 500
-"""Of each learner, where the published ones took 240,000 to 1,000,000."""
+_COMPAT_STEPS = 500  # of each learner, where the published ones took 240,000 to 1,000,000
 SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file: see moac docs sweeps.")]
 
 
@@ -39,7 +38,6 @@ class Sweep(Command):
     workers: Workers = None
     """Tasks at a time, one core each."""
     address: Address = None
-    """Address of a running Ray cluster, or auto."""
     timeout: Annotated[float | None, option("SECONDS", "default: none")] = None
     """Time limit of a task."""
     memory: Annotated[str | None, option("SIZE", "default: none")] = None
@@ -199,8 +197,7 @@ class Compare(Command):
         """Compare, and write the report."""
         check_trials(1 if self.trials is None else self.trials, self.seed)
         out = self.out
-        if self.iterations is not None and self.iterations < 1:
-            raise ValueError(f"`iterations` must be at least 1, got {self.iterations}.")
+        check_fields(self, {"iterations": COUNT})
         process.use_all_cores()
         from moac import files, locks
 
