@@ -56,10 +56,8 @@ _HEADINGS = {
     "offline": "Learn policies from logs, and recommend with them.",
 }
 _MISTAKE = 2
-_LONGEST_WORD, _LONGEST_LINE = 400, 4000
-"""Characters of a message; a list of all known environments has about 1500."""
-_CLOSED_PIPE = 141
-"""128 + SIGPIPE."""
+_LONGEST_WORD, _LONGEST_LINE = 400, 4000  # characters of a message; a list of all known environments has about 1500
+_CLOSED_PIPE = 141  # 128 + SIGPIPE
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -60,10 +60,8 @@ def _keep_programs() -> dict[str, Any]:
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_END = b"\0"
-"""In place of the number of a signal: no more will come."""
-_PATIENCE = 1.0
-"""Seconds that a second signal waits for the work to end in order."""
+_END = b"\0"  # in place of the number of a signal: no more will come
+_PATIENCE = 1.0  # seconds that a second signal waits for the work to end in order
 
 
 class Terminated(KeyboardInterrupt):

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 LONGEST = 10_000
 """An episode is followed for at most so many steps."""
-_NEGLIGIBLE = 1e-4
-"""While training, discounted episodes are followed until their rewards count for less than this."""
-_STREAM = 0x6D6F6163
-"""Sets the seeds of evaluation apart from those of training."""
+_NEGLIGIBLE = 1e-4  # while training, discounted episodes are followed until their rewards count for less than this
+_STREAM = 0x6D6F6163  # sets the seeds of evaluation apart from those of training
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,8 +25,7 @@ from moac.policies.observations import Scale
 from moac.types import Batch, Params, Policy, SourceError
 
 _SECONDS_TO_END = 2.0
-_POLLS = 10
-"""How often a worker is looked at within the time limit of a step."""
+_POLLS = 10  # how often a worker is looked at within the time limit of a step
 
 
 class Simulator:

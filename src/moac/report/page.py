@@ -27,8 +27,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri
 _NUMERIC = re.compile(r"[(\[]?[−+–-]?[\d∞]|–?$")
 _NAME = re.compile(r"[\w.:-]+-v\d+")
 _INDEX = re.compile(r"(?<![\w.])([A-Za-zα-ωΓ-Ω]\u0302?)_([A-Za-z0-9]\u0302?)(?![\w(])")
-_WIDE = 400.0
-"""Points; a figure that is wider is not made smaller than a screen's text."""
+_WIDE = 400.0  # points; a figure that is wider is not made smaller than a screen's text
 _SEVERAL = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
 _ICONS = {
     "holds": "M3 8.5 6.5 12 13 4.5",

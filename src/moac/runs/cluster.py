@@ -21,11 +21,9 @@ from moac.tasks import Failure, Limits, Outcome, one_thread
 
 T = TypeVar("T")
 R = TypeVar("R")
-_PER_CORE = 2
-"""Tasks in flight for each core: one that runs, one that waits beside it."""
+_PER_CORE = 2  # tasks in flight for each core: one that runs, one that waits beside it
 _SECONDS_TO_CONNECT = 5.0
-_beside: list[Worker] = []
-"""Of this process, where it is one of Ray's: the worker it watches."""
+_beside: list[Worker] = []  # of this process, where it is one of Ray's: the worker it watches
 
 
 class Ray:

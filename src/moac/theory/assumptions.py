@@ -14,8 +14,7 @@ from moac.momdp import chain
 from moac.theory.ground import Ground, contraction
 
 Status = Literal["holds", "fails", "not applicable"]
-_LISTED = 8
-"""States that a message names, at most."""
+_LISTED = 8  # states that a message names, at most
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from moac.theory.ground import Constants
 
 Derivation = Literal["printed", "derived"]
 DERIVATIONS: tuple[Derivation, ...] = ("printed", "derived")
-_ZETA_HALF = -1.4603545088095868
-"""ζ(1/2)."""
+_ZETA_HALF = -1.4603545088095868  # ζ(1/2)
 _EULER = 0.5772156649015329
 _SUMMED = 1000
 

@@ -24,15 +24,13 @@ from moac.theory.bounds import DERIVATIONS, Derivation
 from moac.theory.ground import Constants, constants_of, ground, worst
 from moac.training import result
 
-_MOST = 1e300
-"""More iterations than this are none."""
+_MOST = 1e300  # more iterations than this are none
 MAX_POLICIES = 32
 """Policies of a run that are looked at, beside its start."""
 EPSILON = 0.01
 """Where nobody says, a tenth of the uniform policy's gap; this where that policy is stationary itself."""
 _STATIONARY = 1e-12
-_VACUOUS = 1e12
-"""A plan with more samples, two weeks of a million a second, promises nothing that anybody will see."""
+_VACUOUS = 1e12  # a plan with more samples, two weeks of a million a second, promises nothing that anybody will see
 
 
 @dataclass(frozen=True)
