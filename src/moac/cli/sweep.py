@@ -128,38 +128,32 @@ class Reproduce(Command):
     def answer(self) -> Answer:
         """Run one experiment, or all of them."""
         process.use_all_cores()
-        from moac import files, locks
-
         installed = studies()
         chosen = installed.names() if self.name == "all" else (self.name,)
         root, done = Path("runs") if self.out is None else self.out, list[Mapping[str, Any]]()
         for experiment in [installed.load(name, self.quick) for name in chosen]:
             folder = root / experiment.name if self.out is None or self.name == "all" else root
-            files.check_folder("out", folder)
-            with process.continued(f"the same command continues {folder}"), locks.folder(folder):
-                began = begin(experiment)
-                installed.run(experiment, folder, labelled_progress(), say)
-                concluded = conclude(experiment, folder, began)
-                done.append(concluded.record)
-                if not self.json:
-                    concluded.show()
+            concluded = _carried_out(experiment, folder, labelled_progress())
+            done.append(concluded.record)
+            if not self.json:
+                concluded.show()
         return Answer(done[0] if len(done) == 1 else {"experiments": done}, lambda: None)
 
 
-def begin(experiment: Any) -> float:
-    """Say that a run is a reduced one; the time at which it begins."""
-    if experiment.quick:
-        say(f"{experiment.name}: a smaller run for a first look (--quick)")
-    return time.monotonic()
-
-
-def conclude(experiment: Any, folder: Path, began: float) -> Answer:
-    """Write the report; the verdicts, as JSON and as lines."""
+def _carried_out(experiment: Any, folder: Path, show: Any) -> Answer:
+    """Run an experiment in its folder and write its report; the verdicts, as JSON and as lines."""
+    from moac import files, locks
     from moac.report import pages
     from moac.report.numbers import typeset
     from moac.report.pages.experiment import of_experiment
 
-    claims, report = of_experiment(folder).claims, pages.write(folder)
+    files.check_folder("out", folder)
+    with process.continued(f"the same command continues {folder}"), locks.folder(folder):
+        if experiment.quick:
+            say(f"{experiment.name}: a smaller run for a first look (--quick)")
+        began = time.monotonic()
+        studies().run(experiment, folder, show, say)
+        claims, report = of_experiment(folder).claims, pages.write(folder)
     record = {
         "experiment": experiment.name,
         "quick": experiment.quick,
@@ -199,16 +193,9 @@ class Compare(Command):
         out = self.out
         check_fields(self, {"iterations": COUNT})
         process.use_all_cores()
-        from moac import files, locks
-
         if self.protocol == "tscac-compat":
             return self._compat(out)
-        study = studies().comparison_of(self.data, self)
-        files.check_folder("out", out)
-        with process.continued(f"the same command continues {out}"), locks.folder(out):
-            began = begin(study)
-            studies().run(study, out, None, say)
-            concluded = conclude(study, out, began)
+        concluded = _carried_out(studies().comparison_of(self.data, self), out, None)
         return Answer({**concluded.record, "data": str(self.data)}, concluded.show)
 
     def _compat(self, out: Path) -> Answer:
