@@ -13,12 +13,7 @@ if TYPE_CHECKING:
     from moac.api import certify, choose, compare, defaults, evaluate, explore, export, load, resume, sweep, train
     from moac.config import Average, Config, Discounted
 
-_HOME = {
-    "moac.api": (
-        "certify", "choose", "compare", "defaults", "evaluate", "explore", "export", "load", "resume", "sweep", "train",
-    ),
-    "moac.config": ("Average", "Config", "Discounted"),
-}  # fmt: skip
+_CONFIG = ("Average", "Config", "Discounted")
 _MODULES = ("api", "envs", "kuairand", "logs", "momdp", "offline", "policies", "simplex", "theory", "weighting")
 
 __all__ = [
@@ -30,12 +25,11 @@ __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(import_module(module), name)
+    if name not in __all__:
+        raise AttributeError(f"module 'moac' has no attribute {name!r}")
     if name in _MODULES:
         return import_module(f"moac.{name}")
-    raise AttributeError(f"module 'moac' has no attribute {name!r}")
+    return getattr(import_module("moac.config" if name in _CONFIG else "moac.api"), name)
 
 
 def __dir__() -> list[str]:

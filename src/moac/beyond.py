@@ -45,10 +45,15 @@ def advantages(
 def by_age(
     settings: Settings, gamma: tuple[float, ...], delta: Float[Array, "B M"], batch: Batch
 ) -> Float[Array, "B M"]:
-    """δ weighted by age, where visitation is discounted at several rates."""
-    if settings.visitation == "discounted" and len(set(gamma)) > 1:
-        return _weighted_by_age(delta, batch, gamma)
-    return delta
+    """δ; where visitation is discounted at several rates (γⁱ/c)^k δⁱ, with c = max γ and the age k.
+
+    That turns samples of the c-restarted chain into ∇Jⁱ.
+    """
+    if settings.visitation != "discounted" or len(set(gamma)) == 1:
+        return delta
+    log_ratio = [math.log(value / max(gamma)) for value in gamma]
+    age = jnp.asarray(batch.age, delta.dtype)
+    return delta * jnp.exp(age[:, None] * jnp.asarray(log_ratio, delta.dtype))
 
 
 def gae(
@@ -94,13 +99,6 @@ def goes_on(batch: Batch, num_chains: int) -> Bool[Array, "T n"]:
     equal = jax.tree.leaves(jax.tree.map(same, batch.next_observation, batch.observation))
     on = jnp.concatenate([jnp.all(jnp.stack(equal), axis=0), jnp.zeros((1, num_chains), bool)])
     return on if batch.terminated is None else on & ~chains(batch.terminated)
-
-
-def _weighted_by_age(delta: Float[Array, "B M"], batch: Batch, gamma: tuple[float, ...]) -> Float[Array, "B M"]:
-    """(γⁱ/c)^k δⁱ with c = max γ, where k is the age: what turns samples of the c-restarted chain into ∇Jⁱ."""
-    log_ratio = [math.log(value / max(gamma)) for value in gamma]
-    age = jnp.asarray(batch.age, delta.dtype)
-    return delta * jnp.exp(age[:, None] * jnp.asarray(log_ratio, delta.dtype))
 
 
 def regularised(settings: Settings, policy: Policy, theta: Params, batch: Batch, direction: Params) -> Params:

@@ -15,8 +15,7 @@ NETWORKS = ("mlp", "gaussian", "items")
 _VECTOR_STEP = 20.0
 _ADAM_STEP = 1e-3
 _TABLE_STEP = 0.05
-_TILED_INPUTS = 3
-"""Up to so many inputs, eight tiles along each make a grid that needs no hashing."""
+_TILED_INPUTS = 3  # up to so many inputs, eight tiles along each make a grid that needs no hashing
 _BOTH: dict[str, Any] = {
     "ratio_clip": 0.2, "hidden": (64, 64), "weighting": "min-norm", "normalise": "none", "start": "random",
     "behaviour_pull": 0.0,

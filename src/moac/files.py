@@ -20,19 +20,15 @@ from safetensors import SafetensorError, safe_open
 Arrays = dict[str, np.ndarray[Any, Any]]
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_LARGEST = 2**28
-"""Bytes of a file that is read into memory at once."""
+_LARGEST = 2**28  # bytes of a file that is read into memory at once
 _DEEPEST = 32
 _WHOLE = range(-(2**63), 2**64)
 """Levels of nesting and whole numbers that data may have: beyond them Python and NumPy raise other errors."""
-_ABOUT = "moac"
-"""The one entry of a file's metadata: safetensors writes several in random order."""
-_DIGEST = "sha256"
-"""Inside it, the hash of all arrays and of all else that is inside it."""
+_ABOUT = "moac"  # the one entry of a file's metadata: safetensors writes several in random order
+_DIGEST = "sha256"  # inside it, the hash of all arrays and of all else that is inside it
 _Given = np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]
 """An array, or its blocks one after the other along the first axis."""
-_TEXTS = ":utf8"
-"""Ends the name of an array of texts."""
+_TEXTS = ":utf8"  # ends the name of an array of texts
 _TYPES = {
     "<u8": "U64", "<i8": "I64", "<f8": "F64", "<f4": "F32", "<u4": "U32", "<i4": "I32", "<f2": "F16", "<u2": "U16",
     "<i2": "I16", "|i1": "I8", "|u1": "U8", "|b1": "BOOL",
@@ -191,7 +187,8 @@ def write_arrays(path: Path, arrays: Mapping[str, _Given], about: Mapping[str, A
     A list of arrays is written as one, joined along the first axis. Numbers go to the file from where they are in
     memory; safetensors' own `save` copies all of them twice.
     """
-    columns = _columns(arrays)
+    laid_out, order = dict(_column(name, given) for name, given in arrays.items()), list(_TYPES)
+    columns = dict(sorted(laid_out.items(), key=lambda item: (order.index(item[1].type), item[0])))
     described = {**about, _DIGEST: _digests(columns, about)[-1]}
     with replacing(path) as file:
         file.write(_header(columns, {_ABOUT: json.dumps(described, sort_keys=True)}))
@@ -264,21 +261,13 @@ class _Column:
             yield np.ascontiguousarray(block).view(np.uint8).data if block.size else b""
 
 
-def _columns(arrays: Mapping[str, _Given]) -> dict[str, _Column]:
-    """Arrays in a file's order; those of texts as bytes of UTF-8, all as long as the longest."""
-    laid_out = dict(_column(name, given) for name, given in arrays.items())
-    order = list(_TYPES)
-    return dict(sorted(laid_out.items(), key=lambda item: (order.index(item[1].type), item[0])))
-
-
 def _column(name: str, given: _Given) -> tuple[str, _Column]:
+    """An array under its name in a file; one of texts as bytes of UTF-8, all as long as the longest."""
     column = _Column([np.ascontiguousarray(block) for block in (given if isinstance(given, list) else [given])])
     if column.blocks[0].dtype.kind == "U":
         encoded = np.char.encode(np.concatenate(column.blocks), "utf-8").reshape(-1)
-        name, column = (
-            f"{name}{_TEXTS}",
-            _Column([encoded.view(np.uint8).reshape(len(encoded), encoded.dtype.itemsize)]),
-        )
+        column = _Column([encoded.view(np.uint8).reshape(len(encoded), encoded.dtype.itemsize)])
+        name = f"{name}{_TEXTS}"
     if column.type not in _TYPES:
         raise ValueError(f"`{name}` has numbers of type {column.blocks[0].dtype}, which cannot be written.")
     return name, column

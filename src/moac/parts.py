@@ -21,8 +21,7 @@ from moac.settings import Settings
 from moac.types import Critic, Key, Policy, Spec
 from moac.weighting import Rule
 
-_MAX_ONE_HOT = 512
-"""Whole numbers with more values than this in all are seen as vectors, not as ones and zeros."""
+_MAX_ONE_HOT = 512  # whole numbers with more values than this in all are seen as vectors, not as ones and zeros
 _RIGHT: dict[str, tuple[type, str]] = {
     "policy": (Policy, "an object with `init`, `sample` and `log_prob`"),
     "critic": (Critic, "an object with `init` and `values`"),

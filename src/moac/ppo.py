@@ -31,8 +31,7 @@ from moac.settings import Settings, discounts
 from moac.types import Batch, Critic, Key, Metrics, Observation, Params, Policy, Spec, State
 from moac.weighting import Rule
 
-_FLOOR = 1e-3
-"""No objective's σ counts as less than this share of the largest."""
+_FLOOR = 1e-3  # no objective's σ counts as less than this share of the largest
 _ADAM_EPS = 1e-5
 _LOW = np.uint32(2**16 - 1)
 

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from moac import training
 
-_PLAIN_EVERY = 5.0
-"""Seconds between two lines of progress, where stderr is no terminal."""
-_BESIDE = 15
-"""Characters that per cent, time left and the spaces between the columns of a bar take."""
+_PLAIN_EVERY = 5.0  # seconds between two lines of progress, where stderr is no terminal
+_BESIDE = 15  # characters that per cent, time left and the spaces between the columns of a bar take
 
 
 def say(line: str) -> None:

@@ -216,16 +216,12 @@ def _check_log(config: Config, name: str, log: LogSpec) -> None:
         raise ValueError("`visitation` must be stationary on a log: its rows cannot be restarted.")
     if config.features != "plain":
         raise ValueError(f"`features` must be plain on a log, got {config.features!r}.")
-    _check_items(config, name, log)
-    if config.start == "behaviour":
-        _check_start(config, name, log)
-
-
-def _check_items(config: Config, name: str, log: LogSpec) -> None:
     if log.with_candidates and config.policy != "items":
         raise ValueError(f"`policy` must be items on {name}, whose requests have candidates, got {config.policy!r}.")
     if config.policy == "items" and log.catalogue is None:
         raise ValueError(f"`policy` must be mlp on {name}, which has no catalogue of items, got 'items'.")
+    if config.start == "behaviour":
+        _check_start(config, name, log)
 
 
 def _check_start(config: Config, name: str, log: LogSpec) -> None:

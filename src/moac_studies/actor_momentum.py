@@ -45,11 +45,6 @@ def one_step(reward: Any) -> FiniteMOMDP:
     return FiniteMOMDP.from_outcomes(np.zeros(shape, int), np.ones(shape), table, np.ones(shape, bool))
 
 
-def two_states() -> Problem:
-    """Each state offers one objective much and the other little: (1, 0) or (0, .2), and (.2, 0) or (0, 1)."""
-    return small.problem_of(one_step([[[1, 0], [0, 0.2]], [[0.2, 0], [0, 1]]]))
-
-
 def action_features() -> Problem:
     """One state, four actions whose logits are x(a)ᵀθ with θ ∈ R²; the first action is best in both objectives."""
     x = np.array([[[-1, 1], [2, 1], [-2, 2], [-1, -1]]], np.float64)
@@ -66,8 +61,12 @@ def unequal_scales() -> Problem:
 
 
 def examples() -> list[Problem]:
-    """The three, in the order of `NAMES` and in one shape."""
-    return [small.padded(problem(), (2, 4, 4)) for problem in (two_states, action_features, unequal_scales)]
+    """The three, in the order of `NAMES` and in one shape.
+
+    In the first each state offers one objective much and the other little: (1, 0) or (0, .2), and (.2, 0) or (0, 1).
+    """
+    two_states = small.problem_of(one_step([[[1, 0], [0, 0.2]], [[0.2, 0], [0, 1]]]))
+    return [small.padded(problem, (2, 4, 4)) for problem in (two_states, action_features(), unequal_scales())]
 
 
 def returns(problem: Problem, theta: Any) -> Float[np.ndarray, "... M"]:
@@ -97,16 +96,9 @@ def expected_step(problem: Problem, theta: Float[Array, " p"], batches: Any) -> 
     return jnp.einsum("n,nm,nmp->p", chance, lam, G)
 
 
-def expected_steps(problem: Problem, size: int, alpha: float, iterations: int) -> tuple[Any, Any, Any]:
-    """The bias ‖E[g λ̂] − ∇J λ*‖ of batches of `size` at θ_1; θ and ‖E[g λ̂]‖ after `iterations` expected steps."""
-    with jax.enable_x64(True):
-        batches = tuple(jnp.asarray(x) for x in multisets(problem.features.shape[1], size))
-        bias, theta, left = _follow(iterations, jax.tree.map(jnp.asarray, problem), batches, jnp.asarray(alpha))
-        return np.asarray(bias), np.asarray(theta), np.asarray(left)
-
-
 @partial(jax.jit, static_argnums=0)
 def _follow(iterations: int, problem: Problem, batches: Any, alpha: Any) -> Any:
+    """The bias ‖E[g λ̂] − ∇J λ*‖ at θ_1; θ and ‖E[g λ̂]‖ after so many expected steps."""
     start = problem.theta
     true = simplex.min_norm(small.gradients(problem, start, SETTING)).direction
     bias = jnp.linalg.norm(expected_step(problem, start, batches) - true)
@@ -150,8 +142,12 @@ def _worst_change(problem: Problem, first: Any, last: Any) -> Float[np.ndarray, 
 
 def expected(p: dict[str, Any]) -> Arrays:
     """By batch size: the bias at the start of example B, the gap and the expected step where expected steps end."""
-    problem = action_features()
-    rows = [expected_steps(problem, B, p["expected_step"], p["expected_iterations"]) for B in p["expected_batches"]]
+    problem, rows = action_features(), list[Any]()
+    with jax.enable_x64(True):
+        tables, alpha = jax.tree.map(jnp.asarray, problem), jnp.asarray(p["expected_step"])
+        for B in p["expected_batches"]:
+            batches = tuple(map(jnp.asarray, multisets(problem.features.shape[1], B)))
+            rows.append(_follow(p["expected_iterations"], tables, batches, alpha))
     bias, theta, left = (np.stack(column) for column in zip(*rows, strict=True))
     return {"bias": bias, "gap": small.gaps(small.stacked([problem]), theta[None], SETTING)[0], "left": left}
 

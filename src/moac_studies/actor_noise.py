@@ -132,7 +132,7 @@ def claims_of(slopes: dict[Any, Mean], errors: Errors, critics: tuple[str, ...])
         compare.claim(
             "E‖(∇J − g)λₜ‖² falls as 1/B, also for weights chosen by the same batch.",
             f"Slopes with the critic at its fixed point: {compare.listed(exact)}; required: −1 ± {TOLERANCE}.",
-            [compare.slope_near(s, -1.0, TOLERANCE) for s in exact.values()],
+            [compare.near(s, -1.0, TOLERANCE) for s in exact.values()],
             _FIGURE,
         ),
         compare.claim(

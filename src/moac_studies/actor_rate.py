@@ -134,7 +134,7 @@ def claims_of(slopes: dict[str, dict[str, Mean]], measured: Measured) -> tuple[C
     ends = next(iter(measured.values()))[1][:, :, -1].mean(axis=1)
 
     def as_one_over_t(slopes: dict[str, dict[str, Mean]]) -> list[compare.Part]:
-        return [compare.slope_near(s, -1.0, TOLERANCE) for by_label in slopes.values() for s in by_label.values()]
+        return [compare.near(s, -1.0, TOLERANCE) for by_label in slopes.values() for s in by_label.values()]
 
     sampled = "With learned critics and finite batches the mean gap falls as 1/T as well (ours)."
     return (
@@ -152,7 +152,7 @@ def claims_of(slopes: dict[str, dict[str, Mean]], measured: Measured) -> tuple[C
             f"beyond ± {TOLERANCE}. At the largest T the means of the {len(LABELS)} schedules lie within "
             f"{ends.max() / ends.min() - 1:.0%} of one another. Where slopes do not differ, the differences "
             "belong to the bound, not to the algorithm; the data cannot say that no problem attains it.",
-            [compare.steady(difference, TOLERANCE).negated for difference in differences.values()],
+            [compare.near(difference, 0.0, TOLERANCE).negated for difference in differences.values()],
             _TABLE,
         ),
         compare.claim(

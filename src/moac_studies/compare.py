@@ -107,14 +107,9 @@ def below(interval: Mean, bound: float = 0.0) -> Part:
     return inside(interval, high=bound)
 
 
-def slope_near(slope: Mean, target: float, tolerance: float) -> Part:
-    """Whether a slope, or a ratio, is `target` up to `tolerance`."""
-    return inside(slope, target - tolerance, target + tolerance)
-
-
-def steady(change: Mean, band: float) -> Part:
-    """Whether a change stays within ± `band`."""
-    return inside(change, -band, band)
+def near(interval: Mean, target: float, tolerance: float) -> Part:
+    """Whether a quantity is `target` up to `tolerance`; with a target of 0, whether a change is small."""
+    return inside(interval, target - tolerance, target + tolerance)
 
 
 def falls(first: Any, last: Any, times: float = 1.0) -> Part:

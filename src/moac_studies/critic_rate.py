@@ -186,7 +186,7 @@ def decay_claims(measured: Measured) -> tuple[Claim, Claim]:
             f"On {name} the rate is that of the mean dynamics (ours; the theorem promises 1 − βλ_A/8).",
             f"Fitted rate as a multiple of the rate of ‖(I + βA)ᴺ(w_0 − w*)‖² over the same N, per objective: {rates}; "
             f"required: 1 ± {AGREE}.",
-            [compare.slope_near(fit.agreement, 1.0, AGREE) for fit in every],
+            [compare.near(fit.agreement, 1.0, AGREE) for fit in every],
             "Rates",
         ),
     )
@@ -200,7 +200,7 @@ def floor_claim(measured: Measured, variant: str) -> Claim:
     return compare.claim(
         f"On {measured.problem.name}, {variant}, the floor falls as 1/D{about}.",
         f"Slope of log floor against log D, per objective: {_listed(slopes)}; required: −1 ± {SLACK}.{beside}",
-        [compare.slope_near(slope, SLOPE, SLACK) for slope in slopes],
+        [compare.near(slope, SLOPE, SLACK) for slope in slopes],
         "Floor",
     )
 
@@ -261,7 +261,7 @@ def bound_is_near(tested: Sequence[Tested]) -> Claim:
     return compare.claim(
         "The bound says how large the error is, within a factor of ten.",
         f"{told}. {about}",
-        [compare.steady(t.guarantee.orders, 1.0) for t in tested],
+        [compare.near(t.guarantee.orders, 0.0, 1.0) for t in tested],
         _ASKED,
     )
 

@@ -180,7 +180,7 @@ def agrees(ends: Arrays, extent: Any) -> Claim:
         f"difference of the mean exact returns, as a share of what Pareto-optimal policies differ by: "
         f"{', '.join(map(str, shares))}, required: within ± {_ALIKE}; smallest p of {len(tests)} Kolmogorov–Smirnov "
         f"tests {smallest:.3g}, required: no less than {_LEVEL}/{len(tests)}; {len(real)} trials against {len(model)}.",
-        [compare.all_of([not_told_apart, *(compare.steady(share, _ALIKE) for share in shares)])],
+        [compare.all_of([not_told_apart, *(compare.near(share, 0.0, _ALIKE) for share in shares)])],
         "Environment and model",
     )
 

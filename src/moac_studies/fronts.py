@@ -75,16 +75,11 @@ def run(study: Study, work: Workspace) -> Findings:
     first = seeds[: measuring["whole_seeds"]]
     whole = {name: _explored(table, first, work) for name, table in longer.items()}
     found = findings(problems, explored, whole, float(measuring["seconds"]))
-    return _with_networks(found, study, work)
-
-
-def _with_networks(found: Findings, study: Study, work: Workspace) -> Findings:
-    """Beside tables and exact models: one network for every preference, with seeds of its own."""
-    measured = one_network.measure(study, work)
-    if not measured:
+    networks = one_network.measure(study, work)  # one for every preference, with seeds of their own
+    if not networks:
         return found
-    claims = (*one_network.claims(measured), *found.claims)
-    return replace(found, claims=claims, tables=(one_network.table(measured), *found.tables))
+    claims = (*one_network.claims(networks), *found.claims)
+    return replace(found, claims=claims, tables=(one_network.table(networks), *found.tables))
 
 
 def _explored(table: framework.Table, seeds: Sequence[int], work: Workspace) -> Explored:

@@ -75,7 +75,7 @@ def run(study: Study, work: Workspace) -> Findings:
     if judging["test"] and judging["since"]:
         data = kuairand_statistics.built(parameters["data"], study.seed, work, rows, f"time:{judging['since']}")
         results[TIME] = kuairand_search.later(bench(data, data.with_name(f"{data.name}-behaviour")), searched)
-    first = own.first_batches(FIRST_BATCHES)
+    first = own.trained(FIXED, {}, {"trials": FIRST_BATCHES, "iterations": 1, "num_evaluations": 1}).weights[:, 0]
     if judging["test"] and repeated is not None:
         repeated = tscac_compat.kept(own.source, study, work)
     return findings(searched, results, again, first, (parameters, repeated))

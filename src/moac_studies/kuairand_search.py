@@ -116,12 +116,6 @@ class Bench:
         files.write_json(path, {"asked": asked, "judged": {name: own.as_dict() for name, own in results.items()}})
         return results
 
-    def first_batches(self, count: int) -> Any:
-        """[count, M] min-norm weights of the first batch of so many seeds."""
-        return self.trained(
-            "MOAC, fixed weights", {}, {"trials": count, "iterations": 1, "num_evaluations": 1}
-        ).weights[:, 0]
-
 
 def _learn(dataset: LoggedDataset, table: Table, setting: Table, common: Table) -> Arrays:
     options = {key: value for key, value in table.items() if key not in _NOT_OPTIONS} | dict(setting)

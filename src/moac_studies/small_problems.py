@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -138,12 +138,6 @@ class LinearLogits:
         return x @ theta + offset
 
 
-class _Step(NamedTuple):
-    state: Any
-    index: Any
-    successor: Any
-
-
 def first_state(problem: Problem, key: Key) -> Int[Array, ""]:
     """s ~ start."""
     return jax.random.categorical(key, jnp.log(problem.initial)).astype(jnp.int32)
@@ -160,18 +154,17 @@ def sample(
     starts = jnp.cumsum(jnp.asarray(problem.initial, pi.dtype))
     restarts = 1.0 if sizes.survival is None else sizes.survival
 
-    def step(s: Any, uniform: Any) -> tuple[Any, _Step]:
+    def step(s: Any, uniform: Any) -> tuple[Any, tuple[Any, Any, Any]]:
         index = jnp.sum(uniform[0] >= cumulative[s, :-1], dtype=jnp.int32)
         first = jnp.sum(uniform[1] * starts[-1] >= starts[:-1], dtype=jnp.int32)
         after = jnp.where(terminated[s, index] & sizes.average, first, successor[s, index])
         ends = terminated[s, index] | (uniform[2] >= restarts)
-        return jnp.where(ends, first, after), _Step(s, index, after)
+        return jnp.where(ends, first, after), (s, index, after)
 
-    state, seen = lax.scan(step, state, jax.random.uniform(key, (sizes.steps, 3)))
-    reward = problem.reward.reshape(*joint.shape, -1)[seen.state, seen.index]
-    ended = None if sizes.average else terminated[seen.state, seen.index]
-    action = seen.index // problem.probability.shape[2]
-    batch = Batch(seen.state, action, jnp.asarray(reward, pi.dtype), seen.successor, ended)
+    state, (seen, index, after) = lax.scan(step, state, jax.random.uniform(key, (sizes.steps, 3)))
+    reward = problem.reward.reshape(*joint.shape, -1)[seen, index]
+    ended = None if sizes.average else terminated[seen, index]
+    batch = Batch(seen, index // problem.probability.shape[2], jnp.asarray(reward, pi.dtype), after, ended)
     cut, shape = sizes.steps - sizes.actor_batch_size, (sizes.num_critic_steps, sizes.critic_batch_size)
     critic = jax.tree.map(lambda x: x[:cut].reshape(*shape, *x.shape[1:]), batch)
     return state, critic, jax.tree.map(lambda x: x[cut:], batch)

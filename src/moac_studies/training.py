@@ -213,7 +213,7 @@ def _all_improve(m: Measured) -> Claim:
 def _steady(m: Measured, claim: str, quantity: str, improving: int) -> Claim:
     """The first `improving` objectives improve, and the others change by a small share of what policies differ by."""
     shares = [change.mapped(lambda x, e=e: x / e) for change, e in zip(m.changes, m.extent, strict=True)]
-    steady = [compare.steady(share, STEADY) for share in shares[improving:]]
+    steady = [compare.near(share, 0.0, STEADY) for share in shares[improving:]]
     return compare.claim(
         claim,
         f"Change of the exact {quantity}: {_listed(m.objectives, m.changes)}; as a share of what policies can differ "

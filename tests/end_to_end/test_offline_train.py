@@ -80,7 +80,7 @@ def test_preferences_add_candidates(trained, data, tmp_path, capsys):
     wanted = candidates.Plan(0, 2, moac.Config(), (1.0,), (), (p,))
     assert list(candidates.directories(filled, wanted, out)) == ["pull 1", "preference 1"]
     assert main(["offline", "train", str(data), "--preferences", "-1", "--out", str(tmp_path / "other")]) == 2
-    assert "`preferences` must be at least 0, got -1." in capsys.readouterr().err
+    assert "`preferences` must be a whole number of at least 0, got -1." in capsys.readouterr().err
 
 
 def test_what_is_chosen_becomes_the_run(trained, data):

@@ -229,7 +229,7 @@ def test_work_with_memory_is_limited(monkeypatch):
         (Average(), {}, "`setting` must be Discounted"),
         (Discounted((0.9, 0.9)), {}, "`discount` must be one value or one per objective"),
         (Discounted(0.9), {"tolerance": 0.0}, "`tolerance` must be"),
-        (Discounted(0.9), {"max_points": 0}, "`max_points` must be at least 1"),
+        (Discounted(0.9), {"max_points": 0}, "`max_points` must be a whole number of at least 1"),
         (Discounted(0.9), {"max_points": 5}, "at most `max_points` = 5 points, got 6"),
         (Discounted(0.9), {"max_points": 5, "memory": True}, "`max_points` is 5"),
     ],

@@ -249,8 +249,8 @@ def test_a_chain_that_does_not_mix_has_no_bound():
 def test_successors_are_those_of_the_tables(name):
     model = MODELS[name]
     go, end, _ = closed_form.dense(model)
-    discounted = smoothness.successors(at(model, Discounted(0.9))[0]).todense()
+    discounted = at(model, Discounted(0.9))[0].successors.todense()
     np.testing.assert_allclose(discounted, go.reshape(-1, 4), atol=1e-15)
-    average = smoothness.successors(at(model, Average())[0]).todense()
+    average = at(model, Average())[0].successors.todense()
     restarts = go + end[..., None] * model.start_distribution
     np.testing.assert_allclose(average, restarts.reshape(-1, 4), atol=1e-15)

@@ -37,19 +37,19 @@ def test_above_and_below_are_opposites(shift, over, under):
 def test_nothing_is_above_itself():
     same = compare.paired(np.arange(3.0), np.arange(3.0))
     assert compare.above(same).verdict == compare.below(same).verdict == NO
-    assert compare.steady(same, 0.1).verdict == YES
+    assert compare.near(same, 0.0, 0.1).verdict == YES
 
 
 @pytest.mark.parametrize(
     ("low", "high", "verdict"), [(-1.09, -0.91, YES), (-1.2, -0.95, OPEN), (-1.05, -0.8, OPEN), (-0.8, -0.7, NO)]
 )
 def test_a_slope_must_lie_within_the_tolerance_with_its_whole_interval(low, high, verdict):
-    assert compare.slope_near(interval(low, high), -1.0, 0.1).verdict == verdict
+    assert compare.near(interval(low, high), -1.0, 0.1).verdict == verdict
 
 
 @pytest.mark.parametrize(("low", "high", "verdict"), [(-0.04, 0.04, YES), (0.02, 0.06, OPEN), (-0.3, -0.2, NO)])
 def test_steady_is_a_band_around_nothing(low, high, verdict):
-    assert compare.steady(interval(low, high), 0.05).verdict == verdict
+    assert compare.near(interval(low, high), 0.0, 0.05).verdict == verdict
 
 
 def test_seeds_that_pair_tell_apart_what_overlapping_intervals_do_not():
@@ -90,7 +90,7 @@ def test_one_dominates_where_it_is_above_in_every_objective():
     assert [part.verdict for part in compare.dominates(base + shift, base)] == [YES, NO, OPEN]
 
 
-@pytest.mark.parametrize("decide", [compare.above, compare.below, lambda x: compare.steady(x, 9.0)])
+@pytest.mark.parametrize("decide", [compare.above, compare.below, lambda x: compare.near(x, 0.0, 9.0)])
 def test_without_an_interval_nothing_is_decided(decide):
     part = decide(UNKNOWN)
     assert part.verdict == OPEN

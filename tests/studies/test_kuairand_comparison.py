@@ -225,7 +225,7 @@ def test_every_method_has_the_same_number_of_settings():
     ("more", "message"),
     [
         (["--trials", "0"], "`trials` must be a whole number of at least 1"),
-        (["--iterations", "0"], "`iterations` must be at least 1"),
+        (["--iterations", "0"], "`iterations` must be a whole number of at least 1"),
         ([], "not a dataset: it has no manifest.json"),
         (["--protocol", "tscac-compat", "--test"], "takes --iterations and --seed only"),
     ],

@@ -85,7 +85,6 @@ class _Building(_Writing):
     workers: options.Workers = None
     """Buckets at a time, one core each."""
     address: options.Address = None
-    """Address of a running Ray cluster, or auto."""
 
     def write(self, out: Path, show: Any) -> dict[str, Any]:
         """Build a dataset that does not exist yet."""

@@ -12,16 +12,16 @@ import moac
 from moac.choices import counted
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
-from moac.cli.options import Answer, Command, Preference, Reference, RunPath, RunPaths, Trust, option
+from moac.cli.options import Answer, Command, Data, Preference, Reference, RunPath, RunPaths, Trial, Trust, option
 from moac.config import Config
 from moac.progress import say
 
 if TYPE_CHECKING:
     from moac.offline.evaluation import OfflineEvaluation
+    from moac.runs.directory import RunDirectory
     from moac.theory.certificate import Certificate
 
-_MOST_TRIALS = 16
-"""Trials of a run that are evaluated unless one is picked."""
+_MOST_TRIALS = 16  # trials of a run that are evaluated unless one is picked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +34,8 @@ class Evaluate(Command):
     trial: Annotated[int | None, option("INT", "default: all, at most 16")] = None
     """Trial of each run."""
     preference: Preference = None
-    """Preference of a conditioned network: one number per objective, summing to 1."""
     reference: Reference = None
-    """Reference point of the hypervolume, one number per objective."""
-    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
-    """Folder of the data of a run on a log."""
+    data: Data = None
     split: Literal["validation", "test"] = "validation"
     """Users on which a run on a log is evaluated; every evaluation on test users is recorded in an access log."""
     cap: float = 10.0
@@ -53,30 +50,29 @@ class Evaluate(Command):
             raise ValueError("`RUN` must be given: moac evaluate RUN. See moac evaluate --help.")
         from moac.runs.directory import RunDirectory
 
-        logged = any("log" in RunDirectory(path).description["problem"] for path in self.runs)
-        return self._on_users() if logged else self._in_episodes()
+        opened = [RunDirectory(path) for path in self.runs]
+        logged = any("log" in run.description["problem"] for run in opened)
+        return self._on_users() if logged else self._in_episodes(opened)
 
-    def _in_episodes(self) -> Answer:
+    def _in_episodes(self, opened: list[RunDirectory]) -> Answer:
         if (self.data, self.split, self.cap, self.control) != (None, Evaluate.split, Evaluate.cap, ()):
             only = "`--data`, `--split`, `--cap` and `--control` are for runs on logs"
             raise ValueError(f"{only}; {self.runs[0]} is on an environment.")
-        about = [_about(path) for path in self.runs]
+        about = [_about(run) for run in opened]
         for kind in ("env", "setting", "objectives"):
             if any(one[kind] != about[0][kind] for one in about):
                 raise ValueError(f"`RUN` must be runs of one problem, got several with different {kind}.")
         M = len(about[0]["objectives"])
         if self.reference is not None and len(self.reference) != M:
             raise ValueError(f"`reference` must be one number per objective ({M}), got {len(self.reference)}.")
-        evaluated = [one | self._one(path, one) for path, one in zip(self.runs, about, strict=True)]
+        evaluated = [one | self._one(run, one) for run, one in zip(opened, about, strict=True)]
         archive = _archive(evaluated, self.reference)
         record = evaluated[0] if len(evaluated) == 1 else {"runs": evaluated}
         return Answer(record | {"archive": archive}, lambda: _print_episodes(evaluated, archive))
 
-    def _one(self, path: Path, about: dict[str, Any]) -> dict[str, Any]:
+    def _one(self, run: RunDirectory, about: dict[str, Any]) -> dict[str, Any]:
         """What the JSON object of one run says besides what it is about."""
-        from moac.runs.directory import RunDirectory
-
-        count = RunDirectory(path).description["trials"]
+        path, count = run.path, run.description["trials"]
         trials = tuple(range(min(count, _MOST_TRIALS))) if self.trial is None else (self.trial,)
         if len(trials) < count and self.trial is None:
             say(f"{path}: the first {len(trials)} of {count} trials; --trial picks another.")
@@ -106,13 +102,10 @@ class Evaluate(Command):
         return Answer({"run": str(folder), "card": str(card), "page": str(page)} | evaluated.card(), show)
 
 
-def _about(path: Path) -> dict[str, Any]:
+def _about(run: RunDirectory) -> dict[str, Any]:
     """Which run it is, and of what problem."""
-    from moac.runs.directory import RunDirectory
-
-    opened = RunDirectory(path)
-    problem, setting = opened.description["problem"], opened.config.to_json()["setting"]
-    return {"run": str(path), "env": problem["env"], "setting": setting, "objectives": problem["objectives"]}
+    problem, setting = run.description["problem"], run.config.to_json()["setting"]
+    return {"run": str(run.path), "env": problem["env"], "setting": setting, "objectives": problem["objectives"]}
 
 
 def certificates(run: Path) -> list[dict[str, Any]]:
@@ -232,12 +225,10 @@ class Certify(Command):
     """Double the episodes until the gap is known to be below or above this value; Ctrl-C keeps the last interval."""
     preferences: Annotated[int | None, option("INT", "default: 6")] = None
     """For a conditioned network: the largest number of preferences, on a grid; they share the confidence level."""
-    trial: int = 0
-    """Trial of the run."""
+    trial: Trial = 0
     seed: int = 0
     """Random seed of the episodes."""
-    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
-    """Folder of the data of a run on a log."""
+    data: Data = None
     trust: Trust = False
 
     def answer(self) -> Answer:

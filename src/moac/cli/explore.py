@@ -33,8 +33,7 @@ else:
         **EXPLORING,
     )
 
-_LISTED, _NARROW = 25, 4
-"""So many policies are printed, and vectors of so many numbers; the report has all."""
+_LISTED, _NARROW = 25, 4  # so many policies are printed, and vectors of so many numbers; the report has all
 _RULES = (CONDITIONED, *CHOICES["weighting"])
 Place = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id listed by moac envs, or the folder of a dataset.")]
 Rules = Annotated[
@@ -68,7 +67,6 @@ class Explore(Command):
     ] = None
     """Entropy coefficients of successive stages, each starting from the last; they share the iterations."""
     reference: options.Reference = None
-    """Reference point of the hypervolume, one number per objective."""
     steps: Annotated[int | None, option("INT", "default: set by --iterations")] = None
     """Environment steps of each rule, all trials together, instead of --iterations."""
     seed: int = 0
@@ -78,12 +76,13 @@ class Explore(Command):
 
     def answer(self) -> Answer:
         """Train, select, measure and print; Ctrl-C leaves a folder that the same command continues."""
-        config, began, out = self._checked(), time.monotonic(), self._folder()
+        config, began, logged = self._checked(), time.monotonic(), Path(self.env).is_dir()
+        name = Path(self.env).name if logged else self.env
+        out = self.out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}-explore"
         process.use_all_cores()
         from moac import default_config, settings
         from moac.runs import problems
 
-        logged = Path(self.env).is_dir()
         source = moac.api.source_of(self.env) if logged else problems.problem_of(self.env, **self.problem.stepping)
         if self.show_config:
             return config_shown(settings.complete(config, source.spec), default_config.reasons(source, config))
@@ -108,10 +107,6 @@ class Explore(Command):
         if isinstance(self.preferences, int):
             COUNT.checked("preferences", self.preferences)
         return config_of(self.config, self.problem.setting, self.problem.discount)
-
-    def _folder(self) -> Path:
-        name = Path(self.env).name if Path(self.env).is_dir() else self.env
-        return self.out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}-explore"
 
 
 def _print(archive: Archive, out: Path) -> None:

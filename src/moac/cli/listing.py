@@ -54,7 +54,8 @@ class Docs(Command):
         pages = {path.stem: path for path in _folder().glob("*.md")}
         if not self.page:
             width = max(map(len, pages))
-            lines = [f"{name:{width}}  {_title(pages[name])}\n" for name in sorted(pages)]
+            titles = {name: path.read_text().partition("\n")[0].lstrip("# ") for name, path in pages.items()}
+            lines = [f"{name:{width}}  {titles[name]}\n" for name in sorted(pages)]
             return Answer({"pages": sorted(pages)}, lambda: sys.stdout.writelines(lines))
         if self.page not in pages:
             near = did_you_mean(self.page, pages)
@@ -68,8 +69,3 @@ def _folder() -> Path:
     package = Path(moac.__file__).parent
     installed = package / "docs"
     return installed if installed.exists() else package.parents[1] / "docs"
-
-
-def _title(page: Path) -> str:
-    with page.open() as lines:
-        return next(lines).lstrip("# ").rstrip()

@@ -6,6 +6,7 @@ Imports no JAX: a command does so when it runs.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import itertools
 import os
@@ -55,10 +56,8 @@ _HEADINGS = {
     "offline": "Learn policies from logs, and recommend with them.",
 }
 _MISTAKE = 2
-_LONGEST_WORD, _LONGEST_LINE = 400, 4000
-"""Characters of a message; a list of all known environments has about 1500."""
-_CLOSED_PIPE = 141
-"""128 + SIGPIPE."""
+_LONGEST_WORD, _LONGEST_LINE = 400, 4000  # characters of a message; a list of all known environments has about 1500
+_CLOSED_PIPE = 141  # 128 + SIGPIPE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that cannot be encoded loses no result
             stream.reconfigure(errors="backslashreplace")
-    process.collect_rarely()
+    gc.set_threshold(100_000)  # new objects: a command makes a million as it starts, nearly all to stay
     try:
         with process.terminable(), quiet():
             code = parse(sys.argv[1:] if arguments is None else arguments).run()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 import moac
-from moac.choices import counted
+from moac.choices import at_least, counted
 from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Answer, Command, RunPath, config_of, group, option
@@ -89,8 +89,7 @@ class Train(Command):
             raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: one policy, or several.")
         if len(set(self.pulls)) < len(self.pulls) or any(not pull >= 0 for pull in self.pulls):
             raise ValueError(f"`pulls` must be different numbers of at least 0, got {list(self.pulls)}.")
-        if self.preferences < 0:
-            raise ValueError(f"`preferences` must be at least 0, got {self.preferences}.")
+        at_least(0, int).checked("preferences", self.preferences)
         return config
 
     def _summary(self, choice: Choice) -> dict[str, Any]:
@@ -107,12 +106,8 @@ class Train(Command):
 
     def _print(self, choice: Choice) -> None:
         _print_changes(choice)
-        print_lines(
-            [
-                "Behavior-Clone is the policy that made the log, pull the coefficient of the KL term towards it; "
-                "brackets are 95 % intervals over users."
-            ]
-        )
+        terms = "Behavior-Clone is the policy that made the log, pull the coefficient of the KL term towards it"
+        print_lines([f"{terms}; brackets are 95 % intervals over users."])
         print_lines(f"{each.name}: not chosen, {why}" for each in choice.candidates for why in each.against)
         if choice.chosen is None:
             wanted = f" with {', '.join(self.protect)}" if self.protect else ""
@@ -162,16 +157,14 @@ class Score(Command):
 
     Without a history, the user's history and last context are taken from the log.
     """
-    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
-    """The dataset that the run was trained on."""
+    data: options.Data = None
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """Output file, .parquet or .csv: user_id, rank, item_id, probability."""
     k: Annotated[int | None, option("INT", _K)] = None
     """Recommendations per request."""
     exclude_seen: bool = False
     """Leave out items that the user has viewed."""
-    trial: int = 0
-    """Trial of the run."""
+    trial: options.Trial = 0
 
     def answer(self) -> Answer:
         """Write the file, and say how many users are in it."""
@@ -235,10 +228,8 @@ class Recommend(Command):
     """Number of recommendations."""
     exclude_seen: bool = False
     """Leave out items of the history."""
-    data: Annotated[Path | None, option("DATA", "default: its former place")] = None
-    """The dataset that the run was trained on."""
-    trial: int = 0
-    """Trial of the run."""
+    data: options.Data = None
+    trial: options.Trial = 0
 
     def answer(self) -> Answer:
         """Print the recommendation to one user."""

@@ -65,9 +65,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def option(metavar: str, default: str) -> Any:
-    """How an option is shown in the help: what it takes, and what happens without it."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"({default})")
+def option(metavar: str, default: str, about: str | None = None) -> Any:
+    """How an option is shown in the help: what it takes, what happens without it, and what it is about."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"({default})", help=about)
 
 
 def group(name: str) -> Any:
@@ -78,19 +78,23 @@ def group(name: str) -> Any:
 FLOATS = "FLOAT [FLOAT ...]"
 Environment = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id listed by moac envs, or package.module:Id.")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN", help="A run directory.")]
-RunPaths = Annotated[
-    tuple[Path, ...], tyro.conf.arg(metavar="RUN [RUN ...]", help="Run directories.", help_behavior_hint="(required)")
-]
+RunPaths = Annotated[tuple[Path, ...], option("RUN [RUN ...]", "required", "Run directories.")]
+Trial = Annotated[int, tyro.conf.arg(help="Trial of the run.")]
+Data = Annotated[Path | None, option("DATA", "default: its former place", "Folder of the data of a run on a log.")]
 Trust = Annotated[bool, tyro.conf.arg(help="Allow importing the module that the run's environment comes from.")]
-Preference = Annotated[tuple[float, ...] | None, option(FLOATS, "default: drawn for each episode")]
+_OF_NETWORK = "Preference of a conditioned network: one number per objective, summing to 1."
+Preference = Annotated[tuple[float, ...] | None, option(FLOATS, "default: drawn for each episode", _OF_NETWORK)]
 DataPath = Annotated[Path, tyro.conf.arg(metavar="DATA", help="A dataset, as moac data build writes it.")]
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
-Reference = Annotated[tuple[float, ...] | None, option(FLOATS, "default: a tenth of the range below the worst point")]
+_OF_VOLUME = "Reference point of the hypervolume, one number per objective."
+_BELOW = "default: a tenth of the range below the worst point"
+Reference = Annotated[tuple[float, ...] | None, option(FLOATS, _BELOW, _OF_VOLUME)]
 Discounts = Annotated[tuple[float, ...] | None, option(FLOATS, "default: 0.9 for states, 0.99 for vectors")]
 SettingName = Literal["discounted", "average"]
 ExecutorName = Literal["serial", "process", "ray"]
 Workers = Annotated[int | None, option("INT", "default: one per core")]
-Address = Annotated[str | None, option("ADDRESS", "default: the cluster that runs on this machine")]
+_ON_RAY = "Address of a running Ray cluster, or auto."
+Address = Annotated[str | None, option("ADDRESS", "default: the cluster that runs on this machine", _ON_RAY)]
 ShowConfig = Annotated[bool, tyro.conf.arg(help="Print the configuration with all defaults filled in, and stop.")]
 
 ALIASES = {"num_iterations": ["--iterations"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import socket
@@ -36,11 +35,6 @@ def use_one_core() -> None:
         os.environ.setdefault(name.upper(), str(value))
 
 
-def collect_rarely() -> None:
-    """Look for garbage every 100,000 new objects: a command makes a million as it starts, nearly all to stay."""
-    gc.set_threshold(100_000)
-
-
 def dispatch_synchronously() -> None:
     """Run compiled calls in the thread that makes them: with small ones, handing them over costs as much as they do.
 
@@ -66,10 +60,8 @@ def _keep_programs() -> dict[str, Any]:
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_END = b"\0"
-"""In place of the number of a signal: no more will come."""
-_PATIENCE = 1.0
-"""Seconds that a second signal waits for the work to end in order."""
+_END = b"\0"  # in place of the number of a signal: no more will come
+_PATIENCE = 1.0  # seconds that a second signal waits for the work to end in order
 
 
 class Terminated(KeyboardInterrupt):

@@ -13,15 +13,14 @@ import tyro
 import moac
 from moac.choices import counted
 from moac.cli.console import print_lines, print_paths, print_tables
-from moac.cli.options import Answer, Command, Preference, RunPath, RunPaths, Trust, option
+from moac.cli.options import Answer, Command, Preference, RunPath, RunPaths, Trial, Trust, option
 
 if TYPE_CHECKING:
     import numpy as np
 
 _MOST_FRAMES = 600
 _MILLISECONDS = 120
-_HOLD = 8
-"""Frames for which the last picture of an episode stands."""
+_HOLD = 8  # frames for which the last picture of an episode stands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +66,8 @@ class Watch(Command):
     run_path: tyro.conf.Positional[RunPath]
     episodes: int = 3
     """Number of episodes, one after the other."""
-    trial: int = 0
-    """Trial of the run."""
+    trial: Trial = 0
     preference: Preference = None
-    """Preference of a conditioned network: one number per objective, summing to 1."""
     seed: int = 0
     """Random seed of the first episode."""
     out: Annotated[Path | None, option("FILE", "default: in RUN/figures")] = None

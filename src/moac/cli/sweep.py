@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
-from moac.choices import counted
+from moac.choices import COUNT, check_fields, counted
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Address, Answer, Command, DataPath, ExecutorName, Folder, Workers, option
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from moac.search.sweep import Swept
 
 _FAILED, _LISTED = 1, 20
-_COMPAT_STEPS = 500
-"""Of each learner, where the published ones took 240,000 to 1,000,000."""
+_COMPAT_STEPS = 500  # of each learner, where the published ones took 240,000 to 1,000,000
 SpecPath = Annotated[Path, tyro.conf.arg(metavar="SPEC", help="A TOML file: see moac docs sweeps.")]
 
 
@@ -39,7 +38,6 @@ class Sweep(Command):
     workers: Workers = None
     """Tasks at a time, one core each."""
     address: Address = None
-    """Address of a running Ray cluster, or auto."""
     timeout: Annotated[float | None, option("SECONDS", "default: none")] = None
     """Time limit of a task."""
     memory: Annotated[str | None, option("SIZE", "default: none")] = None
@@ -130,38 +128,32 @@ class Reproduce(Command):
     def answer(self) -> Answer:
         """Run one experiment, or all of them."""
         process.use_all_cores()
-        from moac import files, locks
-
         installed = studies()
         chosen = installed.names() if self.name == "all" else (self.name,)
         root, done = Path("runs") if self.out is None else self.out, list[Mapping[str, Any]]()
         for experiment in [installed.load(name, self.quick) for name in chosen]:
             folder = root / experiment.name if self.out is None or self.name == "all" else root
-            files.check_folder("out", folder)
-            with process.continued(f"the same command continues {folder}"), locks.folder(folder):
-                began = begin(experiment)
-                installed.run(experiment, folder, labelled_progress(), say)
-                concluded = conclude(experiment, folder, began)
-                done.append(concluded.record)
-                if not self.json:
-                    concluded.show()
+            concluded = _carried_out(experiment, folder, labelled_progress())
+            done.append(concluded.record)
+            if not self.json:
+                concluded.show()
         return Answer(done[0] if len(done) == 1 else {"experiments": done}, lambda: None)
 
 
-def begin(experiment: Any) -> float:
-    """Say that a run is a reduced one; the time at which it begins."""
-    if experiment.quick:
-        say(f"{experiment.name}: a smaller run for a first look (--quick)")
-    return time.monotonic()
-
-
-def conclude(experiment: Any, folder: Path, began: float) -> Answer:
-    """Write the report; the verdicts, as JSON and as lines."""
+def _carried_out(experiment: Any, folder: Path, show: Any) -> Answer:
+    """Run an experiment in its folder and write its report; the verdicts, as JSON and as lines."""
+    from moac import files, locks
     from moac.report import pages
     from moac.report.numbers import typeset
     from moac.report.pages.experiment import of_experiment
 
-    claims, report = of_experiment(folder).claims, pages.write(folder)
+    files.check_folder("out", folder)
+    with process.continued(f"the same command continues {folder}"), locks.folder(folder):
+        if experiment.quick:
+            say(f"{experiment.name}: a smaller run for a first look (--quick)")
+        began = time.monotonic()
+        studies().run(experiment, folder, show, say)
+        claims, report = of_experiment(folder).claims, pages.write(folder)
     record = {
         "experiment": experiment.name,
         "quick": experiment.quick,
@@ -199,19 +191,11 @@ class Compare(Command):
         """Compare, and write the report."""
         check_trials(1 if self.trials is None else self.trials, self.seed)
         out = self.out
-        if self.iterations is not None and self.iterations < 1:
-            raise ValueError(f"`iterations` must be at least 1, got {self.iterations}.")
+        check_fields(self, {"iterations": COUNT})
         process.use_all_cores()
-        from moac import files, locks
-
         if self.protocol == "tscac-compat":
             return self._compat(out)
-        study = studies().comparison_of(self.data, self)
-        files.check_folder("out", out)
-        with process.continued(f"the same command continues {out}"), locks.folder(out):
-            began = begin(study)
-            studies().run(study, out, None, say)
-            concluded = conclude(study, out, began)
+        concluded = _carried_out(studies().comparison_of(self.data, self), out, None)
         return Answer({**concluded.record, "data": str(self.data)}, concluded.show)
 
     def _compat(self, out: Path) -> Answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 import moac
-from moac.choices import counted
+from moac.choices import POSITIVE, check_fields, counted
 from moac.cli.console import print_lines, print_table
 from moac.cli.evaluate import certificates, certified
 from moac.cli.options import Answer, Command, Environment, SettingName, option, setting_of
@@ -67,8 +66,7 @@ class Theory(Command):
     def answer(self) -> Answer:
         """Compute."""
         config = self.config()
-        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
-            raise ValueError(f"`epsilon` must be positive and finite, got {self.epsilon}.")
+        check_fields(self, {"epsilon": POSITIVE})
         from moac import settings
         from moac.runs import problems
         from moac.theory import guarantees
@@ -146,7 +144,7 @@ def _constants(guaranteed: Guarantees) -> Rows:
     everywhere = guaranteed.worst is not None and guaranteed.worst.L_J_everywhere
     scope = {"L_J_bound": ", at every policy" if everywhere else ", at these policies"}
     rows = [
-        [symbol, *(_shown(getattr(constants, name)) for constants in columns.values()), meaning + scope.get(name, "")]
+        [symbol, *(_number(getattr(constants, name)) for constants in columns.values()), meaning + scope.get(name, "")]
         for name, (symbol, meaning) in _CONSTANTS.items()
     ]
     return ["", *columns, "what it is"], rows
@@ -204,20 +202,15 @@ def _summary(command: Theory, config: Config, guaranteed: Guarantees) -> dict[st
     }
 
 
-def _shown(value: Any) -> str:
-    """A constant; the two of a mixing law side by side."""
-    return f"{_number(value.rho)}, {_number(value.kappa)}" if hasattr(value, "rho") else _number(value)
-
-
 def _number(value: Any) -> str:
-    """Whole numbers below a million as they are, the rest with four digits, scientific where they are large."""
+    """Whole numbers below a million as they are, the rest with four digits; both of a mixing law side by side."""
     from moac.report.numbers import number
     from moac.statistics import without_rounding
 
-    value = None if value is None else without_rounding(value)
-    if value is not None and float(value).is_integer() and abs(value) < 1e6:
-        return number(int(value))
-    return number(None if value is None else float(value))
+    if hasattr(value, "rho"):
+        return f"{_number(value.rho)}, {_number(value.kappa)}"
+    value = float(without_rounding(value))
+    return number(int(value) if value.is_integer() and abs(value) < 1e6 else value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,10 +23,8 @@ Actor = Callable[[Any, Any, Any], np.ndarray[Any, Any]]
 ↦ one action each, indices [n] or vectors [n, k]."""
 UNIFORM = "dirichlet:1"
 """Evenly on the simplex."""
-_STREAM = 0x70726566
-"""Sets the draws of preferences apart from all others of a seed."""
-_CORNER, _CENTRE = 0.25, 0.1
-"""Shares of the episodes for which `corners` draws one of the M corners, or the centre."""
+_STREAM = 0x70726566  # sets the draws of preferences apart from all others of a seed
+_CORNER, _CENTRE = 0.25, 0.1  # shares of the episodes for which `corners` draws one of the M corners, or the centre
 
 
 def of_policy(policy: Policy, theta: Params, continuous: bool) -> Actor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 LONGEST = 10_000
 """An episode is followed for at most so many steps."""
-_NEGLIGIBLE = 1e-4
-"""While training, discounted episodes are followed until their rewards count for less than this."""
-_STREAM = 0x6D6F6163
-"""Sets the seeds of evaluation apart from those of training."""
+_NEGLIGIBLE = 1e-4  # while training, discounted episodes are followed until their rewards count for less than this
+_STREAM = 0x6D6F6163  # sets the seeds of evaluation apart from those of training
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +101,12 @@ def _played(
     copies: list[Copy],
     seeds: list[int],
     longest: float,
-    watch: Callable[[Copy], None] | None = None,
+    frames: list[Any] | None = None,
 ) -> tuple[list[Float[np.ndarray, "T M"]], Bool[np.ndarray, " E"]]:
-    """Rewards of each copy's episode, and whether it was cut short; one call acts for all that still go on."""
+    """Rewards of each copy's episode, and whether it was cut short; one call acts for all that still go on.
+
+    `frames` takes a picture of each step.
+    """
     actor = _actor(interface, trained)
     generators = [np.random.default_rng([_STREAM, seed]) for seed in seeds]
     rewards: list[list[bytes]] = [[] for _ in seeds]
@@ -118,8 +119,8 @@ def _played(
             truncated[k] = over and not terminated
             if terminated or over:
                 active.remove(k)
-            if watch is not None:
-                watch(copies[k])
+            if frames is not None:
+                frames.append(_picture(copies[k]))
     pairs = zip(copies, rewards, strict=True)
     return [rewards_of([copy], rows, len(rows), interface.num_objectives)[0] for copy, rows in pairs], truncated
 
@@ -191,10 +192,8 @@ def record(environment: Environment, trained: TrainedPolicy, count: int, seed: i
                 break
             with seeded_globally(number):
                 copy.restart(seed=number)
-                frames = [_picture(copy)]
-                watch = partial(_add_picture, frames)
-                (table,), _ = _played(interface, trained, [copy], [number], left, watch)
-            recording.frames.append(frames)
+                recording.frames.append([_picture(copy)])
+                (table,), _ = _played(interface, trained, [copy], [number], left, recording.frames[-1])
             recording.returns.append(table.sum(axis=0, dtype=np.float64).tolist())
     finally:
         copy.env.close()
@@ -216,7 +215,3 @@ def _rendering(interface: Interface, name: str) -> Copy:
 
 def _picture(copy: Copy) -> UInt8[np.ndarray, "h w 3"]:
     return np.asarray(copy.env.render(), dtype=np.uint8)[..., :3]
-
-
-def _add_picture(frames: list[UInt8[np.ndarray, "h w 3"]], copy: Copy) -> None:
-    frames.append(_picture(copy))

@@ -10,11 +10,13 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from moac.choices import Range, at_least
@@ -26,8 +28,7 @@ from moac.types import Spec
 
 importlib.import_module("mo_gymnasium")  # registers its environments
 
-_NO_LIMIT = -1
-"""What Gymnasium's `make` takes for no time limit."""
+_NO_LIMIT = -1  # what Gymnasium's `make` takes for no time limit
 _EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "imageio": "mujoco"}
 """The extra that has a package, by a word in what Gymnasium says where it is missing."""
 OBJECTIVES = {
@@ -103,8 +104,8 @@ def make(
         return _environment(maker, stepping)
 
 
-def _recipe(env: Any) -> str | Callable[..., Any]:
-    """An id or a function as it is; of an environment, a function that makes it anew from its `spec`."""
+def _recipe(env: Any) -> str | EnvSpec | Callable[..., Any]:
+    """An id or a function as it is; of an environment its `spec`, with its wrappers and its time limit."""
     if isinstance(env, gymnasium.vector.VectorEnv):
         told = "one environment, not a vector of them: moac.envs.make(id or function, num_envs=…) steps copies of it"
         raise ValueError(f"`env` must be {told}, got {type(env).__name__}.")
@@ -113,25 +114,10 @@ def _recipe(env: Any) -> str | Callable[..., Any]:
             raise ValueError(
                 f"`env` must have a `spec`, got {type(env).__name__} without: give a function that makes it."
             )
-        return Anew(env.spec)
+        return env.spec
     if not isinstance(env, str) and not callable(env):
         raise ValueError(f"`env` must be an id, an environment or a function that makes one, got {env!r}.")
     return env
-
-
-@dataclass(frozen=True)
-class Anew:
-    """Makes environments from the `spec` of one, with its wrappers and its time limit."""
-
-    spec: Any
-
-    @property
-    def __name__(self) -> str:
-        return self.spec.id
-
-    def __call__(self, **options: Any) -> Any:
-        """A new environment."""
-        return gymnasium.make(self.spec, disable_env_checker=True, **options)
 
 
 def _quiet_mujoco(env_id: str) -> None:
@@ -139,32 +125,33 @@ def _quiet_mujoco(env_id: str) -> None:
     entry = getattr(gymnasium.registry.get(env_id.rpartition(":")[2]), "entry_point", "")
     with contextlib.suppress(ImportError):
         if "mujoco" in str(entry) and (mujoco := importlib.import_module("mujoco")).get_mju_user_warning() is None:
-            mujoco.set_mju_user_warning(_warned)
-
-
-def _warned(text: str) -> None:
-    if "deprecated" not in text:
-        sys.stderr.write(f"MuJoCo: {text}\n")
+            mujoco.set_mju_user_warning(
+                lambda text: None if "deprecated" in text else sys.stderr.write(f"MuJoCo: {text}\n")
+            )
 
 
 @dataclass(frozen=True)
 class Maker:
     """How a copy is made."""
 
-    env: str | Callable[..., Any]  # an id, also `package.module:Id-v0`, or a function that returns an environment
+    # an id, also `package.module:Id-v0`; the `spec` of an environment; or a function that returns one
+    env: str | EnvSpec | Callable[..., Any]
     time_limit: bool  # whether the time limit of the registration holds
     options: tuple[tuple[str, Any], ...] = ()  # of the environment's constructor
 
     @property
     def name(self) -> str:
         """The id, or the name of the function."""
+        if isinstance(self.env, EnvSpec):
+            return self.env.id
         return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", type(self.env).__name__)
 
     def __call__(self, **more: Any) -> tuple[Any, float]:
         """An environment without a time limit of its own around it, and the limit that is to be kept."""
         options: dict[str, Any] = dict(self.options) | more
         if not isinstance(self.env, str):
-            env = self.env(**options)
+            make = partial(self.env.make, disable_env_checker=True) if isinstance(self.env, EnvSpec) else self.env
+            env = make(**options)
             if type(env) is not TimeLimit:
                 return env, math.inf
             return env.env, vars(env)["_max_episode_steps"] if self.time_limit else math.inf

@@ -21,18 +21,12 @@ from moac.types import Batch
 
 
 class StateIndex:
-    """The states met so far: each has a row, in the order in which they were met.
-
-    Attributes:
-        encoder: of the observations.
-        states: index of each row's state.
-        rows: by the encoder's key of an observation.
-    """
+    """The states met so far: each has a row, in the order in which they were met."""
 
     def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-        self.states: list[int] = []
-        self.rows: dict[Any, int] = {}
+        self.encoder = encoder  # of the observations
+        self.states: list[int] = []  # index of each row's state
+        self.rows: dict[Any, int] = {}  # by the encoder's key of an observation
         self._row_of_state: dict[int, int] = {}
         self._array = np.array([], dtype=np.int32)
 

@@ -25,8 +25,7 @@ from moac.policies.observations import Scale
 from moac.types import Batch, Params, Policy, SourceError
 
 _SECONDS_TO_END = 2.0
-_POLLS = 10
-"""How often a worker is looked at within the time limit of a step."""
+_POLLS = 10  # how often a worker is looked at within the time limit of a step
 
 
 class Simulator:
@@ -77,13 +76,7 @@ class Simulator:
 
 
 class SimulatorProcess:
-    """A `Simulator` in another process; `ask` does not wait, `answer` does.
-
-    Args:
-        interface: of the environment.
-        number: of the worker.
-        step_timeout: seconds that a step may take; None is no limit.
-    """
+    """A `Simulator` in another process; `ask` does not wait, `answer` does. A step may take `step_timeout` seconds."""
 
     def __init__(self, interface: Interface, number: int, step_timeout: float | None = None) -> None:
         context = multiprocessing.get_context("spawn")

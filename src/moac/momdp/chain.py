@@ -18,8 +18,7 @@ from moac.momdp.model import FiniteMOMDP
 
 Policies = Float[np.ndarray, "n S A"]
 _PANEL = 12
-_SHORT = 1e3
-"""Episodes up to this mean length give the stationary law to about twelve digits by an ordinary solve."""
+_SHORT = 1e3  # episodes up to this mean length give the stationary law to about twelve digits by an ordinary solve
 
 
 @dataclass(frozen=True, eq=False)

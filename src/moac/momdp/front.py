@@ -10,7 +10,7 @@ import moocore
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac.choices import counted
+from moac.choices import COUNT, counted
 from moac.config import Discounted, Setting
 from moac.momdp import value_sets
 from moac.momdp.model import FiniteMOMDP, check_model, refuse
@@ -61,8 +61,7 @@ def pareto_front(
         raise ValueError(f"`setting` must be Discounted for a front of deterministic policies, got {setting}.")
     if not 0.0 < tolerance < 1.0:
         raise ValueError(f"`tolerance` must be in (0, 1), got {tolerance}.")
-    if max_points < 1:
-        raise ValueError(f"`max_points` must be at least 1, got {max_points}.")
+    COUNT.checked("max_points", max_points)
     _check_size(model)
     largest = np.abs(model.reward).max(axis=(0, 1, 2))
     scale, gammas = np.where(largest > 0, largest, 1.0), np.array(setting.discounts(model.num_objectives))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from moac.choices import COUNT, SHARE, Range, at_least
 from moac.momdp.model import FiniteMOMDP
 
 State = tuple[int, ...]
@@ -80,7 +81,7 @@ def fishwood(fish_probability: float = 0.1, wood_probability: float = 0.9) -> Fi
     The chances are those of a fish, r¹ = 1, per step at the river and of wood, r² = 1, per step in the woods.
     """
     for name, chance in (("fish_probability", fish_probability), ("wood_probability", wood_probability)):
-        _require(0 <= chance <= 1, name, "be in [0, 1]", chance)
+        SHARE.checked(name, chance)
 
     def step(state: State, action: int) -> list[Outcome]:
         chance, reward = (fish_probability, (1.0, 0.0)) if state == (0,) else (wood_probability, (0.0, 1.0))
@@ -152,10 +153,10 @@ def random_ergodic(
     `termination`.
     """
     for name, size in (("num_states", num_states), ("num_actions", num_actions), ("num_objectives", num_objectives)):
-        _require(size >= 1, name, "be at least 1", size)
+        COUNT.checked(name, size)
     width, fewest = num_states if num_successors is None else num_successors, min(2, num_states)
-    _require(fewest <= width <= num_states, "num_successors", f"be in [{fewest}, {num_states}]", width)
-    _require(0 <= termination <= 1, "termination", "be in [0, 1]", termination)
+    Range(f"in [{fewest}, {num_states}]", lambda n: fewest <= n <= num_states, int).checked("num_successors", width)
+    SHARE.checked("termination", termination)
     generator = _generator(key)
     successors = _random_successors(generator, num_states, num_actions, width)
     chances = (1 - termination) * _random_distributions(generator, successors.shape)
@@ -260,16 +261,10 @@ def _random_distributions(generator: np.random.Generator, shape: tuple[int, ...]
 def _generator(key: Any) -> np.random.Generator:
     """NumPy's generator seeded by an integer or by the data of one JAX key, typed or raw."""
     if isinstance(key, int | np.integer):
-        _require(int(key) >= 0, "key", "not be negative", int(key))
-        return np.random.default_rng(int(key))
+        return np.random.default_rng(at_least(0, int).checked("key", key))
     import jax
 
     data = np.asarray(jax.random.key_data(key))
     if data.ndim != 1:
         raise ValueError(f"`key` must be one key, got an array of them of shape {data.shape[:-1]}.")
     return np.random.default_rng(data)
-
-
-def _require(valid: bool, name: str, rule: str, value: float) -> None:
-    if not valid:
-        raise ValueError(f"`{name}` must {rule}, got {value}.")

@@ -128,7 +128,8 @@ class FiniteMOMDP(Source):
         every, no = np.broadcast_to(np.arange(S), chance.shape), np.zeros(chance.shape, bool)
         twice = ((every, every), (chance * (1 - ends), chance * ends), (r, r), (no, ~no))  # goes on, ends
         next_state, probability, reward, terminated = (np.concatenate(pair, axis=2) for pair in twice)
-        possible = _possible(probability)
+        order = np.argsort(probability == 0, axis=2, kind="stable")  # possible outcomes first
+        possible = order[:, :, : int((probability > 0).sum(axis=2).max())]  # as many as the busiest (s, a) needs
         return cls.from_outcomes(
             np.take_along_axis(next_state, possible, axis=2),
             np.take_along_axis(probability, possible, axis=2),
@@ -253,9 +254,3 @@ def refuse(name: str, table: np.ndarray[Any, Any], bad: np.ndarray[Any, Any], ru
     for index in np.argwhere(bad)[:1]:
         where = tuple(int(i) for i in index)
         raise ValueError(f"`{name}` must {rule}, got {table[where]} at index {where}.")
-
-
-def _possible(probability: Float[np.ndarray, "S A O"]) -> Int[np.ndarray, "S A o"]:
-    """Columns of the possible outcomes first, and as many columns as the busiest (s, a) needs."""
-    order = np.argsort(probability == 0, axis=2, kind="stable")
-    return order[:, :, : int((probability > 0).sum(axis=2).max())]

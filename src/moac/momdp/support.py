@@ -30,8 +30,7 @@ MAX_OBJECTIVES = 6
 MAX_CORNERS = 300
 """Beyond this many corners the support is not refined any more."""
 _TOLERANCE = 1e-9
-_TOGETHER = 64
-"""Weights whose best responses in time are found together."""
+_TOGETHER = 64  # weights whose best responses in time are found together
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,11 +28,9 @@ from moac.policies.protocols import Factor
 from moac.types import Key, Observation
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-_MIDDLE, _REACH = -2.0, 3.0
-"""log σ = −2 + 3 tanh ρ lies in (−5, 1): it can neither vanish nor run away."""
+_MIDDLE, _REACH = -2.0, 3.0  # log σ = −2 + 3 tanh ρ lies in (−5, 1): it can neither vanish nor run away
 
-_NEAR = 1e-6
-"""Actions count as at least this share of the range, or this much, away from a bound."""
+_NEAR = 1e-6  # actions count as at least this share of the range, or this much, away from a bound
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import numpy as np
 
 from moac.choices import package
 
-_OPSET, _IR = 18, 8
-"""Of ONNX 1.13, from 2022; whatever runs ONNX files reads them."""
+_OPSET, _IR = 18, 8  # of ONNX 1.13, from 2022; whatever runs ONNX files reads them
 _BINARY = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "truediv": "Div", "floordiv": "Div", "mod": "Mod", "pow": "Pow",
     "matmul": "MatMul", "xor": "BitwiseXor", "rshift": "BitShift", "eq": "Equal", "ge": "GreaterOrEqual",

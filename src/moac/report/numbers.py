@@ -12,14 +12,10 @@ Value = str | int | float | None
 
 UNKNOWN = "–"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_PLAIN = range(-3, 5)
-"""Powers of ten that are written out."""
-_GROUPED = 10_000
-"""From here on the digits of a whole number stand in groups of three."""
-_FINEST = 8
-"""Decimals at most."""
-_ROUNDING = 1e-7
-"""An interval that is narrower than this share of its value has no width."""
+_PLAIN = range(-3, 5)  # powers of ten that are written out
+_GROUPED = 10_000  # from here on the digits of a whole number stand in groups of three
+_FINEST = 8  # decimals at most
+_ROUNDING = 1e-7  # an interval that is narrower than this share of its value has no width
 _EXPONENT = re.compile(r"(?<![\w.])([-−]?)(\d\.?\d*)e([+-]\d+)")
 _HYPHEN = re.compile(r"(?<![\w.-])-(?=\.?\d)")
 """Before a number and after no word: a minus sign, where a text was made by Python's formatting."""

@@ -27,8 +27,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri
 _NUMERIC = re.compile(r"[(\[]?[−+–-]?[\d∞]|–?$")
 _NAME = re.compile(r"[\w.:-]+-v\d+")
 _INDEX = re.compile(r"(?<![\w.])([A-Za-zα-ωΓ-Ω]\u0302?)_([A-Za-z0-9]\u0302?)(?![\w(])")
-_WIDE = 400.0
-"""Points; a figure that is wider is not made smaller than a screen's text."""
+_WIDE = 400.0  # points; a figure that is wider is not made smaller than a screen's text
 _SEVERAL = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
 _ICONS = {
     "holds": "M3 8.5 6.5 12 13 4.5",
@@ -172,7 +171,7 @@ def render(page: Page) -> str:
         icons=_ICONS,
         sections=_sections(page),
         anchors=tables | {figure.name: f"figure-{k}" for k, figure in enumerate(page.figures, start=1)},
-        tally=[(verdict, _counted(verdict, counted[verdict])) for verdict in VERDICTS if counted[verdict]],
+        tally=[(v, f"{n} {v if n == 1 else _SEVERAL.get(v, v)}") for v in VERDICTS if (n := counted[v])],
         data_uri=_data_uri,
         numeric_columns=_numeric_columns,
     )
@@ -197,10 +196,6 @@ def _prose(escaped: str) -> Markup:
     """An escaped text: ids of environments are not broken at their hyphens, letters such as λ_A have an index."""
     named = _NAME.sub(r'<span class="name">\g<0></span>', escaped)
     return Markup(_INDEX.sub(r"\1<sub>\2</sub>", named))  # noqa: S704
-
-
-def _counted(verdict: str, count: int) -> str:
-    return f"{count} {verdict if count == 1 else _SEVERAL.get(verdict, verdict)}"
 
 
 def _sections(page: Page) -> list[tuple[str, str]]:

@@ -21,11 +21,9 @@ from moac.tasks import Failure, Limits, Outcome, one_thread
 
 T = TypeVar("T")
 R = TypeVar("R")
-_PER_CORE = 2
-"""Tasks in flight for each core: one that runs, one that waits beside it."""
+_PER_CORE = 2  # tasks in flight for each core: one that runs, one that waits beside it
 _SECONDS_TO_CONNECT = 5.0
-_beside: list[Worker] = []
-"""Of this process, where it is one of Ray's: the worker it watches."""
+_beside: list[Worker] = []  # of this process, where it is one of Ray's: the worker it watches
 
 
 class Ray:
@@ -49,7 +47,9 @@ class Ray:
         remote = self._ray.remote(num_cpus=1, max_retries=self._limits.retries)(watch)
         todo, pending = iter(range(len(items))), self._pending
         while True:
-            for index in islice(todo, max(0, self._room() - len(pending))):
+            cores = int(self._ray.cluster_resources().get("CPU", 1))  # the cluster may have grown or shrunk
+            room = self._workers or max(1, _PER_CORE * cores)
+            for index in islice(todo, max(0, room - len(pending))):
                 call = pickle.dumps((function, items[index]))
                 pending[remote.remote(call, self._limits, one_thread())] = index
             if not pending:
@@ -70,10 +70,6 @@ class Ray:
         for reference in self._pending:
             self._ray.cancel(reference, force=True)
         self._pending = {}
-
-    def _room(self) -> int:
-        """How many tasks may be in flight; the cluster may have grown or shrunk."""
-        return self._workers or max(1, _PER_CORE * int(self._ray.cluster_resources().get("CPU", 1)))
 
     def _answer(self, reference: Any) -> bytes:
         try:

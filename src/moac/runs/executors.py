@@ -33,8 +33,7 @@ __all__ = ["NAMES", "Executor", "Failure", "Limits", "Serial", "TaskFailedError"
 NAMES = ("serial", "process", "ray")
 T = TypeVar("T")
 R = TypeVar("R")
-_GRACE = 5.0
-"""Seconds to write a checkpoint when a task is stopped."""
+_GRACE = 5.0  # seconds to write a checkpoint when a task is stopped
 _LOOK_EVERY = 0.05
 
 

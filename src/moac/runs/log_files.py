@@ -29,8 +29,7 @@ _EXPECTED = {
 """Arrays of a catalogue: axes, kinds of numbers, and the ids they belong to."""
 _LISTS = ("context_sizes", "context_names", "signal_names", "signs", "response_scale")
 _OF_MEMBER = ("temperature", "rounds", "log_loss")
-_OF_MODEL = ":behaviour-"
-"""What `with_behaviour` marks a fingerprint by."""
+_OF_MODEL = ":behaviour-"  # what `with_behaviour` marks a fingerprint by
 
 
 def write(folder: Path, dataset: LoggedDataset) -> None:

@@ -19,8 +19,7 @@ from moac.runs.directory import RunDirectory, reopen
 from moac.training import result
 from moac.types import Source
 
-_NO_RESULT = ("workers", "step_timeout")
-"""How an environment is stepped, where that changes no result."""
+_NO_RESULT = ("workers", "step_timeout")  # how an environment is stepped, where that changes no result
 
 
 def train(

@@ -14,8 +14,7 @@ from moac.momdp import chain
 from moac.theory.ground import Ground, contraction
 
 Status = Literal["holds", "fails", "not applicable"]
-_LISTED = 8
-"""States that a message names, at most."""
+_LISTED = 8  # states that a message names, at most
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,8 @@ class Assumption:
 
 def check(g: Ground) -> tuple[Assumption, ...]:
     """All assumptions at the policy of `g`. The paper asks for them at every policy: check those of a run."""
-    of_samples = _irreducible(g), _aperiodic(g), _bounded(g), _non_negative(g)
+    bounded = _verdict("rewards are bounded", "r_max", float(np.abs(g.rewards).max(initial=0.0)))  # of a finite model
+    of_samples = _irreducible(g), _aperiodic(g), bounded, _non_negative(g)
     return *of_samples, _normalised(g), _full_rank(g), _no_constant(g), _contracting(g)
 
 
@@ -60,11 +60,6 @@ def _aperiodic(g: Ground) -> Assumption:
     reason = f"every return takes a multiple of {longest} steps" if longest > 1 else ""
     remedy = "let some action stay in place with a small probability; a period changes the mixing rate, not averages"
     return _verdict("the chain is aperiodic", "period", longest, reason, remedy)
-
-
-def _bounded(g: Ground) -> Assumption:
-    """|r| ≤ r_max: a finite model always has one."""
-    return _verdict("rewards are bounded", "r_max", float(np.abs(g.rewards).max(initial=0.0)))
 
 
 def _non_negative(g: Ground) -> Assumption:

@@ -14,13 +14,12 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Literal
 
-from moac.choices import schedule_of
+from moac.choices import at_least, schedule_of
 from moac.theory.ground import Constants
 
 Derivation = Literal["printed", "derived"]
 DERIVATIONS: tuple[Derivation, ...] = ("printed", "derived")
-_ZETA_HALF = -1.4603545088095868
-"""ζ(1/2)."""
+_ZETA_HALF = -1.4603545088095868  # ζ(1/2)
 _EULER = 0.5772156649015329
 _SUMMED = 1000
 
@@ -104,7 +103,7 @@ def critic_bound(
     c: Constants, steps: float, batch: float, beta: float, derivation: Derivation = "derived"
 ) -> CriticBound:
     """Theorem 1 for N = `steps`, D = `batch` and β; C₁ = ‖w_0 − w*‖² from w_0 = 0."""
-    _at_least_one(batch=batch)
+    at_least(1).checked("batch", batch)
     terms = critic_terms(c, derivation)
     terms.check(beta)
     transient = c.w_star**2 * math.exp(steps * math.log1p(-beta * terms.lambda_A / 8))
@@ -137,7 +136,8 @@ def actor_bound(
     derivation: Derivation = "derived",
 ) -> ActorBound:
     """Theorem 2 for T = `iterations`, B = `batch`, η_t = `momentum` and a mean critic error E‖w − w*‖²."""
-    _at_least_one(iterations=iterations, batch=batch)
+    for name, size in {"iterations": iterations, "batch": batch}.items():
+        at_least(1).checked(name, size)
     terms = actor_terms(c, derivation)
     ascent = terms.ascent * (terms.ends + 2 * total(momentum, iterations)) / iterations
     return ActorBound(ascent, terms.critic * critic_error, terms.noise / batch, terms.approximation)
@@ -148,12 +148,6 @@ def _check(c: Constants, derivation: str) -> None:
         raise ValueError(f"`derivation` must be one of {', '.join(DERIVATIONS)}, got {derivation!r}.")
     if not c.mixing.rho < 1:
         raise ValueError("`rho` must be below 1 for the theorems, got 1: the chain is periodic or reducible.")
-
-
-def _at_least_one(**sizes: float) -> None:
-    for name, size in sizes.items():
-        if not size >= 1:
-            raise ValueError(f"`{name}` must be at least 1, got {size!r}.")
 
 
 def total(momentum: str, iterations: float) -> float:

@@ -30,8 +30,7 @@ SHORT = ("low", "high", "confidence", "metric")
 """What the summary of a run has of its certificate."""
 _NOT_THE_WORLD = "it certifies the gradient of that estimate, not that of the real system"
 _MOST_LOOKS = 12
-_BATCH = 1000
-"""Episodes that are sampled between two signs of progress."""
+_BATCH = 1000  # episodes that are sampled between two signs of progress
 Show = Callable[[str, int, int], Any]
 """Told what is sampled, how many are done, and of how many."""
 

@@ -27,12 +27,9 @@ from moac.training.trained import TrainedPolicy
 
 SPLIT = "validation"
 """Users of a log that training has not seen: the policy does not depend on them."""
-_STREAM = 0x63657274
-"""Sets these seeds apart from those of training and evaluation."""
-_COPIES = 32
-"""Copies of an environment that are stepped side by side."""
-_SHARE = 0.25
-"""Of the episodes, about, deviate from the policy once."""
+_STREAM = 0x63657274  # sets these seeds apart from those of training and evaluation
+_COPIES = 32  # copies of an environment that are stepped side by side
+_SHARE = 0.25  # of the episodes, about, deviate from the policy once
 _RIDGE, _SHOWN = 1.0, 2000
 _COLUMNS = ("observation", "action", "reward", "weight", "successor", "ended", "rarest", "cut")
 

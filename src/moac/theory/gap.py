@@ -25,8 +25,7 @@ from moac.theory.scores import Metric, Scores
 
 GROUPS = 40
 """Means of so many groups of episodes are compared with each other; memory grows with groups × P."""
-_FIRST = 0.25
-"""Share of the episodes that chooses λ and d."""
+_FIRST = 0.25  # share of the episodes that chooses λ and d
 
 
 @dataclass(frozen=True, eq=False)

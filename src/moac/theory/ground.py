@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from moac.config import Average, Discounted, Setting
@@ -17,8 +18,7 @@ from moac.momdp.model import check_model, refuse
 from moac.theory import mixing, smoothness
 from moac.theory.mixing import Mixing
 
-_SMALLEST = ("lambda_A", "lambda_A_modulo_constants", "rarest")
-"""Constants for which small is bad."""
+_SMALLEST = ("lambda_A", "lambda_A_modulo_constants", "rarest")  # constants for which small is bad
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,14 @@ class Ground:
     def moves(self) -> Float[np.ndarray, "S S"]:
         """Where values come from: P in the average setting; discounted, an ended episode is worth nothing."""
         return self.P if self.is_average else self.induced.proceed[0]
+
+    @cached_property
+    def successors(self) -> csr_array:
+        """Where each (s, a) leads, as a sparse matrix [S·A, S]; ended episodes lead nowhere, or to the start."""
+        moves = chain.moves(self.model)
+        if not self.is_average or not self.model.terminated.any():
+            return moves
+        return moves + csr_array(chain.end_chance(self.model).reshape(-1, 1) * self.model.start_distribution)
 
     @cached_property
     def exact(self) -> Exact:
@@ -253,7 +261,7 @@ def _smoothness_bound(g: Ground, r_max: float, certified: Mixing) -> tuple[float
     everywhere = smoothness.bound_everywhere(g, r_max)
     if everywhere is not None:
         return everywhere, True
-    chances = smoothness.successors(g).toarray().reshape(g.model.num_states, -1, g.model.num_states)
+    chances = g.successors.toarray().reshape(g.model.num_states, -1, g.model.num_states)
     for proof, holds in ((mixing.uniform(chances), True), (certified, False)):
         if proof.rho < 1:
             return smoothness.bound_by_mixing(g, proof.power / (1 - proof.rho**proof.power)), holds

@@ -9,15 +9,12 @@ import numpy as np
 from jaxtyping import Float
 
 Matrix = Float[np.ndarray, "S S"]
-_ROUNDING = 1e-11
-"""Distances below this are rounding."""
+_ROUNDING = 1e-11  # distances below this are rounding
 _MAX_DOUBLINGS = 40
 _EXACT_PAIRS = 512
 """Up to so many states Dobrushin's coefficient compares all pairs of rows; beyond it is bounded from two sides."""
-_LARGER = (0.1, 0.5)
-"""Values of τ that are tried where the true one is smaller."""
-_SLACK = 0.02
-"""How much of 1 − ρ a defective eigenvalue gives away, at each attempt."""
+_LARGER = (0.1, 0.5)  # values of τ that are tried where the true one is smaller
+_SLACK = 0.02  # how much of 1 − ρ a defective eigenvalue gives away, at each attempt
 _MEASURED, _FEW_STATES = 512, 128
 """Distances that are measured one after the other: so many up to so many states, an eighth of them beyond."""
 

@@ -10,8 +10,10 @@ import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
+from scipy.special import softmax
 
 from moac import parts, settings
+from moac.choices import POSITIVE
 from moac.config import Average, Config
 from moac.momdp import FiniteMOMDP, sampling
 from moac.momdp.model import check_model
@@ -22,15 +24,13 @@ from moac.theory.bounds import DERIVATIONS, Derivation
 from moac.theory.ground import Constants, constants_of, ground, worst
 from moac.training import result
 
-_MOST = 1e300
-"""More iterations than this are none."""
+_MOST = 1e300  # more iterations than this are none
 MAX_POLICIES = 32
 """Policies of a run that are looked at, beside its start."""
 EPSILON = 0.01
 """Where nobody says, a tenth of the uniform policy's gap; this where that policy is stationary itself."""
 _STATIONARY = 1e-12
-_VACUOUS = 1e12
-"""A plan with more samples, two weeks of a million a second, promises nothing that anybody will see."""
+_VACUOUS = 1e12  # a plan with more samples, two weeks of a million a second, promises nothing that anybody will see
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Deriva
 
     A ValueError for an ε that is not positive, or constants that the theorems do not cover.
     """
-    _check(epsilon)
+    POSITIVE.checked("epsilon", epsilon)
     actor, critic = bounds.actor_terms(c, derivation), bounds.critic_terms(c, derivation)
     start = c.w_star**2
 
@@ -79,7 +79,7 @@ def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Deriva
 
 def corollaries(c: Constants, epsilon: float, momentum: str = "1/t") -> Plan:
     """The sizes of the paper's two corollaries; their bound is up to 4.5ε (see `Plan.bound`)."""
-    _check(epsilon)
+    POSITIVE.checked("epsilon", epsilon)
     actor, critic = bounds.actor_terms(c, "printed"), bounds.critic_terms(c, "printed")
     error, lam, beta = epsilon / actor.critic, critic.lambda_A, critic.largest_beta
     N = math.ceil(max(1.0, 8 / (beta * lam) * math.log(max(2 * c.w_star**2 / error, 1.0))))
@@ -131,17 +131,11 @@ def _smallest(enough: Any) -> float:
 
 def _split(x: Any) -> Any:
     """Four positive shares that sum to one."""
-    weight = np.exp(np.append(x, 0.0) - max(0.0, float(np.max(x))))
-    return weight / weight.sum()
+    return softmax(np.append(x, 0.0))
 
 
 def _whole(value: float) -> float:
     return float(max(1.0, math.ceil(value))) if math.isfinite(value) else math.inf
-
-
-def _check(epsilon: Any) -> None:
-    if not (isinstance(epsilon, int | float) and 0 < epsilon < math.inf):
-        raise ValueError(f"`epsilon` must be positive and finite, got {epsilon!r}.")
 
 
 @dataclass(frozen=True)
@@ -201,7 +195,7 @@ def guarantees(
     """
     check_model(model)
     if epsilon is not None:
-        _check(epsilon)
+        POSITIVE.checked("epsilon", epsilon)
     config = settings.complete(config, model.spec)
     resolved = settings.Settings.of(config)
     Phi = features.of_states(resolved.features, model.spec, parts.run_key(seed)).table()

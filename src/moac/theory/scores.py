@@ -19,12 +19,10 @@ from moac.types import Batch, Params, Policy
 
 Steps = tuple[Any, Any]
 """Observations and actions, leading axis [N]."""
-_CHUNK = 1 << 14
-"""Steps that go through the policy at once."""
+_CHUNK = 1 << 14  # steps that go through the policy at once
 _FISHER_STEPS, _FISHER_NUMBERS = 1 << 10, 1 << 27
 """Steps that the metric is estimated from, at most; fewer where their scores would be more numbers than this."""
-_TOLERANCE, _MOST_STEPS = 1e-4, 50
-"""Of conjugate gradients."""
+_TOLERANCE, _MOST_STEPS = 1e-4, 50  # of conjugate gradients
 
 
 @dataclass(frozen=True, eq=False)

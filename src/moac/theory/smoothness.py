@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-
-from moac.momdp import chain
 
 if TYPE_CHECKING:
     from moac.theory.ground import Ground
 
-_DENSE = 200
-"""Hessians up to this size are formed."""
+_DENSE = 200  # Hessians up to this size are formed
 _TOLERANCE = 1e-7
 
 
@@ -55,16 +51,12 @@ class Hessian:
         g = self.ground
         return (g.stationary if g.is_average else g.model.start_distribution @ self._resolvent)[:, None]
 
-    @cached_property
-    def _successors(self) -> Any:
-        return successors(self.ground)
-
     def __call__(self, v: Any) -> Float[np.ndarray, " n"]:
         """∇²Jⁱ v for a flat v."""
         g, S = self.ground, self.ground.model.num_states
         along = np.reshape(v, (-1, g.model.num_actions))
         along = along if g.inputs is None else g.inputs @ along
-        pi, nu, Adv, T = g.policy, self._weight, g.exact.advantage[self.objective], self._successors
+        pi, nu, Adv, T = g.policy, self._weight, g.exact.advantage[self.objective], g.successors
         dpi = pi * (along - (pi * along).sum(axis=1, keepdims=True))
         q = (dpi * Adv).sum(axis=1)
         dV = self._resolvent @ q
@@ -90,14 +82,6 @@ class Hessian:
         except ArpackNoConvergence as stuck:
             eigenvalues = np.atleast_1d(stuck.eigenvalues) if len(stuck.eigenvalues) else np.array([np.nan])
         return float(np.abs(eigenvalues).max())
-
-
-def successors(ground: Ground) -> Any:
-    """Where each (s, a) leads, as a sparse matrix [S·A, S]; ended episodes lead nowhere, or to the start."""
-    model = ground.model
-    if not ground.is_average or not model.terminated.any():
-        return chain.moves(model)
-    return chain.moves(model) + csr_array(chain.end_chance(model).reshape(-1, 1) * model.start_distribution)
 
 
 def at(ground: Ground) -> Float[np.ndarray, " M"]:

@@ -24,8 +24,7 @@ from moac import simplex
 from moac.choices import POSITIVE
 from moac.weighting.rule import Rule, lengths, stateless
 
-_NEWTON_STEPS = 80
-"""At most; ten are usual, and each may double a weight."""
+_NEWTON_STEPS = 80  # at most; ten are usual, and each may double a weight
 
 
 def fairgrad(alpha: float = 1.0) -> Rule:

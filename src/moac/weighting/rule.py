@@ -19,36 +19,22 @@ from moac.choices import NOT_NEGATIVE, POSITIVE, POSITIVE_SHARE, on_simplex
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Seen:
-    """What a rule sees of an iteration, where the Gram matrix is not enough; what it did not ask for is None.
+    """What a rule sees of an iteration, where the Gram matrix is not enough; what it did not ask for is None."""
 
-    Attributes:
-        gram: K = G Gᵀ.
-        cross: G₁ G₂ᵀ of two independent batches; not symmetric.
-        level: the reward per step that the critic expects of the policy.
-        rewards: of the actor's batch.
-    """
-
-    gram: Float[Array, "M M"]
-    cross: Float[Array, "M M"] | None = None
-    level: Float[Array, " M"] | None = None
-    rewards: Float[Array, "B M"] | None = None
+    gram: Float[Array, "M M"]  # K = G Gᵀ
+    cross: Float[Array, "M M"] | None = None  # G₁ G₂ᵀ of two independent batches; not symmetric
+    level: Float[Array, " M"] | None = None  # the reward per step that the critic expects of the policy
+    rewards: Float[Array, "B M"] | None = None  # of the actor's batch
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a rule asks for beyond the Gram matrix.
+    """What a rule asks for beyond the Gram matrix."""
 
-    Attributes:
-        preference: its `init` takes a second argument, the preference p on the simplex of a trial.
-        cross: `Seen.cross`; the two batches are the halves of the actor's.
-        values: `Seen.level` and `Seen.rewards`.
-        tracking: β of Y ← Y − β (Y − G), which takes the place of G: K is then YYᵀ and the direction Yᵀλ.
-    """
-
-    preference: bool = False
-    cross: bool = False
-    values: bool = False
-    tracking: float | None = None
+    preference: bool = False  # its `init` takes a second argument, the preference p on the simplex of a trial
+    cross: bool = False  # `Seen.cross`; the two batches are the halves of the actor's
+    values: bool = False  # `Seen.level` and `Seen.rewards`
+    tracking: float | None = None  # β of Y ← Y − β (Y − G), which takes the place of G: then K = YYᵀ, d = Yᵀλ
 
     def __post_init__(self) -> None:
         if self.tracking is not None:

@@ -86,15 +86,15 @@ def test_random_models_depend_on_the_key_alone():
 
 
 REFUSED_SIZES = {
-    "`num_states` must be at least 1, got 0.": {"num_states": 0},
-    "`num_actions` must be at least 1, got -1.": {"num_actions": -1},
-    "`num_objectives` must be at least 1, got 0.": {"num_objectives": 0},
+    "`num_states` must be a whole number of at least 1, got 0.": {"num_states": 0},
+    "`num_actions` must be a whole number of at least 1, got -1.": {"num_actions": -1},
+    "`num_objectives` must be a whole number of at least 1, got 0.": {"num_objectives": 0},
     "`num_successors` must be in [2, 5], got 1.": {"num_successors": 1},
     "`num_successors` must be in [2, 5], got 6.": {"num_successors": 6},
     "`num_successors` must be in [1, 1], got 2.": {"num_states": 1, "num_successors": 2},
     "`termination` must be in [0, 1], got 1.1.": {"termination": 1.1},
     "`termination` must be in [0, 1], got nan.": {"termination": float("nan")},
-    "`key` must not be negative, got -1.": {"key": -1},
+    "`key` must be a whole number of at least 0, got -1.": {"key": -1},
     "`key` must be one key, got an array of them of shape (2,).": {"key": jax.random.split(jax.random.key(0))},
 }
 

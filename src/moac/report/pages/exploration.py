@@ -29,8 +29,7 @@ _KINDS = {
     "ncis": "NCIS on validation users, with 95 % intervals over users",
 }
 Values = Float[np.ndarray, "N M"]
-_FEW = 3
-"""Up to so many objectives are drawn pair by pair; more along parallel axes."""
+_FEW = 3  # up to so many objectives are drawn pair by pair; more along parallel axes
 _INK = "#333333"
 _LINES = {"policies": ("#d5d5d5", 0.8), "exact hull": (figures.COLOURS[1], 1.2), "archive": (figures.COLOURS[0], 1.4)}
 """Colour and width."""

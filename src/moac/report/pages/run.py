@@ -18,10 +18,8 @@ from moac.runs.directory import FinishedRun, read
 from moac.theory import certificate
 from moac.training import mean_over_trials
 
-_ROUNDING = 1e-6
-"""An alignment above −this·‖g‖² is 0 but for the rounding of single precision."""
-_HEAVY = 0.8
-"""An objective with more of the weight than this leaves little to the others."""
+_ROUNDING = 1e-6  # an alignment above −this·‖g‖² is 0 but for the rounding of single precision
+_HEAVY = 0.8  # an objective with more of the weight than this leaves little to the others
 _KINDS = {"exact": "exact", "episodes": "by episodes", "ncis": "by importance sampling"}
 
 

@@ -24,12 +24,9 @@ from moac.search.sweep import Row, Swept
 from moac.search.sweep_spec import Sweep, is_number, readable
 from moac.statistics import ROUNDING, without_rounding
 
-_NAMED = 8
-"""Up to so many values of a setting are named one by one; more are drawn along an axis of numbers."""
-_WIDE = 30.0
-"""A range whose ends differ by more than this factor is drawn by its logarithm."""
-_APART = ("env", "seed")
-"""Axes that a figure is not drawn over: environments have their own, seeds are repetitions."""
+_NAMED = 8  # up to so many values of a setting are named one by one; more are drawn along an axis of numbers
+_WIDE = 30.0  # a range whose ends differ by more than this factor is drawn by its logarithm
+_APART = ("env", "seed")  # axes that a figure is not drawn over: environments have their own, seeds are repetitions
 
 
 def save(swept: Swept, out: Path) -> Path:
