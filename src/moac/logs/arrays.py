@@ -183,7 +183,9 @@ def _check(name: str, column: Any, count: int) -> None:
         raise ValueError(f"`{name}` must hold {kind}, got {column.dtype}.")
     right, rule = np.isfinite(column) if column.dtype.kind == "f" else np.True_, "finite"
     if name == "propensity" and right.all():
-        right, rule = (column >= SMALLEST_PROPENSITY) & (column <= 1), f"in (0, 1] and at least {SMALLEST_PROPENSITY}"
+        right, rule = (column > 0) & (column <= 1), "in (0, 1]"
+        if right.all():
+            right, rule = column >= SMALLEST_PROPENSITY, f"at least {SMALLEST_PROPENSITY}"
     if name == "reward" and right.all():
         right, rule = np.abs(column) <= LARGEST_REWARD, f"within ±{LARGEST_REWARD:.0e}"
     if not right.all():
