@@ -40,6 +40,15 @@ def test_a_mistake_that_shows_as_training_begins_leaves_no_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_log_with_nobody_to_evaluate_on_is_refused_before_training(tmp_path):
+    names = ("user_id", "item_id", "time", "click", "p")
+    log = dict(zip(names, ([0, 0, 1, 1], [0, 1, 1, 0], [0, 1, 2, 3], [0, 1, 1, 0], [0.5] * 4), strict=True))
+    dataset = moac.logs.build(log, signals="click", propensity="p", shares=(1.0, 0.0, 0.0))
+    with pytest.raises(ValueError, match="has no rows of validation users: policies are evaluated on them"):
+        api.train(dataset, num_iterations=3, num_evaluations=1, out=tmp_path / "run")  # which is after the last
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_environment_that_fails_at_once_leaves_a_folder_to_resume(tmp_path):
     with pytest.raises(SourceError):
         api.train(lambda: Line("raises", at=1), **STEPPED, out=tmp_path / "run")
