@@ -94,7 +94,7 @@ def goes_on(batch: Batch, num_chains: int) -> Bool[Array, "T n"]:
 
     def same(then: Any, now: Any) -> Any:
         equal = chains(then)[:-1] == chains(now)[1:]
-        return jnp.all(equal.reshape(*equal.shape[:2], -1), axis=-1)
+        return jnp.all(equal, axis=tuple(range(2, equal.ndim)))
 
     equal = jax.tree.leaves(jax.tree.map(same, batch.next_observation, batch.observation))
     on = jnp.concatenate([jnp.all(jnp.stack(equal), axis=0), jnp.zeros((1, num_chains), bool)])

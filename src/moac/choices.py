@@ -79,13 +79,13 @@ def schedule_names() -> tuple[str, ...]:
 
 def schedule_of(momentum: str | Schedule) -> Schedule:
     """The schedule of that name, or a function, which is checked at a few t; else a ValueError."""
-    if not isinstance(momentum, str):
+    if callable(momentum):
         return _checked_schedule(momentum)
-    if momentum in _SCHEDULES:
-        return _SCHEDULES[momentum]
-    if momentum.startswith(_CONSTANT):
+    if str(momentum).startswith(_CONSTANT):
         return _constant_schedule(momentum)
-    raise ValueError(f"`momentum` must be one of {', '.join(schedule_names())}, got {momentum!r}.")
+    if momentum not in schedule_names():
+        raise ValueError(f"`momentum` must be one of {', '.join(schedule_names())}, got {momentum!r}.")
+    return _SCHEDULES[momentum]
 
 
 def _constant_schedule(text: str) -> Schedule:
@@ -115,7 +115,8 @@ class Range:
     kind: type[int] | type[float] = float  # what they become, cleaned of NumPy's types
 
     def checked(self, name: str, value: Any) -> Any:
-        """The number; what is none, or lies outside, is a ValueError."""
+        """The number, also from an array without axes; what is none, or lies outside, is a ValueError."""
+        value = value.item() if getattr(value, "ndim", None) == 0 else value
         kinds: Any = Integral if self.kind is int else Real
         if isinstance(value, bool) or not isinstance(value, kinds) or not self.holds(value):
             raise ValueError(f"`{name}` must be {self.said}, got {shown(value)}.")
@@ -166,8 +167,9 @@ def on_simplex(name: str, values: Any) -> tuple[float, ...]:
 
 
 def several(value: Any) -> tuple[Any, ...]:
-    """The values of a sequence, or one value as a sequence."""
-    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    """The values of a sequence, or one value as a sequence; so is an array without axes."""
+    one = isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
+    return (value,) if one else tuple(value)
 
 
 def shown(value: Any) -> str:

@@ -92,7 +92,7 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
             raise ValueError("`sinks` and `keep_every` need `out`, the folder that they write into.")
         return _trained(run, first, watching)
     directory = RunDirectory.create(Path(out), run, keep_every)
-    with directory.held():
+    with directory.held(), directory.begun():
         return _trained(run, first, watching, directory)
 
 

@@ -14,6 +14,7 @@ import pytest
 import moac
 from moac import Config, api, driver, envs, evaluating, momdp
 from moac.training import result
+from moac.types import SourceError
 from tests.helpers.environments import Line
 
 CONFIG = Config(num_iterations=3, num_evaluations=2)
@@ -31,6 +32,27 @@ def test_an_id_is_the_model_of_the_library(trained):
     assert trained.run.source.spec.fingerprint == momdp.library.fishwood().spec.fingerprint
     with pytest.raises(ValueError, match=r"got 'fishwod-v0'. Did you mean fishwood-v0\?$"):
         api.train("fishwod-v0", CONFIG)
+
+
+def test_a_mistake_that_shows_as_training_begins_leaves_no_folder(tmp_path):
+    with pytest.raises(ValueError, match=r"^`actor_batch_size` must be at least 2 for a rule of two batches, got 1"):
+        api.train("fishwood-v0", CONFIG, weighting="modo", actor_batch_size=1, out=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_with_nobody_to_evaluate_on_is_refused_before_training(tmp_path):
+    names = ("user_id", "item_id", "time", "click", "p")
+    log = dict(zip(names, ([0, 0, 1, 1], [0, 1, 1, 0], [0, 1, 2, 3], [0, 1, 1, 0], [0.5] * 4), strict=True))
+    dataset = moac.logs.build(log, signals="click", propensity="p", shares=(1.0, 0.0, 0.0))
+    with pytest.raises(ValueError, match="has no rows of validation users: policies are evaluated on them"):
+        api.train(dataset, num_iterations=3, num_evaluations=1, out=tmp_path / "run")  # which is after the last
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_fails_at_once_leaves_a_folder_to_resume(tmp_path):
+    with pytest.raises(SourceError):
+        api.train(lambda: Line("raises", at=1), **STEPPED, out=tmp_path / "run")
+    assert (tmp_path / "run" / "config.json").exists()
 
 
 def test_an_environment_is_made_anew_from_its_spec():

@@ -72,6 +72,14 @@ def test_an_end_stops_a_trace_although_the_next_episode_starts_where_it_ended(ve
     assert np.abs(expected({*ends}) - expected(())).max() > 0.1
 
 
+@pytest.mark.parametrize("vectors", [False, True], ids=["states", "vectors"])
+def test_chains_of_one_step_have_no_trace(vectors):
+    whole, delta = walks(vectors=vectors), jnp.asarray(DELTA[:N])
+    step = Batch(whole.observation[:N], whole.action[:N], delta, whole.next_observation[:N])
+    found = beyond.advantages(replace(SETTINGS, gae=TRACE), GAMMA, N, delta, step)
+    np.testing.assert_array_equal(found, delta)
+
+
 def test_without_termination_in_the_batch_only_breaks_stop():
     batch = walks(breaks=((2, 1),))
     no_ends = Batch(batch.observation, batch.action, batch.reward, batch.next_observation)

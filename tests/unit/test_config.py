@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -40,7 +41,8 @@ def test_numpy_values_become_plain():
 
 def test_discounts():
     assert Discounted(0.9).discounts(2) == (0.9, 0.9)
-    assert Discounted([0.9]).discount == 0.9
+    assert Discounted([0.9]).discount == Discounted(np.array(0.9)).discount == 0.9
+    assert Discounted(jnp.array([0.25, 0.5])).discount == (0.25, 0.5)  # whose elements are arrays
     assert Discounted((0.9, 0.5)).discounts(2) == (0.9, 0.5)
     assert Average().discounts(3) == (1.0, 1.0, 1.0)
     with pytest.raises(ValueError, match=r"^`discount` must be one value or one per objective \(3\), got 2.$"):

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from moac.choices import Range, at_least
+from moac.choices import Range, at_least, shown
 from moac.envs.environment import Environment
 from moac.envs.rollout import Interface, described, seeded_globally
 from moac.policies.encoding import ActionBox, Encoder, Leaf
@@ -185,6 +185,8 @@ def known_ids() -> tuple[str, ...]:
 def _environment(maker: Maker, stepping: Mapping[str, Any]) -> Environment:
     """The environment; one copy is made to see its spaces, and closed."""
     sample = maker.first()
+    if not hasattr(sample, "action_space"):
+        raise ValueError(f"`env` must make an environment, got {maker.name}, which makes {shown(sample)}.")
     try:
         encoder, actions = encoder_of(sample.observation_space), actions_of(sample.action_space)
         low, high = _reward_bounds(sample)

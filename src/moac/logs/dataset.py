@@ -267,9 +267,11 @@ class LoggedDataset:
         return Spec(*about, options=again)
 
     def start(self, key: Key) -> tuple[()]:
-        """Rows are drawn independently: there is no chain. A log that does not know how it chose is refused at once."""
+        """Rows are drawn independently: there is no chain. A log that cannot be learned from is refused at once."""
         del key
         self.check_known()
+        if self.estimator is not None:
+            self.known_rows("validation")
         return ()
 
     def sample(
@@ -293,6 +295,13 @@ class LoggedDataset:
                 "a log needs an estimator to evaluate policies: moac.offline.evaluate.with_estimator(log)."
             )
         return self.estimator(self, policy, theta)
+
+    def known_rows(self, split: str) -> Int[np.ndarray, " n"]:
+        """The rows of a split; a ValueError where there are none to evaluate policies on."""
+        rows = self.rows(split)
+        if not len(rows):
+            raise ValueError(f"{self.name} has no rows of {split} users: policies are evaluated on them.")
+        return rows
 
     def check_known(self) -> None:
         """Refuse a log that does not know how it chose."""

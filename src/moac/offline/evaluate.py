@@ -140,9 +140,7 @@ def with_estimator(dataset: LoggedDataset) -> LoggedDataset:
 
 def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str = "validation") -> Evaluation:
     """NCIS of the policies `theta` (leading axis K) on a split's users: values without intervals, as training logs."""
-    rows = dataset.rows(split)
-    if not len(rows):
-        raise ValueError(f"{dataset.name} has no rows of {split} users: policies are evaluated on them.")
+    rows = dataset.known_rows(split)
     taken = {str(k): one for k, one in enumerate(probabilities(dataset, policy, theta, rows))}
     shard = ncis.accumulate(Logged.from_dataset(dataset, rows), taken, options=ncis.Options(caps=()))
     returns = np.stack(list(ncis.values(shard).values()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from moac.settings import Settings
 from moac.training import result
 from moac.training.run import History
 from moac.training.trained import TrainedPolicy
-from moac.types import Policy, Source
+from moac.types import Policy, Source, SourceError
 
 _MOST_NAMED = 10
 
@@ -87,6 +87,16 @@ class RunDirectory:
     def held(self) -> AbstractContextManager[None]:
         """While entered, no other process trains or resumes this run; ValueError where one does."""
         return locks.held(self.path / ".lock", self.path)
+
+    @contextmanager
+    def begun(self) -> Generator[None]:
+        """While entered, a mistake that shows before the first iteration removes the folder, which is new."""
+        try:
+            yield
+        except ValueError as error:
+            if not isinstance(error, SourceError) and not any((self.path / "checkpoint").iterdir()):
+                shutil.rmtree(self.path)
+            raise
 
     def finish(self, outcome: result.Result, figures: Mapping[str, bytes] | None = None) -> None:
         """Write the history, the figures (contents by file name) and, last, the policies."""

@@ -125,7 +125,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         above = Range("above 0", lambda x: x > 0)
-        check_fields(self, {"episodes": at_least(FEWEST), "confidence": CONFIDENCE, "until": above})
+        check_fields(self, {"episodes": at_least(FEWEST, int), "confidence": CONFIDENCE, "until": above})
 
     def on(self, source: Source) -> Plan:
         """The plan for a source: a log has no more episodes than users, and no second look."""

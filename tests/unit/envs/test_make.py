@@ -49,6 +49,14 @@ def test_unknown_spaces_end_with_one_line():
         envs.make(Line, observation_space=spaces.Text(3))
 
 
+def test_a_function_that_makes_no_environment_is_refused():
+    def forgetful():
+        Line()
+
+    with pytest.raises(ValueError, match=r"^`env` must make an environment, got forgetful, which makes None\.$"):
+        envs.make(forgetful)
+
+
 def test_a_scalar_reward_is_refused():
     with pytest.raises(ValueError, match="its reward must be a vector, got a number"):
         envs.make("CartPole-v1")

@@ -65,7 +65,7 @@ def test_training_ends_with_a_certificate(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"episodes": 79}, "`episodes` must be at least 80, got 79"),
+        ({"episodes": 79}, "`episodes` must be a whole number of at least 80, got 79"),
         ({"confidence": 1.0}, "`confidence` must be between 0 and 1, got 1.0"),
         ({"until": 0.0}, "`until` must be above 0, got 0.0"),
         ({"trial": 2}, "`trial` must be in"),
@@ -77,6 +77,11 @@ def test_mistakes(run, arguments, message, capsys):
     (name, value), *_ = arguments.items()
     assert main(["certify", str(run), f"--{name}", str(value)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_half_an_episode_is_refused():
+    with pytest.raises(ValueError, match=r"`episodes` must be a whole number of at least 80, got 100\.5"):
+        certificate.Plan(episodes=100.5)
 
 
 def test_the_average_setting_is_one_line(run):

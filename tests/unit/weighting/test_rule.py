@@ -106,7 +106,7 @@ def test_schedules_by_name(name, expected):
     assert schedule_of(name)(4.0) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("bad", ["2/t", "const:1.2", "const:x", "", "const:nan"])
+@pytest.mark.parametrize("bad", ["2/t", "const:1.2", "const:x", "", "const:nan", 0.5, None])
 def test_refuses_an_unknown_schedule(bad):
     with pytest.raises(ValueError, match="`momentum` must be"):
         schedule_of(bad)
