@@ -85,8 +85,9 @@ def certify(
         raise ValueError("`preferences` must be left out: the policy is not conditioned on one.")
     if out is not None:
         files.check_folder("out", Path(out))
-    untrained = subject.untrained(trained) if asked.untrained else None
-    policy = certificate.Subject(subject.source, trained, untrained, subject.cap)
+    policy = certificate.Subject(subject.source, trained, None, subject.cap)
+    if asked.untrained:
+        policy = replace(policy, untrained=subject.untrained(trained))
     vectors = () if not M else grid(max(p, M), M, 0.0) if isinstance(p, int) else given(p, M, 0.0)
     with watched(progress, None) as (_, show):
         found = certificate.certify(policy, asked, vectors, show)

@@ -155,6 +155,9 @@ class Subject:
     untrained: TrainedPolicy | None = None  # that training began with, to stand beside it
     cap: float = 10.0  # of importance ratios on a log
 
+    def __post_init__(self) -> None:
+        _ = self.gamma  # refused before anything is compiled
+
     @property
     def gamma(self) -> tuple[float, ...]:
         """γ, one per objective; the average setting is refused."""
