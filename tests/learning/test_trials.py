@@ -49,6 +49,18 @@ found = api.train(model, config, trials=2 * here.compiled.WIDTH, seed=0)
 assert (found.iteration, found.history.weights.shape[-1]) == (here.T, 32)
 """
 
+NETWORKS = """
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+import moac
+from tests.learning import test_trials as here
+fields = dict(policy="mlp", hidden=(64,), num_iterations=1, num_evaluations=1, num_critic_steps=1, actor_batch_size=3,
+              critic_batch_size=3, weighting="uniform", normalise="l2", critic_optimiser="adam")
+one, two = (jax.tree.leaves(moac.train("fishwood-v0", trials=k, **fields).policy.theta) for k in (1, 2))
+for few, many in zip(one, two, strict=True):
+    here.np.testing.assert_array_equal(few[0], many[0])
+"""
+
 
 def trained(trials, seed=11, **options):
     return api.train(MODEL, CONFIG, trials=trials, seed=seed, **options)
@@ -91,6 +103,12 @@ def test_any_number_of_devices(tmp_path):
         with np.load(tmp_path / f"{devices}.npz") as stored:
             found.append([stored[name] for name in stored.files])
     assert_same_trials(*found)
+
+
+def test_a_network_alone_and_beside_another_on_two_devices():
+    """A program of two devices rounded in another way than one of a single device."""
+    done = subprocess.run([sys.executable, "-c", NETWORKS], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("rule", ["min-norm", "capped:0.5", "imtl-g"])

@@ -1,7 +1,7 @@
 """Training on a source whose samples are drawn inside the compiled program.
 
-Trials run in blocks of fixed width, each block the same compiled program on whatever device, so that trial i depends
-on (seed, i) alone, bit for bit.
+Trials run in blocks of fixed width, each by the same compiled program of one device, so that trial i depends on
+(seed, i) alone, bit for bit. As many blocks run at a time as JAX has devices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.stages import Wrapped
 from jaxtyping import Int
 
@@ -34,7 +33,7 @@ WIDTH = 32
 
 
 class Blocks:
-    """All trials of a run, in rows of one block per device."""
+    """All trials of a run, block after block."""
 
     def __init__(self, run: Run, snapshot: Snapshot | None) -> None:
         self._run, self._program = run, _program_of(run)
@@ -45,8 +44,14 @@ class Blocks:
     def advance(self, count: int) -> None:
         """Do so many iterations."""
         program, settings = self._program, self._run.settings
-        pairs = [program.step(settings, program.data, block, count) for block in self._blocks]
-        pairs = jax.block_until_ready(pairs)
+
+        def step(block: Trial) -> tuple[Trial, Metrics]:
+            return jax.block_until_ready(program.step(settings, program.data, block, count))
+
+        # One thread per block that runs: a program compiled for several devices would round in another way than one
+        # for a single device, and calls of one thread run one after the other.
+        with ThreadPoolExecutor(len(jax.local_devices())) as threads:
+            pairs = list(threads.map(step, self._blocks))
         self._blocks, self._metrics = [block for block, _ in pairs], [metrics for _, metrics in pairs]
 
     def metrics(self) -> Metrics:
@@ -63,71 +68,59 @@ class Blocks:
         return run.source.evaluate(run.parts.policy, theta, run.config.setting)
 
     def stored(self) -> Callable[[], list[Trial]]:
-        """Gives all trials on the host, as they are now, by device."""
+        """Gives all trials on the host, as they are now, block by block."""
         return partial(_on_host, self._blocks, self._run.num_trials)
 
     def _begun(self) -> list[Trial]:
-        """All rows at iteration 0."""
+        """All blocks at iteration 0."""
         run, seed = self._run, jnp.asarray(self._run.seed, jnp.uint32)
         rows = self._program.rows(run.num_trials)
         return [self._program.first(run.settings, seed, jnp.asarray(row), run.preference(row)) for row in rows]
 
     def _continued(self, trials: Trial) -> list[Trial]:
-        """Host trials back to rows, the last padded with copies of its last trial."""
+        """Host trials back to blocks, the last padded with copies of its last trial."""
         key = jax.random.wrap_key_data(jnp.asarray(trials.state.key))
         trials = replace(trials, state=replace(trials.state, key=key))
         last = len(trials.stopped) - 1
         picked = [np.minimum(row, last) for row in self._program.rows(last + 1)]
-        return [jax.device_put(jax.tree.map(lambda x, i=i: x[i], trials), self._program.sharding) for i in picked]
+        return [jax.device_put(jax.tree.map(lambda x, i=i: x[i], trials)) for i in picked]
 
 
 class _Program(NamedTuple):
-    """The two compiled functions of a row of blocks, one block per device."""
+    """The two compiled functions of a block."""
 
     first: Wrapped  # (settings, seed, trial indices, their preferences or None) ↦ trials at iteration 0
     # (settings, data, trials, count) ↦ the trials `count` iterations later, and the metrics of the last
     step: Wrapped
-    data: Any  # the source's arrays that the program takes as an argument, on every device
-    sharding: NamedSharding  # a row's, over the devices
-    width: int  # trials per row
+    data: Any  # the source's arrays that the program takes as an argument, on the device
+    width: int  # trials per block
     ready: set[Settings]  # the static settings for which it was compiled ahead
 
     def rows(self, count: int) -> Int[np.ndarray, "R W"]:
-        """Indices of `count` trials, in rows of one block per device."""
+        """Indices of `count` trials, in rows of one block each."""
         return np.arange(-(-count // self.width) * self.width).reshape(-1, self.width)
 
 
 def _program_of(run: Run) -> _Program:
-    """The program for as many devices as there are blocks to give them.
-
-    A block has the same width for every number of trials, so that each trial is computed in the same way.
-    """
-    width = 1 if run.settings.has_network else WIDTH
-    devices = jax.local_devices()
-    return _program(run.source, run.parts, tuple(devices[: -(-run.num_trials // width)]), width)
+    """The program of a run's blocks, which have the same width for every number of trials."""
+    return _program(run.source, run.parts, 1 if run.settings.has_network else WIDTH)
 
 
 @with_owner
-def _program(source: Source, parts: Parts, devices: tuple[Any, ...], width: int) -> _Program:
+def _program(source: Source, parts: Parts, width: int) -> _Program:
     """The settings are an argument: one compilation serves all values of the numbers that they declare as traced."""
-    mesh, along, same = Mesh(np.array(devices), ("device",)), PartitionSpec("device"), PartitionSpec()
     source = weakref.proxy(source)  # who runs the program has the source, and the source keeps the program
-    advance = partial(_advance, source, parts)
-    per_device = jax.shard_map(advance, mesh=mesh, in_specs=(same, same, along, same), out_specs=along, check_vma=False)
-    sharding = NamedSharding(mesh, along)
-    at_once = compiling.known(compiling.AT_ONCE)
     return _Program(
-        jax.jit(partial(_first, source, parts), out_shardings=sharding, compiler_options=at_once),
-        jax.jit(per_device, compiler_options=compiler_options()),
-        jax.device_put(source.data, NamedSharding(mesh, same)),
-        sharding,
-        width * len(devices),
+        jax.jit(partial(_first, source, parts), compiler_options=compiling.known(compiling.AT_ONCE)),
+        jax.jit(partial(_advance, source, parts), compiler_options=compiler_options()),
+        jax.device_put(source.data),
+        width,
         set(),
     )
 
 
 def _first(source: Source, parts: Parts, settings: Settings, seed: Any, indices: Any, preferences: Any) -> Trial:
-    """A row of trials at iteration 0."""
+    """A block of trials at iteration 0."""
 
     def first(index: Int[Array, ""], preference: Any) -> Trial:
         state, key_chain = first_state(source.spec, parts, settings, seed, index, preference)
@@ -171,7 +164,7 @@ def _compile(run: Run, program: _Program, begins: bool) -> None:
     program.ready.add(run.settings.static)
     row = program.rows(run.num_trials)[0]
     first = program.first.lower(run.settings, jnp.uint32(run.seed), jnp.asarray(row), run.preference(row))
-    block = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=program.sharding), first.out_info)
+    block = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info)
     with ThreadPoolExecutor(2) as threads:
         if begins:
             threads.submit(first.compile)
@@ -188,21 +181,13 @@ def template(run: Run) -> Trial:
     return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 
 
-def _join(rows: list[Any], count: int) -> Any:
-    """Rows to one host pytree of `count` trials; keys as their data."""
-    return joined(_on_host(rows, count))
+def _join(blocks: list[Any], count: int) -> Any:
+    """Blocks to one host pytree of `count` trials; keys as their data."""
+    return joined(_on_host(blocks, count))
 
 
-def _on_host(rows: list[Any], count: int) -> list[Any]:
-    """What each device holds of `count` trials, in order; on a CPU without a copy, which large states make dear."""
-    blocks = [block for row in rows for block in _by_device(row)]
+def _on_host(blocks: list[Any], count: int) -> list[Any]:
+    """Blocks of `count` trials on the host, keys as their data; on a CPU no copies, which large states make dear."""
     width = len(jax.tree.leaves(blocks[0])[0])
     left = [max(count - k * width, 0) for k in range(len(blocks))]
-    return [jax.tree.map(lambda x, n=n: x[:n], block) for n, block in zip(left, blocks, strict=True)]
-
-
-def _by_device(row: Any) -> list[Any]:
-    """The blocks of a row as host pytrees; keys as their data."""
-    leaves, structure = jax.tree.flatten(row)
-    held = [[np.asarray(shard.data) for shard in bits(leaf).addressable_shards] for leaf in leaves]
-    return [jax.tree.unflatten(structure, block) for block in zip(*held, strict=True)]
+    return [jax.tree.map(lambda x, n=n: np.asarray(bits(x))[:n], each) for n, each in zip(left, blocks, strict=True)]
