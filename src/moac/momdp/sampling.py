@@ -29,6 +29,7 @@ from moac.policies import OnHost, SoftmaxTable, Tabulated, log_probs
 from moac.policies.observations import StateSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
+_ANSWERS = ("returns", "gap", "direction_gap", "regret")
 _FEW, _SMALL = 32, 4096
 """A table of (action, outcome) that is made for every policy has at most so many columns, and so many entries."""
 
@@ -290,13 +291,31 @@ def evaluate(model: FiniteMOMDP, policy: Policy, theta: Params, setting: Setting
     try:
         known = dict(_answers(model, policy, theta, padded, setting))
         return Evaluation(**{name: values[:count] for name, values in known.items()}, kind="exact")
-    except ValueError:  # some of them have no answer: each is asked alone
-        rows: list[dict[str, Any]] = [{} for _ in range(count)]
-        for n, row in enumerate(rows):
-            alone = jax.tree.map(lambda x, n=n: np.asarray(x)[n : n + 1], theta)
-            with contextlib.suppress(ValueError):  # what comes before the first question without an answer is known
-                row.update((name, values[0]) for name, values in _answers(model, policy, alone, pi[n : n + 1], setting))
-        return _evaluation(model, rows)
+    except ValueError:  # some of them have no answer
+        return _evaluated_alone(model, policy, theta, pi, setting)
+
+
+def _evaluated_alone(
+    model: FiniteMOMDP, policy: Policy, theta: Params, pi: chains.Policies, setting: Setting
+) -> Evaluation:
+    """What is known of each policy. Those with all answers are asked again in blocks, so that they round as ever."""
+    rows: list[dict[str, Any]] = [{} for _ in pi]
+    for n, row in enumerate(rows):
+        with contextlib.suppress(ValueError):  # what comes before the first question without an answer is known
+            alone = _answers(model, policy, _picked(theta, [n]), pi[n : n + 1], setting)
+            row.update((name, values[0]) for name, values in alone)
+    whole = np.array([len(row) == len(_ANSWERS) for row in rows])
+    if whole.any() and not whole.all():
+        others = np.where(whole, np.arange(len(rows)), np.argmax(whole))
+        blocks = evaluate(model, policy, _picked(theta, others), setting)
+        for n in np.flatnonzero(whole):
+            rows[n] = {name: getattr(blocks, name)[n] for name in _ANSWERS}
+    return _evaluation(model, rows)
+
+
+def _picked(theta: Params, index: Any) -> Params:
+    """Some of the policies."""
+    return jax.tree.map(lambda x: np.asarray(x)[index], theta)
 
 
 def zeros(policy: Policy) -> Params:
@@ -326,5 +345,5 @@ def _gap_in_theta(model: FiniteMOMDP, policy: Policy, theta: Params, gradient: F
 
 def _evaluation(model: FiniteMOMDP, rows: list[dict[str, Any]]) -> Evaluation:
     nothing = np.full(model.num_objectives, np.nan)
-    columns = (np.array([row.get(name, np.nan) for row in rows]) for name in ("gap", "direction_gap", "regret"))
+    columns = (np.array([row.get(name, np.nan) for row in rows]) for name in _ANSWERS[1:])
     return Evaluation(np.stack([row.get("returns", nothing) for row in rows]), *columns, kind="exact")

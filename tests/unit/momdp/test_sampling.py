@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from moac.config import Average
 from moac.momdp import FiniteMOMDP, library, sampling
 from moac.policies import SoftmaxTable
 from moac.types import Sampling
@@ -259,3 +260,17 @@ def test_the_spec_has_the_largest_reward_that_can_happen():
     assert sampling.spec(ONE_START).reward_bound == possible != np.abs(ONE_START.reward).max()
     nothing = FiniteMOMDP.from_dense(np.ones((1, 1, 1)), np.zeros((1, 1, 2)))
     assert sampling.spec(nothing).reward_bound == 1.0
+
+
+def test_a_policy_without_answers_changes_no_bit_of_the_others():
+    """One of three stays where it is, so that its average reward depends on where it starts."""
+    model = library.fishwood()
+    theta = np.random.default_rng(0).normal(size=(3, model.num_states, model.num_actions)).astype(np.float32)
+    with_one = theta.copy()
+    with_one[1] = np.where(np.eye(2, dtype=bool), 2000, 0)
+    policy = SoftmaxTable(model.num_states, model.num_actions)
+    ours, theirs = (sampling.evaluate(model, policy, table, Average()) for table in (theta, with_one))
+    for name in ("returns", "gap", "direction_gap", "regret"):
+        found = getattr(theirs, name)
+        np.testing.assert_array_equal(found[[0, 2]], getattr(ours, name)[[0, 2]], err_msg=name)
+        assert np.isnan(found[1]).all()
