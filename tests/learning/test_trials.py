@@ -59,6 +59,9 @@ fields = dict(policy="mlp", hidden=(64,), num_iterations=1, num_evaluations=1, n
 one, two = (jax.tree.leaves(moac.train("fishwood-v0", trials=k, **fields).policy.theta) for k in (1, 2))
 for few, many in zip(one, two, strict=True):
     here.np.testing.assert_array_equal(few[0], many[0])
+with jax.enable_x64(True):  # an option of the caller holds in every block
+    double = moac.train("fishwood-v0", num_iterations=1, num_evaluations=1, trials=2 * here.compiled.WIDTH)
+assert double.policy.theta.dtype == "float64"
 """
 
 
@@ -210,15 +213,17 @@ def test_trials_with_preferences_are_the_runs_with_them():
 
 
 @pytest.mark.slow
-def test_step_sizes_are_arguments_of_one_program():
-    """A run with another step size compiles nothing, and is the run that it would be with a program of its own."""
-    config = replace(CONFIG, entropy=0.01)
+def test_step_sizes_are_arguments_of_one_program(monkeypatch):
+    """A run with another step size traces nothing, and is the run that it would be with a program of its own."""
+    config, traced, iteration = replace(CONFIG, entropy=0.01), [], compiled._iteration
+    monkeypatch.setattr(compiled, "_iteration", lambda *given: traced.append(given) or iteration(*given))
     program = compiled._program_of(api.train(MODEL, config, trials=2, seed=11).run)
-    before = program.step._cache_size(), program.first._cache_size()
+    before = len(traced), program.first._cache_size()
     changed = replace(config, actor_step_size=0.3, critic_step_size=0.1, entropy=0.2, num_iterations=T + 1)
     shared = api.train(MODEL, changed, trials=2, seed=11)
     assert compiled._program_of(shared.run) is program
-    assert (program.step._cache_size(), program.first._cache_size()) == before
+    assert before[0] > 0
+    assert (len(traced), program.first._cache_size()) == before
     alone = api.train(replace(MODEL), changed, trials=2, seed=11)
     for a, b in zip(bits(shared), bits(alone), strict=True):
         np.testing.assert_array_equal(a, b)

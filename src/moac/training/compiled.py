@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.stages import Wrapped
+from jax.stages import Lowered, Wrapped
 from jaxtyping import Int
 
 from moac import compiling
@@ -39,14 +39,16 @@ class Blocks:
         self._run, self._program = run, _program_of(run)
         _compile(run, self._program, snapshot is None)
         self._blocks = self._begun() if snapshot is None else self._continued(snapshot.trials)
+        # Compiled already; asked for here, since a thread of its own would not know the caller's options of JAX.
+        self._step = _lowered(run, self._program, self._blocks[0]).compile()
         self._metrics: list[Metrics] = []
 
     def advance(self, count: int) -> None:
         """Do so many iterations."""
-        program, settings = self._program, self._run.settings
+        arguments = _arguments(self._run, self._program, count)
 
         def step(block: Trial) -> tuple[Trial, Metrics]:
-            return jax.block_until_ready(program.step(settings, program.data, block, count))
+            return jax.block_until_ready(self._step(*arguments, block))
 
         # One thread per block that runs: a program compiled for several devices would round in another way than one
         # for a single device, and calls of one thread run one after the other.
@@ -90,7 +92,7 @@ class _Program(NamedTuple):
     """The two compiled functions of a block."""
 
     first: Wrapped  # (settings, seed, trial indices, their preferences or None) ↦ trials at iteration 0
-    # (settings, data, trials, count) ↦ the trials `count` iterations later, and the metrics of the last
+    # (settings, data, count, trials) ↦ the trials `count` iterations later, and the metrics of the last
     step: Wrapped
     data: Any  # the source's arrays that the program takes as an argument, on the device
     width: int  # trials per block
@@ -133,7 +135,7 @@ def _first(source: Source, parts: Parts, settings: Settings, seed: Any, indices:
 
 
 def _advance(
-    source: Source, parts: Parts, settings: Settings, data: Any, block: Trial, count: Int[Array, ""]
+    source: Source, parts: Parts, settings: Settings, data: Any, count: Int[Array, ""], block: Trial
 ) -> tuple[Trial, Metrics]:
     """A block after `count` iterations, and the metrics of the last."""
     once = jax.vmap(partial(_iteration, source.bound(data), parts, settings))
@@ -168,9 +170,19 @@ def _compile(run: Run, program: _Program, begins: bool) -> None:
     with ThreadPoolExecutor(2) as threads:
         if begins:
             threads.submit(first.compile)
-        threads.submit(program.step.lower(run.settings, program.data, block, 1).compile)
+        threads.submit(_lowered(run, program, block).compile)
         if isinstance(run.source, Preparing):
             run.source.prepare(run.parts.policy, run.config.setting)
+
+
+def _lowered(run: Run, program: _Program, block: Any) -> Lowered:
+    """The program that advances a block, before it is compiled; JAX keeps what it has lowered or compiled once."""
+    return program.step.lower(*_arguments(run, program, 1), block)
+
+
+def _arguments(run: Run, program: _Program, count: int) -> tuple[Settings, Any, Array]:
+    """What all blocks are advanced with, on the device."""
+    return jax.device_put(run.settings), program.data, jnp.asarray(count)
 
 
 def template(run: Run) -> Trial:
