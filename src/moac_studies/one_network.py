@@ -27,7 +27,7 @@ from moac_studies.framework import Study, Workspace
 
 TITLE, COPIES = "One network for every preference", 16
 _NEAR = 0.05  # a hull point is reached within this share of the front's range
-_FEW = 5  # So many preferences, the best by discounted return, are compared by their undiscounted return
+_FEW = 5  # so many preferences, the best by discounted return, are compared by their undiscounted return
 _MEASURED = ("env", "options", "steps", "preferences", "episodes", "config", "played")
 """What a trial depends on, where its table has it; bars, references and peers may change afterwards."""
 

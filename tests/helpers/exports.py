@@ -22,7 +22,7 @@ def right(policy, rows, preferences=None, noise=None):
 
 
 def assert_close(found, expected):
-    """Equal to 1e-5 of the largest number: a small logit is the difference of large terms."""
+    """Equal to 1e-5, and 1e-6 of the largest number: a small logit is the difference of large terms."""
     assert found.shape == expected.shape
     largest = np.abs(expected, where=np.isfinite(expected), out=np.ones_like(expected)).max()
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * max(1, largest))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 + 1e-6 * largest)

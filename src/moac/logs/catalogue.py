@@ -20,6 +20,8 @@ from moac.policies.items import Items
 if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset
 
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
+
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
@@ -199,9 +201,6 @@ def _plain(text: str) -> str:
         return str(Decimal(text).normalize())
     except ArithmeticError:
         return text.lower() if text.lower() in ("true", "false") else text
-
-
-_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 
 
 def _values(context: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy  # its parts when they are used: they take .4 s, and a training compiles in that time
+import scipy  # loads its parts at first use, which takes .4 s: training does that while XLA compiles
 from jaxtyping import Float, Int
 
 from moac.kept import with_owner

@@ -29,7 +29,7 @@ from moac.policies import OnHost, SoftmaxTable, Tabulated, log_probs
 from moac.policies.observations import StateSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
-_ANSWERS = ("returns", "gap", "direction_gap", "regret")
+_ANSWERS = ("returns", "gap", "direction_gap", "regret")  # fields of an evaluation
 _FEW, _SMALL = 32, 4096
 """A table of (action, outcome) that is made for every policy has at most so many columns, and so many entries."""
 
@@ -298,7 +298,10 @@ def evaluate(model: FiniteMOMDP, policy: Policy, theta: Params, setting: Setting
 def _evaluated_alone(
     model: FiniteMOMDP, policy: Policy, theta: Params, pi: chains.Policies, setting: Setting
 ) -> Evaluation:
-    """What is known of each policy. Those with all answers are asked again in blocks, so that they round as ever."""
+    """What is known of each policy, asked one by one.
+
+    Those with all answers are asked again in blocks: else their last bits would depend on the other policies.
+    """
     rows: list[dict[str, Any]] = [{} for _ in pi]
     for n, row in enumerate(rows):
         with contextlib.suppress(ValueError):  # what comes before the first question without an answer is known

@@ -39,7 +39,7 @@ class Blocks:
         self._run, self._program = run, _program_of(run)
         _compile(run, self._program, snapshot is None)
         self._blocks = self._begun() if snapshot is None else self._continued(snapshot.trials)
-        # Compiled already; asked for here, since a thread of its own would not know the caller's options of JAX.
+        # Compiled already. Fetched in this thread, where the caller's options of JAX hold, such as `enable_x64`.
         self._step = _lowered(run, self._program, self._blocks[0]).compile()
         self._metrics: list[Metrics] = []
 

@@ -16,8 +16,8 @@ from moac.offline.ncis.limits import BALANCE, MIN_POSITIVES, PARETO_K, Limit
 from moac.offline.ncis.sums import Sums
 
 Level = Literal["trusted", "with care", "not trusted"]
-_SINGLE = 1e-6
 LEVELS: tuple[Level, ...] = ("trusted", "with care", "not trusted")
+_SINGLE = 1e-6  # numbers in single precision that differ by such a share are the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,8 @@ def verdict(
         why = "some bootstrap samples have none of the policy's actions: no interval"
         reasons.append(Reason("support", "not trusted", why))
     reasons += [*_of_positives(signals, diagnostics), *_of_opinions(signals, estimate, opinions)]
-    if not all(abs(one.mean_weight - 1) < 1e-6 and one.row_effective_share > 1 - 1e-6 for one in diagnostics):
+    far = [max(abs(one.mean_weight - 1), 1 - one.row_effective_share) for one in diagnostics]
+    if not all(each < _SINGLE for each in far):  # else all weights are 1, those of the policy that made the log
         reasons += _of_controls(signals, checks)
         reasons += () if checks is None else (*_of_balance(checks), *_of_tails(signals, checks))
     reasons.sort(key=lambda reason: (reason.level == "with care", reason.signal is not None))

@@ -83,11 +83,10 @@ def control_rows(evaluation: OfflineEvaluation, method: str) -> list[tuple[str, 
             deviations = f"{with_interval(moved, (low, high), sign=True)} sd"
             shown = change(moved, (low, high)) if one.relative else deviations
             name = one.name if one.relative else "named column"
-            if math.isnan(moved):
-                shown, none = UNKNOWN, why or "it does not vary"
-            else:
-                none = why
-            rows.append((name, column, shown, told if none is None else f"no power: {none}"))
+            constant = math.isnan(moved)
+            lacking = why or ("it does not vary" if constant else None)
+            power_of = told if lacking is None else f"no power: {lacking}"
+            rows.append((name, column, UNKNOWN if constant else shown, power_of))
     return rows
 
 
