@@ -292,7 +292,8 @@ def _pivot(A: Float[Array, "M M"], b: Float[Array, " M"], s: _ActiveSet) -> _Act
     y = jnp.where(refuse, s.y, moved)
     kept = s.free & ~s.newest & jnp.any(s.newest)  # none where the very start is not regular
     support = jnp.where(refuse, kept, s.free & ~leaving)
-    refused = (s.refused & refuse) | (refuse & s.newest)  # until y moves
+    # Until y moves; after many steps for good, since rounding alone lets the same indices in and out again.
+    refused = (s.refused & (refuse | (s.steps > 4 * len(b)))) | (refuse & s.newest)
     slope = b - _product(A, y)
     # A slope within the rounding of its own sum is 0: an index let in by it would leave again, and so for ever.
     noise = 8 * eps * (jnp.abs(b) + _product(jnp.abs(A), y))

@@ -35,14 +35,18 @@ def least_linear(slopes, cap):
 
 @pytest.mark.parametrize("width", (0.1, 0.2))
 def test_bumps_that_overlap_are_fitted_after_many_steps(width):
-    """The second width takes 66 steps, more than three for each bump: whatever ends it sooner leaves a slope."""
+    """The second width takes 66 steps, more than three for each bump: whatever ends it sooner leaves a slope.
+
+    Its matrix has a condition of 8e20. Where processors round in another way, the same two indices are let in and out
+    until one stays refused: without that a slope of 1.8e-13 is left at the limit of steps.
+    """
     U = overlapping(width)
     target = np.random.default_rng(0).dirichlet(np.full(len(U), 0.3), 512) @ U
     y, support = non_negative(U @ U.T, target @ U.T)
     y = np.asarray(y)
     assert y.min() >= 0
     assert ((y > 0) <= np.asarray(support)).all()
-    assert ((target - y @ U) @ U.T).max() <= 1e-14
+    assert ((target - y @ U) @ U.T).max() <= 2e-14
     assert np.abs(np.sum(y * ((target - y @ U) @ U.T), axis=1)).max() <= 1e-14
 
 
