@@ -157,7 +157,8 @@ def _rules(rules: dict[str, Any]) -> Table:
     caption = (
         "A hull point is found where a policy is within 1 % of the front's range in every objective. A preference p is "
         "served by its own policy where pᵀJ is within 1 % of the best, in units of the ranges; IGD+ is in these units. "
-        "Policies are those of all trials; on a model also of earlier stages, each with its greedy version."
+        "Policies are those of all trials; on a model also of earlier stages, each with its greedy version. The "
+        "archive keeps one of several that cannot be told apart, so its hypervolume may be smaller than a rule's."
     )
     return Table("What each rule finds", caption, header, rows)
 
