@@ -60,17 +60,17 @@ def beside_bare(env_id: str) -> tuple[float, float, float]:
 
 
 class _Clock:
-    """Counts the CPU-seconds that an environment's `sample` takes."""
+    """Counts the CPU-seconds that an environment's `rollout` takes."""
 
     def __init__(self, environment: envs.Environment) -> None:
-        self.seconds, self._sample = 0.0, environment.sample
-        vars(environment)["sample"] = self._timed
+        self.seconds, self._rollout = 0.0, environment.rollout
+        vars(environment)["rollout"] = self._timed
 
     def _timed(self, *arguments):
         began = time.process_time()
-        sampled = self._sample(*arguments)
+        rollout = self._rollout(*arguments)
         self.seconds += time.process_time() - began
-        return sampled
+        return rollout
 
 
 class Bare:

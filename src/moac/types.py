@@ -144,6 +144,13 @@ class Sampling:
         """N·D + B."""
         return self.num_critic_steps * self.critic_batch_size + self.actor_batch_size
 
+    def split(self, rollout: Batch) -> tuple[Batch, Batch]:
+        """A rollout [n, T] to the critic's batches [N, D] and the actor's [B]: time first, chains side by side."""
+        N, D = self.num_critic_steps, self.critic_batch_size
+        flat = jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), rollout)
+        critic = jax.tree.map(lambda x: x[: N * D].reshape(N, D, *x.shape[1:]), flat)
+        return critic, jax.tree.map(lambda x: x[N * D :], flat)
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -240,6 +247,15 @@ class Hosted(Source, Protocol):
     Its chains cannot be stored. What they have learned can: `chain.memory`, a pytree of arrays that a new chain starts
     with when a run is continued.
     """
+
+    def rollout(self, chain: Any, policy: Policy, theta: Params, key: Key, sizes: Sampling) -> tuple[Any, Batch]:
+        """The chain after N·D + B transitions under θ, and these [n, T]: the compiled update splits them."""
+        ...
+
+    def sample(self, chain: Any, policy: Policy, theta: Params, key: Key, sizes: Sampling) -> tuple[Any, Batch, Batch]:
+        """The same, split on the host."""
+        chain, rollout = self.rollout(chain, policy, theta, key, sizes)
+        return chain, *sizes.split(rollout)
 
     def undisturbed(self) -> AbstractContextManager[None]:
         """Held while the driver samples again and again: what sampling disturbs is put back when it is left."""

@@ -82,22 +82,20 @@ class Environment(Hosted):
         weakref.finalize(chain, _close, self._simulators, chain.number)
         return chain
 
-    def sample(
-        self, chain: Chain, policy: Policy, theta: Params, key: Key, sizes: Sampling
-    ) -> tuple[Chain, Batch, Batch]:
-        """The next N·D + B transitions of the copies under θ; copies side by side, in the order of time."""
-        n, host = self.spec.num_chains, jax.tree.map(np.asarray, theta)
+    def rollout(self, chain: Chain, policy: Policy, theta: Params, key: Key, sizes: Sampling) -> tuple[Chain, Batch]:
+        """The next N·D + B transitions of the copies under θ [n, T]: one copy after the other, in the order of time."""
+        n, theta = self.spec.num_chains, jax.tree.map(np.asarray, theta) if self._num_workers else theta
         draws = draw(key, (n, sizes.steps // n), sizes, self.spec.action_size)
         if sizes.deviations is not None and chain.moments is None:
             chain.moments = Moments.nothing(self.spec.observation_size, sizes.deviations)
         observations = self.spec.observations
         scale = observations.scale(chain.moments) if isinstance(observations, VectorSpec) else None
-        requests = [(chain.number, policy, host, scale, draws.of(a, b)) for a, b in self._shares]
+        requests = [(chain.number, policy, theta, scale, draws.of(a, b)) for a, b in self._shares]
         parts = _answered(self._simulators, "roll_out", requests)
         rollout = parts[0] if len(parts) == 1 else jax.tree.map(lambda *shares: np.concatenate(shares), *parts)
         if chain.moments is not None:
             chain.moments = chain.moments.including(rollout.observation.reshape(-1, self.spec.observation_size))
-        return chain, *_batches(rollout, scale, sizes)
+        return chain, _seen(rollout, scale, sizes)
 
     def undisturbed(self) -> AbstractContextManager[None]:
         """Global generators, which every rollout seeds, put back once and not after every rollout."""
@@ -135,17 +133,12 @@ class Environment(Hosted):
         return list(itertools.pairwise(edges))
 
 
-def _batches(rollout: Batch, scale: Scale | None, sizes: Sampling) -> tuple[Batch, Batch]:
-    """[n, T] to the critic's [N, D] and the actor's [B]: time first, copies side by side."""
-    N, D = sizes.num_critic_steps, sizes.critic_batch_size
-    columns: dict[str, Any] = {name: x for name, x in vars(rollout).items() if x is not None}
+def _seen(rollout: Batch, scale: Scale | None, sizes: Sampling) -> Batch:
+    """A rollout as the learner sees it: vectors scaled, and in the average setting nothing that terminates."""
     if scale is not None:
-        columns |= {name: scale(columns[name]) for name in ("observation", "next_observation")}
-    if sizes.average:
-        del columns["terminated"]
-    flat = {name: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]) for name, x in columns.items()}
-    critic = Batch(**{name: x[: N * D].reshape(N, D, *x.shape[1:]) for name, x in flat.items()})
-    return critic, Batch(**{name: x[N * D :] for name, x in flat.items()})
+        seen = {name: scale(getattr(rollout, name)) for name in ("observation", "next_observation")}
+        rollout = replace(rollout, **seen)
+    return replace(rollout, terminated=None) if sizes.average else rollout
 
 
 def _answered(simulators: Simulators, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:

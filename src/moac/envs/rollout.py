@@ -122,21 +122,24 @@ class Draws:
 
     def of(self, first: int, last: int) -> Draws:
         """Those of some copies."""
+        if last - first == len(self.uniform):
+            return self
         forced, normal = (None if x is None else x[first:last] for x in (self.forced, self.normal))
         return Draws(self.uniform[first:last], forced, self.average, normal)
 
 
 _PHILOX: Any = np.random.Philox(0)
 _START: dict[str, Any] = _PHILOX.state
+_GENERATOR = np.random.Generator(_PHILOX)
 
 
 def draw(key: Any, shape: tuple[int, int], sizes: Sampling, action_size: int = 0) -> Draws:
     """The random numbers of an iteration, by the data of its key."""
+    # as of Philox(key=key), which would ask the system for entropy first
     _PHILOX.state = _START | {"state": {"counter": np.zeros(4, np.uint64), "key": np.asarray(key, dtype=np.uint64)}}
-    generator = np.random.Generator(_PHILOX)  # as of Philox(key=key), which would ask the system for entropy first
-    uniform = generator.random(shape)
-    forced = None if sizes.survival is None else generator.random(shape) >= sizes.survival
-    normal = generator.standard_normal((*shape, action_size)) if action_size else None
+    uniform = _GENERATOR.random(shape)
+    forced = None if sizes.survival is None else _GENERATOR.random(shape) >= sizes.survival
+    normal = _GENERATOR.standard_normal((*shape, action_size)) if action_size else None
     return Draws(uniform, forced, sizes.average, normal)
 
 

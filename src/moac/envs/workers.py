@@ -43,7 +43,7 @@ class Simulator:
             self._copies[chain] = [Copy(self._interface, number, seed) for number, seed in pairs]
 
     def roll_out(self, chain: int, policy: Policy, theta: Params, scale: Scale | None, draws: Draws) -> Batch:
-        """The next steps of a chain's copies under θ (NumPy arrays); vectors are scaled, states are not."""
+        """The next steps of a chain's copies under θ; vectors are scaled, states are not."""
         interface, copies = self._interface, self._copies[chain]
         with seeded_globally(draws.seed):
             if interface.tabular:

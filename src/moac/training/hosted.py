@@ -75,8 +75,8 @@ class Chains:
     def _iterate(self, trial: _Live) -> None:
         """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
         policy, theta = self._run.parts.policy, trial.state.theta
-        trial.chain, *batches = self._source.sample(trial.chain, policy, theta, trial.key, self._sizes)
-        new, trial.metrics, signal = self._program.step(self._settings, trial.state, *batches)
+        trial.chain, rollout = self._source.rollout(trial.chain, policy, theta, trial.key, self._sizes)
+        new, trial.metrics, signal = self._program.step(self._settings, trial.state, rollout)
         *key, healthy = np.asarray(signal).tolist()
         if healthy:
             trial.state, trial.key = new, key
@@ -118,8 +118,8 @@ class _Program(NamedTuple):
     # (settings, seed, trial, its preference or None) ↦ its state at iteration 0, and the key of its chain
     first: Callable[..., tuple[State, Key]]
     sample_key: Callable[[State], Key]  # state ↦ the key that the iteration to come samples with
-    # (settings, state, critic batches, actor batch) ↦ the next state, metrics, and in one array for the host the next
-    # sample key and whether the state is finite
+    # (settings, state, rollout) ↦ the next state, metrics, and in one array for the host the next sample key
+    # and whether the state is finite
     step: Callable[..., tuple[State, Metrics, UInt32[Any, "3"]]]
 
 
@@ -150,11 +150,11 @@ def _with_key_data(state: State) -> State:
 
 
 def _step(
-    spec: Spec, parts: Parts, settings: Settings, state: State, critic_batches: Batch, actor_batch: Batch
+    spec: Spec, parts: Parts, settings: Settings, state: State, rollout: Batch
 ) -> tuple[State, Metrics, UInt32[Any, "3"]]:
     _, update = learner(settings, spec, parts)
     key_state, _ = jax.random.split(jax.random.wrap_key_data(state.key))
-    new, metrics = update(replace(state, key=key_state), critic_batches, actor_batch)
+    new, metrics = update(replace(state, key=key_state), *sampling(settings, spec).split(rollout))
     new = _with_key_data(new)
     healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
     return new, metrics, jnp.append(_sample_key(new), healthy.astype(jnp.uint32))
