@@ -6,9 +6,11 @@ Names are imported when they are first used, so that `import moac` and the comma
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # not from `typing`, whose import is most of the time before Ctrl-C is answered in one line
 if TYPE_CHECKING:
+    from typing import Any
+
     from moac import api, envs, kuairand, logs, momdp, offline, policies, simplex, theory, weighting
     from moac.api import certify, choose, compare, defaults, evaluate, explore, export, load, resume, sweep, train
     from moac.config import Average, Config, Discounted

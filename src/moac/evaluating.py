@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from moac.config import Config
 from moac.driver import source_of
 from moac.momdp import library
 from moac.policies.encoding import ActionBox
-from moac.policies.observations import LogSpec
+from moac.policies.observations import LogSpec, Observations
 from moac.runs import directory as run_directory
 from moac.runs import problems
 from moac.runs.directory import RunDirectory
@@ -105,12 +106,19 @@ class Subject:
     fingerprint: str | None = None  # of what the run was trained on; None of a policy alone
 
     def __post_init__(self) -> None:
-        """Refuse an environment that takes other actions than the policies have."""
+        """Refuse an environment that takes other actions than the policies have, or shows other observations."""
         spec, policy, box = self.source.spec, self.trained.policy, self.trained.box
+        on_log = isinstance(spec.observations, LogSpec)
         known = _told(getattr(policy, "num_actions", 0), box)
         taken = _told(spec.num_actions, spec.action_box)
-        if known != taken and (box or hasattr(policy, "num_actions")) and not isinstance(spec.observations, LogSpec):
+        if known != taken and (box or hasattr(policy, "num_actions")) and not on_log:
             raise ValueError(f"`problem` must take the policy's actions ({known}), got {spec.name} ({taken}).")
+        observed, given = _seen(self.trained.observations), _seen(spec.observations)
+        if not on_log and (observed[0] != given[0] or observed[1] < given[1] < math.inf):
+            raise ValueError(
+                f"`problem` must give observations as the policy takes them ({_said(observed)}), "
+                f"got {spec.name} ({_said(given)})."
+            )
 
     @classmethod
     def of(
@@ -158,6 +166,18 @@ class Subject:
             first = trained.policy.init(jax.random.key(0))
             return replace(trained, theta=jax.tree.map(lambda leaf: leaf[None], first), trial=0)
         return replace(trained, theta=training.first(run).trials.state.theta)
+
+
+def _seen(observations: Observations) -> tuple[int, float]:
+    """How many numbers an observation has, and how many states there are, where an environment's are counted."""
+    encoder, known = observations.encoder, getattr(observations, "shown", None)
+    if encoder is None:
+        return 1 if known is None else known[0].size, math.inf
+    return encoder.bare.size, encoder.num_states or math.inf
+
+
+def _said(seen: tuple[int, float]) -> str:
+    return counted(seen[0], "number") + (f", {seen[1]} states" if math.isfinite(seen[1]) else "")
 
 
 def _told(num_actions: int, box: ActionBox | None) -> str:

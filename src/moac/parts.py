@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from moac import weighting
@@ -18,10 +20,11 @@ from moac.policies.gaussian import Squash
 from moac.policies.networks import Digits, Inputs, Network, Plain, States, Vectors, WithPreference
 from moac.policies.observations import LogSpec
 from moac.settings import Settings
-from moac.types import Critic, Key, Policy, Spec
-from moac.weighting import Rule
+from moac.types import Critic, Key, Policy, Request, Spec
+from moac.weighting import Rule, Seen
 
 _MAX_ONE_HOT = 512  # whole numbers with more values than this in all are seen as vectors, not as ones and zeros
+_SOME = 7  # observations that a critic's shapes are checked with
 _RIGHT: dict[str, tuple[type, str]] = {
     "policy": (Policy, "an object with `init`, `sample` and `log_prob`"),
     "critic": (Critic, "an object with `init` and `values`"),
@@ -43,6 +46,53 @@ def check(given: Mapping[str, Any]) -> None:
         kind, right = _RIGHT[name]
         if part is not None and (isinstance(part, type) or not isinstance(part, kind)):
             raise ValueError(f"`{name}` must be {right}, got {shown(part)}.")
+        if type(part).__hash__ is None:  # programs are kept by their parts
+            raise ValueError(f"`{name}` must be hashable, such as a frozen dataclass, got {shown(part)}.")
+
+
+def check_shapes(parts: Parts, given: Iterable[str], spec: Spec, preference: Any) -> None:
+    """Refuse parts of the caller that return other shapes than the algorithm takes; nothing is computed."""
+    checks: dict[str, Callable[[Key], None]] = {
+        "policy": partial(_check_policy, parts.policy, spec),
+        "critic": partial(_check_critic, parts.critic, spec),
+        "rule": lambda key: _check_rule(parts.rule, spec.num_objectives, preference),
+    }
+    for name in given:
+        jax.eval_shape(checks[name], jax.random.key(0))
+
+
+def _check_policy(policy: Policy, spec: Spec, key: Key) -> None:
+    theta, seen, right = policy.init(key), _observation(spec, ()), (spec.action_size,) if spec.action_box else ()
+    _check_shape("`policy.sample` must return an action", policy.sample(theta, seen, key), right)
+    action = jnp.zeros(right, float if spec.action_box else int)
+    _check_shape("`policy.log_prob` must return a number", policy.log_prob(theta, seen, action), ())
+
+
+def _check_critic(critic: Critic, spec: Spec, key: Key) -> None:
+    values = critic.values(critic.init(key), _observation(spec, (_SOME,)))
+    _check_shape(f"`critic.values` of {_SOME} observations must return values", values, (_SOME, spec.num_objectives))
+
+
+def _check_rule(rule: Rule, M: int, preference: Any) -> None:
+    state, K = rule.init(M) if preference is None else rule.init(M, preference), jnp.eye(M)
+    seen = Seen(K, K, jnp.zeros(M), jnp.zeros((_SOME, M))) if rule.needs.cross or rule.needs.values else K
+    right = (jax.tree.map(jnp.shape, state), (M,))
+    _check_shape("`rule.update` must return its state and the weights", rule.update(state, seen, jnp.ones(())), right)
+
+
+def _check_shape(must: str, result: Any, right: Any) -> None:
+    shape = jax.tree.map(jnp.shape, result)
+    if shape != right:
+        raise ValueError(f"{must} of shape {right}, got {shape}.")
+
+
+def _observation(spec: Spec, shape: tuple[int, ...]) -> Any:
+    """One observation as policies see it, or several."""
+    if spec.num_states is not None:
+        return jnp.zeros(shape, jnp.int32)
+    x = jnp.zeros((*shape, spec.observation_size))
+    listed = isinstance(spec.observations, LogSpec) and spec.observations.with_candidates
+    return Request(x, jnp.zeros((*shape, spec.num_actions), jnp.int32)) if listed else x
 
 
 def build(settings: Settings, spec: Spec, seed: int) -> Parts:

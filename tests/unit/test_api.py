@@ -10,10 +10,13 @@ import jax
 import mo_gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import moac
 from moac import Config, api, driver, envs, evaluating, momdp
+from moac.policies import SoftmaxTable
 from moac.training import result
+from moac.training.trained import TrainedPolicy
 from moac.types import SourceError
 from tests.helpers.environments import Line
 
@@ -175,6 +178,18 @@ def test_a_policy_plays_only_where_its_actions_are_taken(trained):
                 function(trained.policy, problem)
 
 
+def test_a_policy_plays_only_where_it_is_shown_what_it_observes():
+    def made(space):
+        return envs.make(lambda: Line(observation_space=space), num_envs=2)
+
+    policy = TrainedPolicy.of(SoftmaxTable(5, 2), np.zeros((1, 5, 2)), made(spaces.Discrete(5)).spec, None, None)
+    told = r"`problem` must give observations as the policy takes them \(1 number, 5 states\), got <lambda> "
+    for space, given in ((spaces.Discrete(9), "1 number, 9 states"), (spaces.MultiDiscrete([5, 2]), "2 numbers, 10 ")):
+        with pytest.raises(ValueError, match=rf"{told}\({given}"):
+            moac.evaluate(policy, made(space))
+    assert moac.evaluate(policy, made(spaces.Discrete(5)), episodes=2).points.shape == (1, 2)
+
+
 def test_defaults_take_what_train_takes():
     by_id, by_model = moac.defaults("fishwood-v0"), moac.defaults(momdp.library.fishwood())
     assert by_id == by_model
@@ -209,6 +224,9 @@ def test_objects_are_shown_in_one_line(trained):
 def test_names_are_imported_when_they_are_used():
     script = "import sys, moac; assert 'jax' not in sys.modules; moac.Config; assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    here = f"import sys; sys.path.append({str(Path(moac.__file__).parents[1])!r}); import moac.__main__"
+    bare = [sys.executable, "-S", "-c", f"{here}; assert 'typing' not in sys.modules"]
+    subprocess.run(bare, check=True, timeout=60)  # until then Ctrl-C shows a traceback
     assert all(hasattr(moac, name) for name in moac.__all__)
     with pytest.raises(AttributeError, match="'policy'"):
         moac.policy  # noqa: B018

@@ -1,5 +1,7 @@
 """From a configuration to what it names: defaults by the problem, features by the seed, rules by their numbers."""
 
+from dataclasses import dataclass
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -92,6 +94,50 @@ def test_momentum_smooths_weights_of_the_simplex_only():
     ],
 )
 def test_what_is_no_part_is_refused_before_a_folder_is_made(given, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        moac.train(MODEL, out=tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+
+
+class Own:
+    """A policy and a critic with a table each; either may answer in a wrong shape."""
+
+    def __init__(self, answer=lambda x: x):
+        self.answer = answer
+
+    def init(self, _key):
+        return jnp.zeros((MODEL.num_states, 2))
+
+    def sample(self, _theta, observation, _key):
+        return self.answer(observation)
+
+    def log_prob(self, *_):
+        return jnp.float32(0)
+
+    def values(self, w, observation):
+        return self.answer(w[observation])
+
+
+@dataclass
+class Unhashable(Own):
+    answer: int = 0
+
+
+def rule_of(answer):
+    return weighting.Rule(lambda M: (), lambda state, K, t: answer)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"policy": Own(lambda action: action[None])}, r"`policy.sample` .* of shape \(\), got \(1,\)"),
+        ({"critic": Own(lambda values: values[..., 0])}, r"`critic.values` of 7 .* of shape \(7, 2\), got \(7,\)"),
+        ({"rule": rule_of(((), jnp.ones(3)))}, r"`rule.update` .* of shape \(\(\), \(2,\)\), got \(\(\), \(3,\)\)"),
+        ({"rule": rule_of(jnp.ones(2))}, r"`rule.update` .* its state and the weights .*, got \(2,\)"),
+        ({"policy": Unhashable()}, r"`policy` must be hashable"),
+    ],
+)
+def test_an_object_of_wrong_shapes_is_refused_before_a_folder_is_made(given, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         moac.train(MODEL, out=tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()

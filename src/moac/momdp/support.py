@@ -23,7 +23,7 @@ from jaxtyping import Float
 from moac.config import Average, Setting
 from moac.kept import with_owner
 from moac.momdp import chain
-from moac.momdp.model import FiniteMOMDP
+from moac.momdp.model import FiniteMOMDP, check_model
 
 MAX_OBJECTIVES = 6
 """The number of corners grows exponentially with M; beyond this many objectives the support is refused."""
@@ -49,13 +49,18 @@ class Support:
         return np.maximum(np.min(self.heights - J @ self.corners.T, axis=-1), 0.0)
 
 
-@with_owner
 def of(model: FiniteMOMDP, setting: Setting) -> Support:
     """The support of all policies of `model`, those with memory of time included.
 
     Where it has more than `MAX_CORNERS` corners (with several discounts there is no end of them) refinement stops, the
     worst ones being refined first; `Support.precision` then says how good it is.
     """
+    check_model(model)
+    return _refined(model, setting)
+
+
+@with_owner
+def _refined(model: FiniteMOMDP, setting: Setting) -> Support:
     M = model.num_objectives
     if M > MAX_OBJECTIVES:
         raise ValueError(f"the support takes at most {MAX_OBJECTIVES} objectives, {model.name} has {M}.")

@@ -267,6 +267,8 @@ def _floors(texts: Sequence[str], best: Float[np.ndarray, " M"], names: tuple[st
         _known("protect", name, names)
         if name in floors:
             raise ValueError(f"`protect` must name an objective once, got {name!r} twice.")
+        if match["relative"] and value > 0:
+            raise ValueError(f"`protect` must be at most 0%, a change from the archive's best, got {text!r}.")
         highest = float(best[names.index(name)])
         floors[name] = highest - abs(highest * value) / 100 if match["relative"] else value
     return floors

@@ -126,7 +126,9 @@ def prepare(
     built = parts.build(settings.Settings.of(full), problem.spec, seed)._replace(**objects)
     if full.preferences is not None and not built.rule.needs.preference:
         raise ValueError("`preferences` must be None with a rule that takes none (`Needs.preference`).")
-    return training.Run(problem, full, built, int(trials), int(seed), tuple(objects))
+    run = training.Run(problem, full, built, int(trials), int(seed), tuple(objects))
+    parts.check_shapes(built, objects, problem.spec, run.preference(0))
+    return run
 
 
 def configured(spec: Spec, config: Any, steps: int | None, given: Mapping[str, Any]) -> Config:

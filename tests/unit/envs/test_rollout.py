@@ -225,3 +225,14 @@ def test_of_several_copies_the_one_that_is_lost_is_named():
     two = [Copy(envs.make(Line).interface, number, seed=0) for number in (0, 1)]
     with pytest.raises(SourceError, match=r"copy 1: its observation must be finite, got \[nan, 3.0\]"):
         rollout._check_finite(two, np.array([[1.0, 2.0], [np.nan, 3.0]]), 4)
+
+
+@pytest.mark.filterwarnings("error:overflow")
+def test_a_reward_beyond_single_precision_is_refused_without_a_warning():
+    class Huge(Line):
+        def step(self, action):
+            observation, reward, *rest = super().step(action)
+            return observation, reward.astype(np.float64) * 1e39, *rest
+
+    with pytest.raises(SourceError, match=r"its reward must be finite and within ±1e\+15, got \[0.0, -inf\]"):
+        sampled(envs.make(Huge, num_envs=2))

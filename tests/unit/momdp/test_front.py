@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from moac.momdp import hypervolume, igd_plus, non_dominated
+from moac.config import Discounted
+from moac.momdp import hypervolume, igd_plus, non_dominated, support_of
 
 
 def test_hypervolume_of_two_boxes():
@@ -65,3 +66,8 @@ def test_with_many_objectives_and_points_the_volume_is_close_to_exact():
     exact = hypervolume(few, np.zeros(5))
     assert hypervolume(many, np.zeros(5)) == pytest.approx(exact, rel=2e-3)
     assert hypervolume(many - 2, np.zeros(5)) == 0.0
+
+
+def test_the_support_of_an_id_is_refused():
+    with pytest.raises(ValueError, match=r"`model` must be a FiniteMOMDP .*, got 'fishwood-v0'"):
+        support_of("fishwood-v0", Discounted(0.9))

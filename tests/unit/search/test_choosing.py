@@ -62,6 +62,7 @@ def test_where_no_point_keeps_the_floors_the_nearest_is_told():
     [
         (["fuel"], [], "`protect` must be an objective and its least value"),
         (["fuel=low"], [], "`protect` must be an objective and its least value"),
+        (["fuel=+5%"], [], "`protect` must be at most 0%, a change from the archive's best, got 'fuel=.5%'"),
         (["oil=1"], [], "`protect` must name one of ore1, ore2, fuel, got 'oil'"),
         (["fuel=1", "fuel=2"], [], "got 'fuel' twice"),
         ([], ["ore"], "`prefer` must name one of ore1, ore2, fuel, got 'ore'. Did you mean ore"),
