@@ -20,6 +20,7 @@ import pytest
 from moac import files
 from moac.cli.main import main
 from moac.search import sweep_spec as spec
+from tests.helpers.limits import count as tried
 from tests.helpers.limits import limited
 from tests.properties.test_fuzz import mutated, survives
 
@@ -378,19 +379,19 @@ def test_a_few_trainings(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize("seed", range(10))
 def test_many_lines(tmp_path, capsys, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
-    fuzz_lines(2000, tmp_path, capsys, f"many {seed}")
+    fuzz_lines(tried(2000), tmp_path, capsys, f"many {seed}")
 
 
 @pytest.mark.slow
 def test_real_processes(tmp_path):
-    fuzz_processes(300, tmp_path)
+    fuzz_processes(tried(300), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_many_trainings(tmp_path, capsys, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
-    fuzz_trainings(100, tmp_path, capsys, f"many {seed}")
+    fuzz_trainings(tried(100), tmp_path, capsys, f"many {seed}")
 
 
 def test_a_few_runs(run, tmp_path, capsys):
@@ -408,18 +409,18 @@ def test_a_few_words(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_many_runs(run, tmp_path, capsys):
-    fuzz_runs(2000, run, tmp_path, capsys)
+    fuzz_runs(tried(2000), run, tmp_path, capsys)
 
 
 @pytest.mark.slow
 def test_many_sweeps(tmp_path):
-    fuzz_sweeps(3000, tmp_path)
+    fuzz_sweeps(tried(3000), tmp_path)
 
 
 @pytest.mark.slow
 def test_many_words(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fuzz_words(600, tmp_path, capsys)
+    fuzz_words(tried(600), tmp_path, capsys)
 
 
 def test_the_time_limit_ends_what_waits(tmp_path):
