@@ -20,8 +20,8 @@ import pytest
 from moac import files
 from moac.cli.main import main
 from moac.search import sweep_spec as spec
+from tests.helpers.limits import THOROUGH, limited
 from tests.helpers.limits import count as tried
-from tests.helpers.limits import limited
 from tests.properties.test_fuzz import mutated, survives
 
 SECONDS = 60
@@ -388,7 +388,7 @@ def test_real_processes(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(10 if THOROUGH else 4))
 def test_many_trainings(tmp_path, capsys, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
     fuzz_trainings(tried(100), tmp_path, capsys, f"many {seed}")
@@ -414,13 +414,13 @@ def test_many_runs(run, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_many_sweeps(tmp_path):
-    fuzz_sweeps(tried(3000), tmp_path)
+    fuzz_sweeps(3000, tmp_path)
 
 
 @pytest.mark.slow
 def test_many_words(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fuzz_words(tried(600), tmp_path, capsys)
+    fuzz_words(600, tmp_path, capsys)
 
 
 def test_the_time_limit_ends_what_waits(tmp_path):
