@@ -31,14 +31,14 @@ def newsletter(readers: int = 300, offers: int = 12, weeks: int = 20, seed: int 
     }
 
 
-def main() -> moac.logs.LoggedDataset:
+def main(iterations: int = 200) -> moac.logs.LoggedDataset:
     """Build the dataset, train, evaluate, recommend. So few readers show nothing, and the verdict says why."""
     dataset = moac.logs.build(
         newsletter(), user="reader", item="offer", time="week", signals="order,minutes,-complaint",
         context="season", propensity="chance", name="newsletter",
     )  # fmt: skip
     print(dataset)
-    run = moac.train(dataset, num_iterations=200, num_evaluations=2, behaviour_pull=0.3)
+    run = moac.train(dataset, num_iterations=iterations, num_evaluations=2, behaviour_pull=0.3)
     evaluation = run.evaluate(split="validation")
     for line in evaluation.lines("MOAC"):
         print(f"{line.label:16} {line.relative:+.1%} {line.outcome}")

@@ -1,4 +1,4 @@
-"""One finished run for all tests here, and a compilation cache that all their processes share."""
+"""One finished run for all tests here, and the environment of the processes they start."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import compiling
+from tests.helpers.limits import THOROUGH
 
 MOAC = [sys.executable, "-c", "import sys; from moac.cli.main import main; sys.exit(main())"]
 TRAIN = [
@@ -18,11 +18,9 @@ TRAIN = [
     *("--critic-batch-size", "8", "--actor-batch-size", "16", "--seed", "7", "--checkpoint-every", "0", "--json"),
 ]
 
-KILLS = int(os.environ.get("MOAC_TEST_KILLS", "20"))
+KILLS = 20 if THOROUGH else 6
 """Of every driver, in the slow suite."""
 OUTCOME = ("policy.safetensors", "history.safetensors", "metrics.jsonl")
-
-
 OF_TIME = ("timing.jsonl", ".lock")
 """Seconds; and the lock that a kill leaves where the run had ended and only its summary was missing."""
 
@@ -53,12 +51,9 @@ class Finished:
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory):
-    """Environment variables of a `moac` process, which compiles as users' do."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    usual = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", compiling.VARIABLE)}
-    return usual | {"MOAC_CACHE": str(shared / "cache"), "PYTHONWARNINGS": "error"}
+def environment():
+    """Environment variables of a `moac` process, which compiles as its tests do, and into the same cache."""
+    return os.environ | {"PYTHONWARNINGS": "error"}
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ def test_an_environment_of_ones_own_trains():
 
 
 def test_a_log_of_ones_own_becomes_a_dataset():
-    dataset = runpy.run_path(str(ROOT / "examples" / "custom_log.py"))["main"]()
+    dataset = runpy.run_path(str(ROOT / "examples" / "custom_log.py"))["main"](iterations=5)
     assert (dataset.num_rows, dataset.num_users, dataset.num_actions) == (6000, 300, 12)
     assert dataset.signal_names == ("order", "minutes", "complaint")
     assert dataset.reward[:, 2].max() == 0  # a cost

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, twenty times for every driver: nothing is torn, lost or different.
+"""SIGKILL at random moments, several times for every driver: nothing is torn, lost or different.
 
 The driver of a sweep on Ray is killed in `test_cluster.py`.
 """

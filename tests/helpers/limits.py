@@ -1,11 +1,20 @@
-"""A limit of the time that a piece of a test may take."""
+"""A limit of the time that a piece of a test may take, and of how much a slow test tries."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Generator
 from typing import Any
+
+THOROUGH = os.environ.get("MOAC_THOROUGH") == "1"
+"""Whether slow tests try all that they could; without it the slow suite ends within half an hour."""
+
+
+def count(many: int) -> int:
+    """How many of so many inputs to try: a tenth, unless the suite is to be thorough."""
+    return many if THOROUGH else many // 10
 
 
 class OverTimeError(BaseException):

@@ -20,7 +20,8 @@ import pytest
 from moac import files
 from moac.cli.main import main
 from moac.search import sweep_spec as spec
-from tests.helpers.limits import limited
+from tests.helpers.limits import THOROUGH, limited
+from tests.helpers.limits import count as tried
 from tests.properties.test_fuzz import mutated, survives
 
 SECONDS = 60
@@ -378,19 +379,19 @@ def test_a_few_trainings(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize("seed", range(10))
 def test_many_lines(tmp_path, capsys, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
-    fuzz_lines(2000, tmp_path, capsys, f"many {seed}")
+    fuzz_lines(tried(2000), tmp_path, capsys, f"many {seed}")
 
 
 @pytest.mark.slow
 def test_real_processes(tmp_path):
-    fuzz_processes(300, tmp_path)
+    fuzz_processes(tried(300), tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(10 if THOROUGH else 4))
 def test_many_trainings(tmp_path, capsys, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
-    fuzz_trainings(100, tmp_path, capsys, f"many {seed}")
+    fuzz_trainings(tried(100), tmp_path, capsys, f"many {seed}")
 
 
 def test_a_few_runs(run, tmp_path, capsys):
@@ -408,7 +409,7 @@ def test_a_few_words(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_many_runs(run, tmp_path, capsys):
-    fuzz_runs(2000, run, tmp_path, capsys)
+    fuzz_runs(tried(2000), run, tmp_path, capsys)
 
 
 @pytest.mark.slow

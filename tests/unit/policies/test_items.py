@@ -52,6 +52,8 @@ def by_hand(made, theta, x):
 def test_scores_are_those_of_two_networks_normalised_over_the_list_or_over_all(embedding):
     made, theta = policy(embedding)
     (request, action), score = requests(), by_hand(made, theta, requests()[0].x)
+    log_prob, sample = jax.jit(made.log_prob), jax.jit(jax.vmap(made.sample, in_axes=(None, None, 0)))
+    keys = jax.random.split(jax.random.key(0), 20)
     on_host = made.logits(tuple(map(np.asarray, theta)), np.asarray(request.x))
     assert isinstance(on_host, np.ndarray)
     np.testing.assert_allclose(on_host, score, rtol=1e-4, atol=1e-5)
@@ -59,13 +61,12 @@ def test_scores_are_those_of_two_networks_normalised_over_the_list_or_over_all(e
         listed = request.candidates[row][request.candidates[row] >= 0]
         among = np.exp(score[row, listed]) / np.exp(score[row, listed]).sum()
         own = jax.tree.map(lambda leaf, row=row: leaf[row], request)
-        taken = float(made.log_prob(theta, own, action[row]))
+        taken = float(log_prob(theta, own, action[row]))
         assert np.exp(taken) == pytest.approx(among[list(listed).index(action[row])], rel=1e-4)
-        every = np.exp(made.log_prob(theta, request.x[row], action[row]))
+        every = np.exp(log_prob(theta, request.x[row], action[row]))
         assert every == pytest.approx(np.exp(score[row, action[row]]) / np.exp(score[row]).sum(), rel=1e-4)
-        drawn = {int(made.sample(theta, own, jax.random.key(k))) for k in range(20)}
-        assert drawn <= set(listed.tolist())
-    p = np.exp(log_probs(made, theta, request, K))
+        assert set(sample(theta, own, keys).tolist()) <= set(listed.tolist())
+    p = np.exp(jax.jit(lambda theta: log_probs(made, theta, request, K))(theta))
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
     assert (p[np.asarray(request.candidates) < 0] == 0).all() and made.logits(theta, request).min() == np.float32(NEVER)
 
@@ -79,13 +80,19 @@ def test_factors_and_sums_give_the_gradients_of_vector_jacobian_products(embeddi
     (request, action), rng = requests(), np.random.default_rng(2)
     weights = jnp.asarray(rng.normal(size=(B, M)), jnp.float32)
     batch = Batch(request if listed else request.x, action, weights, None)
-    parts, products = (how(made, theta, batch, weights) for how in (actor.of_parts, actor.of_products))
-    np.testing.assert_allclose(parts.gram, products.gram, rtol=2e-5, atol=1e-6 * float(products.gram.max()))
     lam = jnp.array([0.5, 0.2, 0.3])
-    for mine, theirs in zip(parts.mix(lam), products.mix(lam), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
-    chosen = actor.gradients(made, theta, batch, weights * B)
-    np.testing.assert_allclose(chosen.gram, parts.gram, rtol=1e-5)
+
+    @jax.jit  # operation by operation it would be 250 small programs
+    def found(theta):
+        parts, products = (how(made, theta, batch, weights) for how in (actor.of_parts, actor.of_products))
+        chosen = actor.gradients(made, theta, batch, weights * B)
+        return (parts.gram, parts.mix(lam)), (products.gram, products.mix(lam)), chosen.gram
+
+    (gram, mixed), (expected, theirs), chosen = found(theta)
+    np.testing.assert_allclose(gram, expected, rtol=2e-5, atol=1e-6 * float(expected.max()))
+    for mine, one in zip(mixed, theirs, strict=True):
+        np.testing.assert_allclose(mine, one, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(chosen, gram, rtol=1e-5)
 
 
 def test_a_new_item_scores_by_its_features_alone():
@@ -97,7 +104,8 @@ def test_a_new_item_scores_by_its_features_alone():
     x = np.asarray(request.x)
     np.testing.assert_array_equal(made.logits(theta, x)[:, new], without.logits(theta[:-1], x)[:, new])
     weights = jnp.ones((B, 1))
-    gradient = actor.of_samples(made, theta, Batch(request.x, action, weights, None), weights).mix(jnp.ones(1))
+    batch = Batch(request.x, action, weights, None)
+    gradient = jax.jit(lambda theta: actor.of_samples(made, theta, batch, weights).mix(jnp.ones(1)))(theta)
     assert not np.asarray(gradient[-1])[new].any() and np.asarray(gradient[-1])[~new].any()
 
 
