@@ -234,28 +234,33 @@ class _Numbering:
             return f"regexp_replace(({expression})::VARCHAR, '\\.0+$', '')"
         if name in ("user", "item") or name.startswith("code"):
             return f"nullif(({expression})::VARCHAR, '')"  # CSV knows no difference
-        if name == "time" and kind in _REAL_TYPES:
-            return f"try_cast(round({expression} * 1000) AS BIGINT)"  # seconds with a fraction
-        if name == "time" and kind not in _WHOLE_TYPES and not (kind == "VARCHAR" and self._numbers(source)):
+        if name == "time" and kind in (*_REAL_TYPES, "VARCHAR"):
+            kind = self._kind_of_times(source)
+        if name == "time" and kind not in (*_WHOLE_TYPES, "DOUBLE"):
             return f"epoch_ms(try_cast({expression} AS TIMESTAMPTZ))"
-        return f"try_cast({expression} AS {'BIGINT' if name == 'time' else 'DOUBLE'})"
+        number = f"try_cast({expression} AS {'BIGINT' if kind != 'DOUBLE' and name == 'time' else 'DOUBLE'})"
+        return f"CASE WHEN isfinite({number}::DOUBLE) THEN {number} END" if name == "time" else number
 
-    def _numbers(self, source: Source) -> bool:
-        """Whether texts in the column of times are numbers, but for some that are none."""
-        at = self.columns["time"]
-        counts = f"count(try_cast({at} AS BIGINT)), count(try_cast({at} AS TIMESTAMPTZ))"
-        numbers, dates = self._all(f"SELECT {counts} FROM {source.rows}")[0]
-        return numbers > dates
+    def _kind_of_times(self, source: Source) -> str:
+        """Whether times, but for some that cannot be, are whole numbers, have fractions or are dates."""
+        text = f"({self.columns['time']})::VARCHAR"
+        number = f"try_cast({text} AS DOUBLE)"
+        counts = f"count({number}), count(try_cast({text} AS TIMESTAMPTZ)), bool_or({number} != floor({number}))"
+        numbers, dates, fractions = self._all(f"SELECT {counts} FROM {source.rows}")[0]
+        return ("DOUBLE" if fractions else "BIGINT") if numbers > dates else "DATE"
 
     def _together(self, pieces: list[Path]) -> str:
         """SQL of all files' rows, with times in the finest unit that a file has."""
-        newest = [self._all(f"SELECT max(time) FROM {engine.parquet([piece])}")[0][0] for piece in pieces]
+        query = "SELECT max(time), any_value(typeof(time)) FROM "
+        newest, kinds = zip(*(self._all(query + engine.parquet([piece]))[0] for piece in pieces), strict=True)
         units = [0 if each is None else per_second(each, dated=False) for each in newest]
-        if set(units) <= {0, max(units)}:
+        same = set(units) <= {0, max(units)}
+        if same and len({*kinds} - {None}) < 2:
             return engine.parquet(pieces)
-        scales = [max(units) // (unit or max(units)) for unit in units]
+        scales = [max(units) // (unit or max(units)) if not same else 1 for unit in units]
         each = (
-            f"SELECT * REPLACE (time * {scale} AS time) FROM {engine.parquet([piece])}"
+            f"SELECT * REPLACE ({'time::DOUBLE' if same else f'round(time * {scale})::BIGINT'} AS time) "
+            f"FROM {engine.parquet([piece])}"
             for scale, piece in zip(scales, pieces, strict=True)
         )
         return f"({' UNION ALL '.join(each)})"
@@ -332,7 +337,7 @@ class _Numbering:
         below = [Feature(f"-{name}", f"greatest(-{at}, 0)", "number")] if negative else []
         return [Feature(name, f"greatest({at}, 0)" if negative else at, "number"), *below]
 
-    def _values(self, typed: str, since: int | None) -> tuple[tuple[str, ...], ...]:
+    def _values(self, typed: str, since: float | None) -> tuple[tuple[str, ...], ...]:
         """The values of each column of the context that train rows have."""
         users = self.connection.execute(f"SELECT * FROM {engine.parquet([self.work / 'users.parquet'])} ORDER BY id")
         ids = as_ids(users.fetchnumpy())
@@ -350,7 +355,7 @@ class _Numbering:
                 raise ValueError(f"`context` {label} must have at most {_MOST_VALUES} values, got {len(values[k]):,}.")
         return tuple(values)
 
-    def _written(self, typed: str, count: int, newest: int, features: Any, values: Any) -> tuple[LogFiles, File]:
+    def _written(self, typed: str, count: int, newest: float, features: Any, values: Any) -> tuple[LogFiles, File]:
         """Write all rows with numbers in place of names; the files, with their schema."""
         joins, codes = [], {f"code{k}": f"coalesce(value{k}.code, -1)" for k in range(len(values))}
         for k, known in enumerate(values):
@@ -367,14 +372,15 @@ class _Numbering:
         path, vocabulary = self.work / "log.parquet", f"SELECT id, name, whole FROM {items} ORDER BY id"
         engine.copy_whole(self.connection, f"SELECT {selected} FROM {people} {' '.join(joins)}", path)
         engine.copy_whole(self.connection, vocabulary, self.place / "items.parquet")
-        kinds = dict.fromkeys(("user", "item", "candidates", *codes), "INTEGER") | {"time": "BIGINT"}
+        kinds = dict.fromkeys(("user", "item", "candidates", *codes), "INTEGER")
+        kinds["time"] = "DOUBLE" if isinstance(newest, float) else "BIGINT"
         second = per_second(newest, dated=False)
         schema = Schema(
             Table("log", {name: kinds.get(name, "DOUBLE") for name in self.columns}), "user", "item", "time",
             tuple(replace(signal, expression=None) for signal in self.schema.signals),
             {label: (f"code{k}", len(values[k])) for k, (label, _) in enumerate(self.context)},
             **features | {name: name for name in self.optional},
-            day=f"time // {86400 * second}" if second else None, named=True,
+            day=f"floor(time)::BIGINT // {86400 * second}" if second else None, named=True,
         )  # fmt: skip
         made = LogFiles(self.files.name, schema, (path,), warnings=self.files.warnings, context_values=values)
         return made, File(path, schema.log, count * _BYTES_PER_ROW, "")

@@ -57,7 +57,7 @@ class Rule:
         later = (0.0, validation / (validation + test), test / (validation + test)) if self.name == "time" else None
         return split_users(ids, self.seed, later or self.shares)
 
-    def rows(self, user: Any, time: Any, since: int | None) -> Int[np.ndarray, " n"]:
+    def rows(self, user: Any, time: Any, since: float | None) -> Int[np.ndarray, " n"]:
         """The split of rows by their users' split and their time."""
         if since is None:
             return user
@@ -66,14 +66,13 @@ class Rule:
             return np.where(early, np.int8(0), user)
         return np.where(early == (user == 0), user, np.int8(-1))
 
-    def since(self, newest: int) -> int | None:
+    def since(self, newest: float) -> float | None:
         """The moment in the unit of the log's times, of which the newest is given."""
         if self.name == "users":
             return None
-        try:
-            return int(self.moment)
-        except ValueError:
-            return int(self._date().timestamp()) * per_second(newest)
+        if re.fullmatch(r"[+-]?\d+(\.\d+)?", self.moment):
+            return float(self.moment) if "." in self.moment else int(self.moment)
+        return int(self._date().timestamp()) * per_second(newest)
 
     def _date(self) -> datetime:
         try:
@@ -84,7 +83,7 @@ class Rule:
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def per_second(newest: int, dated: bool = True) -> int:
+def per_second(newest: float, dated: bool = True) -> int:
     """How many units of a log's times are a second, by the size of the newest; 0, or an error, where they are none."""
     unit = next(unit for below, unit in _UNITS if abs(newest) < below)
     if dated and not unit:

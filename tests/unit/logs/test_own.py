@@ -5,6 +5,7 @@ import gzip
 import io
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -173,7 +174,10 @@ def _in_berlin(row):
 
 TIMES = {
     "milliseconds": lambda f: _with_times(f, lambda ms: ms),
-    "seconds with a fraction": lambda f: _with_times(f, lambda ms: ms / 1000),
+    "seconds with a fraction and dates": lambda f: (
+        _with_times(f, lambda ms: ms / 1000 + 1e-5, "a.csv", TABLE[::2]),
+        stranger.write(f / "b.csv", TABLE[1::2]),
+    ),
     "another zone": lambda f: stranger.write(f / "a.csv", [row | {"ts": _in_berlin(row)} for row in TABLE]),
     "texts of another zone in Parquet": lambda f: (
         as_frame(f) | {"ts": np.array([_in_berlin(row) for row in TABLE], object)}
@@ -189,6 +193,30 @@ TIMES = {
 def test_the_same_moments_are_the_same_dataset_in_any_unit_and_zone(built, tmp_path, monkeypatch, times):
     monkeypatch.setenv("TZ", "America/New_York")
     assert logs.build(TIMES[times](tmp_path), **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+@pytest.mark.parametrize("kind", [float, str])
+@pytest.mark.parametrize(("moment", "train"), [("20", 14), ("12.5", 6), ("12.75", 7)])
+def test_times_with_fractions_keep_their_unit(tmp_path, kind, moment, train):
+    """A file of whole numbers beside one with fractions, as numbers or, in Parquet, as texts."""
+    times = np.arange(6, 24) + 0.5 * (np.arange(18) % 3 == 0)
+    made = {"user_id": np.arange(18) % 5, "item_id": np.arange(18) % 2, "click": np.arange(18) % 2}
+    paths, whole = list[Path](), times == np.floor(times)
+    for k, chosen in enumerate((whole, ~whole)):
+        values = times[chosen].astype(np.int64 if k == 0 else kind)
+        frame = {name: column[chosen] for name, column in made.items()} | {"time": values}
+        paths.append(own.as_parquet(frame, tmp_path / f"{k}.parquet"))
+    dataset = logs.build(paths, signals="click", split=f"time:{moment}", out=tmp_path / "data")
+    assert sorted(dataset.time.tolist()) == sorted(times.tolist())
+    assert np.sum(dataset.row_splits == 0) == train
+    assert LoggedDataset.load(tmp_path / "data").fingerprint == dataset.fingerprint
+
+
+def test_whole_times_are_the_same_with_and_without_a_point(tmp_path):
+    frame = {"user_id": np.arange(18) % 5, "item_id": np.arange(18) % 2, "click": np.arange(18) % 2}
+    built = [logs.build(frame | {"time": np.arange(18, dtype=kind)}, signals="click") for kind in (int, float)]
+    assert built[0].fingerprint == built[1].fingerprint
+    assert built[1].time.max() == 17
 
 
 def test_booleans_are_signals_and_a_folder_s_name_is_no_column(built, tmp_path):

@@ -100,6 +100,7 @@ class Problem:
     @staticmethod
     def of(dataset: LoggedDataset, options: Options) -> Problem:
         """The problem of a dataset, checked."""
+        dataset.check_known()
         if not len(dataset.rows("train")):
             raise ValueError(f"{dataset.name} has no rows of train users: a policy is learned from them.")
         if dataset.num_signals < 2:
