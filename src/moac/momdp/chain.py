@@ -17,13 +17,13 @@ from moac.kept import with_owner
 from moac.momdp.model import FiniteMOMDP
 
 Policies = Float[np.ndarray, "n S A"]
-_PANEL = 12
+_PANEL = 12  # states that are eliminated before the others are updated by one matrix product
 _SHORT = 1e3  # episodes up to this mean length give the stationary law to about twelve digits by an ordinary solve
 
 
 @dataclass(frozen=True, eq=False)
 class InducedChain:
-    """What n policies induce on a model."""
+    """The Markov chains that n policies make of a model."""
 
     proceed: Float[np.ndarray, "n S S"]  # chance to go from s to s' without ending the episode
     end: Float[np.ndarray, "n S"]  # chance that the step from s ends the episode
@@ -74,9 +74,9 @@ def recurrent_classes(restart: Any) -> list[Int[np.ndarray, " k"]]:
 
 
 def several_classes(model: FiniteMOMDP) -> str:
-    """Names the recurrent classes where policies that try every action have several; empty where they have one.
+    """The message that policies that try every action have several recurrent classes; empty where they have one.
 
-    An ended episode passes through one more state, which leads to all starts: so the chain of a large model is sparse.
+    An ended episode passes through one more state, which leads to all starts: the chain of a large model stays sparse.
     """
     S = ended = model.num_states
     state, action, outcome = np.nonzero(model.probability)
@@ -84,7 +84,7 @@ def several_classes(model: FiniteMOMDP) -> str:
     starts = np.flatnonzero(model.start_distribution)
     edges = np.append(state, np.full(len(starts), ended)), np.append(successor, starts)
     moves = scipy.sparse.csr_array((np.ones(len(edges[0])), edges), shape=(S + 1, S + 1))
-    return _told(model, [members[members < S] for members in recurrent_classes(moves)], "")
+    return _message(model, [members[members < S] for members in recurrent_classes(moves)], "")
 
 
 def stationary_distribution(model: FiniteMOMDP, pi: Policies) -> Float[np.ndarray, "n S"]:
@@ -95,7 +95,7 @@ def stationary_distribution(model: FiniteMOMDP, pi: Policies) -> Float[np.ndarra
     """
     restart = induced(model, pi).restart
     law = np.zeros(restart.shape[:2])
-    for members, order in _by_class(model, restart, np.all(pi > 0)):
+    for members, order in _state_orders(model, restart, np.all(pi > 0)):
         law[members[:, None], order] = _law(_eliminate(model, restart[np.ix_(members, order, order)]))
     return law
 
@@ -128,7 +128,7 @@ def average_reward(model: FiniteMOMDP, pi: Policies) -> tuple[np.ndarray[Any, An
     """
     chain = induced(model, pi)
     law, h, J = np.zeros_like(chain.end), np.zeros_like(chain.reward), np.zeros_like(chain.reward[:, 0])
-    for members, order in _by_class(model, chain.restart, np.all(pi > 0)):
+    for members, order in _state_orders(model, chain.restart, np.all(pi > 0)):
         where = members[:, None], order
         F = _eliminate(model, chain.restart[np.ix_(members, order, order)])
         law[where] = _law(F)
@@ -145,14 +145,14 @@ def average_reward(model: FiniteMOMDP, pi: Policies) -> tuple[np.ndarray[Any, An
 
 
 def bias_differences(model: FiniteMOMDP, pi: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S S M"]:
-    """h(s') − h(s) at [s', s], found without forming h.
+    """h(s') − h(s) at [s', s], computed without forming h.
 
     Where the chain leaves a set of states with chance ε only, h is of order 1/ε there and its differences drown in
     rounding. Built up state by state they are accurate in proportion to what they are worth: with d(s) P(s, s')
     before them, to rounding.
     """
     chain = induced(model, pi[None])
-    ((_, order),) = _by_class(model, chain.restart, one_for_all=True)
+    ((_, order),) = _state_orders(model, chain.restart, shared=True)
     F = _eliminate(model, chain.restart[:, order[:, None], order])
     J = np.einsum("ns,nsm->nm", _law(F), chain.reward[:, order])
     leave, c = (x[0] for x in _excess(F, chain.reward[:, order] - J[:, None]))
@@ -166,22 +166,25 @@ def bias_differences(model: FiniteMOMDP, pi: Float[np.ndarray, "S A"]) -> Float[
     return difference[back[:, None], back]
 
 
-def _by_class(model: FiniteMOMDP, restart: Float[np.ndarray, "n S S"], one_for_all: Any) -> list[tuple[Any, Any]]:
-    """Pairs (policies, all states, the recurrent ones first). Policies of full support share one class structure."""
-    if one_for_all:
-        return [(np.arange(len(restart)), _order(model, restart[0]))]
-    return [(np.array([n]), _order(model, restart[n])) for n in range(len(restart))]
+def _state_orders(model: FiniteMOMDP, restart: Float[np.ndarray, "n S S"], shared: Any) -> list[tuple[Any, Any]]:
+    """Pairs (policies, their order of all states, the recurrent ones first).
+
+    Policies of full support have the same recurrent class, so that one order may be `shared` by all.
+    """
+    if shared:
+        return [(np.arange(len(restart)), _recurrent_first(model, restart[0]))]
+    return [(np.array([n]), _recurrent_first(model, restart[n])) for n in range(len(restart))]
 
 
-def _order(model: FiniteMOMDP, restart: Float[np.ndarray, "S S"]) -> Int[np.ndarray, " S"]:
+def _recurrent_first(model: FiniteMOMDP, restart: Float[np.ndarray, "S S"]) -> Int[np.ndarray, " S"]:
     classes = recurrent_classes(restart)
     if len(classes) > 1:
-        raise ValueError(_told(model, classes, " under this policy"))
+        raise ValueError(_message(model, classes, " under this policy"))
     return np.concatenate([classes[0], np.setdiff1d(np.arange(len(restart)), classes[0])])
 
 
-def _told(model: FiniteMOMDP, classes: list[Int[np.ndarray, " k"]], under: str) -> str:
-    """What is wrong with several recurrent classes; empty for one."""
+def _message(model: FiniteMOMDP, classes: list[Int[np.ndarray, " k"]], under: str) -> str:
+    """The message that names several recurrent classes; empty for one."""
     if len(classes) == 1:
         return ""
     shown = "; ".join("{" + ", ".join(map(str, c[:8])) + (", …" if len(c) > 8 else "") + "}" for c in classes[:6])

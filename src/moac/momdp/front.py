@@ -16,11 +16,11 @@ from moac.momdp import value_sets
 from moac.momdp.model import FiniteMOMDP, check_model, refuse
 from moac.momdp.value_sets import Points, Problem, Sets, Tracer, start_values
 
-MAX_STATES, MAX_LOTTERIES, MAX_TABLE = 2_000, 50_000, 5_000_000
-MAX_WORK, MAX_NODES, MAX_SOLVED = 20_000_000, 20_000, 1_000_000
-BOUND_SIZE = 32
-_MAX_SWEEP_WORK = 20_000
-_PRECISIONS = (1e-10, 1e-9, 1e-8, 1e-7)
+MAX_STATES, MAX_LOTTERIES, MAX_TABLE = 2_000, 50_000, 5_000_000  # of a model
+MAX_WORK, MAX_NODES, MAX_SOLVED = 20_000_000, 20_000, 1_000_000  # points with memory, nodes, entries of linear systems
+BOUND_SIZE = 32  # points that bound the values of a state in the search for stationary policies
+_MAX_SWEEP_WORK = 20_000  # a node splits rather than tighten its bounds further
+_PRECISIONS = (1e-10, 1e-9, 1e-8, 1e-7)  # of linear programmes, until one is solved
 _FEW_OBJECTIVES, _FEW_POINTS, _DIRECTIONS = 4, 200, 2**16
 """Beyond both, an exact hypervolume takes too long: it is approximated along so many directions."""
 
@@ -72,13 +72,13 @@ def pareto_front(
         points, policies = _with_memory(problem, sets), None
     else:
         points, policies = stationary_front(problem, sets, tolerance / 4, max_points)
-    kept = value_sets.distinct(points, tolerance / 2)
-    points = points[kept] * scale
-    return ParetoFront(points, None if policies is None else policies[kept], on_hull(points), memory, tolerance)
+    front = value_sets.distinct(points, tolerance / 2)
+    points = points[front] * scale
+    return ParetoFront(points, None if policies is None else policies[front], on_hull(points), memory, tolerance)
 
 
 def _check_size(model: FiniteMOMDP) -> None:
-    """Refuse a model whose tables and linear systems would fill the memory."""
+    """Raise for a model whose tables and linear systems would fill the memory."""
     for what, size, limit in (
         ("states", model.num_states, MAX_STATES),
         ("pairs of a state and an action", model.num_states * model.num_actions, MAX_LOTTERIES),
@@ -126,7 +126,7 @@ def on_hull(points: Points) -> Bool[np.ndarray, " F"]:
 
 @dataclass(eq=False)
 class Incumbents:
-    """Policies found so far whose values no other found policy dominates."""
+    """The policies so far whose values no other one of them dominates."""
 
     tolerance: float
     limit: int
@@ -134,13 +134,13 @@ class Incumbents:
     policies: list[Int[np.ndarray, " S"]] = field(default_factory=list[Int[np.ndarray, " S"]])
 
     def uncovered(self, points: Points) -> Points:
-        """The points that no found value dominates up to the tolerance, the most promising first."""
+        """The points that no incumbent dominates up to the tolerance, the most promising first."""
         gap = value_sets.excess(points, self.points)
         order = np.argsort(-gap, kind="stable")
         return points[order[gap[order] > self.tolerance]]
 
     def add(self, point: Float[np.ndarray, " M"], policy: Int[np.ndarray, " S"]) -> None:
-        """Take in a policy, unless its value is covered, and drop those it dominates."""
+        """Add a policy, unless an incumbent dominates its value, and drop the incumbents that it dominates."""
         if not len(self.uncovered(point[None])):
             return
         keep = np.flatnonzero((self.points > point).any(axis=1))
@@ -156,8 +156,8 @@ def stationary_front(
     """All non-dominated values of deterministic stationary policies, up to `tolerance`, and a policy for each.
 
     A node of the search allows some actions in each state. Its sets bound the values of all its policies, with memory
-    or without, from above. A point of the start's set that no found value dominates is followed through the states
-    it came from; the first action met in each state makes a policy, whose exact value joins the found ones. If the
+    or without, from above. A point of the start's set that no incumbent dominates is followed through the states
+    it came from; the first action met in each state makes a policy, which joins the incumbents. If the
     point is still not dominated the node splits: one child per action of a state where the point asks for two
     actions, or else of the first state with a choice. A point without such a state is the value of its policy.
     `sets` are any upper bounds of all values.
@@ -214,9 +214,9 @@ def _explore(
     problem: Problem, sets: Sets, allowed: Bool[np.ndarray, "S A"], changed: set[int], incumbents: Incumbents
 ) -> int | None:
     """Tighten a node's sets and read policies off them; the state to split on, or None when the node is done."""
-    every = _enumerated(problem, allowed)
-    if every is not None:
-        for point, policy in zip(*every, strict=True):
+    solved = _enumerated(problem, allowed)
+    if solved is not None:
+        for point, policy in zip(*solved, strict=True):
             incumbents.add(point, policy)
         return None
     open_points = start_values(problem, sets)

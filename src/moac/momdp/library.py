@@ -1,8 +1,8 @@
 """Exact models of MO-Gymnasium environments, and random models, built from their rules alone.
 
-Each environment is described by one function, `step(state, action)`, that lists what can happen. A state is written as
-the tuple the environment shows as its observation, so that tables and environment share one language. None of the
-models has a time limit: where the environment stops the clock, the model goes on.
+Each environment is described by one function, `step(state, action)`, that lists the outcomes. A state is the tuple that
+the environment returns as its observation. The models have no time limit: where the environment truncates an episode,
+the model goes on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ State = tuple[int, ...]
 
 
 class Outcome(NamedTuple):
-    """One thing that can happen after an action; `state` is of no account when `terminated`."""
+    """One outcome of an action; `state` is ignored when `terminated`."""
 
     probability: float
     state: State
@@ -160,7 +160,7 @@ def random_ergodic(
     generator = _generator(key)
     successors = _random_successors(generator, num_states, num_actions, width)
     chances = (1 - termination) * _random_distributions(generator, successors.shape)
-    the_end = ((0, 0), (0, 0), (0, int(termination > 0)))  # one more outcome, where it can come at all
+    the_end = ((0, 0), (0, 0), (0, int(termination > 0)))  # padding: one more outcome, where episodes can end
     model = FiniteMOMDP.from_outcomes(
         next_state=np.pad(successors, the_end),
         probability=np.pad(chances, the_end, constant_values=termination),
@@ -198,7 +198,7 @@ def for_environment(env_id: str) -> FiniteMOMDP | None:
 
 
 def known_environments() -> tuple[str, ...]:
-    """The environments that `for_environment` has a model of."""
+    """Ids of the environments that `for_environment` has a model of."""
     return tuple(_ENVIRONMENTS)
 
 
@@ -228,7 +228,7 @@ def _tabulate(start: State, num_actions: int, step: Step) -> FiniteMOMDP:
 
 
 def _reachable(start: State, num_actions: int, step: Step) -> set[State]:
-    """All states in which a decision can fall due: breadth first from `start`, not past a terminated outcome."""
+    """All states in which an action is chosen: breadth first from `start`, not past a terminated outcome."""
     seen, frontier = {start}, {start}
     while frontier:
         outcomes = [x for state in frontier for action in range(num_actions) for x in step(state, action)]
@@ -240,22 +240,22 @@ def _reachable(start: State, num_actions: int, step: Step) -> set[State]:
 def _random_successors(
     generator: np.random.Generator, num_states: int, num_actions: int, width: int
 ) -> Int[np.ndarray, "S A O"]:
-    """Distinct successors of each (s, a) in rising order: s + 1 (mod S) always, 0 always from 0, the rest by lot."""
+    """Distinct successors of each (s, a) in rising order: always s + 1 (mod S), from 0 always 0, the others random."""
 
     def of_state(s: int) -> Int[np.ndarray, "A O"]:
-        lot = generator.random((num_actions, num_states))
-        lot[:, (s + 1) % num_states] = 2.0
+        priority = generator.random((num_actions, num_states))
+        priority[:, (s + 1) % num_states] = 2.0
         if s == 0:
-            lot[:, 0] = 2.0
-        return np.sort(np.argpartition(-lot, width - 1, axis=1)[:, :width], axis=1)
+            priority[:, 0] = 2.0
+        return np.sort(np.argpartition(-priority, width - 1, axis=1)[:, :width], axis=1)
 
     return np.stack([of_state(s) for s in range(num_states)])
 
 
 def _random_distributions(generator: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
     """Distributions over the last axis: nine tenths uniform on the simplex, one tenth the uniform distribution."""
-    drawn = generator.standard_exponential(shape)
-    return 0.9 * drawn / drawn.sum(axis=-1, keepdims=True) + 0.1 / shape[-1]
+    weight = generator.standard_exponential(shape)
+    return 0.9 * weight / weight.sum(axis=-1, keepdims=True) + 0.1 / shape[-1]
 
 
 def _generator(key: Any) -> np.random.Generator:

@@ -140,12 +140,12 @@ class FiniteMOMDP(Source):
 
     @property
     def spec(self) -> Spec:
-        """What training needs to know of the model."""
+        """The description of the model that training takes."""
         return _source().spec(self)
 
     @property
     def compiled(self) -> bool:
-        """Samples are drawn inside the compiled program."""
+        """True: samples are drawn inside the compiled program."""
         return True
 
     def start(self, key: Key) -> Any:
@@ -161,7 +161,7 @@ class FiniteMOMDP(Source):
         return _source().evaluate(self, policy, theta, setting)
 
     def prepare(self, policy: Policy, setting: Setting) -> None:
-        """Evaluate a policy of parameters 0, so that the first evaluation finds all that it needs."""
+        """Evaluate a policy of parameters 0, so that the first evaluation finds everything compiled and cached."""
         self.evaluate(policy, _source().zeros(policy), setting)
 
     def named(self, objective_names: tuple[str, ...], name: str | None = None) -> FiniteMOMDP:
@@ -172,14 +172,14 @@ class FiniteMOMDP(Source):
 
 
 def _source() -> Any:
-    """How a model is sampled and evaluated: a module that, like the oracle, knows models."""
+    """The module that samples and evaluates models; imported late, since it imports this one."""
     from moac.momdp import sampling
 
     return sampling
 
 
 def _array(name: str, values: Any, dtype: type | None = None) -> np.ndarray[Any, Any]:
-    """An array of its own, so that nobody changes the model from outside."""
+    """`values` copied into an array, so that changes to them do not change the model."""
     try:
         return np.array(values, dtype)
     except (TypeError, ValueError) as error:
@@ -198,7 +198,7 @@ def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] = ())
 
 
 def _rewards(name: str, values: Any, num_axes: int, leading: tuple[int, ...]) -> Float[np.ndarray, "..."]:
-    """`values` as a table that training, which is in float32, can hold."""
+    """`values` as a table within the range of float32, in which training computes."""
     table, largest = _table(name, values, num_axes, leading), float(np.finfo(np.float32).max)
     refuse(name, table, np.abs(table) > largest, f"be within ±{largest:.3g}, the range of float32")
     return table
@@ -243,14 +243,14 @@ def _check_rows(name: str, table: Float[np.ndarray, "S A O"]) -> None:
 
 
 def check_model(model: Any) -> None:
-    """Refuse what is no model, such as the id of an environment."""
+    """Raise where `model` is no FiniteMOMDP, such as the id of an environment."""
     if not isinstance(model, FiniteMOMDP):
         right = "a FiniteMOMDP such as moac.momdp.library.fishwood()"
         raise ValueError(f"`model` must be {right}, got {shown(model)}.")
 
 
 def refuse(name: str, table: np.ndarray[Any, Any], bad: np.ndarray[Any, Any], rule: str) -> None:
-    """Raise for the first entry that is bad, naming it."""
+    """Raise for the first bad entry, naming its index and value."""
     for index in np.argwhere(bad)[:1]:
         where = tuple(int(i) for i in index)
         raise ValueError(f"`{name}` must {rule}, got {table[where]} at index {where}.")

@@ -1,4 +1,4 @@
-"""The exact oracle: what a softmax policy is worth in a finite MOMDP, and which way is up. Float64 throughout."""
+"""The exact oracle: returns, gradients and stationarity gaps of softmax policies in a finite MOMDP, in float64."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from moac.momdp import chain, support
 from moac.momdp.model import FiniteMOMDP, check_model, refuse
 
 MAX_STATES = 2000
-"""The oracle solves dense S × S systems; beyond this many states it refuses."""
+"""The oracle solves dense S × S systems; more states raise a ValueError."""
 BLOCK = 16
 """Policies solved together: their matrices stay in the cache."""
 _LARGE_BIAS = 1e6
-"""A bias this many times the largest reward costs its differences six digits; beyond, they are computed apart."""
+"""A bias this many times the largest reward loses six digits of its differences; above, they are computed directly."""
 
 
 class _Shortest(NamedTuple):
@@ -32,7 +32,7 @@ class _Shortest(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """Exact values of policies, computed when first asked for; arrays have the leading axes of the `logits` given."""
+    """Exact values of policies, computed at first use; arrays have the leading axes of `logits`."""
 
     model: FiniteMOMDP
     setting: Setting
@@ -117,8 +117,8 @@ class Exact:
         Q -= np.einsum("nsa,nsam->nsm", pi, Q)[:, :, None, :]
         if isinstance(self.setting, Average):
             # h of order 1/ε, where parts of the chain communicate with chance ε, leaves h(s') − h(s) without digits.
-            drowned = np.abs(V).max(axis=(1, 2)) > _LARGE_BIAS * np.abs(self.model.reward).max()
-            for n in np.flatnonzero(drowned):
+            imprecise = np.abs(V).max(axis=(1, 2)) > _LARGE_BIAS * np.abs(self.model.reward).max()
+            for n in np.flatnonzero(imprecise):
                 Q[n] = _careful_advantage(self.model, pi[n])
         return np.moveaxis(Q, -1, 1)
 
@@ -128,10 +128,10 @@ class Exact:
 
 
 def evaluate(model: FiniteMOMDP, logits: Any, setting: Setting) -> Exact:
-    """What the softmax policy of `logits` [..., S, A] is worth, exactly; leading axes hold many policies at once.
+    """The exact values of the softmax policy of `logits` [..., S, A]; leading axes hold many policies at once.
 
-    A ValueError for a model of more than `MAX_STATES` states and, in the average setting, for a policy with more than
-    one recurrent class.
+    Raises a ValueError for a model of more than `MAX_STATES` states and, in the average setting, for a policy with more
+    than one recurrent class.
     """
     check_model(model)
     table = np.asarray(logits, dtype=np.float64)

@@ -1,8 +1,8 @@
 """A finite model as a source of training: Markovian samples inside a compiled program, and exact values of policies.
 
 The policy is evaluated on all states once, whatever its kind. Then every step costs one uniform number, one row of
-the table of cumulative probabilities of (action, outcome), and one look-up of the successor. That table is made for
-every policy: where it would be large, the outcome is drawn after the action, from a table of the model's own.
+the table of cumulative probabilities of (action, outcome), and one look-up of the successor. That table is computed
+anew for every policy: where it would be large, the outcome is drawn after the action, from a fixed table of the model.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from moac.policies import OnHost, SoftmaxTable, Tabulated, log_probs
 from moac.policies.observations import StateSpec
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
 
-_ANSWERS = ("returns", "gap", "direction_gap", "regret")  # fields of an evaluation
+_FIELDS = ("returns", "gap", "direction_gap", "regret")  # of an evaluation
 _FEW, _SMALL = 32, 4096
-"""A table of (action, outcome) that is made for every policy has at most so many columns, and so many entries."""
+"""Columns and entries that a table of (action, outcome), computed for every policy, may have."""
 
 
 @with_owner
@@ -60,10 +60,10 @@ def _most_visited(model: FiniteMOMDP) -> int:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Chain:
-    """Where the chain is."""
+    """The position of the chain."""
 
     state: Int[Array, ""]  # the state index
-    age: Int[Array, ""]  # steps since the last start; stands still where nobody asks for it
+    age: Int[Array, ""]  # steps since the last start; constant where the visitation is stationary
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def draw(
 
 
 def probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Array, "S A"]:
-    """π(a|s) for all states and actions; of a policy of three functions, from its log-probabilities."""
+    """π(a|s) for all states and actions; for a policy of three functions, from its log-probabilities."""
     if isinstance(policy, Tabulated):
         return policy.tabulate(theta)
     if isinstance(policy, OnHost):
@@ -119,7 +119,7 @@ def probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Ar
 
 
 def _joint_choice(model: FiniteMOMDP, pi: Float[Array, "S A"]) -> Callable[[Any, Any], Any]:
-    """From a state and a uniform number to i: action and outcome at once."""
+    """The function (state, uniform number) ↦ i that draws action and outcome at once."""
     joint = (pi[:, :, None] * jnp.asarray(model.probability, pi.dtype)).reshape(model.num_states, -1)
     cumulative, width = _cumulative(joint), joint.shape[1]
 
@@ -131,14 +131,14 @@ def _joint_choice(model: FiniteMOMDP, pi: Float[Array, "S A"]) -> Callable[[Any,
 
 
 def _choice_in_turn(model: FiniteMOMDP, pi: Float[Array, "S A"]) -> Callable[[Any, Any], Any]:
-    """From a state and two uniform numbers to i: the action, then its outcome by bisection."""
+    """The function (state, two uniform numbers) ↦ i that draws the action, then its outcome by bisection."""
     cumulative, outcomes = _cumulative(pi), jnp.asarray(_outcomes(model))
     A, count = model.num_actions, model.num_outcomes
 
     def choose(state: Int[Array, ""], uniform: Float[Array, " 2"]) -> Int[Array, ""]:
         row = cumulative.at[state].get(mode="promise_in_bounds")
         first = (state * A + jnp.sum(uniform[0] >= row, dtype=jnp.int32)) * count
-        passed = jnp.zeros((), jnp.int32)  # so many outcomes are known to lie below the number
+        passed = jnp.zeros((), jnp.int32)  # the number of outcomes known to lie below the uniform number
         for bit in reversed(range((count - 1).bit_length())):
             further = passed + (1 << bit)
             below = outcomes.at[first + jnp.minimum(further, count) - 1].get(mode="promise_in_bounds")
@@ -176,7 +176,7 @@ def _running_sum(chances: Float[Array, "S n"]) -> Float[Array, "S n"]:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Visited:
-    """What a rollout leaves behind: i = (s·A + a)·O + o, and the age, of each step."""
+    """The steps of a rollout: i = (s·A + a)·O + o of each, and its age."""
 
     index: Int[Array, " n"]
     age: Int[Array, " n"] | None
@@ -190,16 +190,16 @@ def _rollout(
     choose = (_joint_choice if jointly else _choice_in_turn)(model, pi)
     successor, terminated = jnp.asarray(table.successor), jnp.asarray(table.terminated)
     restarting = sizes.survival is not None
-    drawn = (len(table.starts) > 1 and bool(table.terminated.any())) or restarting
-    key_step, key_start, key_restart = jax.random.split(key, 3) if drawn else (key, key, key)
+    draws_starts = (len(table.starts) > 1 and bool(table.terminated.any())) or restarting
+    key_step, key_start, key_restart = jax.random.split(key, 3) if draws_starts else (key, key, key)
     inputs = (
         jax.random.uniform(key_step, (sizes.steps,) if jointly else (sizes.steps, 2)),
-        _draw_starts(table, key_start, sizes.steps) if drawn else None,
+        _draw_starts(table, key_start, sizes.steps) if draws_starts else None,
         None if sizes.survival is None else jax.random.uniform(key_restart, (sizes.steps,)) >= sizes.survival,
     )
 
-    def step(now: Chain, drawn_now: tuple[Any, Any, Any]) -> tuple[Chain, _Visited]:
-        uniform, start, forced = drawn_now
+    def step(now: Chain, draws: tuple[Any, Any, Any]) -> tuple[Chain, _Visited]:
+        uniform, start, forced = draws
         index = choose(now.state, uniform)
         after, age = successor.at[index].get(mode="promise_in_bounds"), now.age
         if start is not None:
@@ -289,45 +289,45 @@ def evaluate(model: FiniteMOMDP, policy: Policy, theta: Params, setting: Setting
     # Padded to whole blocks of the oracle, so that rounding does not depend on how many policies there are.
     padded = np.concatenate([pi, np.repeat(pi[-1:], -count % oracle.BLOCK, axis=0)])
     try:
-        known = dict(_answers(model, policy, theta, padded, setting))
-        return Evaluation(**{name: values[:count] for name, values in known.items()}, kind="exact")
-    except ValueError:  # some of them have no answer
-        return _evaluated_alone(model, policy, theta, pi, setting)
+        columns = dict(_exact_fields(model, policy, theta, padded, setting))
+        return Evaluation(**{name: values[:count] for name, values in columns.items()}, kind="exact")
+    except ValueError:  # some policy has no such value
+        return _evaluated_one_by_one(model, policy, theta, pi, setting)
 
 
-def _evaluated_alone(
+def _evaluated_one_by_one(
     model: FiniteMOMDP, policy: Policy, theta: Params, pi: chains.Policies, setting: Setting
 ) -> Evaluation:
-    """What is known of each policy, asked one by one.
+    """The values of each policy that exist, computed one by one.
 
-    Those with all answers are asked again in blocks: else their last bits would depend on the other policies.
+    Policies that have all of them are evaluated again in blocks: else their last bits would depend on the others.
     """
     rows: list[dict[str, Any]] = [{} for _ in pi]
     for n, row in enumerate(rows):
-        with contextlib.suppress(ValueError):  # what comes before the first question without an answer is known
-            alone = _answers(model, policy, _picked(theta, [n]), pi[n : n + 1], setting)
-            row.update((name, values[0]) for name, values in alone)
-    whole = np.array([len(row) == len(_ANSWERS) for row in rows])
-    if whole.any() and not whole.all():
-        others = np.where(whole, np.arange(len(rows)), np.argmax(whole))
+        with contextlib.suppress(ValueError):  # the fields before the first one that does not exist are kept
+            fields = _exact_fields(model, policy, _picked(theta, [n]), pi[n : n + 1], setting)
+            row.update((name, values[0]) for name, values in fields)
+    complete = np.array([len(row) == len(_FIELDS) for row in rows])
+    if complete.any() and not complete.all():
+        others = np.where(complete, np.arange(len(rows)), np.argmax(complete))
         blocks = evaluate(model, policy, _picked(theta, others), setting)
-        for n in np.flatnonzero(whole):
-            rows[n] = {name: getattr(blocks, name)[n] for name in _ANSWERS}
+        for n in np.flatnonzero(complete):
+            rows[n] = {name: getattr(blocks, name)[n] for name in _FIELDS}
     return _evaluation(model, rows)
 
 
 def _picked(theta: Params, index: Any) -> Params:
-    """Some of the policies."""
+    """The parameters of some of the policies."""
     return jax.tree.map(lambda x: np.asarray(x)[index], theta)
 
 
 def zeros(policy: Policy) -> Params:
-    """One policy of parameters 0, leading axis 1."""
+    """Parameters of zeros for one policy, leading axis 1."""
     shapes = jax.eval_shape(lambda: policy.init(jax.random.key(0)))
     return jax.tree.map(lambda leaf: np.zeros((1, *leaf.shape), leaf.dtype), shapes)
 
 
-def _answers(
+def _exact_fields(
     model: FiniteMOMDP, policy: Policy, theta: Params, pi: chains.Policies, setting: Setting
 ) -> Iterator[tuple[str, Any]]:
     """The fields of an evaluation, one after the other; a ValueError where one of the policies has no such value."""
@@ -348,5 +348,5 @@ def _gap_in_theta(model: FiniteMOMDP, policy: Policy, theta: Params, gradient: F
 
 def _evaluation(model: FiniteMOMDP, rows: list[dict[str, Any]]) -> Evaluation:
     nothing = np.full(model.num_objectives, np.nan)
-    columns = (np.array([row.get(name, np.nan) for row in rows]) for name in _ANSWERS[1:])
+    columns = (np.array([row.get(name, np.nan) for row in rows]) for name in _FIELDS[1:])
     return Evaluation(np.stack([row.get("returns", nothing) for row in rows]), *columns, kind="exact")

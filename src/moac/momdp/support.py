@@ -5,10 +5,10 @@ h every linear function λᵀJ touches it over a corner, so that the regret
 
     min over λ of (h(λ) − λᵀJ) = min over corners c of (h(c) − cᵀJ)
 
-costs one small matrix product per policy once the corners are known. They are found by asking for the best policy at
-each corner of what is known so far, until none brings anything new (optimistic linear support, Roijers, 2016). With
-several discounts the best policy changes with time and h has no end of pieces, ever smaller ones: then the corners
-found first stand for the rest, and `Support.precision` bounds the error.
+costs one small matrix product per policy once the corners are known. They come from the best policy at each corner of
+the pieces known so far, until none adds a piece (optimistic linear support, Roijers, 2016). With several discounts the
+best policy changes with time and h has infinitely many pieces, ever smaller ones: then the first corners stand for the
+others, and `Support.precision` bounds the error.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from moac.momdp import chain
 from moac.momdp.model import FiniteMOMDP, check_model
 
 MAX_OBJECTIVES = 6
-"""The number of corners grows exponentially with M; beyond this many objectives the support is refused."""
+"""The number of corners grows exponentially with M; more objectives raise a ValueError."""
 MAX_CORNERS = 300
 """Beyond this many corners the support is not refined any more."""
 _TOLERANCE = 1e-9
-_TOGETHER = 64  # weights whose best responses in time are found together
+_BLOCK = 64  # weights whose best responses in time are computed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +52,8 @@ class Support:
 def of(model: FiniteMOMDP, setting: Setting) -> Support:
     """The support of all policies of `model`, those with memory of time included.
 
-    Where it has more than `MAX_CORNERS` corners (with several discounts there is no end of them) refinement stops, the
-    worst ones being refined first; `Support.precision` then says how good it is.
+    Where it has more than `MAX_CORNERS` corners (with several discounts they are infinitely many) refinement stops, the
+    worst ones being refined first; `Support.precision` then bounds the error.
     """
     check_model(model)
     return _refined(model, setting)
@@ -67,18 +67,18 @@ def _refined(model: FiniteMOMDP, setting: Setting) -> Support:
     first = best_responses(model, np.vstack([np.eye(M), np.full(M, 1 / M)]), setting)
     unit = float(np.abs(first).max()) or 1.0  # so that all tolerances are relative to the largest return
     points = first / unit
-    known: dict[bytes, Float[np.ndarray, " M"]] = {}
+    responses: dict[bytes, Float[np.ndarray, " M"]] = {}  # J of the best policy at each corner, in units
     while True:
         corners, below = _corners(points)
-        fresh = np.array([lam for lam in corners if _key(lam) not in known]).reshape(-1, M)
-        responses = best_responses(model, fresh, setting) / unit
-        known |= {_key(lam): value for lam, value in zip(fresh, responses, strict=True)}
-        values = np.stack([known[_key(lam)] for lam in corners])
+        new = np.array([lam for lam in corners if _key(lam) not in responses]).reshape(-1, M)
+        values = best_responses(model, new, setting) / unit
+        responses |= {_key(lam): value for lam, value in zip(new, values, strict=True)}
+        values = np.stack([responses[_key(lam)] for lam in corners])
         heights = np.maximum(np.sum(corners * values, axis=1), below)
         gain = heights - below
         if gain.max() <= _TOLERANCE or len(corners) > MAX_CORNERS:
-            seen = np.any(points @ corners.T >= below - _TOLERANCE, axis=1)  # their piece of h, at some corner
-            return Support(points[seen] * unit, corners, heights * unit, float(gain.max()) * unit)
+            best = np.any(points @ corners.T >= below - _TOLERANCE, axis=1)  # at some corner
+            return Support(points[best] * unit, corners, heights * unit, float(gain.max()) * unit)
         worst = np.argsort(-gain)[: M + len(points) // 2]
         points = np.unique(np.concatenate([points, values[worst[gain[worst] > _TOLERANCE]]]).round(13), axis=0)
 
@@ -91,7 +91,7 @@ def best_responses(model: FiniteMOMDP, lams: Float[np.ndarray, "L M"], setting: 
     elif np.ptp(gammas) == 0:
         values = [model.start_distribution @ _best_stationary(model, lam, gammas) for lam in lams]
     else:
-        blocks = [lams[k : k + _TOGETHER] for k in range(0, len(lams), _TOGETHER)]
+        blocks = [lams[k : k + _BLOCK] for k in range(0, len(lams), _BLOCK)]
         values = [value for block in blocks for value in _best_in_time(model, block, gammas)]
     return np.array(values).reshape(lams.shape)
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from moac.momdp.model import FiniteMOMDP
 
-MAX_SUMS = 2_000_000
+MAX_SUMS = 2_000_000  # sums of two sets of points that are formed at once
 _MAX_IDEAL_SWEEPS = 20_000
 
 Points = Float[np.ndarray, "N M"]
@@ -33,7 +33,7 @@ class Lottery(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What Pareto value iteration works on: a lottery per state and action, and one for the start.
+    """The input of Pareto value iteration: a lottery per state and action, and one for the start.
 
     Rewards are divided by each objective's largest |r|, so that one tolerance serves all objectives.
     """
@@ -118,7 +118,7 @@ def coarse(points: Points, limit: int) -> Points:
 
 
 def limited(problem: Problem, points: Points) -> Points:
-    """`points` within the problem's limit: as they are, rounded up, or refused."""
+    """`points` within the problem's limit: larger sets are rounded up, or raise for policies with memory."""
     if len(points) <= problem.limit:
         return points
     if problem.stationary:
@@ -127,7 +127,7 @@ def limited(problem: Problem, points: Points) -> Points:
 
 
 def sums(left: Points, right: Points) -> Points:
-    """All sums of one point of each set, [len(left) · len(right), M]; refused before they fill the memory."""
+    """All sums of one point of each set, [len(left) · len(right), M]; raises before they fill the memory."""
     if len(left) * len(right) > MAX_SUMS:
         raise _too_many(f"{len(left)} × {len(right)} sums over random outcomes, the limit is {MAX_SUMS}")
     return (left[:, None] + right[None]).reshape(-1, left.shape[1])
@@ -172,12 +172,12 @@ def distinct(points: Points, tolerance: float) -> Int[np.ndarray, " F"]:
 
     In lexicographic order of the points, where coordinates that agree up to the tolerance count as equal.
     """
-    kept: list[int] = []
+    chosen: list[int] = []
     for i in np.argsort(-points.sum(axis=1), kind="stable"):
-        if excess(points[i : i + 1], points[kept])[0] > tolerance:
-            kept.append(int(i))
-    order = np.lexsort(np.rint(points[kept] / tolerance).T[::-1])
-    return np.array(kept)[order]
+        if excess(points[i : i + 1], points[chosen])[0] > tolerance:
+            chosen.append(int(i))
+    order = np.lexsort(np.rint(points[chosen] / tolerance).T[::-1])
+    return np.array(chosen)[order]
 
 
 def reachable(problem: Problem, allowed: Bool[np.ndarray, "S A"]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The theory as numbers: assumptions checked, constants computed, the theorems as functions, and what they ask for."""
+"""The theory as numbers: assumptions checked, constants computed, the theorems as functions, and sample sizes."""
 
 from moac.theory import mixing, smoothness
 from moac.theory.assumptions import Assumption, check

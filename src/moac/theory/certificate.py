@@ -22,17 +22,17 @@ from moac.training.trained import TrainedPolicy
 from moac.types import Source
 
 FEWEST = 80
-"""Episodes."""
+"""The smallest number of episodes that a certificate is computed from."""
 SATURATED = 1e-3
 """A policy that takes an action less often than this may be stationary for that reason alone."""
 FILE = "certificate.json"
 SHORT = ("low", "high", "confidence", "metric")
-"""What the summary of a run has of its certificate."""
+"""The fields of a certificate that the summary of its run shows."""
 _NOT_THE_WORLD = "it certifies the gradient of that estimate, not that of the real system"
 _MOST_LOOKS = 12
 _BATCH = 1000  # episodes that are sampled between two signs of progress
 Show = Callable[[str, int, int], Any]
-"""Told what is sampled, how many are done, and of how many."""
+"""Called with what is sampled, how many are done, and of how many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Certificate:
 
     @property
     def sentence(self) -> str:
-        """What it says, in plain words."""
+        """The certificate as a sentence."""
         sure, slope = f"With {100 * self.confidence:g} % confidence", f"{math.sqrt(self.high):.2g} per unit step in θ"
         if self.each:
             sure += f", for each of {len(self.each)} preferences"
@@ -73,7 +73,7 @@ class Certificate:
 
     @property
     def warning(self) -> str | None:
-        """What it does not say, where the policy is saturated."""
+        """What the certificate does not imply where the policy is saturated; None where it is not."""
         if self.rarest >= SATURATED:
             return None
         return (
@@ -82,7 +82,7 @@ class Certificate:
         )
 
     def record(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The certificate as plain data."""
         natural = {"metric": "fisher", "zeta": self.zeta, **vars(self.natural)}
         rest = {"natural": natural, "untrained": self.untrained and vars(self.untrained)}
         rest |= {"each": [each.record() for each in self.each], "sentence": self.sentence, "warning": self.warning}
@@ -112,7 +112,7 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is sampled, and what is asked for."""
+    """The number of episodes, and which intervals to compute."""
 
     episodes: int = 2000  # of one look, or of the first; on a log, validation users
     confidence: float = 0.95  # of each interval
@@ -131,12 +131,12 @@ class Plan:
         """The plan for a source: a log has no more episodes than users, and no second look."""
         if not isinstance(source.spec.observations, LogSpec):
             return self
-        known = len(users(source))
-        if known < FEWEST:
-            raise ValueError(f"the log must have at least {FEWEST} {SPLIT} users to certify with, got {known}.")
+        count = len(users(source))
+        if count < FEWEST:
+            raise ValueError(f"the log must have at least {FEWEST} {SPLIT} users to certify with, got {count}.")
         if self.until is not None:
             raise ValueError(f"`until` must be left out on a log, whose number of users is fixed, got {self.until}.")
-        return replace(self, episodes=min(self.episodes, known))
+        return replace(self, episodes=min(self.episodes, count))
 
     def levels(self) -> Iterator[tuple[int, float]]:
         """Episodes and α of each look: Σ 1/(k(k + 1)) = 1, so that all looks together hold at the confidence."""
@@ -156,11 +156,11 @@ class Subject:
     cap: float = 10.0  # of importance ratios on a log
 
     def __post_init__(self) -> None:
-        _ = self.gamma  # refused before anything is compiled
+        _ = self.gamma  # raises for the average setting before anything is compiled
 
     @property
     def gamma(self) -> tuple[float, ...]:
-        """γ, one per objective; the average setting is refused."""
+        """γ, one per objective; a ValueError in the average setting."""
         if not isinstance(self.trained.setting, Discounted):
             raise ValueError("`setting` must be discounted: there is no certificate for average rewards yet.")
         return self.trained.setting.discounts(self.source.spec.num_objectives)

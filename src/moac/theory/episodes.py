@@ -1,9 +1,9 @@
 """Episodes of one policy whose random ends and small deviations leave sums over them unbiased for discounted returns.
 
 An episode survives each step with probability c = max γ, in place of an endless sum; rewards at age t count (γⁱ/c)ᵗ.
-Of A actions the policy's own is drawn with probability 1 − ε and any with ε, ε = (1 − c)/4, and what follows counts by
-the exact ratio of both: actions that a saturated policy never takes would else be taken for harmless. On a log its
-users stand for episodes, with the gradients of the off-policy objective that training follows.
+Actions are drawn from the policy with probability 1 − ε and uniformly with ε, ε = (1 − c)/4, with importance ratios for
+what follows: otherwise actions that a saturated policy never takes would seem harmless. On a log its users stand for
+episodes, with the gradients of the off-policy objective that training follows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ SPLIT = "validation"
 _STREAM = 0x63657274  # sets these seeds apart from those of training and evaluation
 _COPIES = 32  # copies of an environment that are stepped side by side
 _SHARE = 0.25  # of the episodes, about, deviate from the policy once
-_RIDGE, _SHOWN = 1.0, 2000
+_RIDGE = 1.0  # of least squares
+_PROBED = 2000  # rows of a log whose smallest action probability is computed
 _COLUMNS = ("observation", "action", "reward", "weight", "successor", "ended", "rarest", "cut")
 
 
@@ -63,7 +64,7 @@ class Episodes:
         return replace(self, **rows, number=self.number[a:b] - first, count=last - first)
 
     def joined(self, more: Episodes) -> Episodes:
-        """These, and more of them."""
+        """These episodes followed by more of them."""
         rows = {name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in _COLUMNS}
         number = np.concatenate([self.number, self.count + more.number])
         return replace(self, **rows, number=number, count=self.count + more.count)
@@ -79,7 +80,7 @@ class Episodes:
         return after - np.concatenate([after, np.zeros((1, values.shape[1]))])[last]
 
     def errors(self, V: Baseline, gamma: tuple[float, ...]) -> Float[np.ndarray, "N M"]:
-        """weightⁱ (rⁱ + γⁱ V(s') − V(s)) of each step: what it tells beyond V."""
+        """weightⁱ (rⁱ + γⁱ V(s') − V(s)) of each step."""
         after = np.where(self.ended[:, None], 0.0, V(self.successor))
         return self.weight * (self.reward + np.array(gamma) * after - V(self.observation))
 
@@ -98,7 +99,7 @@ class Baseline:
 
     @classmethod
     def of(cls, episodes: Episodes, gamma: tuple[float, ...]) -> Baseline:
-        """Fitted to the discounted sums that followed each step, which other episodes then are compared with."""
+        """The baseline fitted to the discounted sums that followed each step; it is used on other episodes."""
         if not episodes.summed:
             return cls(np.zeros(len(gamma)), _temporal_differences(episodes, gamma))
         age = np.arange(len(episodes.number)) - np.searchsorted(episodes.number, episodes.number)
@@ -114,7 +115,7 @@ class Baseline:
         return cls(mean, np.linalg.solve(gram, phi.T @ (target - mean)))
 
     def __call__(self, x: Any) -> Float[np.ndarray, "n M"]:
-        """V; of a state that was never seen the mean."""
+        """V(x); the mean for a state that was never visited."""
         if x.ndim > 1:
             return self.mean + _powers(x) @ self.table
         known = x < len(self.table)
@@ -146,7 +147,7 @@ Sampler = Callable[[int, int], Episodes]
 
 
 def sampler(source: Any, trained: TrainedPolicy, gamma: tuple[float, ...], seed: int, cap: float = 10.0) -> Sampler:
-    """Of a model, an environment or a log, whose importance ratios are at most `cap`."""
+    """The sampler of a model, an environment or a log, whose importance ratios are at most `cap`."""
     if isinstance(source.spec.observations, LogSpec):
         return _of_log(source, trained, cap, seed)
     act = _actor(source, trained, max(gamma))
@@ -185,7 +186,7 @@ class _Model:
 
 
 class _Copies:
-    """As many episodes of the real environment as it has copies; its time limit ends an episode for good."""
+    """One episode on each copy of the environment at a time; its time limit ends an episode."""
 
     def __init__(self, environment: Environment, trained: TrainedPolicy, generator: Any, count: int) -> None:
         self.generator, self._see = generator, trained.see
@@ -193,7 +194,7 @@ class _Copies:
         self._copies = [Copy(self._interface, number, number) for number in range(count)]
 
     def close(self) -> None:
-        """Close them."""
+        """Close the copies."""
         for copy in self._copies:
             copy.env.close()
 
@@ -222,7 +223,7 @@ class _Copies:
 
 
 def _played(world: _Model | _Copies, act: Any, c: float, numbers: range) -> list[tuple[Any, ...]]:
-    """What is kept of each time of the episodes of these numbers, side by side."""
+    """The steps of episodes played side by side, one tuple of columns for each time."""
     places, ratio, steps = np.arange(len(numbers)), np.ones(len(numbers)), list[tuple[Any, ...]]()
     x = world.start(len(numbers))
     while len(places):
@@ -237,7 +238,7 @@ def _played(world: _Model | _Copies, act: Any, c: float, numbers: range) -> list
 
 
 def _gathered(steps: list[tuple[Any, ...]], gamma: tuple[float, ...]) -> Episodes:
-    """One episode after the other."""
+    """The steps sorted by episode."""
     columns = [np.concatenate(column) for column in zip(*steps, strict=True)]
     order = np.argsort(columns[6], kind="stable")
     x, a, reward, ratio, after, ended, number, age, rarest, cut = (column[order] for column in columns)
@@ -246,7 +247,7 @@ def _gathered(steps: list[tuple[Any, ...]], gamma: tuple[float, ...]) -> Episode
 
 
 def _actor(source: Any, trained: TrainedPolicy, c: float) -> Callable[[Any, np.random.Generator], tuple[Any, Any, Any]]:
-    """Observations ↦ actions, their ratios of the policy to what was drawn from, the smallest chances."""
+    """The function (observations, generator) ↦ actions, their importance ratios, the smallest action probabilities."""
     policy, theta, box, A = trained.policy, trained.trial_theta, source.spec.action_box, source.spec.num_actions
     if box is not None:
         draw = acting.of_policy(policy, theta, continuous=True)
@@ -266,14 +267,14 @@ def _actor(source: Any, trained: TrainedPolicy, c: float) -> Callable[[Any, np.r
 
 
 def users(dataset: Any) -> Int[np.ndarray, " U"]:
-    """Those of a log whose rows are used."""
+    """The users of a log whose rows are used."""
     return np.unique(dataset.user[dataset.rows(SPLIT)])
 
 
 def _of_log(dataset: Any, trained: TrainedPolicy, cap: float, seed: int) -> Sampler:
     """Users in random order, each with its rows: E x = E min{C, π/π_b} (rⁱ + γⁱ V(s') − V(s)) ψ."""
-    rows, known = dataset.rows(SPLIT), users(dataset)
-    order, mean = np.random.default_rng(seed).permutation(known), len(rows) / len(known)
+    rows, known_users = dataset.rows(SPLIT), users(dataset)
+    order, mean = np.random.default_rng(seed).permutation(known_users), len(rows) / len(known_users)
 
     def sample(first: int, count: int) -> Episodes:
         place = np.full(dataset.num_users, -1)
@@ -286,7 +287,7 @@ def _of_log(dataset: Any, trained: TrainedPolicy, cap: float, seed: int) -> Samp
         x, action, reward, after, ended, ratio = (np.asarray(getattr(batch, name)) for name in names)
         weight = np.repeat(ratio[:, None].astype(np.float64) / mean, reward.shape[1], axis=1)
         rarest, cut = np.ones(len(x)), np.zeros(len(x), dtype=bool)
-        rarest[:_SHOWN] = softmax(trained.logits(x[:_SHOWN]), axis=1).min(axis=1)
+        rarest[:_PROBED] = softmax(trained.logits(x[:_PROBED]), axis=1).min(axis=1)
         return Episodes(x, action, reward, weight, after, ended, rarest, cut, number[picked], count, summed=False)
 
     return sample

@@ -39,7 +39,7 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What n episodes say of the gap in one metric, whatever the confidence; the last m of them give the bounds."""
+    """The statistics of n episodes in one metric, for an interval at any confidence; the last m give the bounds."""
 
     weights: Float[np.ndarray, " M"]  # λ, chosen from the first n − m
     kernel: Float[np.ndarray, "G G"]  # products of the means of groups of the last m of Σ λᵢ xⁱ
@@ -79,12 +79,12 @@ class Look:
 
     @cached_property
     def theta(self) -> Evidence:
-        """What they say of the gap in θ."""
+        """The statistics for the gap in θ."""
         return self._evidence(lambda rows: rows, self.metric.trace)
 
     @cached_property
     def natural(self) -> Evidence:
-        """What they say of it in the metric."""
+        """The statistics for the gap in the metric."""
         return self._evidence(self.metric.solve, self.metric.rank)
 
     @cached_property
@@ -108,25 +108,25 @@ class Look:
 
     @cached_property
     def _gradients(self) -> Float[np.ndarray, "2 M P"]:
-        """Of both halves of the first part."""
+        """The gradients estimated from both halves of the first part."""
         first, A = self._parts[0], self._advantages
         edges = np.array([0, first.count // 2, first.count])
         sums = self.scores.sums(first.x, A[: len(first.number)], np.searchsorted(first.number, edges))
         return sums / np.diff(edges)[:, None, None]
 
     def _evidence(self, solve: Callable[[Any], Any], size: float) -> Evidence:
-        """In the metric whose inverse `solve` applies; `size` is the squared length of an episode's scores in it."""
+        """The statistics in the metric with inverse `solve`; `size` is the squared length of an episode's scores."""
         G, (first, second), A = self._gradients.mean(axis=0), self._parts, self._advantages
         raised = solve(G).astype(np.float64)
         gram = G.astype(np.float64) @ raised.T
         gram = (gram + gram.T) / 2
-        lam, own = min_norm(gram), A[len(first.number) :]
+        lam = min_norm(gram)
         psi = self.scores.slopes(first.x, _direction(gram, lam, raised))
         spread = first.per_episode(psi[:, None] * A[: len(psi)]).std(axis=0)
         d = _direction(gram, cautious(gram, 2 * spread / math.sqrt(second.count)), raised)
         slopes = self.episodes.per_episode(self.scores.slopes(self.episodes.x, d)[:, None] * A)
         edges = np.linspace(0, second.count, min(GROUPS, second.count) + 1).astype(int)
-        sums = self.scores.sums(second.x, own @ lam[:, None], np.searchsorted(second.number, edges))[:, 0]
+        sums = self.scores.sums(second.x, A[len(psi) :] @ lam[:, None], np.searchsorted(second.number, edges))[:, 0]
         Y = sums / np.diff(edges)[:, None]
         kernel = (Y @ solve(Y).T).astype(np.float64)
         errors = self.episodes.errors(self._V, self.gamma) @ lam

@@ -23,7 +23,7 @@ _SMALLEST = ("lambda_A", "lambda_A_modulo_constants", "rarest")  # constants for
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """One softmax policy, one feature map. Everything is float64 and computed when first asked for."""
+    """One softmax policy and one feature map. Everything is float64 and computed at first use."""
 
     model: FiniteMOMDP  # the MOMDP
     setting: Setting  # `Discounted` or `Average`
@@ -59,12 +59,12 @@ class Ground:
 
     @property
     def moves(self) -> Float[np.ndarray, "S S"]:
-        """Where values come from: P in the average setting; discounted, an ended episode is worth nothing."""
+        """The chain that values follow: P in the average setting; else without restarts, since an end is worth 0."""
         return self.P if self.is_average else self.induced.proceed[0]
 
     @cached_property
     def successors(self) -> csr_array:
-        """Where each (s, a) leads, as a sparse matrix [S·A, S]; ended episodes lead nowhere, or to the start."""
+        """P(s' | s, a) as a sparse matrix [S·A, S], with restarts in the average setting only."""
         moves = chain.moves(self.model)
         if not self.is_average or not self.model.terminated.any():
             return moves
@@ -72,7 +72,7 @@ class Ground:
 
     @cached_property
     def exact(self) -> Exact:
-        """What the policy is worth."""
+        """The exact values of the policy."""
         return evaluate(self.model, self.logits, self.setting)
 
     @cached_property
@@ -133,7 +133,7 @@ def _rows(name: str, values: Any, num_states: int) -> Float[np.ndarray, "S k"]:
 
 @dataclass(frozen=True)
 class Constants:
-    """What the theorems are stated in. At one policy, or the worst of several."""
+    """The constants of the theorems, at one policy, or the worst of several."""
 
     average: bool  # whether this is the average setting
     num_objectives: int  # M

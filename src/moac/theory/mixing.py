@@ -12,11 +12,11 @@ Matrix = Float[np.ndarray, "S S"]
 _ROUNDING = 1e-11  # distances below this are rounding
 _MAX_DOUBLINGS = 40
 _EXACT_PAIRS = 512
-"""Up to so many states Dobrushin's coefficient compares all pairs of rows; beyond it is bounded from two sides."""
+"""Up to this many states Dobrushin's coefficient compares all pairs of rows; above it is bounded in two ways."""
 _LARGER = (0.1, 0.5)  # values of τ that are tried where the true one is smaller
 _SLACK = 0.02  # how much of 1 − ρ a defective eigenvalue gives away, at each attempt
 _MEASURED, _FEW_STATES = 512, 128
-"""Distances that are measured one after the other: so many up to so many states, an eighth of them beyond."""
+"""The first distances are measured one by one: `_MEASURED` up to `_FEW_STATES` states, an eighth of them above."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def _distances(deflated: Matrix) -> tuple[Float[np.ndarray, " L"], Float[np.ndar
         power, t = (power @ deflated, times[-1] + 1) if times[-1] < first else (power @ power, times[-1] * 2)
         times.append(t)
         distances.append(distance(power, zero))
-    kept = [k for k, value in enumerate(distances) if value > _ROUNDING or k == 0]
-    return np.array(times)[kept], np.array(distances)[kept]
+    measurable = [k for k, value in enumerate(distances) if value > _ROUNDING or k == 0]
+    return np.array(times)[measurable], np.array(distances)[measurable]
 
 
 def uniform(probability: Any) -> Mixing:

@@ -1,4 +1,4 @@
-"""What guarantees ε: the printed corollaries, a plan whose own bound is at most ε, and both for a model or a run."""
+"""Sample sizes that guarantee ε: the printed corollaries, and a plan whose own bound is at most ε."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from moac.theory.bounds import DERIVATIONS, Derivation
 from moac.theory.ground import Constants, constants_of, ground, worst
 from moac.training import result
 
-_MOST = 1e300  # more iterations than this are none
+_MOST = 1e300  # more iterations than this count as infinite
 MAX_POLICIES = 32
-"""Policies of a run that are looked at, beside its start."""
+"""Policies of a run whose constants are computed, beside its start."""
 EPSILON = 0.01
-"""Where nobody says, a tenth of the uniform policy's gap; this where that policy is stationary itself."""
+"""The default ε where the uniform policy is stationary; elsewhere the default is a tenth of that policy's gap."""
 _STATIONARY = 1e-12
-_VACUOUS = 1e12  # a plan with more samples, two weeks of a million a second, promises nothing that anybody will see
+_VACUOUS = 1e12  # samples, two weeks of a million a second: a plan that needs more cannot be carried out
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Guarantees:
     """Assumptions, constants and plans."""
 
     epsilon: float  # ε
-    policies: int  # how many were looked at; the first is the start
+    policies: int  # how many were checked; the first is the start
     assumptions: tuple[Checked, ...]
     start: Constants | None  # the constants at the start; None, like `worst`, where the chain has no one stationary law
     worst: Constants | None
@@ -173,7 +173,7 @@ class Guarantees:
 
     @property
     def vacuous(self) -> str | None:
-        """What is to be said first, where no plan can be carried out."""
+        """The sentence that no plan can be carried out; None where one can."""
         fewest = min((plan.samples for plan in self.plans.values()), default=0.0)
         if fewest <= _VACUOUS:
             return None
@@ -202,22 +202,22 @@ def guarantees(
     inputs = Phi if config.policy == "linear" else None
     grounds = [ground(model, logits, resolved.setting, Phi, inputs) for logits in _policies(model, outcome)]
     assumptions = tuple(map(_over_policies, zip(*map(check, grounds), strict=True)))
-    notes = _about(config, assumptions, len(grounds))
+    notes = _notes(config, assumptions, len(grounds))
     try:
         constants, gap = [constants_of(each) for each in grounds], float(grounds[0].exact.gap)
     except ValueError as error:
         notes.append(f"No constants: {error}")
-        asked = EPSILON if epsilon is None else epsilon
-        practice = _practice(outcome, asked)
-        return Guarantees(asked, len(grounds), assumptions, None, None, {}, {}, practice, tuple(notes))
+        epsilon = EPSILON if epsilon is None else epsilon
+        practice = _practice(outcome, epsilon)
+        return Guarantees(epsilon, len(grounds), assumptions, None, None, {}, {}, practice, tuple(notes))
     if epsilon is None:
         epsilon = gap / 10 if gap > _STATIONARY else EPSILON
     if gap <= epsilon:
         notes.append(f"The uniform policy's own gap is {gap:.3g}, at most ε: ε asks for nothing.")
     hardest = worst(constants)
     plans, smallest, more = _plans(hardest, epsilon, config.momentum)
-    said, practice = (*notes, *more), _practice(outcome, epsilon)
-    return Guarantees(epsilon, len(grounds), assumptions, constants[0], hardest, plans, smallest, practice, said)
+    notes, practice = (*notes, *more), _practice(outcome, epsilon)
+    return Guarantees(epsilon, len(grounds), assumptions, constants[0], hardest, plans, smallest, practice, notes)
 
 
 def _policies(model: FiniteMOMDP, outcome: result.Result | None) -> Float[np.ndarray, "n S A"]:
@@ -259,8 +259,8 @@ def _plans(c: Constants, epsilon: float, momentum: str) -> tuple[dict[str, Plan]
     return plans, smallest, notes
 
 
-def _about(config: Config, assumptions: tuple[Checked, ...], count: int) -> list[str]:
-    """What the numbers are of, what the theorems do not cover, and which assumptions fail."""
+def _notes(config: Config, assumptions: tuple[Checked, ...], count: int) -> list[str]:
+    """Notes on whose constants these are, what the theorems do not cover, and which assumptions fail."""
     where = "the uniform policy" if count == 1 else f"the worst of {count} policies (the start, θ_T̂ and the last ones)"
     notes = [f"The constants are those of {where}: a plan is a guarantee only if no policy during training is worse."]
     beyond = ", ".join(settings.beyond_theory(config))

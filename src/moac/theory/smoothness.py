@@ -1,4 +1,4 @@
-"""L_J: how fast the gradient of a return turns. Its value at a policy by Lanczos, and upper bounds that are proved."""
+"""L_J, the Lipschitz constant of ∇J: its value at a policy by Lanczos, and proved upper bounds."""
 
 from __future__ import annotations
 

@@ -20,19 +20,19 @@ __all__ = [
 ]  # fmt: skip
 
 SECONDS = 0.5
-"""A chunk is meant to take so long: half of what may pass between two snapshots, since machines are shared."""
-_GROWTH = 4
+"""Seconds that a chunk is meant to take: half of what may pass between two snapshots, since machines are shared."""
+_GROWTH = 4  # a chunk has at most this many times the iterations of the one before
 
 
 def iterate(run: Run, snapshot: Snapshot | None = None, stop_every: int | None = None) -> Iterator[Snapshot]:
     """Train and yield a snapshot after each chunk; the last one is the result.
 
     Args:
-        run: what is to be run.
-        snapshot: where to go on: one of this run, or another run's `snapshot.as_start()`. None is the start. On a
-            model or a log the run ends as if it had never stopped, bit for bit; an environment starts new episodes,
-            with seeds that follow from (seed, trial, iteration).
-        stop_every: a chunk also ends after every so many iterations; the numbers are the same.
+        run: the problem, the configuration and the parts.
+        snapshot: where training continues: a snapshot of this run, or another run's `snapshot.as_start()`. None is the
+            start. On a model or a log the run ends as if it had never stopped, bit for bit; an environment starts new
+            episodes, with seeds that follow from (seed, trial, iteration).
+        stop_every: chunks also end at multiples of this many iterations; the numbers are the same.
     """
     trials, pace = _trials(run, snapshot), Pace()
     iteration, history = (0, History.empty()) if snapshot is None else (snapshot.iteration, snapshot.history)
@@ -65,24 +65,24 @@ def template(run: Run) -> Trial:
 
 @dataclass(eq=False)
 class Pace:
-    """How many iterations the next chunk may have.
+    """The length of the next chunk, by the time that earlier chunks took.
 
-    The first chunk has one iteration, since nothing is known yet of what an iteration costs, and since it is compiled
-    in that time. A chunk that ended early, because an evaluation was due, tells less of that cost than its fixed part:
-    it makes later chunks shorter only where it took too long itself.
+    The first chunk has one iteration: what an iteration costs is not known yet, and this chunk includes compiling. A
+    chunk that ended early, because an evaluation was due, has a larger share of fixed costs: it makes later chunks
+    shorter only where it took too long itself.
     """
 
     longest: int = 1  # iterations of the next chunk, at most
 
     @contextmanager
     def timed(self, iterations: int) -> Generator[None]:
-        """Measure a chunk of so many iterations, and set the length of the next by it."""
+        """Time a chunk of this many iterations, and set the length of the next."""
         began = time.perf_counter()
         yield
         self.adapt(iterations, time.perf_counter() - began)
 
     def adapt(self, iterations: int, seconds: float) -> None:
-        """Set the length of the next chunk, where one of so many iterations took so many seconds."""
+        """Set the length of the next chunk, given what the last one had and took."""
         fitting = int(min(SECONDS / max(seconds, 1e-9), _GROWTH) * iterations)
         if iterations == self.longest or fitting < iterations:
             self.longest = max(1, fitting)

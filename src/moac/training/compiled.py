@@ -25,7 +25,7 @@ from moac.compiling import compiler_options
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
-from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, joined, learner
+from moac.training.run import Run, Snapshot, Trial, as_numbers, first_state, host_shape, is_finite, joined, learner
 from moac.types import Evaluation, Metrics, Preparing, Source
 
 WIDTH = 32
@@ -33,18 +33,18 @@ WIDTH = 32
 
 
 class Blocks:
-    """All trials of a run, block after block."""
+    """All trials of a run, in blocks on the device."""
 
     def __init__(self, run: Run, snapshot: Snapshot | None) -> None:
         self._run, self._program = run, _program_of(run)
         _compile(run, self._program, snapshot is None)
-        self._blocks = self._begun() if snapshot is None else self._continued(snapshot.trials)
+        self._blocks = self._first_blocks() if snapshot is None else self._blocks_of(snapshot.trials)
         # Compiled already. Fetched in this thread, where the caller's options of JAX hold, such as `enable_x64`.
         self._step = _lowered(run, self._program, self._blocks[0]).compile()
         self._metrics: list[Metrics] = []
 
     def advance(self, count: int) -> None:
-        """Do so many iterations."""
+        """Do `count` iterations."""
         arguments = _arguments(self._run, self._program, count)
 
         def step(block: Trial) -> tuple[Trial, Metrics]:
@@ -57,7 +57,7 @@ class Blocks:
         self._blocks, self._metrics = [block for block, _ in pairs], [metrics for _, metrics in pairs]
 
     def metrics(self) -> Metrics:
-        """Of the last iteration, leading axis K; NaN of a trial that has stopped, since it takes no step."""
+        """The metrics of the last iteration, leading axis K; NaN for a stopped trial, which takes no step."""
         metrics = _join(self._metrics, self._run.num_trials)
         stopped = _join([block.stopped for block in self._blocks], self._run.num_trials)
         for values in (metrics.gram, metrics.weights):
@@ -65,38 +65,38 @@ class Blocks:
         return metrics
 
     def evaluate(self) -> Evaluation:
-        """What the policies are worth."""
+        """The evaluation of all trials' policies."""
         run, theta = self._run, _join([block.state.theta for block in self._blocks], self._run.num_trials)
         return run.source.evaluate(run.parts.policy, theta, run.config.setting)
 
     def stored(self) -> Callable[[], list[Trial]]:
-        """Gives all trials on the host, as they are now, block by block."""
+        """A function that returns all trials on the host, as they are now, block by block."""
         return partial(_on_host, self._blocks, self._run.num_trials)
 
-    def _begun(self) -> list[Trial]:
+    def _first_blocks(self) -> list[Trial]:
         """All blocks at iteration 0."""
         run, seed = self._run, jnp.asarray(self._run.seed, jnp.uint32)
         rows = self._program.rows(run.num_trials)
         return [self._program.first(run.settings, seed, jnp.asarray(row), run.preference(row)) for row in rows]
 
-    def _continued(self, trials: Trial) -> list[Trial]:
-        """Host trials back to blocks, the last padded with copies of its last trial."""
+    def _blocks_of(self, trials: Trial) -> list[Trial]:
+        """Trials from the host as blocks, the last one padded with copies of the last trial."""
         key = jax.random.wrap_key_data(jnp.asarray(trials.state.key))
         trials = replace(trials, state=replace(trials.state, key=key))
         last = len(trials.stopped) - 1
-        picked = [np.minimum(row, last) for row in self._program.rows(last + 1)]
-        return [jax.device_put(jax.tree.map(lambda x, i=i: x[i], trials)) for i in picked]
+        indices = [np.minimum(row, last) for row in self._program.rows(last + 1)]
+        return [jax.device_put(jax.tree.map(lambda x, i=i: x[i], trials)) for i in indices]
 
 
 class _Program(NamedTuple):
-    """The two compiled functions of a block."""
+    """The two compiled functions of a block, and what they are called with."""
 
     first: Wrapped  # (settings, seed, trial indices, their preferences or None) ↦ trials at iteration 0
     # (settings, data, count, trials) ↦ the trials `count` iterations later, and the metrics of the last
     step: Wrapped
     data: Any  # the source's arrays that the program takes as an argument, on the device
     width: int  # trials per block
-    ready: set[Settings]  # the static settings for which it was compiled ahead
+    compiled_for: set[Settings]  # the static settings that the functions were compiled for
 
     def rows(self, count: int) -> Int[np.ndarray, "R W"]:
         """Indices of `count` trials, in rows of one block each."""
@@ -110,8 +110,8 @@ def _program_of(run: Run) -> _Program:
 
 @with_owner
 def _program(source: Source, parts: Parts, width: int) -> _Program:
-    """The settings are an argument: one compilation serves all values of the numbers that they declare as traced."""
-    source = weakref.proxy(source)  # who runs the program has the source, and the source keeps the program
+    """The program takes settings as an argument: one compilation serves all values of those declared as traced."""
+    source = weakref.proxy(source)  # the source owns the program, so the program must not own the source
     return _Program(
         jax.jit(partial(_first, source, parts), compiler_options=compiling.known(compiling.AT_ONCE)),
         jax.jit(partial(_advance, source, parts), compiler_options=compiler_options()),
@@ -152,18 +152,18 @@ def _iteration(source: Source, parts: Parts, settings: Settings, trial: Trial) -
     state = replace(trial.state, key=key_state)
     chain, critic_batches, actor_batch = source.sample(trial.chain, parts.policy, state.theta, key_sample, sizes)
     new, metrics = update(state, critic_batches, actor_batch)
-    healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
-    running = healthy & (trial.stopped == 0)
-    kept = jax.tree.map(partial(jnp.where, running), (new, chain), (trial.state, trial.chain))
-    stopped = jnp.where(healthy | (trial.stopped > 0), trial.stopped, new.t)
-    return Trial(kept[0], kept[1], stopped), metrics
+    finite = is_finite((new.theta, new.w, new.mu, metrics.weights))
+    running = finite & (trial.stopped == 0)
+    state, chain = jax.tree.map(partial(jnp.where, running), (new, chain), (trial.state, trial.chain))
+    stopped = jnp.where(finite | (trial.stopped > 0), trial.stopped, new.t)
+    return Trial(state, chain, stopped), metrics
 
 
 def _compile(run: Run, program: _Program, begins: bool) -> None:
-    """Compile what the first snapshot needs, side by side: while XLA compiles one program, Python traces the next."""
-    if run.settings.static in program.ready:
+    """Compile all that the first snapshot needs: while XLA compiles one function, Python traces the next."""
+    if run.settings.static in program.compiled_for:
         return
-    program.ready.add(run.settings.static)
+    program.compiled_for.add(run.settings.static)
     row = program.rows(run.num_trials)[0]
     first = program.first.lower(run.settings, jnp.uint32(run.seed), jnp.asarray(row), run.preference(row))
     block = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info)
@@ -176,12 +176,12 @@ def _compile(run: Run, program: _Program, begins: bool) -> None:
 
 
 def _lowered(run: Run, program: _Program, block: Any) -> Lowered:
-    """The program that advances a block, before it is compiled; JAX keeps what it has lowered or compiled once."""
+    """The function that advances a block, lowered; JAX caches what it has lowered or compiled."""
     return program.step.lower(*_arguments(run, program, 1), block)
 
 
 def _arguments(run: Run, program: _Program, count: int) -> tuple[Settings, Any, Array]:
-    """What all blocks are advanced with, on the device."""
+    """The arguments that every block's program takes, on the device."""
     return jax.device_put(run.settings), program.data, jnp.asarray(count)
 
 
@@ -194,12 +194,12 @@ def template(run: Run) -> Trial:
 
 
 def _join(blocks: list[Any], count: int) -> Any:
-    """Blocks to one host pytree of `count` trials; keys as their data."""
+    """Blocks as one host pytree of `count` trials, without padding; keys as their data."""
     return joined(_on_host(blocks, count))
 
 
 def _on_host(blocks: list[Any], count: int) -> list[Any]:
-    """Blocks of `count` trials on the host, keys as their data; on a CPU no copies, which large states make dear."""
+    """Blocks of `count` trials on the host, without padding, keys as their data; on a CPU views, not copies."""
     width = len(jax.tree.leaves(blocks[0])[0])
-    left = [max(count - k * width, 0) for k in range(len(blocks))]
-    return [jax.tree.map(lambda x, n=n: np.asarray(bits(x))[:n], each) for n, each in zip(left, blocks, strict=True)]
+    sizes = [max(count - k * width, 0) for k in range(len(blocks))]
+    return [jax.tree.map(lambda x, n=n: np.asarray(as_numbers(x))[:n], x) for n, x in zip(sizes, blocks, strict=True)]

@@ -21,11 +21,11 @@ from moac.types import Request
 _KINDS = (SoftmaxTable, SoftmaxLinear, SoftmaxBasis, SoftmaxMLP, GaussianMLP, ItemsPolicy)
 
 
-def onnx(trained: TrainedPolicy, about: Mapping[str, Any]) -> bytes:
-    """The content of an ONNX file: the policy of one trial, at its preference if it has one, and facts about it.
+def onnx(trained: TrainedPolicy, description: Mapping[str, Any]) -> bytes:
+    """The content of an ONNX file: the policy of one trial, at its preference if it has one, and its description.
 
-    Inputs are `observation` [n, d], or `state` [n] where that is all one sees; `preference` [n, M] of conditioned
-    networks; `candidates` [n, c] of policies over described items, indices of items, where −1 fills up a list; and,
+    Inputs are `observation` [n, d], or `state` [n] where observations are state indices; `preference` [n, M] of
+    conditioned networks; `candidates` [n, c] of policies over described items, as item indices padded with −1; and,
     where actions are vectors, `noise` [n, k], standard normal numbers, or 0 for the median action.
     Outputs are `logits` and `probabilities` [n, A] or [n, c], or `action` [n, …]: NaN where an observation is no state.
     """
@@ -46,12 +46,13 @@ def onnx(trained: TrainedPolicy, about: Mapping[str, Any]) -> bytes:
     else:
         result = policy.logits(theta, seen)
     _finish(graph, trained, result if exists is None else graph.functions.where(exists[..., None], result, np.nan))
-    facts = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in _facts(trained, about).items()}
-    return graph.file("policy", facts, producer_name="moac", producer_version=metadata.version("moac"))
+    facts = _facts(trained, description).items()
+    metadata_props = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts}
+    return graph.file("policy", metadata_props, producer_name="moac", producer_version=metadata.version("moac"))
 
 
 def _seen(graph: Graph, trained: TrainedPolicy) -> tuple[Array, Array | None]:
-    """What the policy sees of an observation; of states also whether it is one."""
+    """The input of the policy, and for a finite model whether the observation is one of its states."""
     observations, xp = trained.observations, graph.functions
     if isinstance(observations, LogSpec):
         return graph.input("observation", np.float32, observations.size), None
@@ -59,9 +60,9 @@ def _seen(graph: Graph, trained: TrainedPolicy) -> tuple[Array, Array | None]:
         return _state(graph, observations)
     scales, x = observations.scales or {}, _flat(graph, observations.encoder.bare)
     if M := observations.encoder.preference_size:
-        given = trained.preference
-        p = graph.input("preference", np.float32, M) if given is None else np.array(given, np.float32)
-        p = xp.where(x[..., :1] >= 0, p, p)  # as often as there are observations
+        fixed = trained.preference
+        p = graph.input("preference", np.float32, M) if fixed is None else np.array(fixed, np.float32)
+        p = xp.where(x[..., :1] >= 0, p, p)  # broadcasts it to one row per observation
         x = xp.concatenate([x, p], axis=-1)
     place = (x.astype(np.float64) - scales["shift"][trained.trial]) * scales["gain"][trained.trial]
     return xp.minimum(xp.maximum(place, 0.0), 1.0).astype(np.float32), None
@@ -90,7 +91,7 @@ def _all(conditions: Array) -> Array:
 
 
 def _flat(graph: Graph, encoder: Encoder) -> Array:
-    """The numbers of observations, one after the other; of binary ones whether they are 0."""
+    """Observations as flat vectors; binary numbers become 0 or 1."""
     x = graph.input("observation", np.float32, encoder.size)
     binary = np.concatenate([np.full(len(leaf.low), leaf.kind == "binary") for leaf in encoder.leaves])
     if not binary.any():
@@ -111,10 +112,10 @@ def _finish(graph: Graph, trained: TrainedPolicy, result: Array) -> None:
         graph.output("action", inside.reshape(-1, *box.shape), *box.shape)
 
 
-def _facts(trained: TrainedPolicy, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What the file says of the policy: strings, or JSON."""
+def _facts(trained: TrainedPolicy, description: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts about the policy that the file records, by name."""
     observations = trained.observations
-    facts = {**about, "policy": type(trained.policy).__name__, "trial": trained.trial}
+    facts = {**description, "policy": type(trained.policy).__name__, "trial": trained.trial}
     facts |= {"preference_size": trained.conditioned_on, "preference": trained.preference}
     if observations.encoder is not None:
         facts["observation"] = observations.encoder.bare.to_json()

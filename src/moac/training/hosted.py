@@ -1,8 +1,8 @@
-"""Training on a source that is sampled on the host: the update is compiled, what it learns from is not.
+"""Training on a source that is sampled on the host: only the update is compiled.
 
 Every trial calls the same compiled update for itself, so that trial i depends on (seed, i) alone, bit for bit, for any
-number of trials. A run that is continued starts new episodes, with seeds that follow from (seed, trial, iteration);
-what its chains have learned, such as the scale of observations, goes on.
+number of trials. A run that is resumed starts new episodes, with seeds that follow from (seed, trial, iteration), and
+keeps what its chains have learned, such as the scale of observations.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from moac.compiling import compiler_options
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
-from moac.training.run import Run, Snapshot, Trial, bits, first_state, host_shape, is_finite, learner
+from moac.training.run import Run, Snapshot, Trial, as_numbers, first_state, host_shape, is_finite, learner
 from moac.types import Batch, Evaluation, Hosted, Key, Metrics, Spec, State
 
 
 @dataclass(eq=False)
 class _Live:
-    """A trial that runs: state, chain, key to sample with, last metrics, when it stopped."""
+    """A running trial: its state and chain, the key to sample with, the last metrics, the iteration it stopped at."""
 
     state: State
     chain: Any
@@ -48,27 +48,27 @@ class Chains:
         self._sizes, self._settings = sampling(run.settings, run.source.spec), jax.device_put(run.settings)
         M = run.source.spec.num_objectives
         self._no_metrics = Metrics(jnp.full((M, M), jnp.nan), jnp.full(M, jnp.nan))
-        self._trials = [self._begun(index, snapshot) for index in range(run.num_trials)]
+        self._trials = [self._trial(index, snapshot) for index in range(run.num_trials)]
 
     def advance(self, count: int) -> None:
-        """Do so many iterations."""
+        """Do `count` iterations."""
         with self._source.undisturbed():
             for _, trial in itertools.product(range(count), self._trials):
                 if not trial.stopped:
                     self._iterate(trial)
 
     def metrics(self) -> Metrics:
-        """Of the last iteration, leading axis K; NaN of a trial that has stopped, since it takes no step."""
+        """The metrics of the last iteration, leading axis K; NaN for a stopped trial, which takes no step."""
         return _stack([trial.metrics for trial in self._trials])
 
     def evaluate(self) -> Evaluation:
-        """What the policies are worth, each with what its chain has learned."""
+        """The evaluation of all trials' policies, each with what its chain has learned."""
         run, theta = self._run, _stack([trial.state.theta for trial in self._trials])
         memory = _stack([trial.chain.memory for trial in self._trials])
         return self._source.evaluate(run.parts.policy, theta, run.config.setting, memory)
 
     def stored(self) -> Callable[[], list[Trial]]:
-        """Gives all trials on the host, as they are now, in one block."""
+        """A function that returns all trials on the host, as they are now, in one block."""
         now = [Trial(trial.state, trial.chain.memory, cast(Any, np.int32(trial.stopped))) for trial in self._trials]
         return lambda: [_stack(now)]
 
@@ -77,25 +77,25 @@ class Chains:
         policy, theta = self._run.parts.policy, trial.state.theta
         trial.chain, rollout = self._source.rollout(trial.chain, policy, theta, trial.key, self._sizes)
         new, trial.metrics, signal = self._program.step(self._settings, trial.state, rollout)
-        *key, healthy = np.asarray(signal).tolist()
-        if healthy:
+        *key, finite = np.asarray(signal).tolist()
+        if finite:
             trial.state, trial.key = new, key
         else:
             trial.stopped, trial.metrics = int(new.t), self._no_metrics
 
-    def _begun(self, index: int, snapshot: Snapshot | None) -> _Live:
-        """A trial at iteration 0, or where a snapshot has it, in new episodes."""
+    def _trial(self, index: int, snapshot: Snapshot | None) -> _Live:
+        """A trial at iteration 0, or as a snapshot stored it, in new episodes."""
         run, program = self._run, self._program
         first = (np.uint32(run.seed), np.int32(index), run.preference(index))
         state, key_chain = program.first(run.settings, *first)
         if snapshot is None:
             return _Live(state, self._source.start(key_chain), program.sample_key(state), self._no_metrics)
-        kept = jax.tree.map(lambda x: x[index], snapshot.trials)
-        state = jax.tree.map(jnp.asarray, kept.state)
+        stored = jax.tree.map(lambda x: x[index], snapshot.trials)
+        state = jax.tree.map(jnp.asarray, stored.state)
         # The state's key is another after every iteration, also where a new stage counts iterations from 0 again.
-        key_episodes = jax.random.fold_in(jax.random.wrap_key_data(key_chain), kept.state.key[-1])
-        chain = self._source.start(jax.random.key_data(key_episodes), kept.chain)
-        return _Live(state, chain, program.sample_key(state), self._no_metrics, int(kept.stopped))
+        key_episodes = jax.random.fold_in(jax.random.wrap_key_data(key_chain), stored.state.key[-1])
+        chain = self._source.start(jax.random.key_data(key_episodes), stored.chain)
+        return _Live(state, chain, program.sample_key(state), self._no_metrics, int(stored.stopped))
 
 
 def template(run: Run) -> Trial:
@@ -118,14 +118,14 @@ class _Program(NamedTuple):
     # (settings, seed, trial, its preference or None) ↦ its state at iteration 0, and the key of its chain
     first: Callable[..., tuple[State, Key]]
     sample_key: Callable[[State], Key]  # state ↦ the key that the iteration to come samples with
-    # (settings, state, rollout) ↦ the next state, metrics, and in one array for the host the next sample key
-    # and whether the state is finite
+    # (settings, state, rollout) ↦ the next state, its metrics, and, in one array for the host, the next sample key and
+    # whether the state is finite
     step: Callable[..., tuple[State, Metrics, UInt32[Any, "3"]]]
 
 
 @with_owner
 def _program(spec: Spec, parts: Parts, has_network: bool) -> _Program:
-    spec = weakref.proxy(spec)  # which keeps the program, and is kept by the source of the run
+    spec = weakref.proxy(spec)  # the spec owns the program, so the program must not own the spec
     # An update is a hundred small operations: in the order that needs least memory they run one after the other, while
     # handing them from thread to thread would cost more than they do.
     options: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
@@ -156,10 +156,10 @@ def _step(
     key_state, _ = jax.random.split(jax.random.wrap_key_data(state.key))
     new, metrics = update(replace(state, key=key_state), *sampling(settings, spec).split(rollout))
     new = _with_key_data(new)
-    healthy = is_finite((new.theta, new.w, new.mu, metrics.weights))
-    return new, metrics, jnp.append(_sample_key(new), healthy.astype(jnp.uint32))
+    finite = is_finite((new.theta, new.w, new.mu, metrics.weights))
+    return new, metrics, jnp.append(_sample_key(new), finite.astype(jnp.uint32))
 
 
 def _stack(trees: list[Any]) -> Any:
-    """Trees to one host pytree with leading axis K; keys as their data."""
-    return jax.tree.map(lambda *x: np.stack([np.asarray(bits(leaf)) for leaf in x]), *trees)
+    """Pytrees as one on the host, with leading axis K; keys as their data."""
+    return jax.tree.map(lambda *x: np.stack([np.asarray(as_numbers(leaf)) for leaf in x]), *trees)

@@ -57,7 +57,7 @@ class Result:
 
     @classmethod
     def of(cls, run: training.Run, snapshot: training.Snapshot) -> Result:
-        """The result of a run that ended, or stands, at `snapshot`."""
+        """The result of a run at its last snapshot."""
         state, memory = snapshot.trials.state, None if run.source.compiled else snapshot.trials.chain
         rest = (run.source.spec, memory, run.config.setting)
         return cls(
@@ -72,7 +72,7 @@ class Result:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled without its last state, which may hold an environment's: `save` keeps that."""
+        """Pickle without the last state, which may hold an environment's; `save` stores it."""
         return self.__dict__ | {"snapshot": None}
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ class Result:
 def prepare(
     problem: Source, config: Config | None, trials: int, seed: int, given: GivenParts | None = None
 ) -> training.Run:
-    """A run with its configuration resolved and its parts built; given parts replace those that it names."""
+    """A run with its configuration resolved and its parts built; objects that are given replace the named parts."""
     check_trials(trials, seed)
     full = settings.complete(Config() if config is None else config, problem.spec)
     objects = {name: part for name, part in (given or {}).items() if part is not None}
@@ -131,25 +131,23 @@ def prepare(
     return run
 
 
-def configured(spec: Spec, config: Any, steps: int | None, given: Mapping[str, Any]) -> Config:
-    """The configuration with the fields that were given by name, and with the iterations that `steps` asks for."""
+def configured(spec: Spec, config: Any, steps: int | None, overrides: Mapping[str, Any]) -> Config:
+    """The configuration with the fields that were passed by name, and with the iterations that `steps` amounts to."""
     if config is not None and not isinstance(config, Config):
         raise ValueError(f"`config` must be a Config, whose fields may also be given by name, got {shown(config)}.")
     known = [field.name for field in fields(Config)]
-    for name in given:
+    for name in overrides:
         if name not in known:
             raise ValueError(f"`{name}` is no argument of train and no field of Config.{did_you_mean(name, known)}")
-    full: Config = replace(config or Config(), **given)
+    full: Config = replace(config or Config(), **overrides)
     return full if steps is None else settings.for_steps(full, spec, steps)
 
 
 def beginning(start: Any, run: training.Run) -> training.Snapshot:
-    """A run before its first iteration, at what a policy, a result or a snapshot has learned.
+    """A run before its first iteration, with what `start` has learned in parameters of the same shapes.
 
-    Args:
-        start: a policy: every trial has its parameters, and critic and optimiser are new; a result, or a snapshot: each
-            trial goes on from its own, with everything that was learned.
-        run: the run that begins; its policy has parameters of the same shapes.
+    From a policy every trial takes the parameters, with a new critic and optimiser; from a result or a snapshot each
+    trial takes its own parameters, critic and optimisers.
     """
     if isinstance(start, TrainedPolicy):
         return _at(start, run)
@@ -161,7 +159,7 @@ def beginning(start: Any, run: training.Run) -> training.Snapshot:
 
 
 def _at(policy: TrainedPolicy, run: training.Run) -> training.Snapshot:
-    """A run before its first iteration, every trial with the parameters of one policy."""
+    """A run before its first iteration, with the parameters of one policy in every trial."""
     if run.source.spec.num_states is None and run.settings.observation_scale != "bounds":
         raise ValueError("`start` must be a run where observations are scaled by running moments: it keeps them.")
     first, K = training.first(run), run.num_trials

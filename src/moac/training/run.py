@@ -1,4 +1,4 @@
-"""A run, how it stands after some iteration, and what it logs on the way."""
+"""A run, its snapshot after an iteration, and the history that it logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from moac.types import Evaluation, Key, Metrics, Source, Spec, State
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """K trials at L iterations."""
+    """What was logged of K trials at L iterations."""
 
     iteration: Int[np.ndarray, " L"]  # updates done when it was logged
     returns: Float[np.ndarray, "K L M"]  # J after them
@@ -44,7 +44,7 @@ class History:
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray[Any, Any]], kind: str) -> History:
-        """The history that `arrays` gave; a missing one is a KeyError."""
+        """The history of these arrays, as `arrays` names them; a missing one is a KeyError."""
         return cls(**{f.name: arrays[f.name] for f in fields(cls) if f.name != "kind"}, kind=kind)
 
     def extended(self, iteration: int, metrics: Metrics, evaluation: Evaluation) -> History:
@@ -69,7 +69,7 @@ class History:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "kind"}
 
     def _appended(self, name: str, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """One more column; laid out as an array that is read from a file, so that sums add in the same order."""
+        """An array with one more column, in the memory order of a file that is read, so that sums round alike."""
         column = value[:, None]
         columns = column if len(self.iteration) == 0 else np.concatenate([getattr(self, name), column], axis=1)
         return np.ascontiguousarray(columns)
@@ -77,9 +77,9 @@ class History:
 
 def _min_norm_weights(K: Float[np.ndarray, "K M M"]) -> Float[np.ndarray, "K M"]:
     """λ̂ of each Gram matrix, NaN where it is not finite."""
-    healthy = np.asarray(np.isfinite(K).all(axis=(1, 2)))
-    safe = np.where(healthy[:, None, None], K, 1.0)
-    return np.where(healthy[:, None], simplex.weights_in_blocks(safe), np.nan)
+    finite = np.asarray(np.isfinite(K).all(axis=(1, 2)))
+    safe = np.where(finite[:, None, None], K, 1.0)
+    return np.where(finite[:, None], simplex.weights_in_blocks(safe), np.nan)
 
 
 @jax.tree_util.register_dataclass
@@ -98,7 +98,7 @@ class Snapshot:
     """A run after some iteration."""
 
     iteration: int  # updates done
-    # gives all K trials on the host, in blocks one after the other, which need not be copies and are not written to
+    # returns all K trials on the host, in blocks; they may be views of the device's memory, so nobody writes to them
     blocks: Callable[[], list[Trial]]
     history: History  # what was logged so far
 
@@ -109,14 +109,14 @@ class Snapshot:
 
     @cached_property
     def trials(self) -> Trial:
-        """All K trials, leading axis K, on the host; asked for once, when they are needed."""
+        """All K trials on the host, leading axis K."""
         return joined(self.blocks())
 
     def as_start(self) -> Snapshot:
         """The first snapshot of another run: every trial begins at this one's parameters, at iteration 0.
 
-        What is learned (θ, critic, optimisers, the rule's state) and chains of models go on; iterations, with every
-        schedule that depends on them, start over, and nothing is logged yet. The other run has the same trials and the
+        The learned state (θ, critic, optimisers, the rule's state) and chains of models stay; iterations, with every
+        schedule that depends on them, start over, and the history is empty. The other run has the same trials and the
         same shapes of policy and critic: `training.iterate(other, snapshot.as_start())`, or `train(…, start=snapshot)`.
         """
         state = replace(self.trials.state, t=np.zeros_like(self.trials.state.t))
@@ -125,7 +125,7 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What is to be run: everything but the state."""
+    """Everything of a run but its state."""
 
     source: Source  # the problem
     config: Config  # complete: what config.json holds
@@ -135,30 +135,30 @@ class Run:
     given: tuple[str, ...] = ()  # names of the parts (`policy`, `critic`, `rule`) that the caller gave as objects
 
     def __reduce__(self) -> Any:
-        """Pickled without the parts that are built anew: they hold functions."""
+        """Pickle without the parts that the configuration names: they hold functions, and are built again."""
         from moac.training.result import prepare
 
-        given = {name: getattr(self.parts, name) for name in self.given}
-        return prepare, (self.source, self.config, self.num_trials, self.seed, given)
+        objects = {name: getattr(self.parts, name) for name in self.given}
+        return prepare, (self.source, self.config, self.num_trials, self.seed, objects)
 
     @cached_property
     def settings(self) -> Settings:
-        """The configuration as the algorithm takes it."""
+        """The resolved settings, as the algorithm takes them."""
         return Settings.of(self.config)
 
     def preference(self, index: int | Int[np.ndarray, " n"]) -> Float[np.ndarray, "... M"] | None:
         """p of a trial, or of several; None where the configuration gives none."""
-        given = self.config.preferences
-        return None if given is None else np.asarray(given, np.float32)[index % len(given)]
+        preferences = self.config.preferences
+        return None if preferences is None else np.asarray(preferences, np.float32)[index % len(preferences)]
 
     @property
     def env_steps_per_iteration(self) -> int:
-        """Environment steps of all trials together."""
+        """Environment steps of one iteration, of all trials together."""
         return self.num_trials * settings.sampling(self.settings, self.source.spec).steps
 
 
 def learner(settings: Settings, spec: Spec, parts: Parts) -> tuple[algorithm.Init, algorithm.Update]:
-    """The two functions of the learner that the settings name: the paper's algorithm, or its sibling for practice."""
+    """`init` and `update` of the learner that the settings name: the paper's algorithm, or `ppo`."""
     return (ppo if settings.learner == "ppo" else algorithm).build(settings, spec, *parts)
 
 
@@ -178,15 +178,15 @@ def evaluation_iterations(settings: Settings) -> Int[np.ndarray, " L"]:
 
 
 def mean_over_trials(values: Any) -> Any:
-    """The mean over the first axis of what is finite; NaN where nothing is.
+    """The mean over the first axis of the finite values; NaN where there are none.
 
-    NumPy adds in the order of memory, so the numbers are laid out anew: the mean of a history that was read from a file
-    is that of the history that was written, to the last bit.
+    NumPy adds in the order of memory, so the numbers are copied into one order: the mean of a history that was read
+    from a file is that of the history that was written, to the last bit.
     """
     table = np.array(values, dtype=np.float64, order="C")
-    known = np.isfinite(table)
-    total = np.where(known, table, 0).sum(axis=0)
-    return np.divide(total, known.sum(axis=0), out=np.full_like(total, np.nan), where=known.any(axis=0))
+    finite = np.isfinite(table)
+    total = np.where(finite, table, 0).sum(axis=0)
+    return np.divide(total, finite.sum(axis=0), out=np.full_like(total, np.nan), where=finite.any(axis=0))
 
 
 def is_finite(tree: Any) -> Array:
@@ -195,7 +195,7 @@ def is_finite(tree: Any) -> Array:
 
 
 def joined(blocks: list[Any]) -> Any:
-    """Host pytrees one after the other along the leading axis as one, whose arrays may be written to."""
+    """Host pytrees concatenated along the leading axis, as arrays that may be written to."""
 
     def join(*parts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return parts[0] if len(parts) == 1 and parts[0].flags.writeable else np.concatenate(parts)
@@ -204,12 +204,12 @@ def joined(blocks: list[Any]) -> Any:
 
 
 def host_shape(count: int, leaf: Any) -> Any:
-    """Shape and dtype of `count` trials' leaf on the host; keys as their data."""
+    """Shape and dtype of a leaf of `count` trials on the host; a key as its data."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.ShapeDtypeStruct((count, 2), np.uint32)
     return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
 
 
-def bits(leaf: Any) -> Any:
-    """A leaf as plain numbers: keys as their data."""
+def as_numbers(leaf: Any) -> Any:
+    """A leaf as plain numbers: a key as its data."""
     return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf

@@ -26,14 +26,14 @@ class TrainedPolicy:
     """The policies of K trials.
 
     Attributes:
-        policy: their kind.
+        policy: the policy class that all of them share.
         theta: parameters, leading axis K.
-        observations: from what the environment shows, or the user of a log gives, to what the policy sees.
-        trial: which of them `act` uses.
-        preference: p that they act for, where they are conditioned on one; None leaves it to each call.
-        setting: in which they were trained.
-        box: how the environment takes continuous actions; None where actions are indices.
-        archive: what an exploration knows of them, where they are one's Pareto archive (`moac.search.archive`).
+        observations: from an environment's observation, or a request to a log, to the input of the policy.
+        trial: the trial that `act` uses.
+        preference: p of conditioned networks; None leaves it to each call.
+        setting: the setting that they were trained in.
+        box: the bounds of continuous actions; None where actions are indices.
+        archive: of the policies of an exploration, the Pareto archive (`moac.search.archive`).
     """
 
     policy: Policy
@@ -54,7 +54,7 @@ class TrainedPolicy:
         return cls(policy, theta, observations, 0, setting, spec.action_box)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled without the compiled functions that are kept."""
+        """Pickle without the compiled functions that are cached."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
@@ -71,19 +71,19 @@ class TrainedPolicy:
 
     @property
     def num_trials(self) -> int:
-        """K."""
+        """The number of trials, K."""
         return len(jax.tree.leaves(self.theta)[0])
 
     @property
     def catalogue(self) -> Any:
-        """Of the log that they were trained on; a ValueError where there was none."""
+        """The catalogue of the log that the policies were trained on; a ValueError where there was none."""
         if not isinstance(self.observations, LogSpec):
             raise ValueError("the policy was not trained on a log and cannot recommend: use `act`.")
         return self.observations.known_catalogue
 
     @property
     def conditioned_on(self) -> int:
-        """M, where each call of `act` must be told a preference of so many numbers; else 0."""
+        """M where each call of `act` must pass a preference, M numbers; else 0."""
         encoder = self.observations.encoder
         return 0 if encoder is None or self.preference is not None else encoder.preference_size
 
@@ -98,33 +98,33 @@ class TrainedPolicy:
         return replace(self, preference=p)
 
     def act(self, observation: Any, key: Key, preference: Any = None) -> Any:
-        """An action for what the real environment shows, drawn from the policy: an index, or an array of its box.
+        """An action for an observation of the environment, drawn from the policy: an index, or an array in its box.
 
-        Networks that are conditioned take the preference, non-negative numbers that sum to 1. The key is JAX's.
+        Conditioned networks take the preference, non-negative numbers that sum to 1. The key is JAX's.
         """
         if not isinstance(key, jax.Array | np.ndarray):
             raise ValueError(f"`key` must be a key such as jax.random.key(0), got {shown(key)}.")
         seen = self.see(observation, None if preference is None else self.at(preference).preference)
-        drawn = self._sample(self.trial_theta, seen, key)
-        return int(drawn) if self.box is None else self.box(np.asarray(drawn))
+        action = self._sample(self.trial_theta, seen, key)
+        return int(action) if self.box is None else self.box(np.asarray(action))
 
     def eval(self, obs: Any, w: Any = None) -> Any:
-        """An action, drawn with keys of its own, one after the other: what morl-baselines asks of an agent.
+        """An action drawn with the next of the policy's own keys: the method that morl-baselines calls on an agent.
 
-        The weights `w` are the preference of conditioned networks; any other policy is the same for all of them.
+        The weights `w` are the preference of conditioned networks; other policies ignore them.
         """
-        self._drawn[0] += 1
-        return self.act(obs, jax.random.key(self._drawn[0]), w if self.conditioned_on else None)
+        self._num_draws[0] += 1
+        return self.act(obs, jax.random.key(self._num_draws[0]), w if self.conditioned_on else None)
 
     def log_prob(self, observation: Any, action: Any, preference: Any = None) -> float:
-        """log π(a|s); of continuous actions a density."""
+        """log π(a|s); a log-density where actions are continuous."""
         seen = jnp.asarray(self.see(observation, None if preference is None else self.at(preference).preference))
-        return float(self.policy.log_prob(self.trial_theta, seen, self._taken(action)))
+        return float(self.policy.log_prob(self.trial_theta, seen, self._checked_action(action)))
 
     def see(self, observation: Any, preference: Any = None) -> Any:
-        """What the policy sees of an observation: the index of a state, a vector in [0, 1]^d, or a log's features.
+        """The input of the policy for an observation: the index of a state, a vector in [0, 1]^d, or a log's features.
 
-        A preference stands behind the vector, where networks are conditioned on it: the policy's own, or this one.
+        Conditioned networks have the preference at the end of the vector: the policy's own, or this one.
         """
         p = preference if self.preference is None else self.preference
         if p is None and self.conditioned_on:
@@ -153,11 +153,11 @@ class TrainedPolicy:
         """The k most probable actions for a user of the log; what is unknown of the request is in `.notes`.
 
         Args:
-            user: id as the log names it; who is unknown has zeros for features.
+            user: id as the log names it; an unknown user has zeros for features.
             context: values, or codes as the dataset has them, in order or by name: {"tab": …, "hour": …}. None is none.
             history: ids of viewed items, oldest first; unknown ones are skipped.
-            k: how many; None is 10, or all actions where there are fewer.
-            responses: [n, M] to the history, signals as logged, a cost positive; None where they are not known.
+            k: how many to recommend; None is 10, or all actions where there are fewer.
+            responses: [n, M] responses to the history, signals as logged, a cost positive; None where unknown.
             exclude_seen: leave out actions of the history; probabilities are then among the others, and there may be
                 fewer than k.
             eligible: ids of actions that may be recommended; None is all of them.
@@ -177,7 +177,7 @@ class TrainedPolicy:
         return Recommendation(tuple(ids.tolist()), tuple(p.tolist()), notes)
 
     def logits(self, x: Float[np.ndarray, "n F"], num_actions: int | None = None) -> Float[np.ndarray, "n K"]:
-        """Of all actions, by default those of the log, for each of n feature vectors: π(·|x) is their softmax."""
+        """The logits of all actions, by default those of the log, for n feature vectors: π(·|x) is their softmax."""
         if isinstance(self.policy, OnHost):
             return self.policy.logits(self._host_theta, x)
         count = len(self.catalogue.action_ids) if num_actions is None else num_actions
@@ -196,13 +196,13 @@ class TrainedPolicy:
     def _host_theta(self) -> Params:
         return jax.tree.map(lambda leaf: np.asarray(leaf[self.trial]), self.theta)
 
-    def _taken(self, action: Any) -> Any:
-        """An action as the policy takes it; an index beyond the last would be read as the last."""
+    def _checked_action(self, action: Any) -> Any:
+        """An action as the policy takes it; JAX would read an index beyond the last as the last."""
         if self.box is not None:
             return self.box.flat(action)
-        known = getattr(self.policy, "num_actions", None)
-        if known is not None and action not in range(known):
-            raise ValueError(f"`action` must be a whole number in [0, {known}), got {shown(action)}.")
+        count = getattr(self.policy, "num_actions", None)
+        if count is not None and action not in range(count):
+            raise ValueError(f"`action` must be a whole number in [0, {count}), got {shown(action)}.")
         return action
 
     @cached_property
@@ -210,7 +210,7 @@ class TrainedPolicy:
         return jax.jit(partial(log_probs, self.policy), static_argnums=2)
 
     @cached_property
-    def _drawn(self) -> list[int]:
+    def _num_draws(self) -> list[int]:
         return [0]
 
     @cached_property
@@ -247,38 +247,37 @@ class Recommendation:
 class Ranked:
     """The first k actions of n states."""
 
-    # [n, k] indices of actions, the most probable first; the earlier action where two are alike
-    places: Int[np.ndarray, "n k"]
-    probabilities: Float[np.ndarray, "n k"]  # [n, k] of each
-    counts: Int[np.ndarray, " n"]  # [n] how many of the k there are; fewer where too many are left out
+    places: Int[np.ndarray, "n k"]  # indices of actions, the most probable first; the earlier of two equal ones first
+    probabilities: Float[np.ndarray, "n k"]  # of each
+    counts: Int[np.ndarray, " n"]  # how many of the k there are; fewer where too many are left out
 
 
 def ranked(logits: Float[np.ndarray, "n K"], k: int, left_out: Bool[np.ndarray, "n K"] | None = None) -> Ranked:
     """The k most probable actions under softmax(logits), in float64; among the others, where some are left out."""
-    kept = logits.astype(np.float64)
-    kept = kept if left_out is None else np.where(left_out, -np.inf, kept)
-    weight = np.exp(kept - np.maximum(kept.max(axis=1, keepdims=True), np.finfo(np.float64).min))
+    z = logits.astype(np.float64)
+    z = z if left_out is None else np.where(left_out, -np.inf, z)
+    weight = np.exp(z - np.maximum(z.max(axis=1, keepdims=True), np.finfo(np.float64).min))  # rows may be all −∞
     p = weight / np.maximum(weight.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    places = _first(-kept, k)
-    left = np.full(len(kept), kept.shape[1]) if left_out is None else np.count_nonzero(~left_out, axis=1)
-    return Ranked(places, np.take_along_axis(p, places, axis=1), np.minimum(left, k))
+    places = _smallest(-z, k)
+    counts = np.full(len(z), z.shape[1]) if left_out is None else np.count_nonzero(~left_out, axis=1)
+    return Ranked(places, np.take_along_axis(p, places, axis=1), np.minimum(counts, k))
 
 
-def _first(cost: Float[np.ndarray, "n K"], k: int) -> Int[np.ndarray, "n k"]:
-    """The k smallest of each row in order, the earlier of two that are alike; of few it need not sort the others."""
+def _smallest(cost: Float[np.ndarray, "n K"], k: int) -> Int[np.ndarray, "n k"]:
+    """Indices of the k smallest of each row, in order, the earlier of two equal ones first; a small k sorts little."""
     if 2 * k > cost.shape[1]:
         return np.argsort(cost, axis=1, kind="stable")[:, :k]
     few = np.sort(np.argpartition(cost, k - 1, axis=1)[:, :k], axis=1)
     least = np.take_along_axis(cost, few, axis=1)
     places = np.take_along_axis(few, np.argsort(least, axis=1, kind="stable"), axis=1)
     last = least.max(axis=1, keepdims=True)
-    tied = np.flatnonzero(np.count_nonzero(cost <= last, axis=1) > k)  # any of them may have come in
+    tied = np.flatnonzero(np.count_nonzero(cost <= last, axis=1) > k)  # argpartition takes any of equal ones
     places[tied] = np.argsort(cost[tied], axis=1, kind="stable")[:, :k]
     return places
 
 
 def count_of(k: Any, num_actions: int) -> int:
-    """How many recommendations k are; None is 10, or all actions where there are fewer."""
+    """The number of recommendations, k if it is valid; None is 10, or all actions where there are fewer."""
     if k is None:
         return min(10, num_actions)
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= num_actions:

@@ -33,7 +33,7 @@ def test_of_an_assumption_that_holds_everywhere_the_smallest_number_is_shown():
 
 def test_failing_assumptions_are_named():
     held, failed = (planning.Checked(replace(assumption("holds"), name=n), k) for n, k in (("good", 0), ("bad", 2)))
-    one, both = (" ".join(planning._about(Config(), told, 1)) for told in ((held,), (held, failed)))
+    one, both = (" ".join(planning._notes(Config(), told, 1)) for told in ((held,), (held, failed)))
     assert "Assumptions that fail" not in one
     assert "Assumptions that fail here: bad." in both
 
