@@ -427,7 +427,7 @@ FILES = {
     "user_id,item_id,time,click\na,x,1,0\na,y,2,1\n": "must have rows of at least two users, got one",
     "user_id,item_id,time,click\na,x,1,0\nb,y,2,yes\n": "row 3: `click` must be a finite number, got 'yes'",
     "user_id,item_id,time,click\na,x,05/04/2022,0\nb,y,05/12/2022,1\n": "such as 2022-05-04, got '05/04/2022'",
-    "user_id,item_id,time,click\na,x,1.5e18,0\nb,y,2.5e18,1\n": "row 2: `time` must be a number or a date",
+    "user_id,item_id,time,click\na,x,1.5e19,0\nb,y,2.5e19,1\n": "row 2: `time` must be a number or a date",
     "user_id,item_id,time,click\na,x,1,0\nb,,2,1\n": "row 3: `item_id` must be an id, got nothing",
     "user_id,item_id,time,click\na,x,1,\nb,y,2,1\n": "must be a finite number, got nothing: click=coalesce",
     "user_id,item_id,time,click\na,x,1,0\nb,y,soon,1\n": "row 3: `time` must be a number or a date",
