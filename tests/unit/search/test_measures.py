@@ -2,9 +2,12 @@
 
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
+import moac
+from moac import momdp
 from moac.search import measures
 from moac.search.measures import Yardstick
 from tests.helpers.archives import archive
@@ -28,6 +31,28 @@ def test_what_was_found_over_steps_never_gets_worse():
     curve = measures.over_evaluations(returns, YARDSTICK)
     assert curve["hypervolume"].tolist() == pytest.approx([1.1 * 0.1, *[0.8 * 0.8 + 0.3 * 0.1] * 2])
     assert curve["igd_plus"][1] == pytest.approx(0.3 / 3) and curve["igd_plus"][0] > curve["igd_plus"][1]
+
+
+def test_ranges_that_differ_are_units_of_their_objectives():
+    wide = Yardstick.of(FRONT * [1, 100], hull=FRONT * [1, 100])
+    assert wide.reference.tolist() == pytest.approx([-0.1, -10])
+    assert wide.shortfalls(FRONT[:1] * [1, 100]).tolist() == pytest.approx([0, 0.7, 1])
+    assert wide.distance(FRONT[:1] * [1, 100]) == pytest.approx(YARDSTICK.distance(FRONT[:1]))
+
+
+def test_nothing_is_found_before_the_first_evaluation():
+    below = Yardstick.of(FRONT - 2, [-3, -3])
+    curve = measures.over_evaluations((FRONT - 2)[:, None], below)
+    assert curve["hypervolume"].tolist() == [pytest.approx(below.volume(FRONT - 2))]
+    assert curve["igd_plus"].tolist() == [0]
+
+
+def test_only_a_model_of_few_objectives_knows_the_largest_value_for_every_preference():
+    few, many = (momdp.library.random_ergodic(jax.random.key(0), num_objectives=M, num_states=2) for M in (2, 5))
+    yardstick = Yardstick.exact(few, moac.Discounted(0.5))
+    assert yardstick is not None and yardstick.is_exact and yardstick.support is not None
+    yardstick = Yardstick.exact(many, moac.Discounted(0.5))
+    assert yardstick is not None and yardstick.is_exact and yardstick.support is None
 
 
 def test_preferences_are_served_by_the_own_policy_or_by_the_archive():

@@ -56,3 +56,15 @@ def test_what_a_score_never_touches_is_zero_in_the_solution():
     assert (rows[:, -3:] == 0).all()
     solved = Metric.of(scores, x, np.full(N, 1 / N)).solve(rows)
     assert np.isfinite(solved).all() and (solved[:, :-3] != 0).any() and (solved[:, -3:] == 0).all()
+
+
+def test_the_metric_of_many_steps_is_that_of_some_spread_evenly():
+    """Steps repeat, so that every fourth stands for all: the first ones alone would be of one state."""
+    N = 4 * 1024
+    states = np.repeat(np.arange(4), N // 4).astype(np.int32)
+    x, weight = (states, (np.arange(N) % 3).astype(np.int32)), np.full(N, 1 / N)
+    scores = Scores(SoftmaxTable(4, 3), np.zeros((4, 3), np.float32))
+    metric = Metric.of(scores, x, weight)
+    used, w = (np.asarray(leaf) for leaf in (metric.x[0], metric.weight))
+    assert np.bincount(used[w > 0], minlength=4).tolist() == [256] * 4
+    assert w.sum() == pytest.approx(1)
