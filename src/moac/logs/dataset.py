@@ -240,7 +240,10 @@ class LoggedDataset:
     @cached_property
     def data(self) -> Data:
         """The arrays on the device, as one pytree: hand it to a compiled program as an argument, see `bound`."""
-        return states.on_device(self) if self.bound_data is None else self.bound_data
+        if self.bound_data is not None:
+            return self.bound_data
+        with jax.ensure_compile_time_eval():  # kept for good, also where a function that is traced asks first
+            return states.on_device(self)
 
     def bound(self, data: Data) -> LoggedDataset:
         """This dataset with `data` in place of its own arrays.

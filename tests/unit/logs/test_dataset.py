@@ -37,6 +37,12 @@ def draw(dataset, key, sizes=SIZES):
     return jax.tree.map(np.asarray, states.draw(dataset.data, jax.random.key(key), sizes))
 
 
+def test_arrays_that_a_traced_function_asks_for_first_outlive_it(dataset):
+    fresh = replace(dataset)
+    jax.eval_shape(lambda: fresh.data.reward)
+    np.testing.assert_array_equal(fresh.data.reward, dataset.reward)
+
+
 def test_the_spec_says_what_it_is(dataset):
     spec = dataset.spec
     assert (spec.name, spec.num_states, spec.num_actions) == ("small", None, 5)
