@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moac import files, parts, training
+from moac import parts, training
 from moac.config import CHOICES, Config, is_choice
 from moac.policies.observations import LogSpec
 from moac.runs import CHECKPOINT_SECONDS, problems, runner
@@ -137,7 +137,6 @@ def resume(
     if directory.finished and iterations in (None, prepared.settings.num_iterations):
         if (directory.path / "figures" / "training.svg").exists() and not (directory.path / "report.html").exists():
             with directory.held():  # it was killed just before
-                files.remove_unfinished(directory.path)
                 pages.write(directory.path)
         return with_outputs(directory.outcome(prepared))
     with directory.held():

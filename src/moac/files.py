@@ -83,9 +83,10 @@ def subfolder(folder: Path, *names: str) -> Path:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what a killed `write_bytes` left beside its place."""
-    for path in folder.rglob(".*.tmp"):
-        path.unlink(missing_ok=True)
+    """Remove what a killed `replacing` left beside its place; the folder may hold temporary files of others."""
+    for path in folder.rglob(".*.[0-9]*.tmp"):
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 def check_regular(path: Path, descriptor: int | None = None) -> int:

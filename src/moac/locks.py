@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from moac.files import DamagedError, below, read_bytes
+from moac.files import DamagedError, below, read_bytes, remove_unfinished
 
 _NAME = ".lock"
 _PATIENCE, _LOOK_EVERY = 0.2, 0.05
@@ -28,12 +28,13 @@ class InUseError(ValueError):
 def held(file: Path, what: Path) -> Generator[None]:
     """Hold the lock `file` of the folder `what`; ValueError where it is held already.
 
-    The lock file is removed on exit; a stale one is harmless. A link, or a file that is no lock, is refused and stays
-    as it is.
+    Files that a killed holder left unfinished are removed. The lock file is removed on exit; a stale one is harmless.
+    A link, or a file that is no lock, is refused and stays as it is.
     """
     file = file.absolute()
     lock = _taken(file, what)
     try:
+        remove_unfinished(what)
         yield
     finally:
         with contextlib.suppress(OSError):  # before it is let go: who waits for the old file sees that it is gone

@@ -153,11 +153,12 @@ def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
 
 
 def test_remove_unfinished(tmp_path):
-    (tmp_path / "checkpoint").mkdir()
+    for name in ("checkpoint", ".run.3.tmp"):  # a run that is about to take the place of another
+        (tmp_path / name).mkdir()
     for name in ("checkpoint/.a.safetensors.12.tmp", ".config.json.3.tmp", "mine.tmp", ".hidden"):
         (tmp_path / name).write_text("")
     files.remove_unfinished(tmp_path)
-    assert sorted(path.name for path in tmp_path.rglob("*")) == [".hidden", "checkpoint", "mine.tmp"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".hidden", ".run.3.tmp", "checkpoint", "mine.tmp"]
 
 
 def test_check_folder(tmp_path):

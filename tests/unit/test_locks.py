@@ -123,6 +123,15 @@ def test_the_number_of_a_killed_holder_is_written_over(tmp_path):
         assert (tmp_path / ".lock").read_text() == str(os.getpid())
 
 
+def test_what_a_killed_holder_left_unfinished_is_removed_and_files_of_others_stay(tmp_path):
+    (tmp_path / "figures").mkdir()
+    for name in ("figures/.changes.svg.19421.tmp", ".report.html.7.tmp", ".mine.tmp", "mine.7.tmp"):
+        (tmp_path / name).touch()
+    with locks.folder(tmp_path):
+        left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.tmp")}
+    assert left == {".mine.tmp", "mine.7.tmp"}
+
+
 def test_elsewhere_sigterm_ends_a_command_in_order():
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(process.Terminated), process.terminable():

@@ -51,7 +51,6 @@ def _kept(
     directory: RunDirectory, run: training.Run, snapshot: training.Snapshot | None, every: float, show: Any, more: Any
 ) -> training.Snapshot | None:
     """The same with checkpoints, metrics and the policies that are to be kept."""
-    files.remove_unfinished(directory.path)
     files.subfolder(directory.path, "checkpoint")
     written, history = (None, None) if snapshot is None else (snapshot.iteration, snapshot.history)
     latest, writer = snapshot, Writer(directory.checkpoints(), every, written)
