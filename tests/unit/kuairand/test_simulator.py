@@ -176,6 +176,12 @@ def test_a_log_becomes_a_dataset_with_the_same_numbers():
     assert log.dataset(known=False).propensity is None
 
 
+@pytest.mark.parametrize("videos", [[-1, 3], [3, 60], []])
+def test_videos_that_are_none_are_refused(videos):
+    with pytest.raises(ValueError, match="`videos` must be ids from 0 to 59"):
+        MODEL.true_values(another_policy(MODEL)[..., :2], videos)
+
+
 def test_a_policy_that_is_none_is_refused():
     with pytest.raises(ValueError, match=r"`policy` must have shape \(7, 60\) or \(7, 5, 60\), got \(3, 60\)"):
         MODEL.true_values(np.ones((3, 60)))

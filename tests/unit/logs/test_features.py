@@ -1,8 +1,10 @@
 """Features fitted on train users, as numbers in [−1, 1]."""
 
+import duckdb
 import numpy as np
 
 from moac.logs import features
+from moac.logs.schema import Signal
 
 
 def test_few_values_are_one_hot_and_what_train_users_do_not_have_is_unknown():
@@ -42,3 +44,11 @@ def test_responses_are_in_steps_of_their_scale_and_clipped():
     found = features.response_numbers([[1.0, -2.0], [0.5, 30.0], [-9.0, 0.0]], [1.0, 4.0])
     np.testing.assert_array_equal(found, [[127, -64], [64, 127], [-127, 0]])
     assert found.dtype == np.int8
+
+
+def test_a_signal_a_little_above_one_has_a_scale_of_its_own():
+    signals = [Signal("stars", "stars"), Signal("click", "click")]
+    with duckdb.connect() as connection:
+        rows = "(VALUES (1.5, 1), (0.5, 0), (0.5, 1)) rows(stars, click)"
+        scales = features.response_scales(connection, signals, rows, "true")
+    assert scales == (float(f"{3 * np.sqrt((1.5**2 + 2 * 0.5**2) / 3):.2g}"), 1.0)

@@ -85,6 +85,8 @@ def test_influence_is_what_a_user_more_would_change(case):
     alone = replace(dataset, behaviour=replace(dataset.behaviour, members=dataset.behaviour.members[:1]))
     found = model_error.influence(alone, rows, weights, reward, CAP)
     assert list(found) == ["p"]  # the policy that made the log has weights of 1 whatever b is
+    agrees = {"p": ncis.Weighted(np.where(np.arange(len(rows)) == 0, 1.0, policy / b)[None])}
+    assert list(model_error.influence(alone, rows, agrees, reward, CAP)) == ["p"]  # in one row it does what b does
     train, layer = dataset.rows("train"), layer_of(dataset)
     values, w = value(*case, np.asarray(dataset.behaviour.clone[-1], float))[0], np.minimum(CAP, policy / b)
     c = -np.where(w < CAP, w, 0)[:, None] / w.sum() * (reward - values)

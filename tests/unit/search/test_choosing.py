@@ -44,6 +44,11 @@ def test_the_best_that_keeps_the_floors(protect, prefer, index):
     assert choice.record()["point"] == index and choice.record()["fits"] is True
 
 
+def test_several_preferred_objectives_count_in_units_of_their_ranges():
+    points = np.array([[0.9, 20.0, 0.0], [0.5, 30.0, 0.0], [1.0, 0.0, 0.0], [0.0, 100.0, 0.0]])
+    assert archive(points).choose(prefer=("ore1", "ore2")).index == 0
+
+
 def test_values_keep_the_floors_where_there_are_no_intervals():
     alone = replace(archive(), low=np.full_like(POINTS, np.nan), high=np.full_like(POINTS, np.nan))
     choice = alone.choose("ore2=0.41", "ore1")

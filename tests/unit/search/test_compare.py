@@ -23,6 +23,12 @@ def compared(name, ends, fingerprint="same", seed=0, setting=None):
     return Compared(name, ("model", fingerprint), ("a", "b"), setting or Discounted(0.9), "exact", seed, steps, returns)
 
 
+def test_one_trial_beside_several_has_no_interval():
+    for pair in (([1.0, 2.0, 6.0], [1.0]), ([1.0], [1.0, np.nan])):
+        found = compare.apart(*pair)
+        assert (found.value, found.trials) == (np.mean(pair[0]) - 1, 1) and np.isnan([found.low, found.high]).all()
+
+
 def test_trials_are_paired_where_their_randomness_is_shared():
     a, b = compared("A", FIRST), compared("B", FIRST + np.array([[0.5, 0.0], [0.6, 0.0], [0.7, 0.0]]))
     more = Comparison((a, b)).difference(1)

@@ -51,6 +51,10 @@ def test_only_a_model_of_few_objectives_knows_the_largest_value_for_every_prefer
     few, many = (momdp.library.random_ergodic(jax.random.key(0), num_objectives=M, num_states=2) for M in (2, 5))
     yardstick = Yardstick.exact(few, moac.Discounted(0.5))
     assert yardstick is not None and yardstick.is_exact and yardstick.support is not None
+    worse = yardstick.hull[:1] - [[0.1, 0.2]]
+    found = archive(np.concatenate([yardstick.hull, worse]))
+    numbers = measures.measured({}, found, found, yardstick)["numbers"]
+    assert numbers["most_below_hull"] == pytest.approx(float(yardstick.support.regret(worse[0]))) != 0
     yardstick = Yardstick.exact(many, moac.Discounted(0.5))
     assert yardstick is not None and yardstick.is_exact and yardstick.support is None
 
@@ -61,6 +65,8 @@ def test_preferences_are_served_by_the_own_policy_or_by_the_archive():
     served = measures.served(found, found, YARDSTICK)
     assert served["own"] == served["archive"] == 2 / 3  # nobody has (0.7, 0.7); one of two own policies is enough
     assert np.isnan(measures.served(archive(FRONT), archive(FRONT), YARDSTICK)["own"])
+    some = archive([*found.points, [0.7, 0.7]], p=[*p, [np.nan, np.nan]])  # one that was trained for none
+    assert measures.served(some, found, YARDSTICK) == served
     wide = Yardstick.of(100 * FRONT, hull=100 * FRONT)
     near = archive([[99.5, 0.0], [98.0, 0.0], [0.0, 99.5]], p=[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
     assert measures.served(near, near, wide)["own"] == 2 / 3  # 1 % of a range of 100

@@ -52,6 +52,15 @@ def test_the_upper_end_is_where_the_test_turns():
     assert gap.upper(K, 0.025, margin=0.5) == pytest.approx((np.sqrt(theta) + 0.5) ** 2)
 
 
+def test_bounds_are_in_the_units_of_what_they_bound():
+    y = np.random.default_rng(0).normal(0.3, 1.0, (12, 5))
+    for level, margin in ((0.05, 0.0), (0.025, 0.2)):
+        assert gap.upper(1e-8 * y @ y.T, level, 1e-4 * margin) == pytest.approx(
+            1e-8 * gap.upper(y @ y.T, level, margin)
+        )
+        assert gap.lower(1e-4 * y, level, 1e-4 * margin) == pytest.approx(1e-8 * gap.lower(y, level, margin))
+
+
 def test_the_upper_end_is_positive_also_where_the_statistic_is_not():
     bounds = [gap.upper(K, 0.025) for K in kernels(np.zeros(P), 50)]
     statistics = [(K.sum() - np.trace(K)) / (GROUPS * (GROUPS - 1)) for K in kernels(np.zeros(P), 50)]

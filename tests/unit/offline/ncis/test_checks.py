@@ -241,3 +241,9 @@ def test_tails_by_hand():
     assert found.heaviest_rows[0] == found.heaviest_users[0] == pytest.approx(0.5)
     assert found.capped_at[0] < 99
     assert found.capped_change[0] == pytest.approx(0)
+
+
+def test_a_column_varies_beyond_rounding_whatever_its_unit():
+    steps = np.array([0.0, 1.0, 1.0])
+    columns = np.column_stack([1e9 + steps, 1e12 + steps, 1e-12 * steps, np.full(3, 1 / 3), np.zeros(3)])
+    assert checks.varies(columns).tolist() == [False, False, True, False, False]
