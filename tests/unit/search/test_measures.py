@@ -47,6 +47,19 @@ def test_nothing_is_found_before_the_first_evaluation():
     assert curve["igd_plus"].tolist() == [0]
 
 
+def test_stages_go_on_where_the_one_before_ended_and_rules_train_side_by_side():
+    def stage(*returns, every):
+        history = SimpleNamespace(iteration=np.array([1, 2]), returns=np.array([returns]))
+        return SimpleNamespace(history=history, run=SimpleNamespace(env_steps_per_iteration=every), env_steps=2 * every)
+
+    first, second = stage(FRONT[0], FRONT[0], every=10), stage(FRONT[1], FRONT[2], every=100)
+    curve = measures._over_steps([[first, second]], YARDSTICK)
+    assert curve["steps"].tolist() == [10, 20, 120, 220]
+    assert curve["hypervolume"].tolist() == pytest.approx([YARDSTICK.volume(FRONT[:n]) for n in (1, 1, 2, 3)])
+    both = measures._over_steps([[first, second], [first, first]], YARDSTICK)
+    assert both["steps"].tolist() == [20, 40, 150, 260]
+
+
 def test_only_a_model_of_few_objectives_knows_the_largest_value_for_every_preference():
     few, many = (momdp.library.random_ergodic(jax.random.key(0), num_objectives=M, num_states=2) for M in (2, 5))
     yardstick = Yardstick.exact(few, moac.Discounted(0.5))
