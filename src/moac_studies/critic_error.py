@@ -144,8 +144,8 @@ def _begin(problem: Problem, keys: Key) -> Any:
 def _advance(problem: Problem, sizes: tuple[float, int, int], variants: tuple[str, ...], carried: Any, at: Any) -> Any:
     """The next rollout of some chains, and the TD steps of all variants on it: chains, what is learned, and its errors.
 
-    `sizes` are β, D and the number of steps: all that it depends on, so that floors and decays share a program. `at` are
-    the keys of the chains and the number of the rollout.
+    `sizes` are β, D and the number of steps: all that it depends on, so that floors and decays share a program.
+    `at` are the keys of the chains and the number of the rollout.
     """
     model, (_, D, between) = problem.model, sizes
     policy, theta = SoftmaxTable(model.num_states, model.num_actions), jnp.asarray(problem.logits, jnp.float32)
