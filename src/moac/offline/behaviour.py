@@ -136,10 +136,7 @@ def fit(dataset: LoggedDataset, options: Options | None = None, cross_fit: bool 
     options = options or Options()
     if dataset.num_actions < 2:
         raise ValueError(f"{dataset.name} has one action only: there is no choice to model.")
-    train, validation = dataset.rows("train"), dataset.rows("validation")
-    for split in ("train", "validation"):
-        if not len(dataset.rows(split)):
-            raise ValueError(f"{dataset.name} has no rows of {split} users: a behaviour model needs them.")
+    train, validation = (dataset.known_rows(s, "a behaviour model needs them") for s in ("train", "validation"))
     policy = _policy(dataset, options)
     fold = splits.fold_users(dataset.user_ids, options.seed, options.folds)[dataset.user[train]]
     parts = [train, *(train[fold != k] for k in range(options.folds if cross_fit else 0))]

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from moac.choices import one_of
 from moac.kept import with_owner
 from moac.logs import features, states
 from moac.logs.dataset import LoggedDataset
@@ -100,12 +101,10 @@ def _means(values: Any, columns: Sequence[int], kept: Any, between: tuple[Any, A
 def of_columns(dataset: LoggedDataset, rows: Any, names: Sequence[str]) -> tuple[Control, ...]:
     """Columns that the user names as controls: of the context, or `time`, which no state holds."""
     known = (*dataset.context_labels, "time")
-    for name in names:
-        if name not in known:
-            raise ValueError(f"`control` must be one of {', '.join(known)}, got {name!r}.")
 
     def control(name: str) -> Control:
-        column = dataset.time if name == "time" else dataset.context[:, known.index(name)]
+        place = known.index(one_of("control", name, known))
+        column = dataset.time if name == "time" else dataset.context[:, place]
         fitted = dataset.behaviour is not None and name != "time"
         values = column[rows].astype(np.float64)[:, None]
         return Control(name, values, (name,), IN_STATE if fitted else None, relative=False)
