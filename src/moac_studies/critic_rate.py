@@ -330,8 +330,10 @@ def _floor_panel(measured: Measured) -> drawings.Panel:
     for v, values in floors.values.items():
         i = floors.worst(v)
         curves.append(drawings.Curve(v, floors.sizes, values[:, :, i], _COLOUR[v], floors.slopes[v][i].value))
+    lowest = min(float(curve.values.mean(axis=0)[0]) for curve in curves)
+    beside = drawings.Line("slope −1", floors.sizes, lowest / 3 * floors.sizes[0] / floors.sizes)
     title = f"{measured.problem.name}, β = {measured.step_size:g}"
-    return drawings.Panel(title, ("batch size D", f"floor of {_ERROR}"), tuple(curves), reference=-1.0)
+    return drawings.Panel(title, ("batch size D", f"floor of {_ERROR}"), tuple(curves), (beside,))
 
 
 def _bound_panel(tested: Tested) -> drawings.Panel:
