@@ -114,14 +114,10 @@ def of_columns(dataset: LoggedDataset, rows: Any, names: Sequence[str]) -> tuple
 
 def places_in_state(dataset: LoggedDataset) -> dict[str, slice]:
     """Covariates by name, as places in a state: the user, each column of the context, views, past responses."""
-    tables, begin = dataset.tables, dataset.tables.users.shape[1]
-    places = {"user features": slice(0, begin)}
-    for name, size in zip(dataset.context_labels, tables.context_sizes, strict=True):
-        places[name] = slice(begin, begin + size)
-        begin += size
-    views, taste = states.size(tables, 0), tables.size - tables.taste * dataset.num_signals * tables.items.shape[1]
-    later = {"past responses": slice(views, taste), TASTE: slice(taste, tables.size)}
-    return places | {"viewed items": slice(begin, views)} | later
+    names = ("user features", *dataset.context_labels, "viewed items", "past responses", TASTE)
+    widths = states.widths(dataset.tables, len(dataset.response_scale))
+    ends = np.cumsum(widths).tolist()
+    return {name: slice(end - width, end) for name, end, width in zip(names, ends, widths, strict=True)}
 
 
 def covariates(dataset: LoggedDataset) -> dict[str, int]:
