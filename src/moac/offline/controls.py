@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -44,11 +44,10 @@ def refits(dataset: LoggedDataset, split: str) -> dict[Recipe, LoggedDataset]:
 
 @with_owner
 def _refitted(dataset: LoggedDataset, recipe: Recipe) -> LoggedDataset:
-    tables, model = dataset.tables, dataset.behaviour
+    tables, model = dataset.tables, cast("BehaviourModel", dataset.behaviour)  # `refits` has looked
     responses: Any = tables.responses
     known = np.where(~held_out(dataset)[:, None] & (recipe == "half"), responses, np.int8(0))
     masked = replace(dataset, tables=replace(tables, responses=known), propensity=None, behaviour=None, bound_data=None)
-    assert isinstance(model, BehaviourModel)  # noqa: S101 - `refits` has looked
     return replace(masked, behaviour=behaviour.fit(masked, model.options, cross_fit=False))
 
 
