@@ -51,7 +51,7 @@ def _table(table: dict[str, Any]) -> list[list[Any]]:
 
 def _cell(cell: Any) -> Any:
     """Numbers of a change with its interval, or the text."""
-    text = str(cell)
+    text = str(cell).replace("−", "-")
     if "points [" in text:
         return {
             name: [float(x) for x in _NUMBER.findall(part)] for name, part in re.findall(r"(\w+) ([+-][^;]+\])", text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from numbers import Integral, Real
@@ -194,6 +194,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     bare = {name.lstrip("-"): name for name in known}
     near = difflib.get_close_matches(word.lstrip("-"), list(bare), n=1)
     return f" Did you mean {bare[near[0]]}?" if near else ""
+
+
+def one_of(name: str, value: Any, known: Collection[str]) -> Any:
+    """A value that must be known by its name; else a ValueError that lists those that are, with the nearest."""
+    if value not in known:
+        near = did_you_mean(str(value), known)
+        raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {value!r}.{near}")
+    return value
 
 
 def package(name: str, extra: str, what: str) -> Any:

@@ -200,9 +200,7 @@ def noise_only(M: int, noise: float = 0.4) -> FiniteMOMDP:
     """
     signs = hadamard(_OUTCOMES)[1 : M + 1].T
     reward = np.array([0.6, 0.4])[:, None, None] + noise * np.stack([signs, signs])
-    shape = (1, 2, _OUTCOMES)
-    chances = np.full(shape, 1 / _OUTCOMES)
-    return FiniteMOMDP.from_outcomes(np.zeros(shape, int), chances, reward[None], np.ones(shape, bool))
+    return small.one_step(reward[None])
 
 
 def alike(M: int, index: int, own_part: float = 0.2) -> FiniteMOMDP:

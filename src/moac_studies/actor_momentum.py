@@ -40,9 +40,7 @@ _BIAS = "Bias of the expected step"
 
 def one_step(reward: Any) -> FiniteMOMDP:
     """Every step ends the episode; r [S, A, M] is certain, the first state is drawn evenly."""
-    table = np.asarray(reward, np.float64)[:, :, None]
-    shape = table.shape[:3]
-    return FiniteMOMDP.from_outcomes(np.zeros(shape, int), np.ones(shape), table, np.ones(shape, bool))
+    return small.one_step(np.asarray(reward, np.float64)[:, :, None])
 
 
 def action_features() -> Problem:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import settings, simplex
-from moac.config import Average, Config, Discounted, Setting
+from moac.config import Average, Config
 from moac.critic import TD, LinearCritic
 from moac.files import Arrays
 from moac.momdp import library, oracle
@@ -51,7 +51,7 @@ def findings(work: Workspace, p: dict[str, Any], seed: int) -> Findings:
 
 def _measure(p: dict[str, Any], kind: str, seed: int) -> Arrays:
     """At one random policy of one random model; the learned critics are each trial's own."""
-    setting: Setting = Average() if kind == "average" else Discounted(p["discount"])
+    setting = small.setting_of(kind, p["discount"])
     model = library.random_ergodic(seed, p["states"], p["actions"], p["objectives"])
     theta = p["spread"] * np.random.default_rng(seed).normal(size=p["states"] * p["actions"])
     problem, logits = small.problem_of(model, theta=theta), theta.reshape(p["states"], -1)

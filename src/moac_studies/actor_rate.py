@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from moac.config import Average, Discounted, Setting
+from moac.config import Discounted, Setting
 from moac.files import Arrays
 from moac.momdp import library
 from moac.report.page import Claim, Table
@@ -58,10 +58,6 @@ def horizon(work: Workspace, exact: dict[str, Any], learned: dict[str, Any], see
     return Findings(claims_of(slopes, measured), (_table(slopes, measured),), _figures(measured))
 
 
-def _setting(kind: str, discount: float) -> Setting:
-    return Average() if kind == "average" else Discounted(discount)
-
-
 def _runs(p: dict[str, Any]) -> dict[str, tuple[float, int, Setting]]:
     """α, T and the setting of each run.
 
@@ -71,7 +67,7 @@ def _runs(p: dict[str, Any]) -> dict[str, tuple[float, int, Setting]]:
     theory = ((1 - p["discount"]) ** 3 / 24, p["theory_iterations"], Discounted(p["discount"]))
     runs = {"discounted, α = 1/(3L)": theory} if p["theory_iterations"] else {}
     return runs | {
-        f"{kind}, α = {p['step']:g}": (p["step"], p["iterations"], _setting(kind, p["discount"]))
+        f"{kind}, α = {p['step']:g}": (p["step"], p["iterations"], small.setting_of(kind, p["discount"]))
         for kind in p["settings"]
     }
 
@@ -87,7 +83,7 @@ def models(p: dict[str, Any], seed: int) -> Problem:
 
 def _learn(p: dict[str, Any], kind: str, seed: int) -> Arrays:
     """Mean over iterations and trials: [E, n, L] for n models."""
-    setting, problems = _setting(kind, p["discount"]), models(p, seed)
+    setting, problems = small.setting_of(kind, p["discount"]), models(p, seed)
     config = small.config_of(p, setting, p["step"], p["iterations"])
     _, theta = small.learned_ascent(problems, config, LABELS, (p["trials"], seed))
     gap = np.stack([small.gaps(problems, each[..., :-1, :], setting) for each in theta])

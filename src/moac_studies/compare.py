@@ -55,9 +55,9 @@ def bootstrapped(values: Any, statistic: Callable[[Any], Any], seed: int = 0) ->
     return Mean(float(statistic(table.mean(axis=0)[None])[0]), float(low), float(high), len(table))
 
 
-def slope(x: Any, values: Any, seed: int = 0) -> Mean:
+def slope(x: Any, values: Any) -> Mean:
     """The slope of log mean(values) against log x, for x [L] and values [K, L] that are positive on average."""
-    return bootstrapped(values, lambda means: _slopes(np.log(x), logarithm(means)), seed)
+    return bootstrapped(values, lambda means: _slopes(np.log(x), logarithm(means)))
 
 
 def slope_difference(x: Any, a: Any, b: Any) -> Mean:
@@ -75,9 +75,9 @@ def logarithm(means: Any) -> Any:
 
 
 def straightness(x: Any, y: Any) -> Any:
-    """R² of the line through each row of y."""
-    residual = y - y.mean(axis=1, keepdims=True) - np.outer(_slopes(x, y), x - x.mean())
-    return 1 - (residual**2).sum(axis=1) / ((y - y.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    """R² of the line through each row of y: the square of their correlation."""
+    x, y = x - x.mean(), y - y.mean(axis=1, keepdims=True)
+    return (y @ x) ** 2 / ((x @ x) * (y**2).sum(axis=1))
 
 
 def _slopes(x: Any, y: Any) -> Any:

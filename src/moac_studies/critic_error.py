@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -109,16 +109,14 @@ def errors(problem: Problem, plan: Plan, variants: tuple[str, ...] = VARIANTS) -
     together = min(_TOGETHER, max(1, plan.trials // 2))
     if plan.trials % together:
         raise ValueError(f"`trials` must be even, and beyond 100 a multiple of 50, got {plan.trials}.")
-    begin, rollout = _rollouts(problem, plan.between * plan.batch_size, together)
-    learn = _program(problem, (plan.step_size, plan.batch_size, plan.between), variants, together)
+    sizes = (plan.step_size, plan.batch_size, plan.between)
 
     def of_group(keys: Key) -> list[Float[np.ndarray, "K L M"]]:
         """Some trials from the first step to the last."""
         learned, by_checkpoint = [_start(problem, v, len(keys), plan.from_zero) for v in variants], list[Any]()
-        chain = begin(keys)
+        chain = _begin(problem, keys)
         for number in range(1, 1 + len(plan.checkpoints)):
-            chain, transitions = rollout(chain, keys, np.int32(number))
-            learned, error = learn(learned, transitions)
+            chain, learned, error = _advance(problem, sizes, variants, (chain, learned), (keys, np.int32(number)))
             by_checkpoint.append(error)
         return [np.stack([np.asarray(e[v], np.float64) for e in by_checkpoint], axis=1) for v in range(len(variants))]
 
@@ -136,40 +134,30 @@ def _start(problem: Problem, variant: str, trials: int, from_zero: bool) -> tupl
     return tuple(np.broadcast_to(x.astype(np.float32), (trials, *x.shape)) for x in first)
 
 
-@lru_cache(maxsize=4)
-def _rollouts(problem: Problem, steps: int, together: int) -> tuple[Any, Any]:
-    """Compiled chains: their first states, and the next transitions of each; their number, not D, shapes it."""
-    model = problem.model
-    policy, theta = SoftmaxTable(model.num_states, model.num_actions), jnp.asarray(problem.logits, jnp.float32)
-
-    def rollout(chain: Any, key: Key, number: Any) -> tuple[Any, Batch]:
-        sizes = Sampling(1, steps, 0, False, None)
-        chain, batches, _ = model.sample(chain, policy, theta, jax.random.fold_in(key, number), sizes)
-        return chain, jax.tree.map(lambda x: x[0], batches)
-
-    keys = jax.random.split(jax.random.key(0), together)
-    start = jax.jit(jax.vmap(lambda key: model.start(jax.random.fold_in(key, 0)))).lower(keys).compile()
-    lowered = jax.jit(jax.vmap(rollout, (0, 0, None))).lower(start(keys), keys, np.int32(1))
-    return start, lowered.compile()
+@partial(jax.jit, static_argnums=0)
+def _begin(problem: Problem, keys: Key) -> Any:
+    """The first states of some chains."""
+    return jax.vmap(lambda key: problem.model.start(jax.random.fold_in(key, 0)))(keys)
 
 
-@lru_cache(maxsize=16)
-def _program(problem: Problem, sizes: tuple[float, int, int], variants: tuple[str, ...], together: int) -> Any:
-    """The compiled TD steps of all variants on the transitions of one rollout, and their errors after it.
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _advance(problem: Problem, sizes: tuple[float, int, int], variants: tuple[str, ...], carried: Any, at: Any) -> Any:
+    """The next rollout of some chains, and the TD steps of all variants on it: chains, what is learned, and its errors.
 
-    `sizes` is β, D and the number of steps: all that it depends on, so that floors and decays share it.
+    `sizes` are β, D and the number of steps: all that it depends on, so that floors and decays share a program.
+    `at` are the keys of the chains and the number of the rollout.
     """
-    _, D, between = sizes
+    model, (_, D, between) = problem.model, sizes
+    policy, theta = SoftmaxTable(model.num_states, model.num_actions), jnp.asarray(problem.logits, jnp.float32)
     steps = [_learner(problem, variant, sizes) for variant in variants]
 
-    def learn(learned: list[Any], transitions: Batch) -> tuple[list[Any], list[Array]]:
-        batches = jax.tree.map(lambda x: x.reshape(between, D, *x.shape[1:]), transitions)
+    def advance(chain: Any, learned: list[Any], key: Key, number: Any) -> tuple[Any, list[Any], list[Array]]:
+        sampling = Sampling(between, D, 0, False, None)
+        chain, batches, _ = model.sample(chain, policy, theta, jax.random.fold_in(key, number), sampling)
         after, errors = zip(*(step(now, batches) for step, now in zip(steps, learned, strict=True)), strict=True)
-        return list(after), list(errors)
+        return chain, list(after), list(errors)
 
-    transitions = _rollouts(problem, between * D, together)[1].out_info[1]
-    learned = [_start(problem, variant, together, from_zero=True) for variant in variants]
-    return jax.jit(jax.vmap(learn)).lower(learned, transitions).compile()
+    return jax.vmap(advance, (0, 0, 0, None))(*carried, *at)
 
 
 def _learner(problem: Problem, variant: str, sizes: tuple[float, int, int]) -> Any:

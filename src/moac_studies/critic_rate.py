@@ -6,7 +6,7 @@ The theorem is run under its own conditions where these can be met, and elsewher
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,9 +154,8 @@ def promised_rate(measured: Measured, setting: str, asked: Sequence[Guarantee]) 
     return _rate_of_theorem(measured.step_size, lam)
 
 
-def _listed(values: Sequence[Mean], digits: int = 2) -> str:
-    each = (f"{v.value:.{digits}f} [{v.low:.{digits}f}, {v.high:.{digits}f}]" for v in values)
-    return ", ".join(each).replace("-", "−")
+def _listed(values: Iterable[Mean]) -> str:
+    return ", ".join(map(compare.with_interval, values))
 
 
 def _factors(powers: Sequence[Mean]) -> str:
@@ -169,11 +168,10 @@ def decay_claims(measured: Measured) -> tuple[Claim, Claim]:
     fits = {variant: measured.decays[variant].fits for variant in (DISCOUNTED, EXACT)}
     every, name = [fit for several in fits.values() for fit in several], measured.problem.name
     lines = "; ".join(
-        f"{variant}: R² {_listed([fit.straight for fit in several], 3)}, over "
-        f"{_factors([fit.orders for fit in several])} down"
-        for variant, several in fits.items()
+        f"{variant}: R² {_listed(fit.straight for fit in own)}, over {_factors([fit.orders for fit in own])} down"
+        for variant, own in fits.items()
     )
-    rates = "; ".join(f"{variant}: {_listed([fit.agreement for fit in own], 3)}" for variant, own in fits.items())
+    rates = "; ".join(f"{variant}: {_listed(fit.agreement for fit in own)}" for variant, own in fits.items())
     straight = [compare.all_of([compare.above(f.straight, STRAIGHT), compare.above(f.orders, 1)]) for f in every]
     return (
         compare.claim(
@@ -330,8 +328,10 @@ def _floor_panel(measured: Measured) -> drawings.Panel:
     for v, values in floors.values.items():
         i = floors.worst(v)
         curves.append(drawings.Curve(v, floors.sizes, values[:, :, i], _COLOUR[v], floors.slopes[v][i].value))
+    lowest = min(float(curve.values.mean(axis=0)[0]) for curve in curves)
+    beside = drawings.Line("slope −1", floors.sizes, lowest / 3 * floors.sizes[0] / floors.sizes)
     title = f"{measured.problem.name}, β = {measured.step_size:g}"
-    return drawings.Panel(title, ("batch size D", f"floor of {_ERROR}"), tuple(curves), reference=-1.0)
+    return drawings.Panel(title, ("batch size D", f"floor of {_ERROR}"), tuple(curves), (beside,))
 
 
 def _bound_panel(tested: Tested) -> drawings.Panel:
@@ -369,11 +369,9 @@ def _floor_table(measured: Sequence[Measured]) -> Table:
     rows: list[tuple[str, ...]] = []
     for m in measured:
         for v in VARIANTS:
-            slopes = "; ".join(f"{s.value:.3f} [{s.low:.3f}, {s.high:.3f}]" for s in m.floors.slopes[v])
             sizes = (int(m.floors.sizes[k]) for k in (0, -1))
             ends = (f"{number(float(m.floors.of(v, D).max()), 3)} at D = {D}" for D in sizes)
-            told = (cell.replace("-", "−") for cell in (slopes, *ends, f"{m.floors.rising[v]:+.1%}"))
-            rows.append((f"{m.problem.name}, {v}", *told))
+            rows.append((f"{m.problem.name}, {v}", _listed(m.floors.slopes[v]), *ends, f"{m.floors.rising[v]:+.1%}"))
     caption = (
         "Slopes of log floor against log D per objective, with 95 % bootstrap intervals over trials; the floor of the "
         "worst objective at the ends; and how much the error still rises from the run's third quarter to its last."

@@ -98,7 +98,6 @@ class Panel:
     labels: tuple[str, str]  # of x and y
     curves: tuple[Curve, ...]  # measured
     lines: tuple[Line, ...] = ()  # known
-    reference: float | None = None  # a slope drawn in grey below the lowest curve, to compare with; None draws none
     log_x: bool = True  # whether x is logarithmic
     log_y: bool = True  # whether y is
     signed: bool = False  # whether the sign of y matters, in place of its logarithm
@@ -140,11 +139,6 @@ def _draw(ax: Axes, panel: Panel) -> None:
     for line in panel.lines:
         look: dict[str, Any] = {"color": _INK, "linewidth": 1.0, "linestyle": (0, (2, 2))}
         ax.plot(line.x, line.y, label=line.label, **(look if line.colour is None else figures.line(line.colour)))
-    if panel.reference is not None and panel.curves:
-        lowest = min(panel.curves, key=lambda curve: float(curve.values.mean(axis=0).min()))
-        x, y = _through(lowest, panel.reference)
-        label = f"slope {panel.reference:g}".replace("-", "−")
-        ax.plot(x, np.asarray(y) / 3, color=_GREY, linewidth=1.3, label=label)
     ax.set_title(textwrap.fill(panel.title, _TITLE))
     ax.set_xlabel(panel.labels[0])
     ax.set_ylabel(panel.labels[1])

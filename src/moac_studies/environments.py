@@ -201,15 +201,17 @@ def on_front(treasure: Arrays) -> Claim:
 
 
 def improves(name: str, ends: Arrays, reference: list[float]) -> Claim:
-    """Whether training improves the hypervolume, trial by trial."""
-    trained, start = (volumes(ends[f"{who}_discounted"], reference) for who in ("trained", "random"))
+    """Whether training improves the hypervolume over the random policy."""
+    text = f"On {name} training improves the hypervolume above {reference} over the random policy"
+    after, before = (volumes(ends[f"{who}_discounted"], reference) for who in ("trained", "random"))
+    return improved(text, after, before, f"{name}: before and after")
+
+
+def improved(text: str, trained: Any, start: Any, evidence: str) -> Claim:
+    """Whether volumes [K] are larger than those that training began with, trial by trial."""
     change = compare.paired(trained, start)
-    return compare.claim(
-        f"On {name} training improves the hypervolume above {reference} over the random policy",
-        f"change {change}, random policy {statistics.mean(start)}, {len(start)} trials.",
-        [compare.above(change)],
-        f"{name}: before and after",
-    )
+    told = f"change {change}, untrained {statistics.mean(start)}, {len(start)} trials."
+    return compare.claim(text, told, [compare.above(change)], evidence)
 
 
 def reaches(name: str, ends: Arrays) -> Claim:

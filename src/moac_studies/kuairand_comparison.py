@@ -16,14 +16,14 @@ from moac.logs.dataset import LoggedDataset
 from moac.logs.folder import read_manifest
 from moac.offline.baselines import tilt
 from moac.offline.evaluation import Line
-from moac.report.numbers import Value
+from moac.report.numbers import Value, change
 from moac.report.page import Claim, Table, Verdict, verdict_of
 from moac.report.pages.experiment import Findings, Shown
 from moac.search import candidates
 from moac.statistics import Mean
 from moac_studies import compare, drawings, framework, kuairand_search, kuairand_statistics, tscac_compat
 from moac_studies.framework import Study, Workspace
-from moac_studies.kuairand_search import MAIN, NOT_CHECKED, TILT, Bench, OnUsers, Searched, beside, leads, percent
+from moac_studies.kuairand_search import MAIN, NOT_CHECKED, TILT, Bench, OnUsers, Searched, beside, leads
 
 VALIDATION, TEST, TIME = "Validation users", "Test users, read once", "Later rows, by time"
 FIXED, COMPLETE, PAPER = "MOAC, fixed weights", "MOAC, fixed at a complete batch", "The paper's table beside ours"
@@ -209,7 +209,7 @@ def printed_means(paper: Mapping[str, Any]) -> Claim:
 def _change(line: Line | None) -> str:
     if line is None or line.outcome == "not estimable":
         return "not estimable"
-    return percent((line.relative, *line.relative_interval))
+    return change(line.relative, line.relative_interval)
 
 
 def _users_table(title: str, results: Mapping[str, OnUsers], settings: Mapping[str, str]) -> Table:

@@ -27,6 +27,7 @@ from moac.offline.evaluation import Line, Method, OfflineEvaluation, fingerprint
 from moac.offline.ncis import Options, estimates
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Plain
+from moac.report.numbers import change
 from moac.statistics import Mean
 from moac.weighting import first_batch
 from moac_studies.framework import Table, Workspace
@@ -176,9 +177,10 @@ class OnUsers:
     def checks(self, signal: str) -> list[str]:
         """As texts: the control, Γ, the change on random exposure, on its users' standard rows, and the difference."""
         control = (self._card(signal).get("controls") or {}).get(EARLIER, {})
-        held = percent([control["change"], *control["interval"]]) if control.get("power") else "no power"
+        held = change(control["change"], control["interval"]) if control.get("power") else "no power"
         gamma, chance = self.gamma(signal), self._card(signal).get("random_exposure")
-        three = ("–",) * 3 if chance is None else (percent(chance[key]) for key in ("change", "standard", "difference"))
+        told = (chance and chance[key] for key in ("change", "standard", "difference"))
+        three = ("–" if each is None else change(each[0], each[1:]) for each in told)
         return [held, "–" if gamma is None else f"{gamma:.2f}", *three]
 
     def _card(self, signal: str) -> Mapping[str, Any]:
@@ -197,12 +199,6 @@ class OnUsers:
         draws = {name: np.array(own, float) for name, own in data["draws"].items()}
         given: dict[str, Any] = {**data, "lines": tuple(read), "against": tuple(data["against"]), "draws": draws}
         return OnUsers(**given)
-
-
-def percent(change: Sequence[float]) -> str:
-    """A relative change with the ends of its interval."""
-    value, low, high = (100 * x for x in change)
-    return f"{value:+.1f} % [{low:+.1f}, {high:+.1f}]"
 
 
 def on_users(evaluation: OfflineEvaluation) -> dict[str, OnUsers]:

@@ -128,7 +128,8 @@ def findings(tables: Tables, measured: Mapping[str, Methods], missing: Mapping[s
         table = tables[name]
         peer = recorded.network_peer(str(table["env"]))
         claims += [target_claim(name, table, methods, target) for target in table["targets"]]
-        claims.append(_improves(name, table, methods))
+        after, before = (_volume(table, methods[key]["discounted"]) for key in (MAIN, START))
+        claims.append(environments.improved(_IMPROVES.format(name), after, before, f"{name} over steps"))
         claims += [task_claim(name, methods)] if name.startswith(_TASKS) else []
         claims.append(_beats_controls(name, table, methods))
         if peer is not None:
@@ -141,17 +142,6 @@ def findings(tables: Tables, measured: Mapping[str, Methods], missing: Mapping[s
 
 def _volume(table: framework.Table, points: Any) -> Any:
     return environments.volumes(points, table["reference"])
-
-
-def _improves(name: str, table: framework.Table, methods: Methods) -> Claim:
-    ours, before = (_volume(table, methods[key]["discounted"]) for key in (MAIN, START))
-    change = compare.paired(ours, before)
-    return compare.claim(
-        _IMPROVES.format(name),
-        f"change {change}, untrained {statistics.mean(before)}, {len(ours)} trials.",
-        [compare.above(change)],
-        f"{name} over steps",
-    )
 
 
 def target_claim(name: str, table: framework.Table, methods: Methods, target: framework.Table) -> Claim:

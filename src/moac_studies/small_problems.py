@@ -20,7 +20,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
 from moac import algorithm, settings, simplex, weighting
-from moac.config import Average, Config, Setting
+from moac.config import Average, Config, Discounted, Setting
 from moac.critic import LinearCritic
 from moac.momdp import FiniteMOMDP
 from moac.policies import features
@@ -67,6 +67,12 @@ def problem_of(model: FiniteMOMDP, features: Any = None, theta: Any = None) -> P
     tables: Any = (model.next_state, model.probability, model.reward, model.terminated, model.start_distribution)
     policy: Any = (x, np.zeros((S, A)), start)
     return Problem(*tables, *policy)
+
+
+def one_step(reward: Any) -> FiniteMOMDP:
+    """Every step ends the episode; outcomes of r [S, A, O, M] are equally likely, the first state is drawn evenly."""
+    shape = reward.shape[:3]
+    return FiniteMOMDP.from_outcomes(np.zeros(shape, int), np.full(shape, 1 / shape[2]), reward, np.ones(shape, bool))
 
 
 def stacked(problems: list[Problem]) -> Problem:
@@ -261,6 +267,11 @@ def spec_of(problem: Problem) -> Spec:
     """What the algorithm knows of a problem, or of stacked ones."""
     S, A, _, M = problem.reward.shape[-4:]
     return Spec("problem", tuple(map(str, range(M))), StateSpec(S), A)
+
+
+def setting_of(kind: str, discount: float) -> Setting:
+    """By what a table of a study calls it."""
+    return Average() if kind == "average" else Discounted(discount)
 
 
 def config_of(p: Mapping[str, Any], setting: Setting, step: float, num_evaluations: int, **more: Any) -> Config:

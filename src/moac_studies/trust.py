@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import softmax
-from scipy.stats import beta
+from scipy.stats import binomtest
 
 from moac.files import Arrays
 from moac.offline import ncis
@@ -159,21 +159,18 @@ class Measured:
 
 def share(events: Any) -> Mean:
     """A share with its exact 95 % interval (Clopper & Pearson, 1934)."""
-    n, k = len(events), int(np.sum(events))
-    if not n:
+    if not len(events):
         return Mean(np.nan, np.nan, np.nan, 0)
-    low = 0.0 if k == 0 else float(beta.ppf(0.025, k, n - k + 1))
-    return Mean(k / n, low, 1.0 if k == n else float(beta.ppf(0.975, k + 1, n - k)), n)
+    counted = binomtest(int(np.sum(events)), len(events))
+    return Mean(counted.statistic, *counted.proportion_ci(), len(events))
 
 
 def _measure(keys: framework.Table) -> Arrays:
     names, rows = tuple(Measured.__dataclass_fields__), list[tuple[Any, ...]]()
     for seed in range(keys["first"], keys["first"] + keys["count"]):
         one = pair(keys["family"], keys["kappa"], keys["users"], seed)
-        report = estimated(one, ncis.Options(draws=keys["draws"]))
+        report: Any = estimated(one, ncis.Options(draws=keys["draws"]))
         change, checks, verdict = report.change, report.checks, report.verdict
-        if change is None or checks is None:
-            raise RuntimeError("a pair has a baseline and evidence.")
         low, high = change.relative_interval.T
         named = {r.measure if r.measure in _REASONS else "other" for r in verdict.reasons}
         words = [WORDS.index(verdict.of(signal)) for signal in SIGNALS]

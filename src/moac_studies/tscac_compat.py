@@ -122,12 +122,16 @@ def run(dataset: LoggedDataset | str | Path, steps: int = 500, seed: int = 0) ->
 def _recipes(dataset: LoggedDataset) -> tuple[Recipe, ...]:
     """The last signal, WatchTime, has weight 30; costs −0.1 and the others 0.1. MOAC's weights are its own."""
     signs = np.array(dataset.signs, np.float32)
-    w = np.where(np.arange(len(signs)) == len(signs) - 1, 30.0, 0.1 * signs)
-    main, ours = np.where(np.arange(len(w)) == len(w) - 1, w, 0), (signs / len(w), 1e-4, 0.0, 0.0)
-    given = ((w, 0.001, 0.0, 0.0), (main, 0.001, 10.0, 0.0), (w / w.sum(), 1e-4, 0.0, 1e-10))
-    given += ((*ours, math.inf), (*ours, 1.0))
-    numbers = (jnp.float32([*each[1:], 0.0][:4]) for each in given)
-    return tuple(Recipe(jnp.float32(each[0]), *own) for each, own in zip(given, numbers, strict=True))
+    last = np.arange(len(signs)) == len(signs) - 1
+    w = np.where(last, 30.0, 0.1 * signs)
+    recipes = (
+        Recipe(w, supervised=0.001),
+        Recipe(np.where(last, w, 0), supervised=0.001, held=10.0),
+        Recipe(w / w.sum(), supervised=1e-4, eta=1e-10),
+        Recipe(signs / len(w), supervised=1e-4, momentum=math.inf),
+        Recipe(signs / len(w), supervised=1e-4, momentum=1.0),
+    )
+    return tuple(jax.tree.map(jnp.float32, each) for each in recipes)
 
 
 def _clone(test: Buffer, key: Any, steps: int) -> Any:
@@ -284,9 +288,9 @@ class Recipe(NamedTuple):
     weights: Any  # [M] of the signals
     supervised: Any  # coefficient of MSE(μ, mean action of the batch)
     # coefficient of MSE(μ, μ_c) to the policy of stage one; where positive, Q is also weighted by its density
-    held: Any
-    eta: Any  # step of PDPG's weights; 0 leaves them
-    momentum: Any  # p of MOAC's, which move by 1/t^p towards the min-norm point; 0 leaves them, ∞ keeps the first
+    held: Any = 0.0
+    eta: Any = 0.0  # step of PDPG's weights; 0 leaves them
+    momentum: Any = 0.0  # p of MOAC's, which move by 1/t^p towards the min-norm point; 0 leaves them, ∞ keeps the first
 
 
 class Agent(NamedTuple):

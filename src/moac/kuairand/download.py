@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from moac.choices import one_of
 from moac.files import no_follow
 from moac.kuairand.schema import FOLDERS
 from moac.locks import becoming, check_room, refuse_existing
@@ -69,9 +70,7 @@ def fetch(
     What has arrived stays in `NAME.part` when the download stops, and the next call continues there. An archive that
     is in `out` already, from a mirror say, is checked and used. The archive is kept beside the folder.
     """
-    if variant not in archives:
-        raise ValueError(f"`variant` must be one of {', '.join(archives)}, got {variant!r}.")
-    archive = archives[variant]
+    archive = archives[one_of("variant", variant, archives)]
     target, whole = out / archive.folder, out / archive.name
     part = whole.with_name(f"{whole.name}.part")
     refuse_existing(target)

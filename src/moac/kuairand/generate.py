@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from moac.choices import at_least, check_fields
+from moac.choices import at_least, check_fields, one_of
 from moac.kuairand import schema, simulator
 from moac.kuairand.schema import Kind
 from moac.kuairand.simulator import RATES, TABS, Block, Log, UserModel, Users, log
@@ -57,8 +57,7 @@ class Parameters:
     num_videos: int = 7_583  # the pool
 
     def __post_init__(self) -> None:
-        if self.variant not in schema.VARIANTS:
-            raise ValueError(f"`variant` must be one of {', '.join(schema.VARIANTS)}, got {self.variant!r}.")
+        one_of("variant", self.variant, schema.VARIANTS)
         counts = dict.fromkeys(("rows", "random_rows", "num_users", "num_videos"), at_least(1))
         check_fields(self, counts | {"seed": at_least(0)})
 

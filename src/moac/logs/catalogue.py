@@ -59,7 +59,7 @@ class Catalogue:
     @property
     def size(self) -> int:
         """F, the length of a feature vector."""
-        return states.size(self, len(self.response_scale))
+        return sum(states.widths(self, len(self.response_scale)))
 
     def same(self, other: Catalogue) -> bool:
         """Whether the other has the same users, items, actions and features."""

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac.choices import counted
+from moac.choices import counted, one_of
 from moac.logs import states
 from moac.logs.catalogue import Catalogue
 from moac.logs.schema import RECENT
@@ -180,7 +180,7 @@ class LoggedDataset:
 
     def rows(self, split: str) -> Int[np.ndarray, " n"]:
         """The rows of a split's users."""
-        return np.flatnonzero(self.row_splits == _index(split))
+        return np.flatnonzero(self.row_splits == SPLITS.index(one_of("split", split, SPLITS)))
 
     @property
     def row_splits(self) -> Int[np.ndarray, " N"]:
@@ -189,7 +189,8 @@ class LoggedDataset:
 
     def subset(self, split: str | Sequence[str]) -> LoggedDataset:
         """Only the rows of one split's users, or of several; tables and users stay as they are."""
-        chosen = [_index(name) for name in ([split] if isinstance(split, str) else split)]
+        named = [split] if isinstance(split, str) else split
+        chosen = [SPLITS.index(one_of("split", name, SPLITS)) for name in named]
         kept = np.isin(self.row_splits, chosen)
         columns = {name: None if column is None else column[kept] for name, column in self._columns.items()}
         random = None if self.random is None else self.random.subset(split)
@@ -299,11 +300,11 @@ class LoggedDataset:
             )
         return self.estimator(self, policy, theta)
 
-    def known_rows(self, split: str) -> Int[np.ndarray, " n"]:
-        """The rows of a split; a ValueError where there are none to evaluate policies on."""
+    def known_rows(self, split: str, why: str = "policies are evaluated on them") -> Int[np.ndarray, " n"]:
+        """The rows of a split; a ValueError that says what they are for where there are none."""
         rows = self.rows(split)
         if not len(rows):
-            raise ValueError(f"{self.name} has no rows of {split} users: policies are evaluated on them.")
+            raise ValueError(f"{self.name} has no rows of {split} users: {why}.")
         return rows
 
     def check_known(self) -> None:
@@ -323,9 +324,3 @@ _COLUMNS = (
     "user", "action", "reward", "time", "context", "end", "terminated", "truncated", "propensity", "answered",
     "row_split", "candidates",
 )  # fmt: skip
-
-
-def _index(split: str) -> int:
-    if split not in SPLITS:
-        raise ValueError(f"`split` must be one of {', '.join(SPLITS)}, got {split!r}.")
-    return SPLITS.index(split)

@@ -101,11 +101,7 @@ def response_scale(largest: float, mean_square: float) -> float:
 
 def response_scales(connection: Connection, signals: Sequence[Signal], rows: str, train: str) -> tuple[float, ...]:
     """Of all signals, by the train rows of SQL `rows`."""
-    columns = [(column(signal.column), signal.unit) for signal in signals]
-    ends = ", ".join(f"greatest(-min({x}), max({x})) / {unit}" for x, unit in columns)
-    most = connection.execute(f"SELECT {ends} FROM {rows}").fetchall()[0]
-    pairs = zip(columns, most, strict=True)  # those of at most 1 need no second look
-    sized = [f"{x}::DOUBLE / {unit}" if largest > 1 else "0" for (x, unit), largest in pairs]
+    sized = [f"{column(signal.column)}::DOUBLE / {signal.unit}" for signal in signals]
     query = ", ".join(f"max(abs({x})), avg({x} * {x})" for x in sized)
     values = connection.execute(f"SELECT {query} FROM {rows} WHERE {train}").fetchall()[0]
     return tuple(map(response_scale, values[::2], values[1::2]))

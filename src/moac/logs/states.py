@@ -83,13 +83,14 @@ class Tables:
     @property
     def size(self) -> int:
         """Length of a feature vector."""
-        return size(self, 0 if self.responses is None else self.responses.shape[1])
+        return sum(widths(self, 0 if self.responses is None else self.responses.shape[1]))
 
 
-def size(tables: Any, num_responses: int) -> int:
-    """Numbers of a state: a user's, a context's, those of viewed items, and of the responses to them."""
-    shown = tables.users.shape[1] + sum(tables.context_sizes) + tables.window * (1 + tables.items.shape[1])
-    return shown + num_responses * (1 + min(RECENT, tables.window) + tables.taste * tables.items.shape[1])
+def widths(tables: Any, num_responses: int) -> tuple[int, ...]:
+    """Numbers of each part of a state: a user, each column of the context, viewed items, responses to them, taste."""
+    e, views = tables.items.shape[1], tables.window * (1 + tables.items.shape[1])
+    responses, taste = num_responses * (1 + min(RECENT, tables.window)), num_responses * e * tables.taste
+    return (tables.users.shape[1], *tables.context_sizes, views, responses, taste)
 
 
 @jax.jit

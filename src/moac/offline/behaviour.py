@@ -136,10 +136,7 @@ def fit(dataset: LoggedDataset, options: Options | None = None, cross_fit: bool 
     options = options or Options()
     if dataset.num_actions < 2:
         raise ValueError(f"{dataset.name} has one action only: there is no choice to model.")
-    train, validation = dataset.rows("train"), dataset.rows("validation")
-    for split in ("train", "validation"):
-        if not len(dataset.rows(split)):
-            raise ValueError(f"{dataset.name} has no rows of {split} users: a behaviour model needs them.")
+    train, validation = (dataset.known_rows(s, "a behaviour model needs them") for s in ("train", "validation"))
     policy = _policy(dataset, options)
     fold = splits.fold_users(dataset.user_ids, options.seed, options.folds)[dataset.user[train]]
     parts = [train, *(train[fold != k] for k in range(options.folds if cross_fit else 0))]
@@ -161,6 +158,12 @@ def _policy(dataset: LoggedDataset, options: Options) -> SoftmaxMLP | ItemsPolic
     return SoftmaxMLP(Plain(dataset.num_features), options.hidden, dataset.num_actions)
 
 
+def log_popularity(dataset: LoggedDataset, rows: Any) -> Float[np.ndarray, " K"]:
+    """The logarithm of each action's share of the rows, counted once more than it was shown."""
+    count = np.bincount(dataset.action[rows], minlength=dataset.num_actions) + 1
+    return np.log(count / count.sum())
+
+
 def identity(dataset: LoggedDataset) -> str:
     """A hash of all that rows refer to: equal for a dataset, its subsets and its rows of random exposure."""
     tables = dataset.tables
@@ -175,9 +178,8 @@ def _member(policy: Any, dataset: LoggedDataset, rows: tuple[Any, Any], options:
     """Rounds of Adam until validation users' log-loss has not fallen for a while; the best round's weights."""
     (train, validation), rates = rows, (options.step_size, options.weight_decay)
     rng = np.random.default_rng([options.seed, index])
-    count = np.bincount(dataset.action[train], minlength=dataset.num_actions) + 1
     small = policy.init(jax.random.fold_in(jax.random.key(options.seed), index))
-    weights = policy.popular(small, np.log(count / count.sum()))  # close to popularity
+    weights = policy.popular(small, log_popularity(dataset, train))
     state: Any = (weights, optax.adamw(rates[0], weight_decay=rates[1]).init(weights))
     best, least, rounds = weights, math.inf, 0
     size = (max(1, min(len(dataset.rows("train")) // options.batch_size, _STEPS)), options.batch_size)

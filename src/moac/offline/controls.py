@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from moac.choices import one_of
 from moac.kept import with_owner
 from moac.logs import features, states
 from moac.logs.dataset import LoggedDataset
@@ -43,11 +44,10 @@ def refits(dataset: LoggedDataset, split: str) -> dict[Recipe, LoggedDataset]:
 
 @with_owner
 def _refitted(dataset: LoggedDataset, recipe: Recipe) -> LoggedDataset:
-    tables, model = dataset.tables, dataset.behaviour
+    tables, model = dataset.tables, cast("BehaviourModel", dataset.behaviour)  # `refits` has looked
     responses: Any = tables.responses
     known = np.where(~held_out(dataset)[:, None] & (recipe == "half"), responses, np.int8(0))
     masked = replace(dataset, tables=replace(tables, responses=known), propensity=None, behaviour=None, bound_data=None)
-    assert isinstance(model, BehaviourModel)  # noqa: S101 - `refits` has looked
     return replace(masked, behaviour=behaviour.fit(masked, model.options, cross_fit=False))
 
 
@@ -100,12 +100,10 @@ def _means(values: Any, columns: Sequence[int], kept: Any, between: tuple[Any, A
 def of_columns(dataset: LoggedDataset, rows: Any, names: Sequence[str]) -> tuple[Control, ...]:
     """Columns that the user names as controls: of the context, or `time`, which no state holds."""
     known = (*dataset.context_labels, "time")
-    for name in names:
-        if name not in known:
-            raise ValueError(f"`control` must be one of {', '.join(known)}, got {name!r}.")
 
     def control(name: str) -> Control:
-        column = dataset.time if name == "time" else dataset.context[:, known.index(name)]
+        place = known.index(one_of("control", name, known))
+        column = dataset.time if name == "time" else dataset.context[:, place]
         fitted = dataset.behaviour is not None and name != "time"
         values = column[rows].astype(np.float64)[:, None]
         return Control(name, values, (name,), IN_STATE if fitted else None, relative=False)
@@ -115,14 +113,10 @@ def of_columns(dataset: LoggedDataset, rows: Any, names: Sequence[str]) -> tuple
 
 def places_in_state(dataset: LoggedDataset) -> dict[str, slice]:
     """Covariates by name, as places in a state: the user, each column of the context, views, past responses."""
-    tables, begin = dataset.tables, dataset.tables.users.shape[1]
-    places = {"user features": slice(0, begin)}
-    for name, size in zip(dataset.context_labels, tables.context_sizes, strict=True):
-        places[name] = slice(begin, begin + size)
-        begin += size
-    views, taste = states.size(tables, 0), tables.size - tables.taste * dataset.num_signals * tables.items.shape[1]
-    later = {"past responses": slice(views, taste), TASTE: slice(taste, tables.size)}
-    return places | {"viewed items": slice(begin, views)} | later
+    names = ("user features", *dataset.context_labels, "viewed items", "past responses", TASTE)
+    widths = states.widths(dataset.tables, len(dataset.response_scale))
+    ends = np.cumsum(widths).tolist()
+    return {name: slice(end - width, end) for name, end, width in zip(names, ends, widths, strict=True)}
 
 
 def covariates(dataset: LoggedDataset) -> dict[str, int]:

@@ -138,9 +138,9 @@ def with_estimator(dataset: LoggedDataset) -> LoggedDataset:
     return dataset if dataset.estimator is estimate else replace(dataset, estimator=estimate)
 
 
-def estimate(dataset: LoggedDataset, policy: Policy, theta: Params, split: str = "validation") -> Evaluation:
-    """NCIS of the policies `theta` (leading axis K) on a split's users: values without intervals, as training logs."""
-    rows = dataset.known_rows(split)
+def estimate(dataset: LoggedDataset, policy: Policy, theta: Params) -> Evaluation:
+    """NCIS of the policies `theta` (leading axis K) on validation users: values without intervals, as training logs."""
+    rows = dataset.known_rows("validation")
     taken = {str(k): one for k, one in enumerate(probabilities(dataset, policy, theta, rows))}
     shard = ncis.accumulate(Logged.from_dataset(dataset, rows), taken, options=ncis.Options(caps=()))
     returns = np.stack(list(ncis.values(shard).values()))

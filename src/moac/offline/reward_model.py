@@ -77,7 +77,7 @@ def fit_rewards(dataset: LoggedDataset, signals: Sequence[str]) -> RewardModel:
     items = (v - v.mean(axis=0)) / np.where(v.std(axis=0) > 0, v.std(axis=0), 1)
     fitted = _fitted(dataset, rows, reward - mean, lambda x, action: x, dataset.num_actions)
     state, action = np.split(fitted.coefficients, [dataset.num_features])
-    T = dataset.tables.taste * dataset.num_signals * items.shape[1]
+    T = states.widths(dataset.tables, len(dataset.response_scale))[-1]
     about = (tuple(signals), mean, state, action, fitted.penalty, fitted.explained)
     if not T:
         return RewardModel(*about, np.zeros((0, items.shape[1], M)), items, np.zeros(M))

@@ -140,7 +140,7 @@ def test_subsets_are_whole_users(dataset):
     rows = np.arange(test.num_rows)
     whole = dataset.next_observation(dataset.rows("test"))
     jax.tree.map(np.testing.assert_array_equal, test.next_observation(rows), whole)
-    with pytest.raises(ValueError, match="one of train, validation, test"):
+    with pytest.raises(ValueError, match=r"one of train, validation, test, got 'tests'\. Did you mean test\?"):
         dataset.rows("tests")
 
 

@@ -1,10 +1,12 @@
 """Controls of a dataset by loops over its rows; what a refitted b may not know; a secret is found, no secret is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from moac.logs import About, LoggedDataset, Rows
-from moac.offline import behaviour, controls, evaluate, ncis
+from moac.offline import behaviour, controls, evaluate, ncis, reward_model
 from moac.policies import SoftmaxMLP
 from moac.policies.networks import Plain
 from moac_studies import trust
@@ -86,6 +88,16 @@ def test_covariates_are_all_of_a_state_but_viewed_items():
     assert not set(named.values()) & set(range(views.start, views.stop))
     tenths = np.stack([*controls.tenths_of_time(dataset, np.arange(dataset.num_rows)).values()])
     assert (tenths.sum(axis=0) == 1).all()
+
+
+def test_a_state_has_all_responses_also_where_fewer_rewards_are_learned_from():
+    dataset = logged()[0].with_taste()
+    fewer = replace(dataset, reward=dataset.reward[:, :1], signal_names=("Click",), signs=(1,))
+    places = controls.places_in_state(fewer)
+    assert places == controls.places_in_state(dataset)
+    assert places["past responses"].stop == places["taste"].start
+    assert places["taste"].stop == fewer.num_features
+    assert len(reward_model.fit_rewards(fewer, ["Click"]).taste) == places["taste"].stop - places["taste"].start
 
 
 def test_tenths_of_time_hold_as_many_rows_each():

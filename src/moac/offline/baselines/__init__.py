@@ -101,8 +101,7 @@ class Problem:
     def of(dataset: LoggedDataset, options: Options) -> Problem:
         """The problem of a dataset, checked."""
         dataset.check_known()
-        if not len(dataset.rows("train")):
-            raise ValueError(f"{dataset.name} has no rows of train users: a policy is learned from them.")
+        train = dataset.known_rows("train", "a policy is learned from them")
         if dataset.num_signals < 2:
             raise ValueError(f"{dataset.name} has one signal only: there is nothing to weight.")
         if dataset.num_actions > MOST_ACTIONS:
@@ -114,7 +113,7 @@ class Problem:
         if options.start == "behaviour" and (model is None or model.hidden != hidden):
             known = "has no behaviour model" if model is None else f"has one with hidden={list(model.hidden)}"
             raise ValueError(f"`start` must be random, or as the behaviour model: {dataset.name} {known}.")
-        reward = dataset.reward[dataset.rows("train")].astype(np.float64)
+        reward = dataset.reward[train].astype(np.float64)
         spread = reward.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0) if options.scale_rewards else np.ones_like(spread)
         policy = SoftmaxMLP(Plain(dataset.num_features), hidden, dataset.num_actions)

@@ -26,6 +26,7 @@ from scipy.optimize import brentq
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.offline import evaluate, ncis, reward_model
+from moac.offline.behaviour import log_popularity
 from moac.offline.evaluation import Method
 from moac.policies import Items, ItemsPolicy, SoftmaxMLP
 from moac.policies.networks import Plain
@@ -44,7 +45,7 @@ def uniform(dataset: LoggedDataset) -> Method:
 
 def popularity(dataset: LoggedDataset) -> Method:
     """π(a|s) = the item's share of train rows, each counted once more than it was shown."""
-    return _biased(*_without_state(dataset), _log_popularity(dataset))
+    return _biased(*_without_state(dataset), log_popularity(dataset, dataset.rows("train")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,7 @@ def tilted(dataset: LoggedDataset, scores: Scores, tau: float) -> Method:
     """π(a|s) ∝ b(a|s) exp(τ z), with z_a, or z(s, a) of `personal_scores`."""
     known: Any = dataset.behaviour
     policy, theta = _without_state(dataset) if known is None else (known.policy, known.clone)
-    z = _log_popularity(dataset) if known is None else 0.0
+    z = log_popularity(dataset, dataset.rows("train")) if known is None else 0.0
     if not isinstance(scores, Personal):
         return _biased(policy, theta, z + tau * scores)
     if isinstance(policy, ItemsPolicy):
@@ -189,11 +190,6 @@ def _without_state(dataset: LoggedDataset) -> tuple[Any, Any]:
         policy = ItemsPolicy(policy.inputs, (), Items.of(Catalogue.of(dataset).described.features))
     shapes = jax.eval_shape(policy.init, jax.random.key(0))
     return policy, tuple(np.zeros(leaf.shape, np.float32) for leaf in shapes)
-
-
-def _log_popularity(dataset: LoggedDataset) -> Float[np.ndarray, " K"]:
-    count = np.bincount(dataset.action[dataset.rows("train")], minlength=dataset.num_actions) + 1
-    return np.log(count / count.sum())
 
 
 def _standardised(values: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:

@@ -35,6 +35,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from moac.choices import one_of
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
 from moac.offline import baselines
@@ -61,9 +62,7 @@ def train(dataset: LoggedDataset, options: Options | None = None, trials: int = 
     """
     options = options or Options()
     names = dataset.signal_names
-    main = names[-1] if options.main is None else options.main
-    if main not in names:
-        raise ValueError(f"`main` must be one of {', '.join(names)}, got {main!r}.")
+    main = names[-1] if options.main is None else one_of("main", options.main, names)
     others = len(names) - 1
     weights = options.weights or (1 / max(others, 1),) * others
     if len(weights) != others:

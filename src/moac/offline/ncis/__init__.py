@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from moac import files
-from moac.choices import counted
+from moac.choices import counted, one_of
 from moac.offline.ncis import estimates, trust
 from moac.offline.ncis.checks import Checks, Control, Controlled, Evidence, Weighted
 from moac.offline.ncis.estimates import Change, Drawn, Estimate, Flip, Sweep, holm
@@ -174,8 +174,8 @@ def analyse(
 def _check(shard: Shard, baseline: str | None, options: Options) -> None:
     if (shard.cap, shard.caps) != (float(options.cap), options.all_caps):
         raise ValueError(f"the sums were made with cap {shard.cap:g} of {shard.caps}; `options` have others.")
-    if baseline is not None and baseline not in shard.policies:
-        raise ValueError(f"`baseline` must be one of {', '.join(shard.policies)}, got {baseline!r}.")
+    if baseline is not None:
+        one_of("baseline", baseline, shard.policies)
     events = shard.first.positives[:, 0].sum(axis=0)
     silent = [shard.signal_names[k] for k in np.flatnonzero(events == 0)]
     if silent:
