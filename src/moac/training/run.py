@@ -165,10 +165,14 @@ def learner(settings: Settings, spec: Spec, parts: Parts) -> tuple[algorithm.Ini
 def first_state(
     spec: Spec, parts: Parts, settings: Settings, seed: Int[Any, ""], index: Int[Any, ""], preference: Any
 ) -> tuple[State, Key]:
-    """The state of a trial at iteration 0, and the key of its chain; both by (seed, index) alone."""
+    """The state of a trial at iteration 0, and the key of its chain; both by (seed, index) alone.
+
+    Keys are plain numbers from here on, as files hold them: JAX calls programs that return typed keys in Python.
+    """
     key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
     init, _ = learner(settings, spec, parts)
-    return init(key_state, preference), key_chain
+    state = init(key_state, preference)
+    return replace(state, key=jax.random.key_data(state.key)), jax.random.key_data(key_chain)
 
 
 def evaluation_iterations(settings: Settings) -> Int[np.ndarray, " L"]:
@@ -204,12 +208,5 @@ def joined(blocks: list[Any]) -> Any:
 
 
 def host_shape(count: int, leaf: Any) -> Any:
-    """Shape and dtype of a leaf of `count` trials on the host; a key as its data."""
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.ShapeDtypeStruct((count, 2), np.uint32)
+    """Shape and dtype of a leaf of `count` trials on the host."""
     return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
-
-
-def as_numbers(leaf: Any) -> Any:
-    """A leaf as plain numbers: a key as its data."""
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
