@@ -25,7 +25,7 @@ from moac.compiling import compiler_options
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
-from moac.training.run import Run, Snapshot, Trial, first_state, host_shape, is_finite, joined, learner
+from moac.training.run import Run, Snapshot, Trial, first_state, is_finite, joined, learner
 from moac.types import Evaluation, Metrics, Preparing, Source
 
 WIDTH = 32
@@ -181,14 +181,6 @@ def _lowered(run: Run, program: _Program, block: Any) -> Lowered:
 def _arguments(run: Run, program: _Program, count: int) -> tuple[Settings, Any, Array]:
     """The arguments that every block's program takes, on the device."""
     return jax.device_put(run.settings), program.data, jnp.asarray(count)
-
-
-def template(run: Run) -> Trial:
-    """Shapes and dtypes of a snapshot's trials."""
-    index = jax.ShapeDtypeStruct((run.num_trials,), jnp.int32)
-    first = partial(_first, run.source, run.parts, run.settings)
-    shapes = jax.eval_shape(first, jax.ShapeDtypeStruct((), jnp.uint32), index, None)
-    return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 
 
 def _join(blocks: list[Any], count: int) -> Any:

@@ -24,7 +24,7 @@ from moac.compiling import compiler_options
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
-from moac.training.run import Run, Snapshot, Trial, first_state, host_shape, is_finite, learner
+from moac.training.run import Run, Snapshot, Trial, first_state, is_finite, learner
 from moac.types import Batch, Evaluation, Hosted, Key, Metrics, Spec, State
 
 
@@ -96,17 +96,6 @@ class Chains:
         key_episodes = jax.random.fold_in(key_chain, stored.state.key[-1])
         chain = self._source.start(key_episodes, stored.chain)
         return _Live(state, chain, program.sample_key(state), self._no_metrics, int(stored.stopped))
-
-
-def template(run: Run) -> Trial:
-    """Shapes and dtypes of a snapshot's trials."""
-    source = cast(Hosted, run.source)
-    seed, index = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((1,), jnp.int32)
-    first = partial(first_state, source.spec, run.parts, run.settings)
-    state, _ = jax.eval_shape(jax.vmap(first, in_axes=(None, 0, None)), seed, index, None)
-    memory = jax.tree.map(lambda x: np.asarray(x)[None], source.memory(sampling(run.settings, source.spec)))
-    shapes = Trial(state, memory, cast(Any, jax.ShapeDtypeStruct((1,), np.int32)))
-    return jax.tree.map(partial(host_shape, run.num_trials), shapes)
 
 
 class _Program(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from moac import algorithm, ppo, settings, simplex
 from moac.config import Config
 from moac.parts import Parts
 from moac.settings import Settings
-from moac.types import Evaluation, Key, Metrics, Source, Spec, State
+from moac.types import Evaluation, Hosted, Key, Metrics, Source, Spec, State
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +207,13 @@ def joined(blocks: list[Any]) -> Any:
     return jax.tree.map(join, *blocks)
 
 
-def host_shape(count: int, leaf: Any) -> Any:
-    """Shape and dtype of a leaf of `count` trials on the host."""
-    return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
+def template(run: Run) -> Trial:
+    """Shapes and dtypes of a snapshot's trials, leading axis K."""
+    source, number = run.source, jax.ShapeDtypeStruct((), jnp.uint32)
+    state, key = jax.eval_shape(partial(first_state, source.spec, run.parts, run.settings), number, number, None)
+    if source.compiled:
+        chain = jax.eval_shape(source.start, key)
+    else:
+        chain = cast(Hosted, source).memory(settings.sampling(run.settings, source.spec))
+    one = Trial(state, chain, cast(Any, np.zeros((), np.int32)))
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((run.num_trials, *x.shape), x.dtype), one)
