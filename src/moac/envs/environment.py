@@ -141,9 +141,8 @@ def _seen(rollout: Batch, scale: Scale | None, sizes: Sampling) -> Batch:
 
 def _answered(simulators: Simulators, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
     """What simulators answer to a call, each with its own arguments; worker processes at the same time."""
-    for simulator, given in zip(simulators, arguments, strict=True):
-        simulator.ask(name, *given)
-    answers = [simulator.answer() for simulator in simulators]
+    pending = [simulator.ask(name, *given) for simulator, given in zip(simulators, arguments, strict=True)]
+    answers = [answer() for answer in pending]
     for error in (answer for answer in answers if isinstance(answer, Exception)):
         raise error
     return answers
