@@ -15,7 +15,7 @@ from jaxtyping import Float
 from moac import actor, beyond
 from moac.actor import Gradients
 from moac.critic import TD
-from moac.settings import Settings, discounts
+from moac.settings import Settings
 from moac.types import Batch, Critic, Key, Metrics, Params, Policy, Spec, State
 from moac.weighting import Rule, Seen
 
@@ -32,7 +32,7 @@ def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: 
         where the batches were sampled under `state.theta`.
     """
     M = spec.num_objectives
-    td = TD(critic, settings, discounts(settings, spec))
+    td = TD(critic, settings, settings.setting.discounts(M))
     half = actor.first_half(settings.actor_batch_size, spec.num_chains) if rule.needs.cross else None
     with_ratios = partial(beyond.with_ratios, policy, settings.importance_cap)
     advantages = partial(beyond.advantages, settings, td.gamma, spec.num_chains)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from moac import default_config, files, locks, settings
-from moac.choices import several
+from moac.choices import at_least, several
 from moac.config import Config
 from moac.driver import load as load
 from moac.driver import resume as resume
@@ -203,6 +203,7 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
     folder, floors = None if out is None else Path(out), choosing.floors(protect, dataset.signal_names)
     settings.complete(replace(full, start="random"), dataset.spec)  # a mistake shows before anything is fitted
     check_rows(dataset, "validation")
+    at_least(0, int).checked("preferences", preferences)
     alone = candidates.KL_COEFFICIENTS if full.behaviour_pull is None else (full.behaviour_pull,)
     p = plan.as_tuples(plan.random(preferences, dataset.num_signals, seed))
     wanted = candidates.Plan(seed, trials, full, tuple(pulls) or alone, floors, p)

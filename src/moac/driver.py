@@ -211,7 +211,8 @@ def _trained(
     if directory is not None:
         from moac.report import pages
 
-        directory.finish(outcome, training_figures(outcome))
+        _draw_into(directory.path, outcome)
+        directory.finish(outcome)
         pages.write(directory.path)
     return outcome
 
@@ -258,17 +259,17 @@ def draw(outcome: Result) -> Figure:
     return figures.training(outcome.history, spec.objective_names, spec.name)
 
 
-def training_figures(outcome: Result) -> dict[str, bytes]:
-    """The files in a run directory's `figures`, by name."""
+def _draw_into(path: Path, outcome: Result) -> None:
+    """Write the figure of a run directory."""
     from moac.report import figures
 
-    figure = draw(outcome)
-    return {f"training.{kind}": figures.rendered(figure, kind) for kind in ("png", "svg")}
+    figures.write(files.subfolder(path, "figures"), "training", draw(outcome))
 
 
 def _write(outcome: Result, path: Path, overwrite: bool) -> Path:
     from moac.report import pages
 
-    run_directory.save(outcome, path, training_figures(outcome), overwrite)
+    run_directory.save(outcome, path, overwrite)
+    _draw_into(path, outcome)
     pages.write(path)
     return path

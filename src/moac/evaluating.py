@@ -129,13 +129,13 @@ class Subject:
         `real` takes the real environment in place of its exact model, and another log than the run's.
         """
         taken = problems.real if real else (lambda source: source)
+        other = problem if data is None else data
         if isinstance(run, TrainedPolicy):
-            if problem is None and data is None:
+            if other is None:
                 raise ValueError("`problem` must be given with a policy: its environment, or its log as `data`.")
-            return cls(run, taken(source_of(problem if data is None else data)), "min-norm")
+            return cls(run, taken(source_of(other)), "min-norm")
         if isinstance(run, Result):
             own: Any = run.run.source
-            other = problem if data is None else data
             same = other is None or getattr(other, "fingerprint", None) == own.spec.fingerprint
             rest = (run.config.weighting, None, run.run, run.config.importance_cap, getattr(own, "behaviour", None))
             return cls(run.policy, taken(own if same else source_of(other)), *rest, own.spec.fingerprint)
@@ -149,13 +149,12 @@ class Subject:
             return cls(trained, source, directory.config.weighting, path)
         from moac.runs import log_files
 
-        data = problem if data is None else data
-        if data is None or isinstance(data, str | Path):
+        if other is None or isinstance(other, str | Path):
             found = log_files.own_or_other if real else log_files.dataset_of
-            data = found(path, None if data is None else Path(data))
+            other = found(path, None if other is None else Path(other))
         config, model = directory.config, log_files.behaviour_of(path)
         known: dict[str, Any] = {"model": model, "fingerprint": str(directory.description["problem"]["fingerprint"])}
-        return cls(trained, source_of(data), config.weighting, path, cap=config.importance_cap, **known)
+        return cls(trained, source_of(other), config.weighting, path, cap=config.importance_cap, **known)
 
     def untrained(self, trained: TrainedPolicy) -> TrainedPolicy:
         """The policy that training began with: of a run, the trial's own; of a policy alone, a new one."""

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from moac import actor, algorithm, beyond
 from moac.algorithm import Init, Update
 from moac.critic import TD
-from moac.settings import Settings, discounts
+from moac.settings import Settings
 from moac.types import Batch, Critic, Key, Metrics, Observation, Params, Policy, Spec, State
 from moac.weighting import Rule
 
@@ -43,7 +43,7 @@ def build(settings: Settings, spec: Spec, policy: Policy, critic: Critic, rule: 
     are in units of σ, the spread of each objective's discounted return.
     """
     M, E = spec.num_objectives, spec.num_chains
-    td = TD(critic, settings, discounts(settings, spec))
+    td = TD(critic, settings, settings.setting.discounts(M))
     half = actor.first_half(settings.actor_batch_size, E) if rule.needs.cross else None
     first, _ = algorithm.build(settings, spec, policy, critic, rule)
 

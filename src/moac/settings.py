@@ -10,7 +10,7 @@ import jax
 
 from moac import default_config
 from moac.choices import WEIGHTINGS
-from moac.config import Average, Config, Setting
+from moac.config import Average, Config, Discounted, Setting
 from moac.default_config import NETWORKS
 from moac.kept import with_owner
 from moac.policies.observations import LogSpec, of_encoder
@@ -142,8 +142,9 @@ def complete(config: Config, spec: Spec) -> Config:
     missing = {f.name: getattr(base, f.name) for f in fields(config) if getattr(config, f.name) is None}
     full = replace(config, **missing)
     M = spec.num_objectives
-    discounts(full, spec)
-    if isinstance(full.setting, Average) and spec.no_average:
+    if isinstance(full.setting, Discounted):
+        full.setting.discounts(M)  # which checks
+    elif spec.no_average:
         raise ValueError(f"`setting` must be discounted, got the average setting: {spec.no_average}")
     if full.weights is not None and len(full.weights) != M:
         raise ValueError(f"`weights` must hold one weight per objective ({M}), got {len(full.weights)}.")
@@ -236,12 +237,6 @@ def _check_start(config: Config, name: str, log: LogSpec) -> None:
         raise ValueError(f"`policy` must be {right}, as the behaviour model, to start from it.")
 
 
-def discounts(config: Config | Settings, spec: Spec) -> tuple[float, ...]:
-    """γ of each objective; ones in the average setting."""
-    setting = Average() if config.setting is None else config.setting
-    return setting.discounts(spec.num_objectives)
-
-
 def sampling(settings: Settings, spec: Spec) -> Sampling:
     """How a source samples one iteration."""
     return Sampling(
@@ -249,6 +244,6 @@ def sampling(settings: Settings, spec: Spec) -> Sampling:
         settings.critic_batch_size,
         settings.actor_batch_size,
         average=isinstance(settings.setting, Average),
-        survival=max(discounts(settings, spec)) if settings.visitation == "discounted" else None,
+        survival=max(settings.setting.discounts(spec.num_objectives)) if settings.visitation == "discounted" else None,
         deviations=_DEVIATIONS.get(settings.observation_scale) if spec.num_states is None else None,
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
-from moac.choices import COUNT, counted
+from moac.choices import counted
 from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table, print_tables
 from moac.cli.options import Answer, Command, RunPath, config_of, group, option
@@ -104,8 +104,6 @@ class Explore(Command):
         if not Path(self.env).is_dir():
             options.check_environment(self.env, ", or a dataset's folder")
         check_trials(1, self.seed)
-        if isinstance(self.preferences, int):
-            COUNT.checked("preferences", self.preferences)
         return config_of(self.config, self.problem.setting, self.problem.discount)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 import moac
-from moac.choices import at_least, counted
+from moac.choices import counted
 from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Answer, Command, RunPath, config_of, group, option
@@ -89,7 +89,6 @@ class Train(Command):
             raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: one policy, or several.")
         if len(set(self.pulls)) < len(self.pulls) or any(not pull >= 0 for pull in self.pulls):
             raise ValueError(f"`pulls` must be different numbers of at least 0, got {list(self.pulls)}.")
-        at_least(0, int).checked("preferences", self.preferences)
         return config
 
     def _summary(self, choice: Choice) -> dict[str, Any]:

@@ -207,6 +207,6 @@ class Compare(Command):
         files.check_folder("out", out)
         table = studies().published_protocol(self.data, self.iterations or _COMPAT_STEPS, self.seed)
         out.mkdir(parents=True, exist_ok=True)
-        files.write_json(out / "tscac-compat.json", files.finite(table.as_dict()))
+        files.write_json(out / "tscac-compat.json", table.as_dict())
         files.write_bytes(out / "tscac-compat.txt", f"{table}\n".encode())
         return Answer(table.as_dict(), lambda: sys.stdout.write(f"{table}\n"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 import moac
-from moac.choices import POSITIVE, check_fields, counted
+from moac.choices import counted
 from moac.cli.console import print_lines, print_table
 from moac.cli.evaluate import certificates, certified
 from moac.cli.options import Answer, Command, Environment, SettingName, option, setting_of
@@ -66,7 +66,6 @@ class Theory(Command):
     def answer(self) -> Answer:
         """Compute."""
         config = self.config()
-        check_fields(self, {"epsilon": POSITIVE})
         from moac import settings
         from moac.runs import problems
         from moac.theory import guarantees

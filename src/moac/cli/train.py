@@ -41,8 +41,6 @@ class Saving:
     @property
     def arguments(self) -> dict[str, Any]:
         """As `moac.train` and `moac.resume` take them."""
-        if not self.checkpoint_every >= 0:
-            raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {self.checkpoint_every}.")
         return {"checkpoint_every": self.checkpoint_every, "sinks": self.sink, "progress": True}
 
 

@@ -18,6 +18,7 @@ from moac.config import Setting
 from moac.envs import evaluation
 from moac.envs.rollout import Interface, draw, kept_globally
 from moac.envs.workers import Simulator, SimulatorProcess
+from moac.kept import with_owner
 from moac.policies.observations import Moments, Scale, VectorSpec
 from moac.types import Batch, Evaluation, Hosted, Key, Params, Policy, Sampling, Spec
 
@@ -50,7 +51,6 @@ class Environment(Hosted):
         self._spec, self.interface, options = spec, interface, spec.options or {}
         self.evaluation_episodes, self.step_timeout = options["evaluation_episodes"], options.get("step_timeout")
         self._num_workers, self._numbers = options["workers"], itertools.count()
-        self._conditioned: dict[str, Environment] = {}
 
     def __repr__(self) -> str:
         copies, objectives = counted(self.spec.num_chains, "copy"), counted(self.spec.num_objectives, "objective")
@@ -66,13 +66,11 @@ class Environment(Hosted):
         """Samples are drawn on the host."""
         return False
 
+    @with_owner
     def conditioned(self, draw: str) -> Environment:
         """The same, whose episodes each have a preference behind their observations; the same object for one draw."""
-        if draw not in self._conditioned:
-            spec = settings.conditioned(self.spec)
-            interface = replace(self.interface, encoder=spec.observations.encoder, draw=draw)
-            self._conditioned[draw] = Environment(interface, spec)
-        return self._conditioned[draw]
+        spec = settings.conditioned(self.spec)
+        return Environment(replace(self.interface, encoder=spec.observations.encoder, draw=draw), spec)
 
     def start(self, key: Key, memory: Any = None) -> Chain:
         """`num_envs` copies at the first step of an episode, each with a seed of its own from the key."""
@@ -143,9 +141,8 @@ def _seen(rollout: Batch, scale: Scale | None, sizes: Sampling) -> Batch:
 
 def _answered(simulators: Simulators, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
     """What simulators answer to a call, each with its own arguments; worker processes at the same time."""
-    for simulator, given in zip(simulators, arguments, strict=True):
-        simulator.ask(name, *given)
-    answers = [simulator.answer() for simulator in simulators]
+    pending = [simulator.ask(name, *given) for simulator, given in zip(simulators, arguments, strict=True)]
+    answers = [answer() for answer in pending]
     for error in (answer for answer in answers if isinstance(answer, Exception)):
         raise error
     return answers

@@ -13,6 +13,7 @@ import pickle
 import signal
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from multiprocessing.process import BaseProcess
@@ -34,7 +35,6 @@ class Simulator:
     def __init__(self, interface: Interface) -> None:
         self._interface, self._index = interface, StateIndex(interface.encoder)
         self._copies: dict[int, list[Copy]] = {}
-        self._answer: Any = None
 
     def open(self, chain: int, numbers: list[int], seeds: list[int]) -> None:
         """Make the copies of a chain, each reset with its seed."""
@@ -63,20 +63,17 @@ class Simulator:
         for copy in self._copies.pop(chain, []):
             copy.env.close()
 
-    def ask(self, name: str, *arguments: Any) -> None:
-        """Call a method by its name."""
-        self._answer = getattr(self, name)(*arguments)
-
-    def answer(self) -> Any:
-        """What the last call returned."""
-        return self._answer
+    def ask(self, name: str, *arguments: Any) -> Callable[[], Any]:
+        """Call a method by its name; what is returned gives the answer."""
+        answer = getattr(self, name)(*arguments)
+        return lambda: answer
 
     def stop(self) -> None:
         """Nothing: there is no process to end."""
 
 
 class SimulatorProcess:
-    """A `Simulator` in another process; `ask` does not wait, `answer` does. A step may take `step_timeout` seconds."""
+    """A `Simulator` in another process. A step may take `step_timeout` seconds."""
 
     def __init__(self, interface: Interface, number: int, step_timeout: float | None = None) -> None:
         context = multiprocessing.get_context("spawn")
@@ -92,15 +89,15 @@ class SimulatorProcess:
         theirs.close()
         self.stop = weakref.finalize(self, _end, self._pipe, self._process)
 
-    def ask(self, name: str, *arguments: Any) -> None:
-        """Send a call."""
+    def ask(self, name: str, *arguments: Any) -> Callable[[], Any]:
+        """Send a call; what is returned waits for the answer, which may be an error."""
         try:
             self._pipe.send((name, arguments))
         except OSError:
             raise self._ended() from None
+        return self._answer
 
-    def answer(self) -> Any:
-        """What the last call returned, or the error that it raised."""
+    def _answer(self) -> Any:
         if self._step_timeout is not None and self._hangs(self._step_timeout):
             self._process.kill()
             return SourceError(f"a step in worker process {self._number} took longer than {self._step_timeout:g} s.")
@@ -164,8 +161,7 @@ def _serve(pipe: Any, interface: Interface, count: Any) -> None:
                 simulator.close(*arguments)
                 continue
             try:
-                simulator.ask(name, *arguments)
-                answer = False, simulator.answer()
+                answer = False, getattr(simulator, name)(*arguments)
             except SourceError as error:
                 answer = True, str(error)
             except Exception as error:

@@ -103,10 +103,7 @@ def draw(
     """The next N·D + B transitions, the critic's as [N, D] and the actor's as [B]."""
     visited, chain = _rollout(model, chain, probabilities(model, policy, theta), key, sizes)
     batch = _look_up(model, visited, chain.state, sizes)
-    critic_steps = sizes.num_critic_steps * sizes.critic_batch_size
-    shape = (sizes.num_critic_steps, sizes.critic_batch_size)
-    critic = jax.tree.map(lambda x: x[:critic_steps].reshape(*shape, *x.shape[1:]), batch)
-    return chain, critic, jax.tree.map(lambda x: x[critic_steps:], batch)
+    return chain, *sizes.split(jax.tree.map(lambda x: x[None], batch))  # a rollout of one chain
 
 
 def probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Array, "S A"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,15 +98,13 @@ class RunDirectory:
                 shutil.rmtree(self.path)
             raise
 
-    def finish(self, outcome: result.Result, figures: Mapping[str, bytes] | None = None) -> None:
-        """Write the history, the figures (contents by file name) and, last, the policies."""
+    def finish(self, outcome: result.Result) -> None:
+        """Write the history and, last, the policies."""
         about = {"format": problems.FORMAT, "kind": outcome.history.kind}
         files.write_arrays(self.path / "history.safetensors", outcome.history.arrays(), about)
         if not (self.path / "metrics.jsonl").exists():  # training writes it line by line
             rows = sinks.rows(outcome.history, outcome.run.settings.samples_per_iteration)
             files.write_bytes(self.path / "metrics.jsonl", sinks.lines(rows))
-        for name, content in (figures or {}).items():
-            files.write_bytes(files.subfolder(self.path, "figures") / name, content)
         self._write_policies(self.path / "policy.safetensors", outcome)
 
     def keep(self, outcome: result.Result) -> None:
@@ -212,23 +210,21 @@ def read(run: str | Path | result.Result) -> FinishedRun:
     return FinishedRun(description, problems.origin(path), config, objectives, history, stopped)
 
 
-def save(
-    outcome: result.Result, path: Path, figures: Mapping[str, bytes] | None = None, overwrite: bool = False
-) -> Path:
-    """Write the run directory of a result with figures, by file name; `overwrite` replaces a run that is there."""
+def save(outcome: result.Result, path: Path, overwrite: bool = False) -> Path:
+    """Write the run directory of a result; `overwrite` replaces a run that is there."""
     if overwrite and problems.is_run(path):
         real = path.resolve()
         beside = real.with_name(f".{real.name}.{os.getpid()}.tmp")
         with RunDirectory(real).held():
             shutil.rmtree(beside, ignore_errors=True)
-            save(outcome, beside, figures)
+            save(outcome, beside)
             shutil.rmtree(real)
             beside.rename(real)
         return path
     directory = RunDirectory.create(path, outcome.run)
     if outcome.snapshot is not None:
         directory.checkpoints().write(outcome.snapshot)  # so that the run can be lengthened
-    directory.finish(outcome, figures)
+    directory.finish(outcome)
     return path
 
 

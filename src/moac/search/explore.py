@@ -162,7 +162,7 @@ def _growing(plan: Plan, out: Path | None, show: runner.Show) -> tuple[runner.Sh
             points, _, _ = values.by_new_episodes(source, [policy.at(p) for p in preferences], _LOOKS)
             growth[snapshot.iteration * run.env_steps_per_iteration] = points
             if path is not None:
-                files.write_json(path, files.finite({str(steps): each for steps, each in growth.items()}))
+                files.write_json(path, growth)
 
     @contextmanager
     def shown(task: Task, run: training.Run, done: int) -> Generator[Any]:

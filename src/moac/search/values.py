@@ -176,7 +176,7 @@ class EpisodeValues:
     def save(self, directory: str | Path) -> Path:
         """Write evaluation.json into a folder."""
         folder = files.subfolder(Path(directory))
-        files.write_json(folder / "evaluation.json", files.finite(self.record()))
+        files.write_json(folder / "evaluation.json", self.record())
         return folder
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from moac.training import compiled, hosted
-from moac.training.run import History, Run, Snapshot, Trial, evaluation_iterations, mean_over_trials
+from moac.training.run import History, Run, Snapshot, Trial, evaluation_iterations, mean_over_trials, template
 
 __all__ = [
     "Pace", "Run", "Snapshot", "Trial", "evaluation_iterations", "first", "iterate", "mean_over_trials",
@@ -56,11 +56,6 @@ def first(run: Run) -> Snapshot:
 
 def _trials(run: Run, snapshot: Snapshot | None) -> compiled.Blocks | hosted.Chains:
     return (compiled.Blocks if run.source.compiled else hosted.Chains)(run, snapshot)
-
-
-def template(run: Run) -> Trial:
-    """Shapes and dtypes of a snapshot's trials."""
-    return (compiled if run.source.compiled else hosted).template(run)
 
 
 @dataclass(eq=False)

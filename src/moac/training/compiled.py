@@ -25,7 +25,7 @@ from moac.compiling import compiler_options
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
-from moac.training.run import Run, Snapshot, Trial, as_numbers, first_state, host_shape, is_finite, joined, learner
+from moac.training.run import Run, Snapshot, Trial, first_state, is_finite, joined, learner
 from moac.types import Evaluation, Metrics, Preparing, Source
 
 WIDTH = 32
@@ -81,8 +81,6 @@ class Blocks:
 
     def _blocks_of(self, trials: Trial) -> list[Trial]:
         """Trials from the host as blocks, the last one padded with copies of the last trial."""
-        key = jax.random.wrap_key_data(jnp.asarray(trials.state.key))
-        trials = replace(trials, state=replace(trials.state, key=key))
         last = len(trials.stopped) - 1
         indices = [np.minimum(row, last) for row in self._program.rows(last + 1)]
         return [jax.device_put(jax.tree.map(lambda x, i=i: x[i], trials)) for i in indices]
@@ -185,21 +183,13 @@ def _arguments(run: Run, program: _Program, count: int) -> tuple[Settings, Any, 
     return jax.device_put(run.settings), program.data, jnp.asarray(count)
 
 
-def template(run: Run) -> Trial:
-    """Shapes and dtypes of a snapshot's trials."""
-    index = jax.ShapeDtypeStruct((run.num_trials,), jnp.int32)
-    first = partial(_first, run.source, run.parts, run.settings)
-    shapes = jax.eval_shape(first, jax.ShapeDtypeStruct((), jnp.uint32), index, None)
-    return jax.tree.map(partial(host_shape, run.num_trials), shapes)
-
-
 def _join(blocks: list[Any], count: int) -> Any:
-    """Blocks as one host pytree of `count` trials, without padding; keys as their data."""
+    """Blocks as one host pytree of `count` trials, without padding."""
     return joined(_on_host(blocks, count))
 
 
 def _on_host(blocks: list[Any], count: int) -> list[Any]:
-    """Blocks of `count` trials on the host, without padding, keys as their data; on a CPU views, not copies."""
+    """Blocks of `count` trials on the host, without padding; on a CPU views, not copies."""
     width = len(jax.tree.leaves(blocks[0])[0])
     sizes = [max(count - k * width, 0) for k in range(len(blocks))]
-    return [jax.tree.map(lambda x, n=n: np.asarray(as_numbers(x))[:n], x) for n, x in zip(sizes, blocks, strict=True)]
+    return [jax.tree.map(lambda x, n=n: np.asarray(x)[:n], x) for n, x in zip(sizes, blocks, strict=True)]

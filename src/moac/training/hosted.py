@@ -24,7 +24,7 @@ from moac.compiling import compiler_options
 from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
-from moac.training.run import Run, Snapshot, Trial, as_numbers, first_state, host_shape, is_finite, learner
+from moac.training.run import Run, Snapshot, Trial, first_state, is_finite, learner
 from moac.types import Batch, Evaluation, Hosted, Key, Metrics, Spec, State
 
 
@@ -93,27 +93,13 @@ class Chains:
         stored = jax.tree.map(lambda x: x[index], snapshot.trials)
         state = jax.tree.map(jnp.asarray, stored.state)
         # The state's key is another after every iteration, also where a new stage counts iterations from 0 again.
-        key_episodes = jax.random.fold_in(jax.random.wrap_key_data(key_chain), stored.state.key[-1])
-        chain = self._source.start(jax.random.key_data(key_episodes), stored.chain)
+        key_episodes = jax.random.fold_in(key_chain, stored.state.key[-1])
+        chain = self._source.start(key_episodes, stored.chain)
         return _Live(state, chain, program.sample_key(state), self._no_metrics, int(stored.stopped))
 
 
-def template(run: Run) -> Trial:
-    """Shapes and dtypes of a snapshot's trials."""
-    source = cast(Hosted, run.source)
-    seed, index = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((1,), jnp.int32)
-    first = partial(_first, source.spec, run.parts, run.settings)
-    state, _ = jax.eval_shape(jax.vmap(first, in_axes=(None, 0, None)), seed, index, None)
-    memory = jax.tree.map(lambda x: np.asarray(x)[None], source.memory(sampling(run.settings, source.spec)))
-    shapes = Trial(state, memory, cast(Any, jax.ShapeDtypeStruct((1,), np.int32)))
-    return jax.tree.map(partial(host_shape, run.num_trials), shapes)
-
-
 class _Program(NamedTuple):
-    """The compiled functions of one trial.
-
-    The key of a state is its data here: JAX calls a program in Python, and not in C++, if it returns typed keys.
-    """
+    """The compiled functions of one trial."""
 
     # (settings, seed, trial, its preference or None) ↦ its state at iteration 0, and the key of its chain
     first: Callable[..., tuple[State, Key]]
@@ -133,33 +119,23 @@ def _program(spec: Spec, parts: Parts, has_network: bool) -> _Program:
         options["xla_cpu_use_fusion_emitters"] = False
     step = jax.jit(partial(_step, spec, parts), compiler_options=compiler_options(**options))
     once = partial(jax.jit, compiler_options=compiling.known(compiling.AT_ONCE))
-    return _Program(once(partial(_first, spec, parts)), once(_sample_key), step)
-
-
-def _first(spec: Spec, parts: Parts, settings: Settings, *trial: Any) -> tuple[State, Key]:
-    state, key_chain = first_state(spec, parts, settings, *trial)
-    return _with_key_data(state), jax.random.key_data(key_chain)
+    return _Program(once(partial(first_state, spec, parts)), once(_sample_key), step)
 
 
 def _sample_key(state: State) -> Key:
-    return jax.random.key_data(jax.random.split(jax.random.wrap_key_data(state.key))[1])
-
-
-def _with_key_data(state: State) -> State:
-    return replace(state, key=jax.random.key_data(state.key))
+    return jax.random.split(state.key)[1]
 
 
 def _step(
     spec: Spec, parts: Parts, settings: Settings, state: State, rollout: Batch
 ) -> tuple[State, Metrics, UInt32[Any, "3"]]:
     _, update = learner(settings, spec, parts)
-    key_state, _ = jax.random.split(jax.random.wrap_key_data(state.key))
+    key_state, _ = jax.random.split(state.key)
     new, metrics = update(replace(state, key=key_state), *sampling(settings, spec).split(rollout))
-    new = _with_key_data(new)
     finite = is_finite((new.theta, new.w, new.mu, metrics.weights))
     return new, metrics, jnp.append(_sample_key(new), finite.astype(jnp.uint32))
 
 
 def _stack(trees: list[Any]) -> Any:
-    """Pytrees as one on the host, with leading axis K; keys as their data."""
-    return jax.tree.map(lambda *x: np.stack([np.asarray(as_numbers(leaf)) for leaf in x]), *trees)
+    """Pytrees as one on the host, with leading axis K."""
+    return jax.tree.map(lambda *x: np.stack(x), *trees)

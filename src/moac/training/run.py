@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from moac import algorithm, ppo, settings, simplex
 from moac.config import Config
 from moac.parts import Parts
 from moac.settings import Settings
-from moac.types import Evaluation, Key, Metrics, Source, Spec, State
+from moac.types import Evaluation, Hosted, Key, Metrics, Source, Spec, State
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +165,14 @@ def learner(settings: Settings, spec: Spec, parts: Parts) -> tuple[algorithm.Ini
 def first_state(
     spec: Spec, parts: Parts, settings: Settings, seed: Int[Any, ""], index: Int[Any, ""], preference: Any
 ) -> tuple[State, Key]:
-    """The state of a trial at iteration 0, and the key of its chain; both by (seed, index) alone."""
+    """The state of a trial at iteration 0, and the key of its chain; both by (seed, index) alone.
+
+    Keys are plain numbers from here on, as files hold them: JAX calls programs that return typed keys in Python.
+    """
     key_chain, key_state = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
     init, _ = learner(settings, spec, parts)
-    return init(key_state, preference), key_chain
+    state = init(key_state, preference)
+    return replace(state, key=jax.random.key_data(state.key)), jax.random.key_data(key_chain)
 
 
 def evaluation_iterations(settings: Settings) -> Int[np.ndarray, " L"]:
@@ -203,13 +207,13 @@ def joined(blocks: list[Any]) -> Any:
     return jax.tree.map(join, *blocks)
 
 
-def host_shape(count: int, leaf: Any) -> Any:
-    """Shape and dtype of a leaf of `count` trials on the host; a key as its data."""
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.ShapeDtypeStruct((count, 2), np.uint32)
-    return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
-
-
-def as_numbers(leaf: Any) -> Any:
-    """A leaf as plain numbers: a key as its data."""
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+def template(run: Run) -> Trial:
+    """Shapes and dtypes of a snapshot's trials, leading axis K."""
+    source, number = run.source, jax.ShapeDtypeStruct((), jnp.uint32)
+    state, key = jax.eval_shape(partial(first_state, source.spec, run.parts, run.settings), number, number, None)
+    if source.compiled:
+        chain = jax.eval_shape(source.start, key)
+    else:
+        chain = cast(Hosted, source).memory(settings.sampling(run.settings, source.spec))
+    one = Trial(state, chain, cast(Any, np.zeros((), np.int32)))
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((run.num_trials, *x.shape), x.dtype), one)

@@ -45,6 +45,8 @@ def test_a_choice_is_refused_before_anything_is_trained(dataset, monkeypatch):
     monkeypatch.setattr("moac.search.candidates.choose", lambda *_: "chosen")
     with pytest.raises(ValueError, match="no signal of generated ever occurs among validation users"):
         moac.choose(silent)
+    with pytest.raises(ValueError, match="`preferences` must be a whole number of at least 0, got -1"):
+        moac.choose(dataset, preferences=-1)
     assert moac.choose(dataset) == "chosen"
 
 
