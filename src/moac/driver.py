@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moac import parts, training
+from moac import files, parts, training
 from moac.config import CHOICES, Config, is_choice
 from moac.policies.observations import LogSpec
 from moac.runs import CHECKPOINT_SECONDS, problems, runner
