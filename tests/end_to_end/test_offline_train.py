@@ -115,7 +115,7 @@ def test_another_choice_leaves_nothing_of_the_policy_before(tmp_path):
             self.chosen = name
 
         def save(self, folder, runs):
-            (folder / "choice.json").write_text(str(self.chosen))
+            (folder / "choice.json").write_text(f"{self.chosen} {runs}")
 
     runs = {name: tmp_path / "menu" / name for name in ("a", "b")}
     for name, run in runs.items():

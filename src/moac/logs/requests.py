@@ -23,6 +23,7 @@ from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.logs.engine import in_one_line, parquet, quoted, texts
 from moac.logs.features import response_numbers
+from moac.logs.source_files import is_parquet
 
 BLOCK = 8192
 _MOST_IDS = 1 << 24
@@ -88,7 +89,7 @@ def read(
     """
     if not path.is_file():
         raise ValueError(f"`requests` must be a file, got {path}.")
-    rows = parquet([path]) if path.suffix == ".parquet" else texts(path)
+    rows = parquet([path]) if is_parquet(path) else texts(path)
     with duckdb.connect() as connection:
         try:
             reading = connection.execute(f"SELECT * FROM {rows}")

@@ -17,6 +17,7 @@ from moac.logs import LoggedDataset, own, splits
 from tests.helpers import stranger
 
 TABLE = stranger.rows()
+GZIP = gzip.compress(stranger.text(TABLE).encode())
 
 
 @pytest.fixture(scope="module")
@@ -352,6 +353,92 @@ def test_what_programs_keep_in_a_folder_is_left_out(tmp_path):
     assert dataset.reward.tolist() == [[1.0]] * 20
 
 
+def test_a_folder_gives_a_column_that_its_files_do_not_have(built, tmp_path):
+    """As Spark writes partitions: the folder's name has the value, escaped, or none."""
+    for name, tab in {"tab=home": "home", "tab=se%61rch": "search", "tab=__HIVE_DEFAULT_PARTITION__": None}.items():
+        (tmp_path / "log" / name).mkdir(parents=True)
+        columns = tuple(name for name in TABLE[0] if name != "tab")
+        rows = [row for row in TABLE if row["tab"] == tab] or TABLE[:1]
+        stranger.write(tmp_path / "log" / name / "a.csv", rows, columns=columns)
+    dataset = logs.build(tmp_path / "log" / "**" / "*.csv", **stranger.OPTIONS)
+    assert dataset.num_rows == built.num_rows + 1  # the first row also without a tab
+    assert dataset.context_values == built.context_values and (dataset.context[:, 0] == -1).sum() == 1
+    with pytest.raises(ValueError, match="must have the column `shop`"):
+        logs.build(tmp_path / "log", **(stranger.OPTIONS | {"context": "shop"}))
+
+
+def test_what_is_left_out_of_a_folder_is_said(built, tmp_path):
+    (tmp_path / "log").mkdir()
+    stranger.write(tmp_path / "log" / "A.CSV", TABLE[::2])
+    own.as_parquet(dict(as_frame(tmp_path)), tmp_path / "log" / "b.Parquet")
+    for name in ("c.jsonl", "d.csv.zst", "_SUCCESS"):
+        (tmp_path / "log" / name).write_text("{}")
+    assert logs.build(tmp_path / "log", **stranger.OPTIONS, out=tmp_path / "data").num_rows == built.num_rows
+    (said,) = logs.describe(tmp_path / "data").manifest["warnings"]
+    assert said.startswith("2 files left out, c.jsonl among them")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("log.jsonl", b'\n {"user_id": 1}\n', "JSON"),
+        ("log.json.gz", gzip.compress(b'[{"user_id": 1}]'), "JSON"),
+        ("log.xlsx", b"PK\x03\x04 sheet", "a zip archive or an Excel file"),
+        ("log.csv", GZIP, "gzip"),
+        ("log.csv.zst", b"\x28\xb5\x2f\xfd ...", "zstd"),
+        ("log.arrow", b"ARROW1", "Arrow"),
+    ],
+)
+def test_another_format_is_named(tmp_path, name, content, kind):
+    with pytest.raises(ValueError, match=rf"{name} must be CSV in UTF-8, also with gzip, or Parquet, got {kind}"):
+        logs.build(_write(tmp_path / name, content), **stranger.OPTIONS)
+
+
+@pytest.mark.parametrize("name", ["part-0000", "log.PARQUET", "log.pq"])
+def test_parquet_is_known_by_its_content(built, tmp_path, name):
+    path = own.as_parquet(dict(as_frame(tmp_path)), tmp_path / name)
+    assert logs.build(path, **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("prices", "said"),
+    [
+        ("1 2.5 NA 4 5 6", ["the feature `price` is a category: 5 of its 6 values are numbers, but 'NA' is none"]),
+        ("1 2.5  4 5 6", []),
+        ("a b c 4 5 6", []),  # no more than half
+        ("a b c d e f", []),
+    ],
+)
+def test_a_text_among_the_numbers_of_a_feature_is_said(tmp_path, prices, said):
+    items = {"item_id": stranger.ITEMS, "price": prices.split(" ")}
+    stranger.write(tmp_path / "items.csv", _dicts(items), columns=tuple(items))
+    changed(tmp_path, lambda rows: rows, items=tmp_path / "items.csv", out=tmp_path / "data")
+    warnings = logs.describe(tmp_path / "data").manifest["warnings"]
+    assert [warning.partition(";")[0] for warning in warnings] == said
+
+
+def test_who_has_no_features_is_said(tmp_path):
+    users = {"user_id": [f"user {k}" for k in range(30)] + ["nobody"], "age": range(31)}
+    changed(tmp_path, lambda rows: rows, users=users, out=tmp_path / "data")
+    (said,) = logs.describe(tmp_path / "data").manifest["warnings"]
+    assert said.startswith("`users` describes 30 of the 40 users of the log")
+
+
+@pytest.mark.parametrize("ids", [("1.0", "2.0", "3.0"), ("-1.0",) * 3])
+def test_whole_numbers_that_are_written_as_decimals_are_refused(tmp_path, ids):
+    """As pandas writes them where one is missing: they would be other users than those of the next file."""
+    rows = "".join(f"u{k % 5},{ids[k % 3]},{k},1\n" for k in range(20))
+    (tmp_path / "a.csv").write_text(f"user_id,item_id,time,click\n{rows}")
+    with pytest.raises(ValueError, match=rf"a.csv: `item_id` must hold .*, got '{ids[0]}': write {ids[0][:-2]}\."):
+        logs.build(tmp_path / "a.csv", signals="click")
+    (tmp_path / "a.csv").write_text(f"user_id,item_id,time,click\n{rows.replace(ids[0], '1.0.1')}u1,x,50,1\n")
+    assert "x" in logs.build(tmp_path / "a.csv", signals="click", shares=(1.0, 0.0, 0.0)).item_ids
+
+
+def _dicts(columns):
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
 def test_a_signal_that_never_varies_is_named(tmp_path):
     """Also one that varies only on items that are no actions."""
     frame = {"user_id": np.arange(60) % 5, "item_id": np.minimum(np.arange(60) % 6, 4) // 2, "time": np.arange(60)}
@@ -399,6 +486,7 @@ MISTAKES = {
     "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
     "times that are none": ({"time": "tab"}, "row 2: `tab` must be a number or a date such as 2022-05-04, got"),
     "propensities": ({"propensity": "minutes"}, "`minutes` must be in (0, 1], got"),
+    "a column twice": ({"item": "user_id"}, "`user`, `item` and `time` must be three columns, got user_id, user_id"),
     "no such propensity": ({"propensity": "tiny"}, "row 2: `tiny` must be at least 1e-37, got '1e-50'"),
     "no signal": ({"signals": ""}, "`signals` must name what is maximised"),
     "a signal twice": ({"signals": "click,-click"}, "`signals` must name each once, got 'click' twice"),
@@ -459,7 +547,6 @@ def test_a_file_that_is_none_is_one_line(tmp_path, capsys, content):
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
-GZIP = gzip.compress(stranger.text(TABLE).encode())
 DAMAGED = {
     "cut": (GZIP[:-100], "ended before the end-of-stream marker"),
     "changed": (GZIP[:400] + bytes([GZIP[400] ^ 255]) + GZIP[401:], "cannot be read: "),
