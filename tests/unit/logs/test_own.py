@@ -213,6 +213,16 @@ def test_times_with_fractions_keep_their_unit(tmp_path, kind, moment, train):
     assert LoggedDataset.load(tmp_path / "data").fingerprint == dataset.fingerprint
 
 
+def test_digits_of_a_date_are_times_but_no_dates(tmp_path):
+    """20220504093000 in milliseconds would be a day of the year 2610."""
+    times = 20220504093000 + np.arange(40)
+    frame = {"user_id": np.arange(40) % 8, "item_id": np.arange(40) % 3, "click": np.arange(40) % 2, "time": times}
+    logs.build(frame, signals="click", split="time:20220504093020", out=tmp_path / "data")
+    assert not logs.describe(tmp_path / "data").manifest["logs"]["standard"]["days"]
+    with pytest.raises(ValueError, match="`split` must have a number as the log's times are, such as 2022050409"):
+        logs.build(frame, signals="click", split="time:2022-05-04")
+
+
 def test_whole_times_are_the_same_with_and_without_a_point(tmp_path):
     frame = {"user_id": np.arange(18) % 5, "item_id": np.arange(18) % 2, "click": np.arange(18) % 2}
     built = [logs.build(frame | {"time": np.arange(18, dtype=kind)}, signals="click") for kind in (int, float)]
@@ -480,6 +490,7 @@ def test_features_of_other_ids_are_refused(tmp_path, items, words):
 
 MISTAKES = {
     "a missing column": ({"item": "itemid"}, "must have the column `itemid`, which is missing. Did you mean item_id?"),
+    "another case": ({"item": "ITEM_ID"}, "must have the column `ITEM_ID`, which is missing. Did you mean item_id?"),
     "no column like it": ({"user": "buyer"}, "returned, tiny. Name the right one with `user`."),
     "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, which is missing. Did you mean click?"),
     "no expression": ({"signals": "x=click+*"}, 'log.csv: syntax error at or near "AS"'),
