@@ -122,7 +122,9 @@ class _Building(_Writing):
             for name, log in logs.items():
                 dropped = counted(log["duplicates"], "exact duplicate", ",")
                 sys.stdout.write(f"{_log(name, logs)}: {counted(log['rows_read'], 'row', ',')}, {dropped} dropped\n")
-            sys.stdout.write(f"{_size(rows)} on {counted(actions, 'item')}: {out}\n")
+            share = rows["rows"] / logs[about["primary"]]["rows"]
+            of = f", {share:.1%} of all rows" if share < 1 else ""
+            sys.stdout.write(f"{_size(rows)} on {counted(actions, 'item')}{of}: {out}\n")
             print_paths(next=shlex.join(["moac", "data", "describe", str(out)]))
         counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
         return {

@@ -200,6 +200,8 @@ class Score(Command):
         shown = f"{lines} to {users}{rest}: {out}\n"
         of = [counted(told[f"unknown_{what}"], what[:-1], ",") for what in recommend.UNKNOWN]
         shown += f"unknown to the run: {', '.join(of)}\n" if self.requests is not None else ""
+        without = counted(told["without"], "request" if self.requests is not None else "user", ",")
+        shown += f"no action is left to recommend: {without}\n" if told["without"] else ""
         return Answer(record | {"seconds": time.monotonic() - began}, lambda: sys.stdout.write(shown))
 
 

@@ -9,14 +9,14 @@ import re
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 
-from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted
+from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted, did_you_mean
 from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
 from moac.logs.engine import Connection, Limits, Source, quoted
@@ -77,6 +77,11 @@ def build(  # noqa: PLR0913 - one of each meaning
 
     doing = {name: options.pop(name, None) for name in ("executor", "progress")}
     tables = {name: options.pop(name, None) for name in ("users", "items", "name")}
+    known = [*(each.name for each in fields(building.Options)), *doing, *tables]
+    for strange in (name for name in options if name not in known):
+        raise TypeError(
+            f"build() takes no option `{strange}`: it has {', '.join(known)}.{did_you_mean(strange, known)}"
+        )
     with tempfile.TemporaryDirectory() as place, _frames_by_name(place):
         if log is None:
             raise ValueError("`log` must be a path or a dataframe, got None.")

@@ -250,6 +250,19 @@ def test_a_dataframe_of_pandas_is_a_log(built):
     assert logs.build(pandas.DataFrame(TABLE), **stranger.OPTIONS).fingerprint == built.fingerprint
 
 
+def test_an_option_that_is_none_is_named(tmp_path):
+    with pytest.raises(TypeError, match=r"no option `action`: .* Did you mean actions\?"):
+        changed(tmp_path, lambda rows: rows, action=3)
+
+
+@pytest.mark.parametrize(("actions", "share"), [(2, r", \d\d\.\d% of all rows: "), (6, ": ")])
+def test_how_much_of_a_log_the_actions_have_is_said(tmp_path, capsys, actions, share):
+    path = stranger.write(tmp_path / "log.csv", TABLE)
+    more = ["--time", "ts", "--signals", "click", "--actions", str(actions), "--out", str(tmp_path / "data")]
+    assert main(["data", "build", str(path), *more]) == 0
+    assert re.search(rf"users on {actions} items{share}", capsys.readouterr().out)
+
+
 def test_duplicates_are_counted_and_said(built, tmp_path, capsys):
     path = stranger.write(tmp_path / "log.csv", [*TABLE, *TABLE[:5]])
     options = ["--time", "ts", "--signals", "click,minutes,-returned", "--context", "tab,hour"]
