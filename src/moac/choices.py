@@ -191,8 +191,8 @@ def counted(count: int | str, noun: str, form: str = "") -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint at the known word that is nearest, or nothing."""
-    bare = {name.lstrip("-"): name for name in known}
-    near = difflib.get_close_matches(word.lstrip("-"), list(bare), n=1)
+    bare = {name.lstrip("-").lower(): name for name in known}
+    near = difflib.get_close_matches(word.lstrip("-").lower(), list(bare), n=1)
     return f" Did you mean {bare[near[0]]}?" if near else ""
 
 

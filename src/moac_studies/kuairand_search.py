@@ -88,7 +88,8 @@ class Bench:
         of what the method's table and setting say.
         """
         table = {**self.parameters["methods"][name], **options}
-        common = {**self.parameters["training"], "seed": self.seed, "start": "behaviour", **changed}
+        start = "random" if self.source.behaviour is None else "behaviour"  # a log with propensities needs no model
+        common = {**self.parameters["training"], "seed": self.seed, "start": start, **changed}
         setting = {key: options.get(key, value) for key, value in setting.items()}
         identity = {"data": self.source.fingerprint, **table, "search": None, "setting": dict(setting), **common}
         words = [name, *(f"{key} {value:g}" for key, value in setting.items())]

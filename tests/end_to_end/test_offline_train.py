@@ -107,6 +107,32 @@ def test_a_floor_that_nothing_keeps_leaves_behavior_clone(trained, capsys):
     assert "no candidate qualifies with Click=+900%: keep the log's own policy" in " ".join(told.split())
 
 
+def test_another_choice_leaves_nothing_of_the_policy_before(tmp_path):
+    """Where no candidate qualifies any more the folder is no run; what was said of the old policy is gone."""
+
+    class Chosen:
+        def __init__(self, name):
+            self.chosen = name
+
+        def save(self, folder, runs):
+            (folder / "choice.json").write_text(f"{self.chosen} {runs}")
+
+    runs = {name: tmp_path / "menu" / name for name in ("a", "b")}
+    for name, run in runs.items():
+        run.mkdir(parents=True)
+        for file in ("config.json", "policy.safetensors"):
+            (run / file).write_text(name)
+    candidates.keep(Chosen("a"), tmp_path, runs)
+    for said in ("card-test.json", "evaluation-test.html", "looks.jsonl", "mine.csv"):
+        (tmp_path / said).write_text("a")
+    candidates.keep(Chosen("a"), tmp_path, runs)
+    assert (tmp_path / "card-test.json").exists()
+    candidates.keep(Chosen("b"), tmp_path, runs)
+    assert (tmp_path / "policy.safetensors").read_text() == "b" and not (tmp_path / "card-test.json").exists()
+    candidates.keep(Chosen(None), tmp_path, runs)
+    assert {path.name for path in tmp_path.iterdir()} == {"menu", "choice.json", "looks.jsonl", "mine.csv"}
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

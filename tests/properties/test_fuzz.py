@@ -15,7 +15,7 @@ from moac import momdp, training
 from moac.cli.main import main
 from moac.config import Config
 from moac.kuairand import schema
-from moac.logs import engine, folder
+from moac.logs import engine, folder, source_files
 from moac.runs import directory
 from moac.runs.directory import RunDirectory
 from moac.training import result
@@ -124,7 +124,7 @@ def fuzz_csvs(count, tmp_path, dataset):
     with engine.connect(engine.limits("600MB", 1), tmp_path / "spill") as connection:
 
         def read(path):
-            engine.hashed(path, kinds[path.name].table)
+            source_files.hashed(path, kinds[path.name].table)
             source = engine.source(connection, path, kinds[path.name].table)
             engine.copy_checked(connection, f"SELECT * FROM {source.table}", [source], tmp_path / "rows.parquet")
 

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -155,6 +156,19 @@ def test_learners_see_the_papers_signals_and_states_stay():
     assert some.fingerprint != dataset.fingerprint
     assert kuairand_search.learned_from(dataset, dataset.signal_names) is dataset
     assert kuairand_search.learned_from(dataset, ["Click", "other"]) is dataset
+
+
+@pytest.mark.parametrize(("fitted", "start"), [(True, "behaviour"), (False, "random")])
+def test_policies_start_from_the_behaviour_model_where_there_is_one(monkeypatch, fitted, start):
+    dataset, seen = generate.log(600, 1, model=MODEL, num_users=60).dataset(), []
+    assert dataset.behaviour is None
+    dataset = replace(dataset, behaviour="a model") if fitted else dataset
+    learned = {"theta.0": np.zeros((1, 2, 3)), "weights": np.zeros((1, 1, 2))}
+    monkeypatch.setattr(kuairand_search, "_learn", lambda *given: seen.append(given[-1]["start"]) or learned)
+    parameters = {"methods": {"MOAC": {"learner": "moac"}}, "training": {"discount": 0.5}, "paper": {"signals": ["?"]}}
+    work = SimpleNamespace(keep=lambda label, identity, make: make())
+    kuairand_search.Bench(dataset, parameters, 0, work).trained("MOAC", {})
+    assert seen == [start]
 
 
 def aims(*lines, verdict="trusted"):

@@ -122,7 +122,9 @@ class _Building(_Writing):
             for name, log in logs.items():
                 dropped = counted(log["duplicates"], "exact duplicate", ",")
                 sys.stdout.write(f"{_log(name, logs)}: {counted(log['rows_read'], 'row', ',')}, {dropped} dropped\n")
-            sys.stdout.write(f"{_size(rows)} on {counted(actions, 'item')}: {out}\n")
+            share = rows["rows"] / logs[about["primary"]]["rows"]
+            of = f", {share:.1%} of all rows" if share < 1 else ""
+            sys.stdout.write(f"{_size(rows)} on {counted(actions, 'item')}{of}: {out}\n")
             print_paths(next=shlex.join(["moac", "data", "describe", str(out)]))
         counts = {name: {key: log[key] for key in ("rows_read", "duplicates", "rows")} for name, log in logs.items()}
         return {
@@ -261,9 +263,9 @@ def _print(description: Description) -> None:
                for name in description.signals}  # fmt: skip
     print_table(
         f"{description.name}: signals of the rows on its actions",
-        ("signal", "amount", "share of amounts", "mean per row", *(f"amount, {split}" for split in SPLITS)),
+        ("signal", "mean per row", "share of amounts", "amount", *SPLITS),
         [
-            (name, signal["amount"], f"{signal['share']:.3%}", signal["mean"], *amounts[name])
+            (name, signal["mean"], f"{signal['share']:.3%}", signal["amount"], *amounts[name])
             for name, signal in description.signals.items()
         ],
     )
@@ -285,7 +287,8 @@ def _size(part: dict[str, Any]) -> str:
 def _notes(description: Description) -> list[str]:
     about, spread = description.manifest, description.manifest["parts"]["rows"]["rows_per_user"]
     notes = [
-        "the amount of a signal is the number of rows where it is not 0",
+        "the amount of a signal is the number of rows where it is not 0, also in each split; its share is of the "
+        "amounts of all signals",
         f"{counted(description.num_rows, 'state', ',')} (one a row), {counted(description.num_actions, 'action')}, "
         f"{counted(len(description.signals), 'signal')}",
         f"rows per user: median {spread['median']:.0f}, 90 % up to {spread['p90']:.0f}, largest {spread['max']:.0f}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -199,6 +199,8 @@ class Score(Command):
         shown = f"{lines} to {users}{rest}: {out}\n"
         of = [counted(told[f"unknown_{what}"], what[:-1], ",") for what in recommend.UNKNOWN]
         shown += f"unknown to the run: {', '.join(of)}\n" if self.requests is not None else ""
+        without = counted(told["without"], "request" if self.requests is not None else "user", ",")
+        shown += f"no action is left to recommend: {without}\n" if told["without"] else ""
         return Answer(record | {"seconds": time.monotonic() - began}, lambda: sys.stdout.write(shown))
 
 
@@ -234,10 +236,9 @@ class Recommend(Command):
         """Print the recommendation to one user."""
         from moac.offline import recommend
 
-        named = dict(word.split("=", 1) for word in self.context if "=" in word)
-        context: Any = named if named and len(named) == len(self.context) else self.context
         how: dict[str, Any] = {"k": self.k, "exclude_seen": self.exclude_seen, "eligible": self.eligible}
         trained = moac.load(self.run_path, self.trial)
+        context = self._context(getattr(trained.catalogue, "context_names", ()))
         dataset = self._dataset(trained) if self.history is None else None
         if dataset is not None:
             recommended = recommend.known_user(trained, dataset, self.user, context, **how)
@@ -251,6 +252,13 @@ class Recommend(Command):
         about = {"run": str(self.run_path), "user": self.user, "notes": list(recommended.notes)}
         record = about | {"ids": recommended.ids, "probabilities": recommended.probabilities}
         return Answer(record, lambda: sys.stdout.write("".join([f"rank  {'item':{width}}  probability\n", *lines])))
+
+    def _context(self, names: Sequence[str]) -> Any:
+        """Values by name where all words are such; a value may hold an equals sign where no column has that name."""
+        parts = [word.partition("=") for word in self.context]
+        named = {name: value for name, equals, value in parts if equals}
+        alike = len(named) == len(parts) and (len(named) != len(names) or {*named} & {*names})
+        return named if named and alike else self.context
 
     def _dataset(self, trained: Any) -> Any:
         """The run's data, if it is there; one that is named, or whose context is needed, must be."""

@@ -18,9 +18,10 @@ import numpy as np
 from moac import files
 from moac.files import Arrays
 from moac.logs import engine
-from moac.logs.engine import Connection, File, Limits
+from moac.logs.engine import Connection, Limits
 from moac.logs.features import request_starts, response_numbers
 from moac.logs.schema import Schema, Signal, column
+from moac.logs.source_files import File
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and how much there is."""

@@ -23,8 +23,9 @@ from moac import locks, tasks
 from moac.files import read_arrays, read_json, write_arrays, write_json
 from moac.logs import buckets, candidates, engine, features, folder, own
 from moac.logs.buckets import Bucket, Progress
-from moac.logs.engine import Connection, File, Limits
+from moac.logs.engine import Connection, Limits
 from moac.logs.schema import LogFiles, Signal, column
+from moac.logs.source_files import File, hashed
 from moac.logs.splits import SHARES, Rule
 from moac.tasks import Executor
 
@@ -95,7 +96,7 @@ def build(
     inspected: list[File] = []
     for path, table in files.tables:
         say("checking files", len(inspected), len(files.tables))
-        inspected.append(engine.hashed(path, table))
+        inspected.append(hashed(path, table))
     origin = _origin(inspected, files, options)
     with locks.becoming(Path(out), _sha256(origin)[:16]) as place:
         if not (place / folder.MANIFEST).exists():  # written last: where it is, all else is

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from moac.choices import counted
 from moac.logs import states
 from moac.logs.features import response_numbers
 from moac.logs.schema import STEPS
@@ -163,7 +164,8 @@ class Catalogue:
             context = [context[name] for name in self.context_names]
         given, count = _values(context), len(self.context_sizes)
         if len(given) != count:
-            raise ValueError(f"`context` must hold {count} codes of at least 0 ({wanted}), got {given}.")
+            right = f"{counted(count, 'value')} ({wanted})" if count else "nothing, since the log has no context"
+            raise ValueError(f"`context` must hold {right}, got {given}.")
         if self.context_values:
             return np.array([code_of(codes, value) for codes, value in zip(self._codes, given, strict=True)], int)
         codes = _as("context", given, np.zeros(0, np.int64))

@@ -5,26 +5,23 @@ A value that is wrong ends with one line that names the file, the row and the co
 
 from __future__ import annotations
 
-import codecs
-import csv
 import errno
-import gzip
-import hashlib
 import os
 import re
-import zlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import duckdb
 
 from moac import tasks
 from moac.choices import did_you_mean
 from moac.logs.schema import Table, column
+from moac.logs.source_files import check_gzip, header_of, is_parquet
 
 Connection = duckdb.DuckDBPyConnection
 _RESERVED = 400_000_000
@@ -32,12 +29,12 @@ _RESERVED = 400_000_000
 SMALLEST = _RESERVED + 100_000_000
 _LOOK_EVERY = 0.2
 _FULL = ("no space left", "could not write", "max_temp_directory_size", "disk quota")
-_BLOCK = 1 << 20
-"""Bytes read at a time. A line without an end in a block is refused: DuckDB drops far longer ones without a word."""
 _SHOWN, _LISTED = 40, 400
 _BROKEN = "a value fails a check"
 _DATES = "dateformat = '%Y-%m-%d', timestampformat = '%Y-%m-%d %H:%M:%S'"
 """Beside other ISO forms; DuckDB would also guess at 05/04/2022, by what else is in the file."""
+
+_GAP = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -141,45 +138,6 @@ def check_once(connection: Connection, table: str, key: str, what: str) -> None:
         raise ValueError(f"{what} {found[0]} must occur once, got it again.")
 
 
-@dataclass(frozen=True)
-class File:
-    """A file of a log, by its content."""
-
-    path: Path  # where it is
-    table: Table  # of its columns
-    size: int  # in bytes
-    sha256: str  # of its content
-
-
-def hashed(path: Path, table: Table) -> File:
-    """Read a file once as bytes; one that is empty is refused, and one with known columns that ends within a line."""
-    _check_gzip(path)
-    digest, size, end, text = hashlib.sha256(), 0, b"", path.suffix in (".csv", ".tsv", ".txt")
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            if text and len(block) == _BLOCK and b"\n" not in block and b"\r" not in block:
-                raise ValueError(f"{path} must have lines of at most {_BLOCK} bytes, got a longer one.")
-            digest.update(block)
-            size, end = size + len(block), (end + block[-_SHOWN:])[-_SHOWN:]
-    if not size:
-        raise ValueError(f"{path} must hold rows, got an empty file.")
-    if text and table.columns and not end.endswith((b"\n", b"\r")):
-        raise ValueError(f"{path} must end with a new line, got {end!r}: the file is truncated.")
-    return File(path, table, size, digest.hexdigest())
-
-
-def _check_gzip(path: Path) -> None:
-    """Refuse a file that is cut or damaged: DuckDB may read such a one without end."""
-    if path.suffix != ".gz":
-        return
-    try:
-        with gzip.open(path) as stream:
-            while stream.read(_BLOCK):
-                pass
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read: {str(error).rstrip('.')}.") from None
-
-
 class Check(NamedTuple):
     """What a column must hold."""
 
@@ -207,6 +165,16 @@ class Source:
             raise ValueError(f"{self.path} must have the column `{name}`, which is missing.{near}")
 
     @property
+    def with_folders(self) -> Source:
+        """With a column for each folder `name=value` it is in, as Spark writes them, that the file does not have."""
+        known = {name.lower() for name in self.types}
+        named = (folder.partition("=") for folder in self.path.parent.parts)
+        found = {name: unquote(value) for name, _, value in named if name and value and name.lower() not in known}
+        texts = (f", {'NULL' if v == _GAP else quoted(v)}::VARCHAR AS {column(name)}" for name, v in found.items())
+        rows = f"(SELECT *{''.join(texts)} FROM {self.rows})" if found else self.rows
+        return replace(self, rows=rows, types={**self.types, **dict.fromkeys(found, "VARCHAR")})
+
+    @property
     def table(self) -> str:
         """SQL of the columns that are read."""
         right = " AND ".join(f"({check.condition})" for check in self.checks)
@@ -226,7 +194,7 @@ class Source:
         wrong = connection.execute(f"{query} WHERE broken > 0 LIMIT 1").fetchone() if self.checks else None
         if wrong is not None:
             row, at, text = wrong
-            check, header = self.checks[at - 1], self.path.suffix != ".parquet"
+            check, header = self.checks[at - 1], not is_parquet(self.path)
             got = f"nothing{check.advice}" if text is None else repr(text[:_SHOWN])
             raise ValueError(f"{self.path}, row {row + header}: `{check.column}` must be {check.right}, got {got}.")
 
@@ -236,9 +204,9 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
 
     It is CSV, also with gzip, or Parquet; `texts` are columns that are read as they are written, where types are found.
     """
-    if path.suffix == ".parquet":
+    if is_parquet(path):
         return _declared(Source(path, parquet([path]), types_of(connection, path, parquet([path]))), table)
-    mark, header = _header(path)
+    mark, header = header_of(path)
     types = {name: table.columns.get(name, "VARCHAR") for name in header}
     _check_names(path, header if table.columns else [name for name in header if name])
     gapless = [name for name in table.required if name in types]
@@ -257,8 +225,8 @@ def source(connection: Connection, path: Path, table: Table, texts: Iterable[str
 
 def texts(path: Path) -> str:
     """A CSV file as a table of SQL, each value as it is written."""
-    _check_gzip(path)
-    mark, header = _header(path)
+    check_gzip(path)
+    mark, header = header_of(path)
     names = [name or f"column{k}" for k, name in enumerate(header)]
     _check_names(path, names)
     return _csv(path, mark, f"auto_detect = false, columns = {_struct(dict.fromkeys(names, 'VARCHAR'))}")
@@ -286,14 +254,6 @@ def _declared(source: Source, table: Table) -> Source:
         condition = f"{gap}{column(name)} BETWEEN {low} AND {high}"
         checks.append(Check(name, condition, f"in [{low}, {high}]", column(name)))
     return replace(source, columns={name: column(name) for name in table.columns}, checks=tuple(checks))
-
-
-def _header(path: Path) -> tuple[str, list[str]]:
-    """What stands between the columns of a CSV file, and their names."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-        line = re.split(rb"[\r\n]", stream.read(_BLOCK).removeprefix(codecs.BOM_UTF8), maxsplit=1)[0]
-    mark = max(",;\t|", key=lambda mark: line.count(mark.encode()))
-    return mark, next(csv.reader([line.decode(errors="replace").replace("\0", "")], delimiter=mark), [])
 
 
 def types_of(connection: Connection, path: Path, rows: str, verb: str = "DESCRIBE ") -> dict[str, str]:

@@ -9,18 +9,19 @@ import re
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 
-from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted
+from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted, did_you_mean
 from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
-from moac.logs.engine import Connection, File, Limits, Source, quoted
+from moac.logs.engine import Connection, Limits, Source, quoted
 from moac.logs.schema import Feature, LogFiles, Schema, Table, column, declared, find
+from moac.logs.source_files import File
 from moac.logs.splits import Rule, per_second
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ _BYTES_PER_ROW = 64
 _MOST_VALUES = 1000
 _IDENTITY = Feature("item", "name", "category", 8)
 """Of an item beside its features: one-hot where train users viewed few items, else eight numbers by hash."""
+
+_MIXED = "the feature `{}` is a category: {:,} of its {:,} values are numbers, but {!r} is none; a gap should be empty"
+_UNDESCRIBED = "`{0}s` describes {1:,} of the {2:,} {0}s of the log: the others have no features"
 
 
 def build(  # noqa: PLR0913 - one of each meaning
@@ -73,6 +77,11 @@ def build(  # noqa: PLR0913 - one of each meaning
 
     doing = {name: options.pop(name, None) for name in ("executor", "progress")}
     tables = {name: options.pop(name, None) for name in ("users", "items", "name")}
+    known = [*(each.name for each in fields(building.Options)), *doing, *tables]
+    for strange in (name for name in options if name not in known):
+        raise TypeError(
+            f"build() takes no option `{strange}`: it has {', '.join(known)}.{did_you_mean(strange, known)}"
+        )
     with tempfile.TemporaryDirectory() as place, _frames_by_name(place):
         if log is None:
             raise ValueError("`log` must be a path or a dataframe, got None.")
@@ -175,7 +184,7 @@ class _Numbering:
     """From files with names to files with numbers, each step out of core."""
 
     def __init__(self, connection: Connection, files: LogFiles, place: Path, rule: Rule, all_items: bool) -> None:
-        self.all_items = all_items
+        self.all_items, self.warnings = all_items, list[str]()
         self.connection, self.files, self.schema, self.place, self.rule = connection, files, files.schema, place, rule
         self.work, self.context = place / "work", list(files.schema.context.items())
         self.columns = {name: column(getattr(self.schema, name)) for name in ("user", "item", "time")}
@@ -211,6 +220,7 @@ class _Numbering:
         """A file's columns with their types, in the same order; a row that cannot be is an error."""
         if not out.exists():
             source = engine.source(self.connection, path, self.schema.log, (self.schema.user, self.schema.item))
+            source = source.with_folders
             for name, expression in self.columns.items():
                 if column(_inside(expression)) == expression:
                     known = name in ("user", "item", "time")
@@ -219,6 +229,12 @@ class _Numbering:
             source = replace(source, columns=columns, checks=self._checks())
             partial = out.with_suffix(".tmp")
             engine.copy_checked(self.connection, f"SELECT * FROM {source.table}", [source], partial)
+            for name in ("user", "item"):  # as pandas writes whole numbers where one is missing: 1 of another file
+                query = f"SELECT bool_and(regexp_full_match({name}, '-?[0-9]+\\.0')), min({name}) FROM "
+                decimal, one = self._all(query + engine.parquet([partial]))[0]
+                if decimal:
+                    right = f"`{getattr(self.schema, name)}` must hold whole numbers or texts"
+                    raise ValueError(f"{path}: {right}, got {one!r}: write {one[:-2]}.")
             partial.replace(out)
         return out
 
@@ -299,14 +315,17 @@ class _Numbering:
         joined = f"(SELECT ({order})::INTEGER AS id, name, whole FROM ({listed}))"
         features = (*((_IDENTITY,) if key == "item" else ()), *described)
         if paths:
-            self._check_described(paths[0], f"SELECT DISTINCT {key} AS name FROM {typed}", table)
+            self._check_described(key, paths[0], f"SELECT DISTINCT {key} AS name FROM {typed}", table)
             joined = f"{joined} LEFT JOIN ({table}) USING (name)"
         engine.copy_whole(self.connection, f"SELECT * FROM {joined} ORDER BY id", self.work / f"{key}s.parquet")
         return features
 
-    def _check_described(self, path: Path, shown: str, table: str) -> None:
+    def _check_described(self, key: str, path: Path, shown: str, table: str) -> None:
         """Refuse a file that describes nothing of the log: its ids are written otherwise, or of something else."""
-        both = self._all(f"SELECT count(*) FROM ({shown}) JOIN ({table}) USING (name)")[0][0]
+        known = f"SELECT count(*), count(*) FILTER (name IN (SELECT name FROM ({table}))) FROM ({shown})"
+        count, both = self._all(known)[0]
+        if both < count:
+            self.warnings.append(_UNDESCRIBED.format(key, both, count))
         if not both:
             theirs, mine = (self._all(f"SELECT min(name) FROM ({each})")[0][0] for each in (table, shown))
             raise ValueError(f"{path} must describe ids of the log, such as {mine!r}, got none of them: {theirs!r}.")
@@ -332,6 +351,11 @@ class _Numbering:
         if kind == "BOOLEAN":
             return [Feature(name, f"{at}::INTEGER", "scaled")]
         if kind.partition("(")[0] not in (*_WHOLE_TYPES, *_REAL_TYPES):
+            numbers = f"try_cast({at}::VARCHAR AS DOUBLE)"
+            query = f"SELECT count({numbers}), count({at}), min({at}::VARCHAR) FILTER ({numbers} IS NULL) FROM {table}"
+            count, every, other = self._all(query)[0]
+            if every / 2 < count < every:
+                self.warnings.append(_MIXED.format(name, count, every, other[:40]))
             return [Feature(name, f"{at}::VARCHAR", "category")]
         (negative,) = self._all(f"SELECT coalesce(min({at}) < 0, false) FROM {table}")[0]
         below = [Feature(f"-{name}", f"greatest(-{at}, 0)", "number")] if negative else []
@@ -382,7 +406,8 @@ class _Numbering:
             **features | {name: name for name in self.optional},
             day=f"floor(time)::BIGINT // {86400 * second}" if second else None, named=True,
         )  # fmt: skip
-        made = LogFiles(self.files.name, schema, (path,), warnings=self.files.warnings, context_values=values)
+        warnings = (*self.files.warnings, *self.warnings)
+        made = LogFiles(self.files.name, schema, (path,), warnings=warnings, context_values=values)
         return made, File(path, schema.log, count * _BYTES_PER_ROW, "")
 
 

@@ -8,6 +8,7 @@ responses to it, and a list of items that are `eligible`, also called `candidate
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.logs.engine import in_one_line, parquet, quoted, texts
 from moac.logs.features import response_numbers
+from moac.logs.source_files import is_parquet
 
 BLOCK = 8192
 _MOST_IDS = 1 << 24
@@ -88,7 +90,7 @@ def read(
     """
     if not path.is_file():
         raise ValueError(f"`requests` must be a file, got {path}.")
-    rows = parquet([path]) if path.suffix == ".parquet" else texts(path)
+    rows = parquet([path]) if is_parquet(path) else texts(path)
     with duckdb.connect() as connection:
         try:
             reading = connection.execute(f"SELECT * FROM {rows}")
@@ -261,18 +263,20 @@ def last_rows(dataset: LoggedDataset) -> Int[np.ndarray, " U"]:
 def write(path: Path, blocks: Iterable[dict[str, Any]]) -> None:
     """Write columns, block by block, as Parquet or, by the name of the file, CSV: wholly or not at all.
 
-    In CSV a text that a spreadsheet would run as a formula begins with an apostrophe.
+    In CSV a text that a spreadsheet would run as a formula begins with an apostrophe. Blocks wait on disk for the last
+    one, in a folder beside the file.
     """
-    kind = "parquet" if path.suffix == ".parquet" else "csv"
-    with duckdb.connect() as connection, replacing(path) as file:
-        made = False
+    kind, parts = "parquet" if path.suffix == ".parquet" else "csv", list[Path]()
+    work = tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent)
+    with work as place, duckdb.connect() as connection, replacing(path) as file:
         for block in blocks:
             connection.register("block", block)
-            connection.execute("INSERT INTO answer FROM block" if made else "CREATE TABLE answer AS FROM block")
-            made = True
-        described = connection.execute("DESCRIBE answer").fetchall() if made else []
+            parts.append(Path(place, f"{len(parts)}.parquet"))
+            connection.execute(f"COPY (FROM block) TO {quoted(parts[-1])} (FORMAT parquet)")
+        described = connection.execute(f"DESCRIBE FROM {parquet(parts[:1])}").fetchall()
         columns = [_safe(row[0]) if kind == "csv" and row[1] == "VARCHAR" else row[0] for row in described]
-        connection.execute(f"COPY (SELECT {', '.join(columns)} FROM answer) TO {quoted(file.name)} (FORMAT {kind})")
+        query = f"SELECT {', '.join(columns)} FROM {parquet(parts)}"
+        connection.execute(f"COPY ({query}) TO {quoted(file.name)} (FORMAT {kind})")
 
 
 def _safe(name: str) -> str:

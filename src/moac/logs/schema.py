@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from moac.choices import counted
+
 WINDOW = 20
 """A state holds so many items that were viewed before."""
 RECENT = 5
@@ -17,6 +19,8 @@ STEPS = 127
 """Tables of features hold int8: numbers in [−1, 1] in steps of 1/127."""
 
 _FORMATS = (".csv", ".tsv", ".txt", ".parquet", ".csv.gz", ".tsv.gz", ".txt.gz")
+
+_LEFT_OUT = "{} left out, {} among them, since their names are neither of CSV nor of Parquet"
 
 
 def column(name: str) -> str:
@@ -122,6 +126,8 @@ def declared(  # noqa: PLR0913 - one of each meaning
     candidates: str | None = None,
 ) -> Schema:
     """Which columns mean what, from texts such as `click,-returned,watch=play/duration` and `tab,hour`."""
+    if len({user, item, time}) < 3:
+        raise ValueError(f"`user`, `item` and `time` must be three columns, got {user}, {item}, {time}.")
     parsed = enumerate(_parsed("signals", signals))
     objectives = tuple(Signal(name, f"signal{k}", sign, expression=sql) for k, (name, sql, sign) in parsed)
     if not objectives:
@@ -175,25 +181,30 @@ def find(log: Any, schema: Schema, *, users: Any = None, items: Any = None, name
         items: likewise of items.
         name: of the data; None is that of the file.
     """
-    paths, people, shown = _paths("LOG", log), _paths("USERS", users), _paths("ITEMS", items)
+    (paths, left), (people, _), (shown, others) = _paths("LOG", log), _paths("USERS", users), _paths("ITEMS", items)
     if len(people) > 1:
         raise ValueError(f"`USERS` must be one file, got {len(people)}.")
     tables = {"users": Table("user features") if people else None, "items": Table("item features") if shown else None}
     label = name or re.sub(r"(\.\w+)+$", "", paths[0].name) or "log"
-    return LogFiles(label, replace(schema, **tables), paths, (), next(iter(people), None), shown)
+    unread = [path.name for path in (*left, *others)]
+    warnings = (_LEFT_OUT.format(counted(len(unread), "file", ","), unread[0]),) if unread else ()
+    return LogFiles(label, replace(schema, **tables), paths, (), next(iter(people), None), shown, warnings=warnings)
 
 
-def _paths(name: str, given: Any) -> tuple[Path, ...]:
-    """All files of a kind that can be read, in order."""
-    paths = list[Path]()
+def _paths(name: str, given: Any) -> tuple[tuple[Path, ...], list[Path]]:
+    """All files of a kind that can be read, in order, and those of folders and globs that cannot."""
+    paths, left = list[Path](), list[Path]()
     for each in () if given is None else [given] if isinstance(given, str | Path) else given:
         path = Path(each)
-        below = [path] if path.is_file() else _below(path) if path.is_dir() else map(Path, glob.glob(str(each)))
-        files = sorted(one for one in below if one.is_file() and (one == path or one.name.endswith(_FORMATS)))
+        found = _below(path) if path.is_dir() else map(Path, glob.glob(str(each), recursive=True))
+        below = [path] if path.is_file() else sorted(one for one in found if one.is_file())
+        files = [one for one in below if one == path or one.name.lower().endswith(_FORMATS)]
         if not files:
-            raise ValueError(f"`{name}` must be CSV or Parquet: a file, a folder or a glob; nothing is at {each}.")
+            here = f"{below[0]} is neither" if below else f"nothing is at {each}"
+            raise ValueError(f"`{name}` must be CSV or Parquet: a file, a folder or a glob; {here}.")
         paths += files
-    return tuple(paths)
+        left += sorted({*below} - {*files})
+    return tuple(paths), left
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -134,12 +134,13 @@ def _lists(kept: Any, least: int) -> Int[np.ndarray, "n C"]:
 
 def write(path: Path, blocks: Iterable[Recommendations]) -> dict[str, int]:
     """Write recommendations as Parquet or CSV, by the file's name, wholly or not at all; how many of what."""
-    told = {"users": 0, "lines": 0} | {f"unknown_{what}": 0 for what in UNKNOWN}
+    told = {"users": 0, "lines": 0, "without": 0} | {f"unknown_{what}": 0 for what in UNKNOWN}
 
     def columns() -> Iterator[dict[str, Any]]:
         for block in blocks:
             told["users"] += len(block.user_ids)
             told["lines"] += int(block.counts.sum())
+            told["without"] += int((block.counts == 0).sum())
             for what in UNKNOWN:
                 told[f"unknown_{what}"] += block.unknown.get(what, 0)
             yield block.columns()

@@ -73,8 +73,8 @@ def lengthen(directory: RunDirectory, run: training.Run, iterations: int) -> tup
     """The same run with more iterations, to be continued from its checkpoint. The caller holds it.
 
     On a model it ends as a run of that length from the start, bit for bit. The history keeps what was logged; new
-    evaluations are those of the longer run. Policies of the end so far stay: `load(path, iteration=…)`; a certificate,
-    which is of these, does not.
+    evaluations are those of the longer run. Policies of the end so far stay: `load(path, iteration=…)`; a certificate
+    and the cards of evaluations, which are of these, do not.
     """
     path, before, longer = directory.path, run.settings.num_iterations, longer_run(run, iterations)
     if iterations == before:
@@ -84,8 +84,9 @@ def lengthen(directory: RunDirectory, run: training.Run, iterations: int) -> tup
             raise ValueError(f"{path} cannot be trained longer: it has no checkpoint to continue from.")
         files.subfolder(path, "policies")
         (path / "policy.safetensors").replace(directory.kept_path(before))  # first: it is what says that a run ended
-    for name in ("history.safetensors", "certificate.json", "report.html"):
-        (path / name).unlink(missing_ok=True)
+    for name in ("history.safetensors", "certificate.json", "report.html", "card-*.json", "evaluation-*.html"):
+        for old in path.glob(name):
+            old.unlink(missing_ok=True)
     files.write_json(path / "config.json", {**directory.description, "config": longer.config.to_json()})
     return RunDirectory(path), longer
 

@@ -23,6 +23,9 @@ KL_COEFFICIENTS = (1.0, 0.3, 0.1, 0.03)
 _FOLDER = "menu"
 """Holds the runs of all candidates; a folder that was begun by an older version goes on, so that the name stays."""
 
+_SAID = ("card-*.json", "evaluation-*.html", "report.html")
+"""Of the policy that a run directory holds."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -95,14 +98,22 @@ def directories(dataset: LoggedDataset, plan: Plan, out: Path) -> dict[str, Path
 def keep(choice: Choice, out: Path, runs: Mapping[str, Path]) -> None:
     """Make `out` the run directory of the chosen policy, and write how it was chosen; `runs` are by name.
 
-    Files that make it a finished run are copied last; each appears whole or not at all.
+    Files that make it a finished run are copied last; each appears whole or not at all. What an earlier choice has left
+    of another policy, and what was said of it, is removed.
     """
+    last, run = ("config.json", "policy.safetensors"), None if choice.chosen is None else runs[choice.chosen]
+    if run is None or not _is_copy(out / last[-1], run / last[-1]):
+        for path in (*(out / name for name in last), *(each for glob in _SAID for each in out.glob(glob))):
+            path.unlink(missing_ok=True)
     choice.save(out, {name: str(path.relative_to(out)) for name, path in runs.items()})
-    if choice.chosen is None:
+    if run is None:
         return
-    run, last = runs[choice.chosen], ("config.json", "policy.safetensors")
     copied = [path for path in run.rglob("*") if path.is_file() and path.parent.name != "checkpoint"]
     for path in sorted(copied, key=lambda path: path.name in last):
         target = files.subfolder(out, *path.relative_to(run).parent.parts) / path.name
         with path.open("rb") as content, files.replacing(target) as copy:
             shutil.copyfileobj(content, copy)
+
+
+def _is_copy(path: Path, original: Path) -> bool:
+    return path.exists() and path.read_bytes() == original.read_bytes()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from moac.kuairand import schema
-from moac.logs import engine
+from moac.logs import engine, source_files
 from tests.helpers.kuairand import generated
 
 LOG, USERS, VIDEOS = "log_standard_4_22_to_5_08_pure.csv", "user_features_pure.csv", "video_features_basic_pure.csv"
@@ -86,7 +86,7 @@ def read(connection, folder, name, content):
     """Look at a spoilt file and read it, as a build does; the rows."""
     path, out = folder / name, folder / "table.parquet"
     path.write_bytes(content)
-    engine.hashed(path, TABLES[name])
+    source_files.hashed(path, TABLES[name])
     source = engine.source(connection, path, TABLES[name])
     engine.copy_checked(connection, f"SELECT * FROM {source.table}", [source], out)
     return connection.execute(f"SELECT * FROM {engine.parquet([out])}").fetchnumpy()
@@ -153,7 +153,7 @@ OTHER_FORMS = {
     "a column twice": (lambda text: text.replace(b"\n", b",tab\n", 1), "row 1: must name every column once"),
     "a column without a name": (lambda text: text.replace(b"\n", b",\n", 1), "row 1: must name every column once"),
     "a missing column": (lambda text: text.replace(b"tab", b"tap", 1), "must have the column `tab`, which is missing"),
-    "UTF-16": (lambda text: text.decode().encode("utf-16"), "must end with a new line"),
+    "UTF-16": (lambda text: text.decode().encode("utf-16"), "got UTF-16"),
     "an empty file": (lambda text: b"", "must hold rows, got an empty file"),
     "blanks": (lambda text: text.replace(b"\n", b"\n   \n", 1), "row 2: Error when converting column"),
     "a short row": (lambda text: text.replace(b",0\n", b"\n", 1), "Expected Number of Columns: 19 Found: 18"),

@@ -17,6 +17,7 @@ from moac.logs import LoggedDataset, own, splits
 from tests.helpers import stranger
 
 TABLE = stranger.rows()
+GZIP = gzip.compress(stranger.text(TABLE).encode())
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +213,16 @@ def test_times_with_fractions_keep_their_unit(tmp_path, kind, moment, train):
     assert LoggedDataset.load(tmp_path / "data").fingerprint == dataset.fingerprint
 
 
+def test_digits_of_a_date_are_times_but_no_dates(tmp_path):
+    """20220504093000 in milliseconds would be a day of the year 2610."""
+    times = 20220504093000 + np.arange(40)
+    frame = {"user_id": np.arange(40) % 8, "item_id": np.arange(40) % 3, "click": np.arange(40) % 2, "time": times}
+    logs.build(frame, signals="click", split="time:20220504093020", out=tmp_path / "data")
+    assert not logs.describe(tmp_path / "data").manifest["logs"]["standard"]["days"]
+    with pytest.raises(ValueError, match="`split` must have a number as the log's times are, such as 2022050409"):
+        logs.build(frame, signals="click", split="time:2022-05-04")
+
+
 def test_whole_times_are_the_same_with_and_without_a_point(tmp_path):
     frame = {"user_id": np.arange(18) % 5, "item_id": np.arange(18) % 2, "click": np.arange(18) % 2}
     built = [logs.build(frame | {"time": np.arange(18, dtype=kind)}, signals="click") for kind in (int, float)]
@@ -237,6 +248,19 @@ def test_an_empty_text_is_a_gap_in_csv_and_in_parquet(tmp_path):
 def test_a_dataframe_of_pandas_is_a_log(built):
     pandas = pytest.importorskip("pandas")
     assert logs.build(pandas.DataFrame(TABLE), **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+def test_an_option_that_is_none_is_named(tmp_path):
+    with pytest.raises(TypeError, match=r"no option `action`: .* Did you mean actions\?"):
+        changed(tmp_path, lambda rows: rows, action=3)
+
+
+@pytest.mark.parametrize(("actions", "share"), [(2, r", \d\d\.\d% of all rows: "), (6, ": ")])
+def test_how_much_of_a_log_the_actions_have_is_said(tmp_path, capsys, actions, share):
+    path = stranger.write(tmp_path / "log.csv", TABLE)
+    more = ["--time", "ts", "--signals", "click", "--actions", str(actions), "--out", str(tmp_path / "data")]
+    assert main(["data", "build", str(path), *more]) == 0
+    assert re.search(rf"users on {actions} items{share}", capsys.readouterr().out)
 
 
 def test_duplicates_are_counted_and_said(built, tmp_path, capsys):
@@ -352,6 +376,92 @@ def test_what_programs_keep_in_a_folder_is_left_out(tmp_path):
     assert dataset.reward.tolist() == [[1.0]] * 20
 
 
+def test_a_folder_gives_a_column_that_its_files_do_not_have(built, tmp_path):
+    """As Spark writes partitions: the folder's name has the value, escaped, or none."""
+    for name, tab in {"tab=home": "home", "tab=se%61rch": "search", "tab=__HIVE_DEFAULT_PARTITION__": None}.items():
+        (tmp_path / "log" / name).mkdir(parents=True)
+        columns = tuple(name for name in TABLE[0] if name != "tab")
+        rows = [row for row in TABLE if row["tab"] == tab] or TABLE[:1]
+        stranger.write(tmp_path / "log" / name / "a.csv", rows, columns=columns)
+    dataset = logs.build(tmp_path / "log" / "**" / "*.csv", **stranger.OPTIONS)
+    assert dataset.num_rows == built.num_rows + 1  # the first row also without a tab
+    assert dataset.context_values == built.context_values and (dataset.context[:, 0] == -1).sum() == 1
+    with pytest.raises(ValueError, match="must have the column `shop`"):
+        logs.build(tmp_path / "log", **(stranger.OPTIONS | {"context": "shop"}))
+
+
+def test_what_is_left_out_of_a_folder_is_said(built, tmp_path):
+    (tmp_path / "log").mkdir()
+    stranger.write(tmp_path / "log" / "A.CSV", TABLE[::2])
+    own.as_parquet(dict(as_frame(tmp_path)), tmp_path / "log" / "b.Parquet")
+    for name in ("c.jsonl", "d.csv.zst", "_SUCCESS"):
+        (tmp_path / "log" / name).write_text("{}")
+    assert logs.build(tmp_path / "log", **stranger.OPTIONS, out=tmp_path / "data").num_rows == built.num_rows
+    (said,) = logs.describe(tmp_path / "data").manifest["warnings"]
+    assert said.startswith("2 files left out, c.jsonl among them")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("log.jsonl", b'\n {"user_id": 1}\n', "JSON"),
+        ("log.json.gz", gzip.compress(b'[{"user_id": 1}]'), "JSON"),
+        ("log.xlsx", b"PK\x03\x04 sheet", "a zip archive or an Excel file"),
+        ("log.csv", GZIP, "gzip"),
+        ("log.csv.zst", b"\x28\xb5\x2f\xfd ...", "zstd"),
+        ("log.arrow", b"ARROW1", "Arrow"),
+    ],
+)
+def test_another_format_is_named(tmp_path, name, content, kind):
+    with pytest.raises(ValueError, match=rf"{name} must be CSV in UTF-8, also with gzip, or Parquet, got {kind}"):
+        logs.build(_write(tmp_path / name, content), **stranger.OPTIONS)
+
+
+@pytest.mark.parametrize("name", ["part-0000", "log.PARQUET", "log.pq"])
+def test_parquet_is_known_by_its_content(built, tmp_path, name):
+    path = own.as_parquet(dict(as_frame(tmp_path)), tmp_path / name)
+    assert logs.build(path, **stranger.OPTIONS).fingerprint == built.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("prices", "said"),
+    [
+        ("1 2.5 NA 4 5 6", ["the feature `price` is a category: 5 of its 6 values are numbers, but 'NA' is none"]),
+        ("1 2.5  4 5 6", []),
+        ("a b c 4 5 6", []),  # no more than half
+        ("a b c d e f", []),
+    ],
+)
+def test_a_text_among_the_numbers_of_a_feature_is_said(tmp_path, prices, said):
+    items = {"item_id": stranger.ITEMS, "price": prices.split(" ")}
+    stranger.write(tmp_path / "items.csv", _dicts(items), columns=tuple(items))
+    changed(tmp_path, lambda rows: rows, items=tmp_path / "items.csv", out=tmp_path / "data")
+    warnings = logs.describe(tmp_path / "data").manifest["warnings"]
+    assert [warning.partition(";")[0] for warning in warnings] == said
+
+
+def test_who_has_no_features_is_said(tmp_path):
+    users = {"user_id": [f"user {k}" for k in range(30)] + ["nobody"], "age": range(31)}
+    changed(tmp_path, lambda rows: rows, users=users, out=tmp_path / "data")
+    (said,) = logs.describe(tmp_path / "data").manifest["warnings"]
+    assert said.startswith("`users` describes 30 of the 40 users of the log")
+
+
+@pytest.mark.parametrize("ids", [("1.0", "2.0", "3.0"), ("-1.0",) * 3])
+def test_whole_numbers_that_are_written_as_decimals_are_refused(tmp_path, ids):
+    """As pandas writes them where one is missing: they would be other users than those of the next file."""
+    rows = "".join(f"u{k % 5},{ids[k % 3]},{k},1\n" for k in range(20))
+    (tmp_path / "a.csv").write_text(f"user_id,item_id,time,click\n{rows}")
+    with pytest.raises(ValueError, match=rf"a.csv: `item_id` must hold .*, got '{ids[0]}': write {ids[0][:-2]}\."):
+        logs.build(tmp_path / "a.csv", signals="click")
+    (tmp_path / "a.csv").write_text(f"user_id,item_id,time,click\n{rows.replace(ids[0], '1.0.1')}u1,x,50,1\n")
+    assert "x" in logs.build(tmp_path / "a.csv", signals="click", shares=(1.0, 0.0, 0.0)).item_ids
+
+
+def _dicts(columns):
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
 def test_a_signal_that_never_varies_is_named(tmp_path):
     """Also one that varies only on items that are no actions."""
     frame = {"user_id": np.arange(60) % 5, "item_id": np.minimum(np.arange(60) % 6, 4) // 2, "time": np.arange(60)}
@@ -393,12 +503,14 @@ def test_features_of_other_ids_are_refused(tmp_path, items, words):
 
 MISTAKES = {
     "a missing column": ({"item": "itemid"}, "must have the column `itemid`, which is missing. Did you mean item_id?"),
+    "another case": ({"item": "ITEM_ID"}, "must have the column `ITEM_ID`, which is missing. Did you mean item_id?"),
     "no column like it": ({"user": "buyer"}, "returned, tiny. Name the right one with `user`."),
     "in an expression": ({"signals": "x=clik*2"}, "must have the column `clik`, which is missing. Did you mean click?"),
     "no expression": ({"signals": "x=click+*"}, 'log.csv: syntax error at or near "AS"'),
     "a signal of text": ({"signals": "tab"}, "row 2: `tab` must be a finite number, got"),
     "times that are none": ({"time": "tab"}, "row 2: `tab` must be a number or a date such as 2022-05-04, got"),
     "propensities": ({"propensity": "minutes"}, "`minutes` must be in (0, 1], got"),
+    "a column twice": ({"item": "user_id"}, "`user`, `item` and `time` must be three columns, got user_id, user_id"),
     "no such propensity": ({"propensity": "tiny"}, "row 2: `tiny` must be at least 1e-37, got '1e-50'"),
     "no signal": ({"signals": ""}, "`signals` must name what is maximised"),
     "a signal twice": ({"signals": "click,-click"}, "`signals` must name each once, got 'click' twice"),
@@ -459,7 +571,6 @@ def test_a_file_that_is_none_is_one_line(tmp_path, capsys, content):
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
-GZIP = gzip.compress(stranger.text(TABLE).encode())
 DAMAGED = {
     "cut": (GZIP[:-100], "ended before the end-of-stream marker"),
     "changed": (GZIP[:400] + bytes([GZIP[400] ^ 255]) + GZIP[401:], "cannot be read: "),

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import moac
 from moac import logs
 from moac.cli.main import main
+from moac.cli.offline import Recommend
+from moac.logs import requests
 from moac.logs.catalogue import Catalogue
 from moac.offline.elsewhere import onto
 from tests.helpers import stranger
@@ -102,6 +105,33 @@ def test_a_known_user_s_unknown_context_is_told(folder, capsys):
     for values, unknown in ((["HOME", "9"], "tab=HOME"), (["home", "9"], ""), *named):
         assert main([*ask, *values]) == 0
         assert (f"context {unknown or 'tab='}" in capsys.readouterr().err) is bool(unknown)
+
+
+@pytest.mark.parametrize(
+    ("words", "columns", "context"),
+    [
+        (("a=b",), ("tab",), ("a=b",)),  # a value, since no column is called a
+        (("tab=a=b",), ("tab",), {"tab": "a=b"}),
+        (("a=b", "c=d"), ("tab", "hour"), ("a=b", "c=d")),
+        (("a=b", "hour=9"), ("tab", "hour"), {"a": "b", "hour": "9"}),  # refused: a is misspelt
+        (("tab=x", "tab=y"), ("tab", "hour"), ("tab=x", "tab=y")),
+        (("a=b",), ("tab", "hour"), {"a": "b"}),
+        ((), ("tab",), ()),
+    ],
+)
+def test_a_word_with_an_equals_sign_is_a_name_where_a_column_is_called_so(words, columns, context):
+    assert Recommend(run_path=Path(), user="ann", context=words)._context(columns) == context
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_blocks_of_an_answer_keep_their_order_and_leave_nothing_beside_it(tmp_path, suffix):
+    out = tmp_path / f"answer{suffix}"
+    blocks = ({"user_id": np.arange(k, k + 3), "item_id": np.array(["=a", "b", "c"], object)} for k in range(0, 99, 3))
+    requests.write(out, blocks)
+    rows = duckdb.sql(f"SELECT * FROM '{out}'").fetchall()
+    first = "'=a" if suffix == ".csv" else "=a"
+    assert rows == [(k, (first, "b", "c")[k % 3]) for k in range(99)]
+    assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.fixture

@@ -250,6 +250,12 @@ def test_all_users_are_scored_as_one_by_one(made, trained, monkeypatch, exclude_
     np.testing.assert_array_equal(x, dataset.features(dataset.next_observation(last[5])))
 
 
+def test_who_is_recommended_nothing_is_counted(made, trained, tmp_path):
+    blocks = list(recommend.all_users(trained, made.dataset, 2))
+    blocks[0].counts[:3] = 0
+    assert recommend.write(tmp_path / "scores.csv", blocks)["without"] == 3
+
+
 def test_a_file_of_scores_that_fails_leaves_the_old_one(made, trained, tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text("before\n")

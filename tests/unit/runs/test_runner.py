@@ -79,11 +79,12 @@ def test_a_finished_run_goes_on_as_if_it_had_been_longer_from_the_start(longer, 
     path, whole = tmp_path / "run", longer[1]
     before = ended(path, SMALL)
     (path / "certificate.json").touch()  # of these policies
+    (path / "card-test.json").touch()
     directory, run = reopen(path, MODEL)
     with directory.held():
         assert lengthen(directory, run, 6) == (directory, run) and (path / "certificate.json").exists()
         directory, run = lengthen(directory, run, 10)
-        assert not (path / "certificate.json").exists()
+        assert not (path / "certificate.json").exists() and not (path / "card-test.json").exists()
         with pytest.raises(ValueError, match="has not finished"):
             load(path)
         outcome = continued(*reopen(path, MODEL))

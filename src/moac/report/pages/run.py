@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,20 @@ from moac.config import Config, Discounted
 from moac.report import figures
 from moac.report.numbers import UNKNOWN, number, plus_minus, text
 from moac.report.page import Figure, Named, Page, Table
+from moac.runs import log_files
 from moac.runs.directory import FinishedRun, read
 from moac.theory import certificate
 from moac.training import mean_over_trials
 
 _ROUNDING = 1e-6  # an alignment above −this·‖g‖² is 0 but for the rounding of single precision
 _HEAVY = 0.8  # an objective with more of the weight than this leaves little to the others
+_COST = " (cost)"
 _KINDS = {"exact": "exact", "episodes": "by episodes", "ncis": "by importance sampling"}
 
 
 def of_run(directory: Path) -> Page:
     """The page of a run that has finished; anything else, or a damaged file, is a ValueError."""
-    run = read(directory)
+    run = _with_costs(read(directory), directory)
     return Page(
         title=run.name,
         summary=f"{_what_was_run(run)} {_what_came_out(run)}",
@@ -35,6 +38,15 @@ def of_run(directory: Path) -> Page:
         tables=(_returns(run), _signals(run), *_certificates(directory)),
         details=_details(run),
     )
+
+
+def _with_costs(run: FinishedRun, directory: Path) -> FinishedRun:
+    """With the costs of a log named as such: their returns are negative."""
+    if run.history.kind != "ncis" or not (directory / log_files.CATALOGUE).exists():
+        return run
+    signs = log_files.catalogue_of(directory).signs
+    named = (f"{name}{_COST}" if sign < 0 else name for name, sign in zip(run.objectives, signs, strict=False))
+    return replace(run, objectives=tuple(named)) if len(signs) == len(run.objectives) else run
 
 
 def _what_was_run(run: FinishedRun) -> str:
@@ -56,7 +68,9 @@ def _what_came_out(run: FinishedRun) -> str:
         low, high = (change.value, change.value) if np.isnan(change.low) else (change.low, change.high)
         moved["rose" if low > 0 else "fell" if high < 0 else unclear].append(name)
     told = "; that of ".join(f"{' and '.join(names)} {how}" for how, names in moved.items() if names)
-    return f"From iteration {number(run.first)} to {number(run.last)} the return of {told}."
+    costs = any(name.endswith(_COST) for name in run.objectives)
+    meant = " That of a cost is negative: it falls where the cost rises." if costs else ""
+    return f"From iteration {number(run.first)} to {number(run.last)} the return of {told}.{meant}"
 
 
 def _facts(run: FinishedRun) -> Named:
@@ -64,7 +78,7 @@ def _facts(run: FinishedRun) -> Named:
     return (
         ("Trials", run.trials),
         ("Iterations", run.last),
-        ("Environment steps", run.trials * run.last * steps),
+        ("Rows drawn" if run.history.kind == "ncis" else "Environment steps", run.trials * run.last * steps),
         ("Setting", setting(run.config)),
         ("Momentum η", run.config.momentum),
         ("Outside the theory", ", ".join(settings.beyond_theory(run.config)) or "nothing"),
@@ -147,7 +161,8 @@ def _signals(run: FinishedRun) -> Table:
         "A gap of 0 is Pareto stationary. Regret is min over λ of max_π λᵀJ(π) − λᵀJ: 0 if some weighting makes the "
         "policy optimal."
     )
-    unknown = "The exact gap needs a model; moac certify measures it from episodes."
+    source = "rows of validation users" if history.kind == "ncis" else "episodes"
+    unknown = f"The exact gap needs a model; moac certify measures it from {source}."
     caption = f"{'± as above. ' * (run.trials > 1)}{exact if np.isfinite(history.gap).any() else unknown}"
     return Table("Signals of training", caption, ("Signal", *_first_and_last(run)), rows)
 

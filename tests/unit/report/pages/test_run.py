@@ -2,6 +2,8 @@
 
 import base64
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -69,6 +71,19 @@ def test_a_return_rose_where_its_interval_is_above_zero(folder, trials, told):
     returns[:, 1, 0] = trials
     rewrite_history(folder, {"returns": returns})
     assert f"From iteration 1 to 4 the return of {told}." in run_page.of_run(folder).summary
+
+
+@pytest.mark.parametrize("kind", ["ncis", "exact"])
+def test_the_costs_of_a_log_are_named(folder, monkeypatch, kind):
+    run = run_page.read(folder)
+    monkeypatch.setattr(run_page, "read", lambda _: replace(run, history=replace(run.history, kind=kind)))
+    monkeypatch.setattr(run_page.log_files, "catalogue_of", lambda _: SimpleNamespace(signs=(1, -1)))
+    (folder / "catalogue.safetensors").touch()
+    page, of_log = run_page.of_run(folder), kind == "ncis"
+    assert page.tables[0].rows[0][0] == "objective 1"
+    assert page.tables[0].rows[1][0] == "objective 2" + " (cost)" * of_log
+    assert ("That of a cost is negative" in page.summary) is of_log
+    assert ("Rows drawn" in dict(page.facts)) is of_log
 
 
 def test_of_one_evaluation_no_change_is_told(folder):
