@@ -71,6 +71,11 @@ def test_a_return_rose_where_its_interval_is_above_zero(folder, trials, told):
     assert f"From iteration 1 to 4 the return of {told}." in run_page.of_run(folder).summary
 
 
+@pytest.mark.parametrize("names, told", [("a", "a"), ("ab", "a and b"), ("abc", "a, b and c")])
+def test_names_are_listed(names, told):
+    assert run_page.listed(list(names)) == told
+
+
 def test_of_one_evaluation_no_change_is_told(folder):
     every = {"iteration": np.array([4]), "returns": np.ones((3, 1, 2)), "smallest_alignment": np.ones((3, 1))}
     every |= dict.fromkeys(("weights", "min_norm_weights"), np.full((3, 1, 2), 0.5))
