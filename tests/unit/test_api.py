@@ -89,6 +89,7 @@ def test_a_missing_package_names_its_extra():
         ({"steps": 8, "num_iterations": 2}, "`steps` and `num_iterations` must not both be given"),
         ({"sinks": ("tensorboard",)}, "need `out`"),
         ({"sinks": ("paper",)}, "`sinks` must be some of tensorboard, wandb, got 'paper'"),
+        ({"sinks": "paper"}, "`sinks` must be some of tensorboard, wandb, got 'paper'"),
         ({"start": 3}, "`start` must be a policy, a run with its last state, or a snapshot, got 3"),
         ({"checkpoint_every": -1.0}, "`checkpoint_every` must be at least 0"),
         ({"callback": 3}, "`callback` must be a function of a snapshot, got 3"),
