@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moac import files, parts, training
+from moac.choices import several, shown
 from moac.config import CHOICES, Config, is_choice
 from moac.policies.observations import LogSpec
 from moac.runs import CHECKPOINT_SECONDS, problems, runner
@@ -186,7 +187,9 @@ class _Watching:
     def __post_init__(self) -> None:
         if not self.checkpoint_every >= 0:
             raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {self.checkpoint_every}.")
-        run_sinks.check(self.sinks)
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(f"`callback` must be a function of a snapshot, got {shown(self.callback)}.")
+        run_sinks.check(several(self.sinks))
 
     @contextmanager
     def shown(self, run: training.Run, done: int) -> Generator[Callback]:
@@ -206,7 +209,7 @@ def _trained(
 ) -> Result:
     """Iterate a run to its end, in memory or in its directory, which the caller holds."""
     with watching.shown(run, 0 if snapshot is None else snapshot.iteration) as show:
-        last = runner.train(directory, run, snapshot, watching.checkpoint_every, show, watching.sinks)
+        last = runner.train(directory, run, snapshot, watching.checkpoint_every, show, several(watching.sinks))
     outcome = with_outputs(Result.of(run, last))
     if directory is not None:
         from moac.report import pages

@@ -108,7 +108,9 @@ def _numbers(snapshot: training.Snapshot) -> str:
     returns = " ".join(f"{value:z.4f}" for value in mean(history.returns[:, -1]))
     gap, norm = (float(without_rounding(mean(x[:, -1]))) for x in (history.gap, history.gradient_norm_squared))
     shown = f"gap {gap:.2g}  " if gap == gap else ""  # NaN where no model is known
-    return f"J {returns}  {shown}‖g‖² {norm:.2g}  "
+    last = int(history.iteration[-1])
+    logged = "" if last == snapshot.iteration else f"logged at {last}: "
+    return f"{logged}J {returns}  {shown}‖g‖² {norm:.2g}  "
 
 
 def _fitted(numbers: str, room: int) -> str:

@@ -34,6 +34,8 @@ from moac import compiling
 
 _BLOCK = 16
 """Gram matrices that are solved together outside of a compiled program."""
+_LARGEST = {"G": 1e150, "K": 1e300}
+"""Entries of gradients and of their products in double precision, so that sums of squares are finite."""
 _UNROLL_UP_TO = 8
 """Largest M whose Cholesky factor is written out; above, LAPACK's is faster than what XLA makes of it."""
 
@@ -73,6 +75,10 @@ def min_norm_from_gram(K: Any) -> MinNorm:
     """As `min_norm`, from the Gram matrix K = G Gᵀ, [..., M, M]. The direction is None."""
     if np.ndim(K) >= 2 and np.shape(K)[-1] != np.shape(K)[-2]:
         raise ValueError(f"`K` must be square, got shape {np.shape(K)}.")
+    if np.ndim(K) >= 2 and not isinstance(K, Array):
+        K = _finite("K", np.asarray(K, dtype=np.float64))
+        if (np.abs(K - K.swapaxes(-1, -2)) > 1e-3 * np.abs(K).max(initial=0.0)).any():
+            raise ValueError(f"`K` must be symmetric, as G Gᵀ is, got {K.tolist()}.")
     return _dispatch(_from_gram, "K", K)
 
 
@@ -122,9 +128,11 @@ def _dispatch(solve: Any, name: str, values: Any) -> MinNorm:
 
 
 def _finite(name: str, table: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    for index in np.argwhere(~np.isfinite(table))[:1]:
+    for index in np.argwhere(~(np.abs(table) <= _LARGEST[name]))[:1]:
         where = tuple(int(i) for i in index)
-        raise ValueError(f"`{name}` must be finite, got {table[where]} at index {where}.")
+        raise ValueError(
+            f"`{name}` must be finite and within ±{_LARGEST[name]:g}, got {table[where]} at index {where}."
+        )
     return table
 
 

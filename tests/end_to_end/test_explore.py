@@ -139,7 +139,7 @@ def test_damaged_files_are_named(explored, tmp_path):
         (["--preferences", "1", "--draw", "grid"], "`preferences` must be at least 2 on a grid"),
         (["--draw", "spiral"], "`--draw` must be one of grid, random"),
         (["--reference", "1"], "`reference` must hold one number per objective (2)"),
-        (["--iterations", "1"], "`iterations` must be at least one per entropy (2)"),
+        (["--iterations", "1"], "`num_iterations` must be at least 2, one per stage"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path, capsys, more, said):

@@ -148,7 +148,9 @@ def test_reports_what_is_not_finite():
     G = np.ones((32, 3, 4))
     for k, bad in enumerate((np.nan, np.inf, -np.inf)):
         G[k, 1, 2] = bad
-        with pytest.raises(ValueError, match=r"`G` must be finite, got -?(nan|inf) at index \(1, 2\)"):
+        with pytest.raises(
+            ValueError, match=r"`G` must be finite and within ±1e\+150, got -?(nan|inf) at index \(1, 2\)"
+        ):
             simplex.min_norm(G[k])
         with pytest.raises(ValueError, match="`K` must be finite"):
             simplex.min_norm_from_gram(np.diag([1.0, bad]))
@@ -213,6 +215,20 @@ def test_the_kkt_residual_of_a_direction_too_short_for_an_angle_is_its_share_of_
 def test_refuses_a_wrong_shape(bad):
     with pytest.raises(ValueError, match="`G` must have two axes"):
         simplex.min_norm(bad)
+
+
+def test_refuses_what_has_squares_beyond_double_precision():
+    with pytest.raises(ValueError, match=r"`G` .* within ±1e\+150, got 1.5e\+308 at index \(1, 1\)"):
+        simplex.min_norm(np.diag([1e150, 1.5e308]))
+    largest = np.diag([1e150, -1e150])
+    for solution in (simplex.min_norm(largest), simplex.min_norm_from_gram(largest @ largest)):
+        np.testing.assert_allclose(solution.weights, 0.5, rtol=1e-15)
+        assert np.isfinite(solution.squared_norm) and solution.kkt_residual < 1e-15
+
+
+def test_refuses_a_gram_matrix_that_is_not_symmetric():
+    with pytest.raises(ValueError, match="`K` must be symmetric"):
+        simplex.min_norm_from_gram([[1.0, 5.0], [0.0, 1.0]])
 
 
 def test_refuses_a_gram_matrix_that_is_not_square():

@@ -88,9 +88,11 @@ def test_a_missing_package_names_its_extra():
         ({"steps": 3}, "`steps` must be a whole number of at least 448 \\(one iteration\\), got 3"),
         ({"steps": 8, "num_iterations": 2}, "`steps` and `num_iterations` must not both be given"),
         ({"sinks": ("tensorboard",)}, "need `out`"),
-        ({"sinks": ("paper",)}, "`sink` must be one of tensorboard, wandb, got 'paper'"),
+        ({"sinks": ("paper",)}, "`sinks` must be some of tensorboard, wandb, got 'paper'"),
+        ({"sinks": "paper"}, "`sinks` must be some of tensorboard, wandb, got 'paper'"),
         ({"start": 3}, "`start` must be a policy, a run with its last state, or a snapshot, got 3"),
         ({"checkpoint_every": -1.0}, "`checkpoint_every` must be at least 0"),
+        ({"callback": 3}, "`callback` must be a function of a snapshot, got 3"),
     ],
 )
 def test_mistakes(arguments, message):
@@ -115,6 +117,7 @@ def test_a_start_is_a_policy_a_result_or_a_folder(trained, tmp_path):
     beginning = result.beginning(trained.policy.of_trial(1), other.run).trials.state.theta
     np.testing.assert_array_equal(beginning, np.repeat(trained.policy.theta[1:], 3, axis=0))
     assert snapshots[-1].iteration == 3
+    assert repr(snapshots[-1]) == "Snapshot(3 iterations, 2 of them logged)"
     with pytest.raises(ValueError, match="`start` must have parameters of the shapes"):
         api.train("fishwood-v0", CONFIG, trials=3, start=trained)
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from moac.progress import _fitted
+from moac.progress import _fitted, _numbers
+from moac.training.run import Snapshot
+from tests.helpers.hand_made import history_of
 
 
 @pytest.mark.parametrize(
@@ -15,3 +17,8 @@ from moac.progress import _fitted
 )
 def test_numbers_that_have_no_room_are_left_out(room, shown):
     assert _fitted("J 1 2  gap 0.1  norm 3  9 steps/s", room) == shown
+
+
+@pytest.mark.parametrize("iteration, shown", [(3, "J 0.5000 "), (4, "logged at 3: J 0.5000 ")])
+def test_numbers_tell_the_iteration_that_they_are_of(iteration, shown):
+    assert _numbers(Snapshot(iteration, list, history_of(3))).startswith(shown)

@@ -130,7 +130,7 @@ def _archive(evaluated: list[dict[str, Any]], given: tuple[float, ...] | None) -
     points = np.concatenate([one["points"] for one in evaluated])
     kept = moac.momdp.non_dominated(points)
     reference = points.min(axis=0) - 0.1 * np.ptp(points, axis=0) - 1e-9 if given is None else np.array(given)
-    front, several = _exact_front(evaluated[0]), kept.sum() > 1 or given is not None
+    front, several = _exact_front(evaluated[0]), len(np.unique(points[kept], axis=0)) > 1 or given is not None
     return {
         "points": points[kept],
         "hypervolume": moac.momdp.hypervolume(points[kept], reference) if several else None,

@@ -35,7 +35,8 @@ else:
 
 _LISTED, _NARROW = 25, 4  # so many policies are printed, and vectors of so many numbers; the report has all
 _RULES = (CONDITIONED, *CHOICES["weighting"])
-Place = Annotated[str, tyro.conf.arg(metavar="ENV", help="An id listed by moac envs, or the folder of a dataset.")]
+_ENV = "An id listed by moac envs, package.module:Id, or the folder of a dataset."
+Place = Annotated[str, tyro.conf.arg(metavar="ENV", help=_ENV)]
 Rules = Annotated[
     tuple[str, ...] | None,
     option(f"{{{','.join(_RULES)}}} [...]", "default: conditioned; on models fixed and preferred, on logs fixed"),
@@ -119,7 +120,7 @@ def _print(archive: Archive, out: Path) -> None:
     rows: list[list[Any]] = []
     for k in range(min(len(archive), _LISTED)):
         pairs = zip(archive.points[k], (archive.high[k] - archive.low[k]) / 2, strict=True)
-        values = [f"{v:.4g} ± {half:.2g}" if half > 0 else f"{v + 0.0:.4f}" for v, half in pairs]
+        values = [f"{v:.4g} ± {half:.2g}" if half > 1e-12 * abs(v) else f"{v + 0.0:.4g}" for v, half in pairs]
         shown = [f"({', '.join(f'{value + 0.0:.3g}' for value in each[k])})" for each in vectors.values()]
         rows.append([k, *values, *shown, *([] if one else [archive.rules[k]])])
     first, last = ("policy", ()) if one else ("trial", ("rule",))

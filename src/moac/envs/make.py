@@ -31,6 +31,7 @@ importlib.import_module("mo_gymnasium")  # registers its environments
 _NO_LIMIT = -1  # what Gymnasium's `make` takes for no time limit
 _EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "imageio": "mujoco"}
 """The extra that has a package, by a word in what Gymnasium says where it is missing."""
+_IMPORTED = " A module of your own is found where PYTHONPATH names its folder, as in PYTHONPATH=. moac train …"
 OBJECTIVES = {
     "resource-gathering": ("death", "gold", "diamond"),
     "fishwood": ("fish", "wood"),
@@ -166,14 +167,17 @@ class Maker:
         try:
             return self()[0]
         except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound):
-            raise ValueError(f"`env` must be one of {', '.join(known_ids())}, got {self.env!r}.") from None
+            module = self.name.rpartition(":")[0]
+            known = f"an id that {module} registers" if module else f"one of {', '.join(known_ids())}"
+            raise ValueError(f"`env` must be {known}, got {self.name!r}.") from None
         except Exception as error:  # whatever its packages do where something is missing
             extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
             if extra is not None and isinstance(error, ImportError | gymnasium.error.DependencyNotInstalled):
                 raise ValueError(
                     f"{self.name} needs a package that is missing: pip install 'moac[{extra}]'."
                 ) from error
-            raise ValueError(f"{self.name} cannot be made: {described(error)}.") from error
+            hint = _IMPORTED if ":" in self.name and isinstance(error, ModuleNotFoundError) else ""
+            raise ValueError(f"{self.name} cannot be made: {described(error)}.{hint}") from error
 
 
 def known_ids() -> tuple[str, ...]:

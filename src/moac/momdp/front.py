@@ -247,7 +247,9 @@ def hypervolume(points: Any, reference: Any) -> float:
     corner = np.asarray(reference, dtype=np.float64)
     if corner.ndim != 1 or corner.size == 0 or not np.isfinite(corner).all():
         raise ValueError(f"`reference` must be a vector of M finite numbers, got {reference!r}.")
-    values = _points("points", points, len(corner))
+    values = _points("points", points, None if np.size(points) else len(corner))
+    if values.shape[1] != len(corner):
+        raise ValueError(f"`reference` must hold one number per objective ({values.shape[1]}), got {len(corner)}.")
     if len(corner) <= _FEW_OBJECTIVES or len(values) <= _FEW_POINTS:
         return float(moocore.hypervolume(values, ref=corner, maximise=True))
     above = values[(values > corner).all(axis=1)]

@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac.choices import counted, shown
+from moac.choices import LARGEST_REWARD, counted, shown
 from moac.config import Setting
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source, Spec
 
 _ROW_SUM_TOLERANCE = 1e-9
+_SHAPES = {
+    "P": "[S, A, S]",
+    "r": "[S, A, M] or [S, A, S, M]",
+    "terminal": "[S, A, S]",
+    "probability": "[S, A, O]",
+    "reward": "[S, A, O, M]",
+    "start": "[S]",
+}
+"""What the axes of a table are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +199,7 @@ def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] = ())
     """`values` as finite float64 with `num_axes` axes, the first of them `leading`."""
     table = _array(name, values, np.float64)
     if table.ndim != num_axes or 0 in table.shape:
-        raise ValueError(f"`{name}` must have {num_axes} axes, none of them empty, got shape {table.shape}.")
+        raise ValueError(f"`{name}` must have shape {_SHAPES[name]}, none of them 0, got {table.shape}.")
     if table.shape[: len(leading)] != leading:
         raise ValueError(f"`{name}` must have leading shape {leading}, got {table.shape}.")
     refuse(name, table, ~np.isfinite(table), "be finite")
@@ -198,9 +207,9 @@ def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] = ())
 
 
 def _rewards(name: str, values: Any, num_axes: int, leading: tuple[int, ...]) -> Float[np.ndarray, "..."]:
-    """`values` as a table within the range of float32, in which training computes."""
-    table, largest = _table(name, values, num_axes, leading), float(np.finfo(np.float32).max)
-    refuse(name, table, np.abs(table) > largest, f"be within ±{largest:.3g}, the range of float32")
+    """`values` as a table of rewards whose squares training can sum."""
+    table = _table(name, values, num_axes, leading)
+    refuse(name, table, np.abs(table) > LARGEST_REWARD, f"be within ±{LARGEST_REWARD:.0e}")
     return table
 
 

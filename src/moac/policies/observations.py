@@ -104,7 +104,8 @@ class StateSpec:
         cast = seen.astype(self.shown.dtype, copy=False)
         state = self._states.get(cast.tobytes())
         if state is None or not np.array_equal(cast, seen):
-            raise ValueError(f"`observation` must be one that the model knows, got {seen.tolist()}.")
+            known = f"one that the model knows, such as {self.shown[0].tolist()}"
+            raise ValueError(f"`observation` must be {known}, got {seen.tolist()}.")
         return state
 
     @cached_property

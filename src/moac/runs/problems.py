@@ -252,7 +252,8 @@ def real(source: Source) -> Source:
     if not source.compiled or isinstance(source.spec.observations, LogSpec):
         return source
     if (name := id_of(source)) is None:
-        raise ValueError(f"{source.spec.name} is a model: moac.momdp.evaluate gives the exact values of its policies.")
+        told = "moac.momdp.evaluate gives the exact values of a model's policies"
+        raise ValueError(f"`problem` must be an environment to play episodes in, got {source!r}: {told}.")
     from moac import envs
 
     return envs.make(name)

@@ -110,7 +110,7 @@ def check(names: Sequence[str]) -> None:
     """Refuse an unknown sink, and one whose package is missing, before anything is trained."""
     for name in names:
         if name not in _KINDS:
-            raise ValueError(f"`sink` must be one of {', '.join(_KINDS)}, got {name!r}.")
+            raise ValueError(f"`sinks` must be some of {', '.join(_KINDS)}, got {name!r}.")
         if importlib.util.find_spec(_KINDS[name][0]) is None:
             raise ValueError(f"`sink` {name} needs {_KINDS[name][0]}: pip install 'moac[{name}]'.")
 

@@ -76,7 +76,7 @@ class Archive:
         return f"Archive({size}, values: {self.kind})"
 
     def policy(self, index: int) -> TrainedPolicy:
-        """The policy of a point, ready to act."""
+        """The policy of a point, ready to act; as an array (`momdp.evaluate`) it holds the tables of all points."""
         if self.policies is None:
             raise ValueError("the archive holds only values: moac.load(folder).archive has the policies too.")
         if self.policies.conditioned_on:

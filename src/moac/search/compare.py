@@ -47,8 +47,9 @@ class Compared:
         return tuple(mean(column) for column in self.returns[:, -1].T)
 
     def pairs_with(self, other: Compared) -> bool:
-        """Whether trial i of both had the same randomness: same problem, seed and number of trials."""
-        return (self.problem[1], self.seed, len(self.returns)) == (other.problem[1], other.seed, len(other.returns))
+        """Whether trial i of both had the same randomness: same problem, setting, seed and number of trials."""
+        mine, theirs = ((one.problem[1], one.setting, one.seed, len(one.returns)) for one in (self, other))
+        return mine == theirs
 
 
 @dataclass(frozen=True, eq=False)

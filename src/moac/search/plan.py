@@ -100,7 +100,7 @@ class Plan:
         """The runs of one rule; a label says all that went before, since the result depends on it."""
         count, total = len(self.entropies), Settings.of(self.config).num_iterations
         if total < count:
-            raise ValueError(f"`iterations` must be at least one per entropy ({count}), got {total}.")
+            raise ValueError(f"`num_iterations` must be at least {count}, one per stage of entropy, got {total}.")
         conditioned = rule == CONDITIONED
         p = as_tuples(self.preferences) if takes_preferences(rule) else None
         looks = min(GROWTH, self.config.num_evaluations) if conditioned else self.config.num_evaluations

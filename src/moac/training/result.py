@@ -79,7 +79,9 @@ class Result:
         spec, mean = self.run.source.spec, training.mean_over_trials(self.returns)
         returns = ", ".join(f"{name} {value:.4g}" for name, value in zip(spec.objective_names, mean, strict=True))
         size = f"{counted(self.run.num_trials, 'trial')}, {counted(self.iteration, 'iteration')}"
-        return f"Result({spec.name}, {size}, {self.history.kind} returns: {returns})"
+        stopped = int((self.stopped > 0).sum())
+        told = f", {stopped} stopped at an update that was not finite" if stopped else ""
+        return f"Result({spec.name}, {size}{told}, {self.history.kind} returns: {returns})"
 
     @property
     def config(self) -> Config:

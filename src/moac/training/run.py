@@ -14,6 +14,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from moac import algorithm, ppo, settings, simplex
+from moac.choices import counted
 from moac.config import Config
 from moac.parts import Parts
 from moac.settings import Settings
@@ -93,7 +94,7 @@ class Trial:
     stopped: Int[Array, ""]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Snapshot:
     """A run after some iteration."""
 
@@ -106,6 +107,9 @@ class Snapshot:
     def of(cls, iteration: int, trials: Trial, history: History) -> Snapshot:
         """A snapshot whose trials are on the host already."""
         return cls(iteration, lambda: [trials], history)
+
+    def __repr__(self) -> str:
+        return f"Snapshot({counted(self.iteration, 'iteration')}, {len(self.history.iteration)} of them logged)"
 
     @cached_property
     def trials(self) -> Trial:

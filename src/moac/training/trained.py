@@ -184,7 +184,7 @@ class TrainedPolicy:
         return np.asarray(self._log_probs(self.trial_theta, x, count))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """θ as an array, where it is one: for a table, logits [K, S, A] ready for `momdp.evaluate`."""
+        """θ of all K trials as an array, where it is one: for a table, logits [K, S, A] ready for `momdp.evaluate`."""
         return np.array(self.theta, dtype=dtype, copy=copy)
 
     @cached_property

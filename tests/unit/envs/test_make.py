@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 from moac import envs
@@ -47,6 +48,19 @@ def test_objectives_are_named_by_the_longest_beginning_of_the_id(env):
 def test_unknown_spaces_end_with_one_line():
     with pytest.raises(ValueError, match=r"Line.* cannot be trained on: `observation_space` must be .*, got Text"):
         envs.make(Line, observation_space=spaces.Text(3))
+
+
+def test_an_id_that_its_module_does_not_register_is_refused():
+    with pytest.raises(ValueError, match=r"^`env` must be an id that tests\.helpers registers, got"):
+        envs.make("tests.helpers:No-v0")
+
+
+@pytest.mark.parametrize("env, hinted", [("nowhere.at_all:Own-v0", True), ("mo-nowhere-v0", False)])
+def test_a_module_that_is_not_found_is_told_where_it_would_be(env, hinted, monkeypatch):
+    monkeypatch.setitem(gymnasium.registry, "mo-nowhere-v0", EnvSpec("mo-nowhere-v0", entry_point="nowhere:Env"))
+    with pytest.raises(ValueError, match="No module named 'nowhere'") as error:
+        envs.make(env)
+    assert ("PYTHONPATH" in str(error.value)) == hinted
 
 
 def test_a_function_that_makes_no_environment_is_refused():

@@ -41,8 +41,8 @@ def test_non_dominated_keeps_equal_points():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: hypervolume([[1, 2]], [0, 0, 0]), r"`points` must have shape \[N, 3\], got \(1, 2\)"),
-        (lambda: hypervolume([1, 2], [0, 0]), r"`points` must have shape \[N, 2\], got \(2,\)"),
+        (lambda: hypervolume([[1, 2]], [0, 0, 0]), r"`reference` must hold one number per objective \(2\), got 3"),
+        (lambda: hypervolume([1, 2], [0, 0]), r"`points` must have shape \[N, M\], got \(2,\)"),
         (lambda: hypervolume([[1, np.nan]], [0, 0]), r"`points` must be finite, got nan at index \(0, 1\)"),
         (lambda: hypervolume([[1, 2]], [0, np.nan]), "`reference` must be a vector of M finite numbers"),
         (lambda: hypervolume([[1, 2]], 0), "`reference` must be a vector"),

@@ -6,6 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+import moac
+from moac.choices import LARGEST_REWARD
 from moac.momdp import FiniteMOMDP
 
 S, A, M = 3, 2, 2
@@ -191,18 +193,14 @@ REFUSED_OUTCOMES = {
     "rows that do not sum to 1": ("probability", lambda t: changed(t, (1, 0, 1), 0.4), "got 0.9 at index (1, 0)"),
     "a NaN chance": ("probability", lambda t: changed(t, (2, 1, 0), np.nan), "be finite, got nan at index (2, 1, 0)"),
     "a negative chance": ("probability", lambda t: changed(t, (0, 1), [-0.5, 1.5]), "got -0.5 at index (0, 1, 0)"),
-    "chances of two axes": ("probability", lambda t: t[0], "must have 3 axes"),
-    "no outcomes": ("probability", lambda t: t[..., :0], "none of them empty, got shape (3, 2, 0)"),
+    "chances of two axes": ("probability", lambda t: t[0], "shape [S, A, O], none of them 0, got (2, 2)"),
+    "no outcomes": ("probability", lambda t: t[..., :0], "none of them 0, got (3, 2, 0)"),
     "a NaN reward": ("reward", lambda t: changed(t, (0, 1, 1, 1), np.nan), "got nan at index (0, 1, 1, 1)"),
     "an infinite reward": ("reward", lambda t: changed(t, (2, 0, 0, 1), -np.inf), "got -inf at index (2, 0, 0, 1)"),
-    "a reward beyond float32": (
-        "reward",
-        lambda t: changed(t, (1, 0, 1, 0), -1e300),
-        "-1e+300 at index (1, 0, 1, 0)",
-    ),
+    "a reward too large": ("reward", lambda t: changed(t, (1, 0, 1, 0), -1e16), "-1e+16 at index (1, 0, 1, 0)"),
     "rewards of another shape": ("reward", lambda t: t[:, :1], "leading shape (3, 2, 2), got (3, 1, 2, 2)"),
-    "rewards of three axes": ("reward", lambda t: t[..., 0], "must have 4 axes"),
-    "no objectives": ("reward", lambda t: t[..., :0], "none of them empty"),
+    "rewards of three axes": ("reward", lambda t: t[..., 0], "shape [S, A, O, M]"),
+    "no objectives": ("reward", lambda t: t[..., :0], "none of them 0"),
     "ragged rewards": ("reward", lambda _: [[1.0], [1.0, 2.0]], "must be an array"),
     "words": ("reward", lambda _: "high", "must be an array"),
     "fractional states": ("next_state", lambda t: t + 0.5, "must hold integers, got float64"),
@@ -216,7 +214,7 @@ REFUSED_OUTCOMES = {
     "a negative start": ("start", lambda _: [1.5, -0.5, 0.0], "not be negative, got -0.5 at index (1,)"),
     "a NaN start": ("start", lambda t: changed(t, 2, np.nan), "be finite, got nan at index (2,)"),
     "start of another length": ("start", lambda _: [0.5, 0.5], "leading shape (3,), got (2,)"),
-    "a state for the start": ("start", lambda _: 0, "must have 1 axes"),
+    "a state for the start": ("start", lambda _: 0, "shape [S], none of them 0, got ()"),
     "too few observations": ("observations", lambda t: t[:2], "one entry per state (3), got shape (2, 4)"),
     "one observation": ("observations", lambda _: 7, "one entry per state (3), got shape ()"),
     "ragged observations": ("observations", lambda _: [[1], [1, 2], [3]], "must be an array"),
@@ -238,14 +236,14 @@ REFUSED_DENSE = {
     "a NaN chance": ("P", lambda t: changed(t, (1, 1, 2), np.nan), "be finite, got nan at index (1, 1, 2)"),
     "an infinite chance": ("P", lambda t: changed(t, (1, 1, 2), np.inf), "be finite, got inf at index (1, 1, 2)"),
     "a matrix that is not square": ("P", lambda t: t[..., :2], "must have shape [S, A, S], got (3, 2, 2)"),
-    "a matrix of two axes": ("P", lambda t: t[0], "must have 3 axes"),
+    "a matrix of two axes": ("P", lambda t: t[0], "shape [S, A, S], none"),
     "a NaN reward": ("r", lambda t: changed(t, (0, 1, 2, 0), np.nan), "got nan at index (0, 1, 2, 0)"),
     "a NaN short reward": ("r", lambda t: changed(t[:, :, 0], (2, 1, 1), np.nan), "got nan at index (2, 1, 1)."),
-    "a reward beyond float32": ("r", lambda t: changed(t, (0, 1, 2, 1), 3.5e38), "got 3.5e+38 at index (0, 1, 2, 1)"),
-    "a short reward beyond float32": ("r", lambda t: changed(t[:, :, 0], (2, 1, 1), 1e300), "at index (2, 1, 1)."),
+    "a reward too large": ("r", lambda t: changed(t, (0, 1, 2, 1), 1e20), "got 1e+20 at index (0, 1, 2, 1)"),
+    "a short reward too large": ("r", lambda t: changed(t[:, :, 0], (2, 1, 1), 1e300), "at index (2, 1, 1)."),
     "short rewards of another shape": ("r", lambda t: t[:2, :, 0], "leading shape (3, 2), got (2, 2, 2)"),
     "rewards of another shape": ("r", lambda t: t[:, :, :2], "leading shape (3, 2, 3), got (3, 2, 2, 2)"),
-    "rewards of two axes": ("r", lambda t: t[..., 0, 0], "must have 3 axes"),
+    "rewards of two axes": ("r", lambda t: t[..., 0, 0], "shape [S, A, M] or [S, A, S, M]"),
     "an end likelier than 1": ("terminal", lambda t: changed(t, (2, 1, 0), 1.5), "got 1.5 at index (2, 1, 0)"),
     "an end likelier to not be": ("terminal", lambda t: changed(t, (0, 0, 1), -0.1), "got -0.1 at index (0, 0, 1)"),
     "a NaN end": ("terminal", lambda t: changed(t, (0, 0, 1), np.nan), "got nan at index (0, 0, 1)"),
@@ -265,5 +263,8 @@ def test_from_dense_refuses(case):
 
 def test_the_largest_rewards_that_training_can_hold_are_welcome():
     tables = outcomes()
-    tables["reward"] = changed(tables["reward"], (0, 0, 0, 0), float(np.finfo(np.float32).max))
-    assert np.isfinite(FiniteMOMDP.from_outcomes(**tables).reward.astype(np.float32)).all()
+    tables["reward"] = np.where(tables["reward"] > 0.5, LARGEST_REWARD, -LARGEST_REWARD)
+    model = FiniteMOMDP.from_outcomes(**tables)
+    result = moac.train(model, num_iterations=20, num_evaluations=1, setting=moac.Discounted(0.99))
+    assert not result.stopped.any()
+    assert np.isfinite(result.history.weights).all()

@@ -3,7 +3,7 @@
 import pytest
 
 from moac.runs import problems
-from tests.helpers.run_folders import invented, rewrite
+from tests.helpers.run_folders import invented, model, rewrite
 
 
 def test_commit_is_of_these_sources_only(monkeypatch, tmp_path):
@@ -29,3 +29,8 @@ def test_a_command_is_typed_so_that_it_runs(env, more, tmp_path):
     rewrite(folder / "config.json", {"problem.env": env})
     assert problems.typed("evaluate", folder) == f"moac evaluate '{folder}'{more}"
     assert problems.typed("resume", tmp_path / "none") == f"moac resume {tmp_path / 'none'}"
+
+
+def test_a_model_that_stands_for_no_environment_has_no_episodes():
+    with pytest.raises(ValueError, match=r"^`problem` must be an environment to play episodes in, got FiniteMOMDP\("):
+        problems.real(model())

@@ -130,7 +130,7 @@ def test_a_sink_that_is_unknown_or_not_installed_is_refused_before_anything_is_d
     for name, message in {
         "tensorboard": "`sink` tensorboard needs tensorboardX: pip install 'moac[tensorboard]'.",
         "wandb": "`sink` wandb needs wandb: pip install 'moac[wandb]'.",
-        "mlflow": "`sink` must be one of tensorboard, wandb, got 'mlflow'.",
+        "mlflow": "`sinks` must be some of tensorboard, wandb, got 'mlflow'.",
     }.items():
         assert main([*train, name]) == 2
         assert capsys.readouterr().err == f"moac: {message}\n"

@@ -48,6 +48,7 @@ def test_what_cannot_be_compared_is_said():
     a, b = compared("A", FIRST), compared("B", FIRST, setting=Discounted(0.5))
     comparison = Comparison((a, replace(b, steps=np.array([10, 40]))))
     assert np.isnan(comparison.difference(1)[0].value)
+    assert not any(line.get("paired") for line in comparison.table)
     assert len(comparison.notes) == 2 and "another setting" in comparison.notes[0] and "40" in comparison.notes[1]
     assert repr(comparison) == "Comparison(A, B; a, b)"
     three = replace(a, steps=np.array([5, 10, 20]), returns=np.repeat(a.returns, [1, 2], axis=1))

@@ -37,6 +37,11 @@ def test_policies_as_an_array():
     np.testing.assert_allclose(exact.returns, np.tile(uniform.returns, (K, 1)))
 
 
+def test_a_result_tells_how_many_trials_stopped():
+    assert "stopped" not in repr(outcome_of())
+    assert "4 trials, 9 iterations, 2 stopped at an update" in repr(outcome_of(stopped=[0, 3, 1, 0]))
+
+
 @pytest.mark.parametrize("problem", [momdp.library.fishwood(), envs.make(Line, num_envs=2, evaluation_episodes=1)])
 def test_a_result_that_was_pickled_acts_and_is_saved_like_itself(problem, tmp_path):
     sizes = {"num_iterations": 1, "num_critic_steps": 1, "critic_batch_size": 4, "actor_batch_size": 4}

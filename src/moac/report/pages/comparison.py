@@ -57,7 +57,8 @@ def ends(comparison: Comparison) -> Table:
         if k == 0:
             rows.append((run.name, *cells, "baseline"))
             continue
-        how = "paired" if run.pairs_with(comparison.runs[0]) else "not paired"
+        known = run.setting == comparison.runs[0].setting
+        how = "paired" if run.pairs_with(comparison.runs[0]) else "not paired" if known else "no difference"
         more = [_shown(one, sign=True) for one in comparison.difference(k)]
         rows += [(run.name, *cells, ""), (f"{run.name} − {comparison.runs[0].name}", *more, how)]
     caption = (

@@ -67,10 +67,15 @@ def _what_came_out(run: FinishedRun) -> str:
         change = statistics.mean(values)
         low, high = (change.value, change.value) if np.isnan(change.low) else (change.low, change.high)
         moved["rose" if low > 0 else "fell" if high < 0 else unclear].append(name)
-    told = "; that of ".join(f"{' and '.join(names)} {how}" for how, names in moved.items() if names)
+    told = "; that of ".join(f"{listed(names)} {how}" for how, names in moved.items() if names)
     costs = any(name.endswith(_COST) for name in run.objectives)
     meant = " That of a cost is negative: it falls where the cost rises." if costs else ""
     return f"From iteration {number(run.first)} to {number(run.last)} the return of {told}.{meant}"
+
+
+def listed(names: list[str]) -> str:
+    """Names as a sentence has them: "gold", "gold and fuel", "gold, fuel and time"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def _facts(run: FinishedRun) -> Named:

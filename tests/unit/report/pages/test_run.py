@@ -86,6 +86,11 @@ def test_the_costs_of_a_log_are_named(folder, monkeypatch, kind):
     assert ("Rows drawn" in dict(page.facts)) is of_log
 
 
+@pytest.mark.parametrize("names, told", [("a", "a"), ("ab", "a and b"), ("abc", "a, b and c")])
+def test_names_are_listed(names, told):
+    assert run_page.listed(list(names)) == told
+
+
 def test_of_one_evaluation_no_change_is_told(folder):
     every = {"iteration": np.array([4]), "returns": np.ones((3, 1, 2)), "smallest_alignment": np.ones((3, 1))}
     every |= dict.fromkeys(("weights", "min_norm_weights"), np.full((3, 1, 2), 0.5))
