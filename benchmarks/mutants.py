@@ -206,14 +206,15 @@ def judged(group: str, module: str, number: int) -> dict[str, Any]:
 def with_changes(numbers: dict[str, list[int]]) -> Iterator[str]:
     """A folder with a copy of the sources, changed at the sites with these numbers of each module."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src", folder, dirs_exist_ok=True)
+        shutil.copytree(ROOT / "src", sources := Path(folder, "src"))
+        Path(folder, "docs").symlink_to(ROOT / "docs")  # which `moac docs` prints
         for module, chosen in numbers.items():
             tree = tree_of(module)
             every = list(sites(tree))
             for old in (every[number] for number in chosen):
                 tree = Swap(old, changed(old)).visit(tree)
-            Path(folder, source_of(module)).write_text(ast.unparse(ast.fix_missing_locations(tree)))
-        yield folder
+            (sources / source_of(module)).write_text(ast.unparse(ast.fix_missing_locations(tree)))
+        yield str(sources)
 
 
 def failures(sources: str, arguments: list[str], seconds: int) -> list[str]:
