@@ -27,7 +27,7 @@ from moac.policies.networks import Vectors
 from moac.training.compiled import compiler_options
 from moac.types import Batch
 
-INPUTS, HIDDEN, ACTIONS, REPEATS, ROUNDS = 400, 128, 150, 40, 2
+INPUTS, HIDDEN, ACTIONS, REPEATS, ROUNDS = 400, 128, 150, 20, 4
 SIZES = ((128, 7), (512, 7), (512, 28), (2048, 7), (2048, 28))
 TARGETS = {(128, 7): 8.0, (512, 7): 2.0, (2048, 7): 1.2}
 STEPS = 20
