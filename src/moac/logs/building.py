@@ -21,7 +21,7 @@ import numpy as np
 
 from moac import locks, tasks
 from moac.files import read_arrays, read_json, write_arrays, write_json
-from moac.logs import buckets, candidates, engine, features, folder, own
+from moac.logs import buckets, candidates, engine, features, folder, numbering
 from moac.logs.buckets import Bucket, Progress
 from moac.logs.engine import Connection, Limits
 from moac.logs.schema import LogFiles, Signal, column
@@ -101,7 +101,7 @@ def build(
     with locks.becoming(Path(out), _sha256(origin)[:16]) as place:
         if not (place / folder.MANIFEST).exists():  # written last: where it is, all else is
             if files.schema.named:
-                files, log = own.numbered(files, place, limits, rule, say, all_items)
+                files, log = numbering.numbered(files, place, limits, rule, say, all_items)
                 inspected = [log]
             _Build(files, inspected, options, limits, place).run(origin, executor or tasks.Serial(), say)
         shutil.rmtree(place / "work", ignore_errors=True)
@@ -207,7 +207,7 @@ class _Build:
 
     def _names(self, connection: Connection, what: str, ids: Any) -> Any:
         """Ids as the log has them, of users or items."""
-        return own.names(connection, self.work / f"{what}.parquet", ids) if self.schema.named else ids
+        return numbering.names(connection, self.work / f"{what}.parquet", ids) if self.schema.named else ids
 
     def _actions(self, connection: Connection) -> Any:
         """The K items that train users viewed most, the most viewed first; ties by id. All: then those not viewed."""

@@ -84,8 +84,8 @@ class Schema:
     window: int = WINDOW  # how many viewed items a state holds
     propensity: str | None = None  # the column with the probability of what was shown; None where it is not known
     candidates: str | None = None  # the column with the items that could be shown; None where all could
-    # users, items and values of the context have names, which `moac.logs.own` numbers; the tables of users and items
-    # hold them then
+    # users, items and values of the context have names, which `moac.logs.numbering` numbers; the tables of users and
+    # items hold them then
     named: bool = False
 
 

@@ -20,7 +20,7 @@ from moac.logs import buckets, candidates, engine, folder
 from moac.logs.buckets import Views
 from moac.logs.catalogue import Catalogue, code_of, codes_of
 from moac.logs.dataset import LoggedDataset
-from moac.logs.own import as_ids
+from moac.logs.numbering import as_ids
 from moac.logs.schema import Signal
 from moac.logs.splits import Rule
 from moac.logs.states import CandidateLists, Tables, lists_of
