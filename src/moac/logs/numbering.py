@@ -17,7 +17,7 @@ from moac.logs.buckets import Progress
 from moac.logs.engine import Connection, Limits, Source
 from moac.logs.schema import Feature, LogFiles, Schema, Table, column
 from moac.logs.source_files import File
-from moac.logs.splits import Rule, per_second
+from moac.logs.splits import LAST, Rule, per_second
 
 _WHOLE_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 _REAL_TYPES = ("FLOAT", "DOUBLE", "DECIMAL")
@@ -130,7 +130,8 @@ class _Numbering:
         if name == "time" and kind in (*_REAL_TYPES, "VARCHAR"):
             kind = self._kind_of_times(source)
         if name == "time" and kind not in (*_WHOLE_TYPES, "DOUBLE"):
-            return f"epoch_ms(try_cast({expression} AS TIMESTAMPTZ))"
+            moment = f"epoch_ms(try_cast({expression} AS TIMESTAMPTZ))"
+            return f"CASE WHEN {moment} < {1000 * LAST} THEN {moment} END"
         number = f"try_cast({expression} AS {'BIGINT' if kind != 'DOUBLE' and name == 'time' else 'DOUBLE'})"
         return f"CASE WHEN isfinite({number}::DOUBLE) THEN {number} END" if name == "time" else number
 
@@ -161,7 +162,8 @@ class _Numbering:
     def _checks(self) -> tuple[engine.Check, ...]:
         """What each column must hold once it has its type."""
         schema, checks = self.schema, list[engine.Check]()
-        for name, right in (("user", "an id"), ("item", "an id"), ("time", "a number or a date such as 2022-05-04")):
+        moment = "a number or a date such as 2022-05-04, before 2200"
+        for name, right in (("user", "an id"), ("item", "an id"), ("time", moment)):
             checks.append(engine.Check(getattr(schema, name), f"{name} IS NOT NULL", right, self.columns[name]))
         for signal in schema.signals:
             expression = self.columns[signal.column]

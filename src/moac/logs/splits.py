@@ -18,8 +18,9 @@ RULES = ("users", "time", "unseen")
 _WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 _UNITS = ((1e8, 0), (1e11, 1), (1e14, 10**3), (1e17, 10**6), (np.inf, 10**9))
 """Times below the first number count so many units a second; below 1e8 they are not dates."""
-_LAST = 7_258_118_400
-"""Seconds up to the year 2200; 20220504093000 is no date: it would be milliseconds of the year 2610."""
+LAST = 7_258_118_400
+"""Seconds up to the year 2200; 20220504093000 is no date: it would be milliseconds of the year 2610. Dates from then on
+stand for "never"."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Rule:
 def per_second(newest: float, dated: bool = True) -> int:
     """How many units of a log's times are a second, by the size of the newest; 0, or an error, where they are none."""
     unit = next(unit for below, unit in _UNITS if abs(newest) < below)
-    unit = unit if abs(newest) < _LAST * unit else 0
+    unit = unit if abs(newest) < LAST * unit else 0
     if dated and not unit:
         raise ValueError(f"`split` must have a number as the log's times are, such as {newest}: they are not dates.")
     return unit
