@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from moac import default_config, files, locks, settings
 from moac.choices import at_least, several
-from moac.config import Config
+from moac.config import Config, check_trials
 from moac.driver import load as load
 from moac.driver import resume as resume
 from moac.driver import source_of as source_of
@@ -203,7 +203,12 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
     folder, floors = None if out is None else Path(out), choosing.floors(protect, dataset.signal_names)
     settings.complete(replace(full, start="random"), dataset.spec)  # a mistake shows before anything is fitted
     check_rows(dataset, "validation")
+    check_trials(trials, seed)
     at_least(0, int).checked("preferences", preferences)
+    if pulls and full.behaviour_pull is not None:
+        raise ValueError("`pulls` and `behaviour_pull` must not both be given: several policies, or one.")
+    if len({*pulls}) < len(pulls) or any(not pull >= 0 for pull in pulls):
+        raise ValueError(f"`pulls` must be different numbers of at least 0, got {list(pulls)}.")
     alone = candidates.KL_COEFFICIENTS if full.behaviour_pull is None else (full.behaviour_pull,)
     p = plan.as_tuples(plan.random(preferences, dataset.num_signals, seed))
     wanted = candidates.Plan(seed, trials, full, tuple(pulls) or alone, floors, p)

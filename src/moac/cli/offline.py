@@ -85,10 +85,6 @@ class Train(Command):
         check_trials(self.trials, self.seed)
         if not (self.data / "manifest.json").exists():
             raise ValueError(f"{self.data} is not a dataset: it has no manifest.json. Build one with moac data build.")
-        if self.pulls and config.behaviour_pull is not None:
-            raise ValueError("`--pulls` and `--behaviour-pull` must not both be given: one policy, or several.")
-        if len(set(self.pulls)) < len(self.pulls) or any(not pull >= 0 for pull in self.pulls):
-            raise ValueError(f"`pulls` must be different numbers of at least 0, got {list(self.pulls)}.")
         return config
 
     def _summary(self, choice: Choice) -> dict[str, Any]:

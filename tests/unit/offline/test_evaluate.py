@@ -1,6 +1,7 @@
 """What cannot be evaluated on a log, how a log gets its estimator, and what is saved."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -45,8 +46,15 @@ def test_a_choice_is_refused_before_anything_is_trained(dataset, monkeypatch):
     monkeypatch.setattr("moac.search.candidates.choose", lambda *_: "chosen")
     with pytest.raises(ValueError, match="no signal of generated ever occurs among validation users"):
         moac.choose(silent)
-    with pytest.raises(ValueError, match="`preferences` must be a whole number of at least 0, got -1"):
-        moac.choose(dataset, preferences=-1)
+    for options, told in (
+        ({"preferences": -1}, "`preferences` must be a whole number of at least 0, got -1"),
+        ({"pulls": (1.0, 1.0)}, "`pulls` must be different numbers of at least 0"),
+        ({"pulls": (1.0,), "behaviour_pull": 2.0}, "`pulls` and `behaviour_pull` must not both be given"),
+        ({"trials": 0}, "`trials` must be a whole number of at least 1"),
+        ({"seed": -1}, "`seed` must be a whole number in"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(told)):
+            moac.choose(dataset, **options)
     assert moac.choose(dataset) == "chosen"
 
 
