@@ -39,13 +39,16 @@ def test_scores_are_those_of_a_noncentral_chi_square(f, noncentrality):
         assert found == pytest.approx(level, rel=0.25)
 
 
-def test_the_upper_end_is_where_the_test_turns():
-    K = kernels(np.full(P, 0.5), 1)[0]
+@pytest.mark.parametrize(("size", "noisy"), [(0.5, False), (0.05, True)])
+def test_the_upper_end_is_where_the_test_turns(size, noisy):
+    most = 0.1 if noisy else np.inf
+    K = next(K for K in kernels(np.full(P, size), 50) if 0 < (K.sum() - np.trace(K)) / (GROUPS * (GROUPS - 1)) < most)
     y, q, G = np.linalg.cholesky(K + 1e-9 * np.eye(GROUPS)), stats.t.ppf(0.975, GROUPS - 1), GROUPS
     mean, S = y.mean(axis=0), np.cov(y.T) / G
     tau = (G - 1) ** 2 / ((G - 2) * (G + 1)) * (np.trace(S @ S) - np.trace(S) ** 2 / (G - 1))
     theta, u = gap.upper(K, 0.025), (K.sum() - np.trace(K)) / (G * (G - 1))
     rho, largest = mean @ S @ mean / (mean @ mean), min(np.linalg.eigvalsh(S)[-1], np.sqrt(tau))
+    assert largest > rho and (np.sqrt(2 * tau) > u) == noisy
     noise = np.trace(S), rho + (largest - rho) * min(1, np.sqrt(2 * tau) / u), tau
     assert gap._score(u + noise[0], theta, noise) == pytest.approx(-q, abs=1e-4)
     assert gap.upper(9 * K, 0.025) == pytest.approx(9 * theta)
