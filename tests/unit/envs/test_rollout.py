@@ -236,3 +236,12 @@ def test_a_reward_beyond_single_precision_is_refused_without_a_warning():
 
     with pytest.raises(SourceError, match=r"its reward must be finite and within ±1e\+15, got \[0.0, -inf\]"):
         sampled(envs.make(Huge, num_envs=2))
+
+
+def test_draws_of_some_copies_are_theirs():
+    draws = rollout.Draws(np.arange(8.0).reshape(4, 2), np.eye(4, 2, dtype=bool), False)
+    for first, last in ((0, 4), (1, 3), (3, 4)):
+        part = draws.of(first, last)
+        np.testing.assert_array_equal(part.uniform, draws.uniform[first:last])
+        np.testing.assert_array_equal(part.forced, draws.forced[first:last])
+        assert part.normal is None and part.average is False

@@ -247,3 +247,8 @@ def test_a_column_varies_beyond_rounding_whatever_its_unit():
     steps = np.array([0.0, 1.0, 1.0])
     columns = np.column_stack([1e9 + steps, 1e12 + steps, 1e-12 * steps, np.full(3, 1 / 3), np.zeros(3)])
     assert checks.varies(columns).tolist() == [False, False, True, False, False]
+
+
+def test_shares_of_weights_that_are_small_together_sum_to_one():
+    w = np.array([[0.1, 0.3], [0.0, 0.0]])
+    np.testing.assert_allclose(checks._mean_share(w), [0.25 / 2, 0.75 / 2])  # a seed without weight has no share
