@@ -266,7 +266,8 @@ def test_the_uniform_rate_holds_for_every_policy(seed, termination):
 def test_the_uniform_rate_is_what_no_policy_can_avoid():
     """Every (s, a) leads to state 0 with chance 0.3 at least and to state 2 with 0.1."""
     P = np.array([[[0.3, 0.6, 0.1], [0.5, 0, 0.5]], [[0.4, 0.1, 0.5], [0.9, 0, 0.1]], [[0.3, 0.3, 0.4], [0.3, 0, 0.7]]])
-    assert mixing.uniform(P).rho == pytest.approx(0.6, abs=1e-15)
+    found = mixing.uniform(P)
+    assert found.rho == pytest.approx(0.6, abs=1e-15) and found.kappa == 1
 
 
 def test_no_common_successor_is_no_uniform_rate():

@@ -29,6 +29,7 @@ def look():
     after[number < FIRST] %= S - 1
     ended = np.append(number[1:] != number[:-1], True)
     reward = np.column_stack([states + actions + rng.random(N), 2 - actions + rng.random(N)])
+    reward[::7] = 0  # some steps give nothing
     weight = rng.uniform(0.5, 1.5, (N, M))
     episodes = Episodes(states, actions, reward, weight, after, ended, np.ones(N), ended, number, E)
     theta = jax.tree.map(lambda leaf: leaf + rng.normal(size=leaf.shape), POLICY.init(jax.random.key(0)))
