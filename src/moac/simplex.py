@@ -36,6 +36,8 @@ _BLOCK = 16
 """Gram matrices that are solved together outside of a compiled program."""
 _LARGEST = {"G": 1e150, "K": 1e300}
 """Entries of gradients and of their products in double precision, so that sums of squares are finite."""
+_CUT = 1e-3
+"""The largest share of a solution that a refinement may leave below 0."""
 _UNROLL_UP_TO = 8
 """Largest M whose Cholesky factor is written out; above, LAPACK's is faster than what XLA makes of it."""
 
@@ -199,7 +201,9 @@ def _weights(
         if cosines is None:
             break
         residual = b - cosines(y / root) / root - b * jnp.sum(b * y)
-        y = jnp.where(support, jnp.maximum(y + solve(A, jnp.where(usable, residual, 0), support)[0], 0), 0)
+        z = jnp.where(support, y + solve(A, jnp.where(usable, residual, 0), support)[0], 0)
+        # A block that is singular but for rounding answers with anything, and what has to be cut off says so.
+        y = jnp.where(jnp.min(z) < -_CUT * jnp.max(y), y, jnp.maximum(z, 0))
     lam = b * y / jnp.sum(b * y)
     lam = jnp.where(_one_hot(jnp.argmax(lam), lam), lam + (1 - jnp.sum(lam)), lam)
     squares = [jnp.sum(each * _product(C, each)) for each in (lam * norm, vertex * norm)]

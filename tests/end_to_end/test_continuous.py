@@ -44,7 +44,7 @@ def test_trained_loaded_evaluated_and_filmed(env, capsys, moac, tmp_path):
     assert np.asarray(action).dtype == copy.action_space.dtype
     copy.step(action)
     file, seen = package.export(run, tmp_path / "policy.onnx"), np.float32([observation, observation])
-    noise = np.ones((2, action.size), np.float32) * [[0], [1]] if action.shape else None
+    noise = np.ones((2, np.size(action)), np.float32) * [[0], [1]] if np.shape(action) else None
     inputs = {"observation": seen} if noise is None else {"observation": seen, "noise": noise.astype(np.float32)}
     (found, *_) = outputs(file, **inputs).values()
     assert_close(found, right(package.load(run), seen, noise=inputs.get("noise")))

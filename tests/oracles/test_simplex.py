@@ -106,6 +106,16 @@ def test_a_large_batch_of_dependent_rows_is_exact():
     np.testing.assert_allclose(batch.squared_norm, lengths, rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow  # which runs programs as users have them: the rounding of others hides it
+def test_a_support_that_is_singular_but_for_rounding_is_not_refined_away():
+    """32 rows of 16 dimensions with 0 inside their hull, in single precision: 18 of them make up the solution."""
+    G = np.pad(samplers.sample("gauss", 32, 6894, 16), ((0, 0), (0, 48))).astype(np.float32)
+    weights = np.asarray(jax.jit(lambda G: simplex.min_norm(G).weights)(jnp.asarray(G)), np.float64)
+    terms = float(weights @ np.linalg.norm(G, axis=1))
+    assert simplex.min_norm(G.astype(np.float64)).squared_norm <= 1e-28
+    assert np.linalg.norm(weights @ G.astype(np.float64)) <= np.sqrt(np.finfo(np.float32).eps) * terms
+
+
 @pytest.mark.parametrize("M", (pytest.param(7, marks=pytest.mark.slow), 9))
 def test_is_exact_where_many_indices_leave_again(M):
     """Rows of few dimensions and unlike lengths: several indices block at once, each after another part of the step."""
