@@ -120,7 +120,10 @@ class Config:
         mu: update of the average reward μ: `batch` moves it after each batch; `paper` follows the paper's recursion.
         average_step_size: step size of μ with `mu="batch"`.
         critic_start: `warm` keeps the critic between iterations; `cold` restarts it from zero.
-        num_evaluations: number of evenly spaced iterations that are evaluated and logged.
+        num_evaluations: number of evenly spaced iterations that are evaluated and logged; fewer on an environment whose
+            episodes would exceed `evaluation_share`.
+        evaluation_share: environment steps that evaluations may take, as a share of those of the training. The last
+            policies are evaluated in at least one episode each.
     """
 
     setting: Average | Discounted | None = None
@@ -168,6 +171,7 @@ class Config:
     average_step_size: float = _within(choices.POSITIVE_SHARE, 0.05)
     critic_start: str = _one_of("warm", "cold", default="warm")
     num_evaluations: int = _within(choices.COUNT, 50)
+    evaluation_share: float | None = _within(choices.NOT_NEGATIVE)
 
     def __post_init__(self) -> None:
         if self.setting is not None:

@@ -18,7 +18,7 @@ _TABLE_STEP = 0.05
 _TILED_INPUTS = 3  # up to so many inputs, eight tiles along each make a grid that needs no hashing
 _BOTH: dict[str, Any] = {
     "ratio_clip": 0.2, "hidden": (64, 64), "weighting": "min-norm", "normalise": "none", "start": "random",
-    "behaviour_pull": 0.0,
+    "behaviour_pull": 0.0, "evaluation_share": 0.1,
 }  # fmt: skip
 """What both learners have on models and environments."""
 _PAPER: dict[str, Any] = _BOTH | {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -161,6 +161,19 @@ class Evaluation:
     direction_gap: Float[np.ndarray, " K"]  # the same for Lemma 1's direction
     regret: Float[np.ndarray, " K"]  # min over the simplex of (max_π λᵀJ(π) − λᵀJ)
     kind: str  # `exact`, `episodes` or `ncis`
+    steps: int = 0  # environment steps that it took
+    longest_episode: int = 0  # of those that it played
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """Environment steps that one evaluation may take."""
+
+    steps: float
+    # whether there must be values even where not one episode may fit: then each policy plays a single one
+    required: bool
+    longest_episode: int = 0  # that evaluations of the run have played so far; 0 before the first
+    typical_episode: float = 0.0  # mean number of steps of the episodes in training; 0 where it is not known
 
 
 @runtime_checkable
@@ -269,4 +282,14 @@ class Hosted(Source, Protocol):
 
     def evaluate(self, policy: Policy, theta: Params, setting: Any, memory: Any = None) -> Evaluation:
         """What the policies `theta` are worth, each with its chain's memory (leading axis K)."""
+        ...
+
+    def typical_episode(self, chains: Sequence[Any]) -> float:
+        """Mean number of steps of the episodes that these chains have begun; 0 before the first step."""
+        ...
+
+    def evaluate_within(
+        self, allowance: Allowance, policy: Policy, theta: Params, setting: Any, memory: Any = None
+    ) -> Evaluation | None:
+        """The same by as many environment steps as are allowed; None where they are too few."""
         ...

@@ -34,16 +34,22 @@ Finding = tuple[str, Sequence[Part]]  # What was measured, and what it decides
 _STREAM = 2_000_000  # Sets the seeds of these episodes apart from those of training and of its evaluations
 _OFTEN, _SOMETIMES = 0.5, 0.01
 """Shares of episodes: a flag that is reached more often than the first is reached, than the second, in part."""
+UNLIMITED = 1e6
+"""A share of the training steps that evaluations never reach."""
 _LEVEL = 0.01  # Of the tests for equal distributions, all objectives together
 _ALIKE = 0.05  # Mean returns agree where they differ by less than this share of what Pareto-optimal policies differ by
 _NEAR = 0.01  # A point within this share of the front's extent is on it
 
 
 def train(table: framework.Table, config: Config, seed: int, **options: Any) -> result.Result:
-    """The trials of a table, which has `env`, `num_envs` and `trials`; options go to the environment."""
+    """The trials of a table, which has `env`, `num_envs` and `trials`; options go to the environment.
+
+    Every evaluation that the configuration asks for takes place, whatever its share of the steps.
+    """
     given: dict[str, Any] = {"evaluation_episodes": 1, **options}
     environment = envs.make(table["env"], table["num_envs"], **given)
-    return api.train(environment, config, trials=table["trials"], seed=seed)
+    all_evaluated = replace(config, evaluation_share=UNLIMITED)
+    return api.train(environment, all_evaluated, trials=table["trials"], seed=seed)
 
 
 def untrained(policies: TrainedPolicy, seed: int) -> TrainedPolicy:

@@ -108,7 +108,7 @@ def _measured(problem: Source, table: framework.Table, seed: int) -> Arrays:
 def _kept(stages: Mapping[str, Sequence[result.Result]], plan: Plan) -> Float[np.ndarray, "N M"]:
     """Values of the policies that would be archived if the exploration ended with these stages."""
     valued = values.evaluate(values.candidates(stages), plan, lambda what, done, total: None)
-    return valued.points[archive.select(valued)]
+    return valued.archive.points[archive.select(valued.archive)]
 
 
 def _timed(train: Callable[[], Any]) -> tuple[tuple[float, float], Any]:

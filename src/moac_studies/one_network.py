@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from moac.report.page import Claim, Table
 from moac.search import EXPLORING, archive, explore, values
 from moac.search.measures import Yardstick
 from moac.search.plan import Options, Plan
+from moac.search.valuing import Effort, valued_within
 from moac.statistics import Mean
 from moac.training.trained import TrainedPolicy
 from moac_studies import environments, framework, recorded
@@ -36,8 +37,9 @@ _MEASURED = ("env", "options", "steps", "preferences", "episodes", "config", "pl
 class Measured:
     """One environment, all seeds: `points`, `low` and `high` [N, M] at each preference, and the index of `archived`.
 
-    `cpu` has the seconds of training and of valuing, `steps` those of the environment; where the table has `played`,
-    `first` is what the best preference earns of the first objective, undiscounted, in as many further episodes.
+    `cpu` has the seconds of training and of valuing, `steps` the environment steps of the training, and
+    `evaluation_steps` those of evaluating and valuing. Where the table has `played`, `first` is what the best
+    preference earns of the first objective, undiscounted, in as many further episodes.
     """
 
     runs: tuple[Arrays, ...]
@@ -94,19 +96,23 @@ def trial(table: framework.Table) -> Arrays:
     """Train one network, ask it for a grid of preferences, and value each by new episodes."""
     environment = envs.make(table["env"], COPIES, evaluation_episodes=1, **table.get("options", {}))
     config = Config.from_json({**EXPLORING, **table["config"], "num_evaluations": 1})
+    config = replace(config, evaluation_share=environments.UNLIMITED)
     counts = {"steps": table["steps"], "preferences": table["preferences"], "episodes": table["episodes"]}
     plan = Plan.of(Options(config, seed=table["seed"], **counts), environment)
     began = time.process_time()
     stages = explore.train(plan, environment)
     trained = time.process_time()
-    valued = values.evaluate(values.candidates(stages), plan, lambda what, done, total: None)
-    cpu = np.array([trained - began, time.process_time() - trained])
     (ended,) = next(iter(stages.values()))
-    found = {name: getattr(valued, name) for name in ("points", "low", "high", "preferences")}
+    every_episode = Effort(plan.episodes, first=plan.episodes)
+    valued = valued_within(environment, ended.policies(plan.preferences), plan.preferences, every_episode)
+    cpu = np.array([trained - began, time.process_time() - trained])
+    found = {"points": valued.mean, "low": valued.low, "high": valued.high, "preferences": plan.preferences}
+    found["archived"] = archive.selected(valued.mean, valued.low, valued.high)
+    found["evaluation_steps"] = np.array([ended.history.steps_taken + valued.steps])
     if "played" in table:
         best = _best_at_the_first(environment, ended.policy, found, table["episodes"])
         found["first"] = environments.played(environment, best, table["played"])["returns"][:, 0]
-    return found | {"archived": archive.select(valued), "cpu": cpu, "steps": np.array([ended.env_steps])}
+    return found | {"cpu": cpu, "steps": np.array([ended.env_steps])}
 
 
 def _best_at_the_first(source: envs.Environment, network: TrainedPolicy, found: Arrays, count: int) -> TrainedPolicy:

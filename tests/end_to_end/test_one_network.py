@@ -18,7 +18,7 @@ from tests.helpers.exports import assert_close, outputs, right
 TINY = [
     *("explore", "minecart-deterministic-v0", "--steps", "96", "--num-envs", "4", "--evaluation-episodes", "1"),
     *("--preferences", "6", "--episodes", "3", "--actor-batch-size", "32", "--minibatch-size", "32", "--epochs", "1"),
-    *("--hidden", "4", "--discount", "0.5", "--num-evaluations", "2", "--json"),
+    *("--hidden", "4", "--discount", "0.5", "--num-evaluations", "2", "--evaluation-share", "1000", "--json"),
 ]
 
 

@@ -32,7 +32,7 @@ def run_of(config=CONFIG, given=None, model=MODEL):
 
 def history_of(length):
     cube, square = np.full((K, length, M), 0.5), np.full((K, length), 0.25)
-    return History(np.arange(1, length + 1), cube, cube, cube, *(square,) * 5)
+    return History(np.arange(1, length + 1), cube, cube, cube, *(square,) * 5, np.arange(length))
 
 
 def snapshot_of(run, iteration, length=3):

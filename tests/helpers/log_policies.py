@@ -76,7 +76,7 @@ def saved(filled, folder):
     trained = TrainedPolicy.of(policy, theta, filled.spec, None, config.setting)
     M = filled.num_signals
     cube, square = np.full((2, 2, M), 1 / M), np.ones((2, 2))
-    history = History(np.array([1, 3]), cube, cube, cube, *[square] * 5, kind="ncis")
+    history = History(np.array([1, 3]), cube, cube, cube, *[square] * 5, np.zeros(2), kind="ncis")
     RunDirectory.create(folder, run).finish(
         result.Result(run, 3, history, trained, trained, np.ones(2, int), np.zeros(2, int))
     )

@@ -70,7 +70,9 @@ def history(dataset, trials):
     shape = (trials, 1)
     cubes = dict.fromkeys(("returns", "weights", "min_norm_weights"), np.zeros((*shape, dataset.num_signals)))
     names = ("gradient_norm_squared", "smallest_alignment", "gap", "direction_gap", "regret")
-    return History(np.ones(1, int), **cubes, **dict.fromkeys(names, np.zeros(shape)), kind="ncis")
+    return History(
+        np.ones(1, int), **cubes, **dict.fromkeys(names, np.zeros(shape)), evaluation_steps=np.zeros(1), kind="ncis"
+    )
 
 
 def saved(outcome, path):

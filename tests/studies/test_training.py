@@ -27,7 +27,7 @@ def history(first, last, **quantities):
     returns[:, 1] += 0.01 * NOISE[:, None]
     flat, weights = np.ones((40, 2)), np.full(returns.shape, 1 / len(first))
     parts = dict.fromkeys(("gradient_norm_squared", "smallest_alignment", "gap", "direction_gap", "regret"), flat)
-    return History(np.arange(1, 3), returns, weights, weights, **(parts | quantities))
+    return History(np.arange(1, 3), returns, weights, weights, **(parts | quantities), evaluation_steps=np.zeros(2))
 
 
 def verdict(name, quoted, histories, objectives=("a", "b", "c"), extent=(1.0, 1.0, 1.0)):

@@ -154,7 +154,8 @@ def _print_episodes(evaluated: list[dict[str, Any]], archive: dict[str, Any]) ->
     for one in evaluated:
         print_table(*_table(one))
         cut = f"{100 * one['truncated']:.1f} % were cut at the time limit"
-        print_lines([f"Episodes have {one['length']:.1f} steps on average; {cut}."])
+        taken = counted(f"{one['evaluation_steps']:,}", "environment step")
+        print_lines([f"Episodes have {one['length']:.1f} steps on average; {cut}. They took {taken}."])
         print_lines(certified(Path(one["run"])))
     total = sum(len(one["points"]) for one in evaluated)
     lines = [f"archive: {len(archive['points'])} of {counted(total, 'policy')} not dominated"]

@@ -97,8 +97,9 @@ class Watch(Command):
                 print_lines([f"{counted(length, 'step')}: {', '.join(f'{name} {value:g}' for name, value in named)}"])
             print_paths(animation=out)
 
-        frames = sum(map(len, shown.frames))
-        return Answer({"gif": str(out), "frames": frames, "returns": shown.returns, "lengths": shown.lengths}, show)
+        about = {"gif": str(out), "frames": sum(map(len, shown.frames)), "returns": shown.returns}
+        steps = sum(shown.lengths) + environment.unreported_steps()
+        return Answer(about | {"lengths": shown.lengths, "evaluation_steps": steps}, show)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -216,6 +216,7 @@ def summary(path: Path, outcome: Result, seconds: float, iterations: int) -> dic
         "trials": outcome.run.num_trials,
         "iterations": outcome.iteration,
         "env_steps": outcome.env_steps,
+        "evaluation_steps": _evaluation_steps(path, outcome),
         "seconds": seconds,
         "env_steps_per_second": iterations * outcome.run.env_steps_per_iteration / max(seconds, 1e-9),
         "returns": mean(outcome.returns),
@@ -228,6 +229,15 @@ def summary(path: Path, outcome: Result, seconds: float, iterations: int) -> dic
         "stopped_trials": int((outcome.stopped > 0).sum()),
         "run_dir": str(path),
     }
+
+
+def _evaluation_steps(path: Path, outcome: Result) -> int | None:
+    """Environment steps besides those of the training: of evaluations, and of the run's certificates."""
+    from moac.theory import certificate
+
+    if outcome.evaluation_steps is None:
+        return None
+    return outcome.evaluation_steps + certificate.steps_taken(path)
 
 
 def interval(values: Any) -> list[list[float]] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +21,8 @@ from moac.envs.rollout import Interface, draw, kept_globally
 from moac.envs.workers import Simulator, SimulatorProcess
 from moac.kept import with_owner
 from moac.policies.observations import Moments, Scale, VectorSpec
-from moac.types import Batch, Evaluation, Hosted, Key, Params, Policy, Sampling, Spec
+from moac.training.trained import TrainedPolicy
+from moac.types import Allowance, Batch, Evaluation, Hosted, Key, Params, Policy, Sampling, Spec
 
 Simulators = list[Simulator] | list[SimulatorProcess]
 
@@ -51,6 +53,7 @@ class Environment(Hosted):
         self._spec, self.interface, options = spec, interface, spec.options or {}
         self.evaluation_episodes, self.step_timeout = options["evaluation_episodes"], options.get("step_timeout")
         self._num_workers, self._numbers = options["workers"], itertools.count()
+        self._looking_steps = [interface.looking_steps]
 
     def __repr__(self) -> str:
         copies, objectives = counted(self.spec.num_chains, "copy"), counted(self.spec.num_objectives, "objective")
@@ -70,7 +73,9 @@ class Environment(Hosted):
     def conditioned(self, draw: str) -> Environment:
         """The same, whose episodes each have a preference behind their observations; the same object for one draw."""
         spec = settings.conditioned(self.spec)
-        return Environment(replace(self.interface, encoder=spec.observations.encoder, draw=draw), spec)
+        twin = Environment(replace(self.interface, encoder=spec.observations.encoder, draw=draw), spec)
+        twin._looking_steps = self._looking_steps  # so that only one of the two tells them
+        return twin
 
     def start(self, key: Key, memory: Any = None) -> Chain:
         """`num_envs` copies at the first step of an episode, each with a seed of its own from the key."""
@@ -107,7 +112,31 @@ class Environment(Hosted):
 
     def evaluate(self, policy: Policy, theta: Params, setting: Setting, memory: Any = None) -> Evaluation:
         """Mean returns of the policies (leading axis K) over a few episodes with seeds of their own."""
-        return evaluation.while_training(self, policy, theta, setting, memory)
+        trained = TrainedPolicy.of(policy, theta, self.spec, memory, setting)
+        return evaluation.while_training(self, trained, setting, evaluation.Budget())
+
+    def evaluate_within(
+        self, allowance: Allowance, policy: Policy, theta: Params, setting: Setting, memory: Any = None
+    ) -> Evaluation | None:
+        """The same by fewer episodes, as many as fit into the allowance; None where it is too small."""
+        trained = TrainedPolicy.of(policy, theta, self.spec, memory, setting)
+        budget = evaluation.Budget(allowance.steps, allowance.longest_episode, allowance.typical_episode)
+        if allowance.required or evaluation.is_enough(self, budget, trained, setting):
+            return evaluation.while_training(self, trained, setting, budget)
+        return None
+
+    def typical_episode(self, chains: Sequence[Chain]) -> float:
+        """Mean number of steps of the episodes that these chains have begun; 0 before the first step."""
+        numbers = [chain.number for chain in chains]
+        answers = _answered(self._simulators, "steps_and_episodes", [(numbers,)] * len(self._simulators))
+        steps = sum(steps for steps, _ in answers)
+        episodes = sum(episodes for _, episodes in answers)
+        return steps / max(episodes, 1)
+
+    def unreported_steps(self) -> int:
+        """Steps that looked at the rewards before anything was trained, told once: whoever counts steps adds them."""
+        steps, self._looking_steps[0] = self._looking_steps[0], 0
+        return steps
 
     def play(self, *arguments: Any) -> evaluation.Episodes:
         """Episodes (`evaluation.episodes`) in the first worker process alone."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
@@ -17,13 +17,17 @@ from moac.config import Average, Setting
 from moac.envs import acting
 from moac.envs.rollout import Copy, Interface, described, packed, rewards_of, seeded_globally
 from moac.training.trained import TrainedPolicy
-from moac.types import Evaluation, Params, Policy
+from moac.types import Evaluation
 
 if TYPE_CHECKING:
     from moac.envs.environment import Environment
 
 LONGEST = 10_000
 """An episode is followed for at most so many steps."""
+_UNKNOWN = 1_000
+"""What an episode is taken to cost where nothing is known: no time limit, and nothing played."""
+_MARGIN = 1.5
+"""An episode is taken to have at most so many times the steps of the longest one so far."""
 _NEGLIGIBLE = 1e-4  # while training, discounted episodes are followed until their rewards count for less than this
 _STREAM = 0x6D6F6163  # sets the seeds of evaluation apart from those of training
 
@@ -36,6 +40,17 @@ class Episodes:
     discounted: Float[np.ndarray, "E M"]  # [E, M] Σ (γⁱ)ᵗ rⁱ
     lengths: Int[np.ndarray, " E"]  # [E] steps
     truncated: Bool[np.ndarray, " E"]  # [E] whether the episode was cut short, by a time limit or by us
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of all episodes together."""
+        return int(self.lengths.sum())
+
+    @classmethod
+    def joined(cls, parts: Sequence[Episodes]) -> Episodes:
+        """The episodes of all parts, one after the other."""
+        columns = [np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)]
+        return cls(*columns)
 
 
 @contextmanager
@@ -62,6 +77,74 @@ def play(
         return environment.play(trained, seeds, gamma, longest)
     with nullcontext(copies) if copies is not None else reused() as shared:
         return episodes(environment.interface, trained, seeds, gamma, longest, shared)
+
+
+@dataclass(frozen=True)
+class Following:
+    """How episodes are followed and counted."""
+
+    gamma: tuple[float, ...]  # of the discounted returns
+    longest: int = LONGEST  # steps after which an episode is left
+
+
+@dataclass(eq=False)
+class Budget:
+    """Environment steps that episodes may take, and how long they have turned out to be."""
+
+    left: float = math.inf
+    longest: int = 0  # steps of the longest episode so far; 0 before the first
+    typical: float = 0.0  # mean length of episodes in training; 0 where it is not known
+    taken: int = 0  # environment steps so far
+
+    def fitting(self, limit: float) -> int:
+        """How many episodes fit, of which none has more steps than `limit`.
+
+        The longest one so far tells what an episode may cost. Before the first, at most one fits.
+        """
+        if math.isinf(self.left):
+            return sys.maxsize
+        cost = limit if limit < LONGEST else _UNKNOWN
+        seen = self.longest or self.typical
+        if seen > 0:
+            cost = min(limit, _MARGIN * seen)
+        fitting = int(max(self.left, 0.0) // cost)
+        if self.longest == 0:
+            return min(fitting, 1)
+        return fitting
+
+    def pay(self, episodes: Episodes) -> None:
+        """Take off the steps of episodes that were played."""
+        self.left -= episodes.steps
+        self.taken += episodes.steps
+        self.longest = max(self.longest, int(episodes.lengths.max()))
+
+    def part(self, count: int) -> Budget:
+        """An equal part for one of several policies."""
+        return Budget(self.left / count, self.longest, self.typical)
+
+
+def play_within(
+    environment: Environment,
+    trained: TrainedPolicy,
+    seeds: list[int],
+    following: Following,
+    budget: Budget,
+    copies: list[Copy],
+) -> Episodes:
+    """The first of these episodes, as many as the budget allows, and at least one."""
+    limit = min(environment.interface.limit, following.longest)
+    parts: list[Episodes] = []
+    done = 0
+    while done < len(seeds):
+        fitting = budget.fitting(limit)
+        if fitting == 0 and parts:
+            break
+        some = seeds[done : done + max(fitting, 1)]
+        played = play(environment, trained, some, following.gamma, following.longest, copies)
+        budget.pay(played)
+        parts.append(played)
+        done += len(some)
+    return Episodes.joined(parts)
 
 
 def episodes(
@@ -143,22 +226,42 @@ def _step(copy: Copy, action: Any, rewards: list[bytes], longest: float) -> tupl
     return bool(terminated and not truncated), bool(truncated or len(rewards) >= min(copy.limit, longest))
 
 
-def while_training(
-    environment: Environment, policy: Policy, theta: Params, setting: Setting, memory: Any
-) -> Evaluation:
-    """Mean over a few episodes of each policy (leading axis K): discounted return, or reward per step."""
-    count = len(jax.tree.leaves(theta)[0])
-    gamma = setting.discounts(environment.spec.num_objectives)
-    longest = LONGEST if max(gamma) == 1 else min(LONGEST, math.ceil(math.log(_NEGLIGIBLE) / math.log(max(gamma))))
-    trained = TrainedPolicy.of(policy, theta, environment.spec, memory, setting)
-    rows: list[Any] = []
-    for k in range(count):
-        seeds = seeds_of(k, environment.evaluation_episodes)
-        played = play(environment, trained.of_trial(k), seeds, gamma, longest)
-        average = played.returns.sum(axis=0) / played.lengths.sum()
-        rows.append(average if isinstance(setting, Average) else played.discounted.mean(axis=0))
-    nothing = np.full(count, np.nan)
-    return Evaluation(np.stack(rows), nothing, nothing, nothing, kind="episodes")
+def is_enough(environment: Environment, budget: Budget, trained: TrainedPolicy, setting: Setting) -> bool:
+    """Whether an episode of each trial fits into the budget."""
+    following = _following(setting.discounts(environment.spec.num_objectives))
+    limit = min(environment.interface.limit, following.longest)
+    return budget.part(trained.num_trials).fitting(limit) > 0
+
+
+def while_training(environment: Environment, trained: TrainedPolicy, setting: Setting, budget: Budget) -> Evaluation:
+    """Mean over a few episodes of each trial: discounted return, or reward per step.
+
+    As many episodes are played as the budget allows, and at least one.
+    """
+    K = trained.num_trials
+    following = _following(setting.discounts(environment.spec.num_objectives))
+    returns: list[Any] = []
+    with reused() as copies:
+        for k in range(K):
+            seeds = seeds_of(k, environment.evaluation_episodes)
+            own = budget.part(K - k)
+            played = play_within(environment, trained.of_trial(k), seeds, following, own, copies)
+            budget.pay(played)
+            if isinstance(setting, Average):
+                returns.append(played.returns.sum(axis=0) / played.steps)
+            else:
+                returns.append(played.discounted.mean(axis=0))
+    steps = budget.taken + environment.unreported_steps()
+    unknown = (np.full(K, np.nan),) * 3
+    return Evaluation(np.stack(returns), *unknown, kind="episodes", steps=steps, longest_episode=budget.longest)
+
+
+def _following(gamma: tuple[float, ...]) -> Following:
+    """Until rewards no longer count."""
+    if max(gamma) == 1:
+        return Following(gamma)
+    negligible = math.ceil(math.log(_NEGLIGIBLE) / math.log(max(gamma)))
+    return Following(gamma, min(LONGEST, negligible))
 
 
 def seeds_of(stream: int, count: int) -> list[int]:

@@ -162,10 +162,10 @@ class Maker:
         limit = gymnasium.spec(self.env.rpartition(":")[2]).max_episode_steps
         return made, math.inf if limit is None or not self.time_limit else limit
 
-    def first(self) -> Any:
-        """A first copy; an unknown id, or a package that is missing, is a ValueError."""
+    def first(self) -> tuple[Any, float]:
+        """A first copy, and its time limit; an unknown id, or a package that is missing, is a ValueError."""
         try:
-            return self()[0]
+            return self()
         except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound):
             module = self.name.rpartition(":")[0]
             known = f"an id that {module} registers" if module else f"one of {', '.join(known_ids())}"
@@ -188,18 +188,18 @@ def known_ids() -> tuple[str, ...]:
 
 def _environment(maker: Maker, stepping: Mapping[str, Any]) -> Environment:
     """The environment; one copy is made to see its spaces, and closed."""
-    sample = maker.first()
+    sample, limit = maker.first()
     if not hasattr(sample, "action_space"):
         raise ValueError(f"`env` must make an environment, got {maker.name}, which makes {shown(sample)}.")
     try:
         encoder, actions = encoder_of(sample.observation_space), actions_of(sample.action_space)
-        low, high = _reward_bounds(sample)
+        low, high, looking_steps = _reward_bounds(sample)
     except ValueError as error:
         raise ValueError(f"{maker.name} cannot be trained on: {error}") from None
     finally:
         sample.close()
     box, num_actions = (actions, 0) if isinstance(actions, ActionBox) else (None, actions)
-    interface = Interface(maker, encoder, num_actions, len(low), box)
+    interface = Interface(maker, encoder, num_actions, len(low), box, limit=limit, looking_steps=looking_steps)
     bounds = np.abs(np.concatenate([low, high]))
     spec = Spec(
         name=maker.name,
@@ -224,8 +224,8 @@ def _fingerprint(maker: Maker, interface: Interface, num_envs: int) -> str:
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
-def _reward_bounds(env: Any) -> tuple[Any, Any]:
-    """Bounds of the reward vector; where no space tells them for certain, one step shows M."""
+def _reward_bounds(env: Any) -> tuple[Any, Any, int]:
+    """Bounds of the reward vector, and the steps taken to see it: one where no space tells M for certain."""
     layers = [env]
     while isinstance(layers[-1], gymnasium.Wrapper) and not hasattr(layers[-1], "reward_space"):
         layers.append(layers[-1].env)
@@ -234,8 +234,9 @@ def _reward_bounds(env: Any) -> tuple[Any, Any]:
     if len(shape) != 1 or any(map(_may_reward, layers[:-1])):
         count = _num_rewards(env)
         if shape != (count,):
-            return np.full(count, -np.inf), np.full(count, np.inf)
-    return np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
+            return np.full(count, -np.inf), np.full(count, np.inf), 1
+        return np.asarray(space.low, np.float64), np.asarray(space.high, np.float64), 1
+    return np.asarray(space.low, np.float64), np.asarray(space.high, np.float64), 0
 
 
 def _may_reward(wrapper: Any) -> bool:

@@ -8,6 +8,7 @@ restart. Where `terminated` and `truncated` are both true, the environment's clo
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Interface:
     box: ActionBox | None = None  # how continuous actions are taken; None for A actions
     # how a copy draws a preference as an episode starts (`Config.preference_draw`); None is not at all
     draw: str | None = None
+    limit: float = math.inf  # steps after which an episode is cut short
+    looking_steps: int = 0  # that were taken to see the rewards, before anything was trained
 
     @property
     def tabular(self) -> bool:
@@ -60,13 +63,16 @@ class Copy:
     Attributes:
         number: which copy it is.
         steps: taken since it was made.
+        episodes: begun since it was made.
         elapsed: steps of this episode, which is the age of its chain.
         observation: the last one, as the environment gave it.
         preference: p of this episode, which belongs to its observations; None where none is drawn.
         here: what the last rollout made of the last observation; None before the first rollout.
     """
 
-    __slots__ = ("_draw", "elapsed", "env", "here", "limit", "number", "observation", "preference", "steps")
+    __slots__ = (
+        "_draw", "elapsed", "env", "episodes", "here", "limit", "number", "observation", "preference", "steps",
+    )  # fmt: skip
 
     def __init__(self, interface: Interface, number: int, seed: int) -> None:
         self.number = number
@@ -76,7 +82,7 @@ class Copy:
     def begin(self, interface: Interface, seed: int) -> None:
         """Start as a copy that was made anew, which some environments take long for."""
         self.here: Any = None
-        self.steps = self.elapsed = 0
+        self.steps = self.elapsed = self.episodes = 0
         self._draw = acting.preferences(interface.draw, interface.num_objectives, seed)
         self.restart(seed=seed)
 
@@ -87,6 +93,7 @@ class Copy:
         except Exception as error:
             raise self.failure(f"reset raised {described(error)}") from error
         self.elapsed, self.preference = 0, self._draw()
+        self.episodes += 1
         return self.observation
 
     def failure(self, what: str, done: int = 0) -> SourceError:

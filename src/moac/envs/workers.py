@@ -52,6 +52,11 @@ class Simulator:
             actor = acting.of_policy(policy, theta, continuous=interface.box is not None)
             return roll_out(copies, interface, actor, scale, draws)
 
+    def steps_and_episodes(self, chains: list[int]) -> tuple[int, int]:
+        """Steps that the copies of some chains have taken, and episodes that they have begun."""
+        copies = [copy for chain in chains for copy in self._copies[chain]]
+        return sum(copy.steps for copy in copies), sum(copy.episodes for copy in copies)
+
     def play(self, *arguments: Any) -> evaluation.Episodes:
         """Whole episodes of copies of their own."""
         trained, seeds, gamma, longest = arguments

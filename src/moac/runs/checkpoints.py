@@ -124,9 +124,13 @@ def read_history(path: Path, size: tuple[int, int]) -> History:
         (K, M), L = size, len(np.atleast_1d(stored.iteration))
         if L == 0:
             raise ValueError("`iteration` has shape (0,): nothing is logged")
-        cubes = ("returns", "weights", "min_norm_weights")
         for name, array in stored.arrays().items():
-            _check(name, array, (L,) if name == "iteration" else (K, L, M) if name in cubes else (K, L), "fiu")
+            expected = (K, L)
+            if name in ("returns", "weights", "min_norm_weights"):
+                expected = (K, L, M)
+            elif name not in stored.arrays_per_trial():
+                expected = (L,)
+            _check(name, array, expected, "fiu")
     return stored
 
 

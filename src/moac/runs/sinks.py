@@ -23,8 +23,8 @@ from moac import files, training
 from moac.training.run import History
 
 Row = Mapping[str, Any]
-"""`iteration`, `env_steps` of a trial, and the mean over trials of all else that was logged there; a number, or a list
-of one per objective."""
+"""`iteration`, `env_steps` and `evaluation_steps` of a trial, and the mean over trials of all else that was logged
+there; a number, or a list of one per objective."""
 
 
 class Sink(NamedTuple):
@@ -55,9 +55,9 @@ def rows(history: History, steps: int) -> Iterator[Row]:
     """All logged iterations, in order, where a trial takes so many environment steps in each."""
     for index, iteration in enumerate(history.iteration.tolist()):
         row: dict[str, Any] = {"iteration": iteration, "env_steps": iteration * steps}
-        for name, array in history.arrays().items():
-            if name != "iteration":
-                row[name] = training.mean_over_trials(array[:, index])
+        row["evaluation_steps"] = history.evaluation_steps[index] / len(history.returns)
+        for name, array in history.arrays_per_trial().items():
+            row[name] = training.mean_over_trials(array[:, index])
         yield files.finite(row)
 
 

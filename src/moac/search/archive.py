@@ -214,12 +214,17 @@ def read(folder: Path, policies: TrainedPolicy) -> Archive | None:
 
 def select(candidates: Archive) -> Int[np.ndarray, " A"]:
     """Indices of the points that make the archive, in lexicographic order of their values, best first."""
-    known = np.flatnonzero(np.isfinite(candidates.points).all(axis=1))
+    return selected(candidates.points, candidates.low, candidates.high, exact=candidates.kind == "exact")
+
+
+def selected(points: Points, low: Points, high: Points, exact: bool = False) -> Int[np.ndarray, " A"]:
+    """The same for points with the ends of their intervals, or with exact values."""
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
     if not len(known):
         raise ValueError("no policy has finite values in all objectives: nothing to archive. Try smaller step sizes.")
-    points, low, high = (array[known] for array in (candidates.points, candidates.low, candidates.high))
+    points, low, high = (array[known] for array in (points, low, high))
     unit = span(points)
-    if candidates.kind == "exact":
+    if exact:
         gain = points[:, None] - points[None]
         alike = np.asarray((np.abs(gain) <= SAME * unit).all(axis=2) | (gain <= SLIGHT * unit).all(axis=2))
         kept = _merged(np.flatnonzero(momdp.non_dominated(points)), points / unit, alike)

@@ -6,8 +6,9 @@ checkpoints and results, and the same call on it goes on where it stopped.
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +19,8 @@ import numpy as np
 
 from moac import files, locks, training
 from moac.choices import counted
+from moac.envs import Environment
+from moac.envs.evaluation import Budget
 from moac.momdp import FiniteMOMDP, library
 from moac.runs import runner
 from moac.runs.directory import RunDirectory
@@ -26,17 +29,23 @@ from moac.runs.runner import Task
 from moac.search import archive, measures, values
 from moac.search.archive import Archive
 from moac.search.measures import Yardstick
-from moac.search.plan import Plan
+from moac.search.plan import LOOKING, Plan
+from moac.search.values import Valued
+from moac.search.valuing import Effort, valued_within
 from moac.settings import Settings
 from moac.training.result import Result
 from moac.types import Source
 
 RECORD = "explore.json"
 FORMAT = 1
+Stages = Mapping[str, Sequence[Result]]
+"""The results of each rule's runs, one after the other."""
 _RULES, _MAKING = "rules", ".archive"
 _GROWTH = "growth.json"
 _LOOKED_AT, _LOOKS = 12, 3
 """Preferences at most, and episodes of each, at which the front is looked at while it grows."""
+_HEADLINE = ("env_steps", "evaluation_steps", "hypervolume", "expected_utility")
+"""Numbers that stand at the top of the record, too."""
 _LAST = "policy.safetensors"
 """With it the run has finished: it goes first and comes last."""
 
@@ -63,8 +72,6 @@ class Exploration:
 
     def record(self) -> dict[str, Any]:
         """explore.json: plain data."""
-        # what one network is worth at each preference that it was asked for
-        asked = ("points", "low", "high") if self.outcome.config.conditioned else ()
         return {
             "env": self.plan.env,
             "objectives": list(self.objectives),
@@ -78,11 +85,17 @@ class Exploration:
             "preferences": self.archive.preferences,
             "reference": self.yardstick.reference,
             "reference_is": self.yardstick.about,
-            **{name: self.measured["numbers"][name] for name in ("env_steps", "hypervolume", "expected_utility")},
-            "asked": {"preferences": self.plan.preferences} | {name: getattr(self.candidates, name) for name in asked},
+            **{name: self.measured["numbers"][name] for name in _HEADLINE},
+            "asked": self._asked(),
             "archive": [self.archive.record(k) for k in range(len(self.archive))],
             **self.measured,
         }
+
+    def _asked(self) -> dict[str, Any]:
+        """The preferences, and of one network what it is worth at each of those that were valued."""
+        if not self.outcome.config.conditioned:
+            return {"preferences": self.plan.preferences}
+        return {name: getattr(self.candidates, name) for name in ("preferences", "points", "low", "high")}
 
     def write(self, out: Path) -> None:
         """Make `out` the run directory of the archived policies; each file appears whole or not at all."""
@@ -106,17 +119,19 @@ def run(
     tell: values.Progress = lambda what, done, total: None,
 ) -> Archive:
     """Train, evaluate, select and measure; what has finished in the folder `out`, which the caller holds, is kept."""
-    show, growth = _growing(plan, out, show)
-    stages = train(plan, problem, out, show)
+    growth = _Growth(plan, out) if plan.config.conditioned else None
+    stages = train(plan, problem, out, show if growth is None else growth.watching(show))
     candidates = values.candidates(stages)
-    valued = values.evaluate(candidates, plan, tell)
+    valuing = values.evaluate(candidates, plan, tell, 0 if growth is None else growth.steps_taken)
+    valued = valuing.archive
     kept = valued.picked(archive.select(valued))
     model = problem if isinstance(problem, FiniteMOMDP) else library.for_environment(plan.env)
     yardstick = Yardstick.exact(model, Settings.of(plan.config).setting, plan.reference)
     yardstick = yardstick or Yardstick.of(kept.points, plan.reference)
     outcome = values.merged(candidates, kept)
     kept = replace(kept, policies=outcome.policy)
-    measured = measures.measured(stages, valued, kept, yardstick, growth)
+    measured = measures.measured(stages, valued, kept, yardstick, None if growth is None else growth.points)
+    measured["numbers"] |= _evaluation_steps(stages, growth, valuing)
     return replace(kept, exploration=Exploration(plan, valued, kept, yardstick, measured, outcome))
 
 
@@ -143,33 +158,74 @@ def _start(ended: Result, folder: Path | None) -> training.Snapshot:
     return last.as_start()
 
 
-def _growing(plan: Plan, out: Path | None, show: runner.Show) -> tuple[runner.Show, dict[int, Any] | None]:
-    """`show`, which also looks at the front of one network while it is trained; and its values by environment steps.
+def _evaluation_steps(stages: Stages, growth: _Growth | None, valuing: Valued) -> dict[str, Any]:
+    """Environment steps on top of those of the training, by what they were for; None where some were not counted."""
+    training = sum(stage.history.steps_taken for rule in stages.values() for stage in rule)
+    looks = 0 if growth is None else growth.steps_taken
+    return {
+        "evaluation_steps": _whole(training + looks + valuing.steps),
+        "evaluation_steps_by_purpose": {
+            "evaluations while training": _whole(training),
+            "looks at the growing front": looks,
+            "valuing the policies": valuing.steps,
+        },
+        "not_valued": valuing.left_out,
+    }
 
-    It looks at a few preferences in a few episodes, and a folder keeps what it sees for the same call to go on. Where
-    each preference has its own policy, there is nothing to look at.
+
+def _whole(steps: float) -> int | None:
+    """A number of steps; None where some were not counted."""
+    return int(steps) if np.isfinite(steps) else None
+
+
+class _Growth:
+    """What one network was worth at a few preferences while it was trained, by environment steps of the training.
+
+    A folder keeps it for the same call to go on. Where each preference has its own policy, there is nothing to look at.
     """
-    if not plan.config.conditioned:
-        return show, None
-    path = None if out is None else out / _GROWTH
-    kept: Any = files.read_json(path) if path is not None and path.exists() else {}
-    growth = {int(steps): np.array(points) for steps, points in kept.items()}
-    preferences = plan.preferences[:: -(-len(plan.preferences) // _LOOKED_AT)]
 
-    def look(run: training.Run, snapshot: training.Snapshot) -> None:
-        if snapshot.iteration in snapshot.history.iteration[-1:]:
-            policy, source = Result.of(run, snapshot).policy, cast(Any, run.source)
-            points, _, _ = values.by_new_episodes(source, [policy.at(p) for p in preferences], _LOOKS)
-            growth[snapshot.iteration * run.env_steps_per_iteration] = points
-            if path is not None:
-                files.write_json(path, growth)
+    def __init__(self, plan: Plan, out: Path | None) -> None:
+        self._share = LOOKING * plan.evaluation_share
+        self._path = None if out is None else out / _GROWTH
+        self._preferences = plan.preferences[:: -(-len(plan.preferences) // _LOOKED_AT)]
+        self.points: dict[int, Any] = {}
+        self.steps_taken = self._longest = 0
+        if self._path is not None and self._path.exists():
+            stored = files.read_json(self._path)
+            with files.interpreting(self._path):
+                self.points = {int(steps): np.array(points) for steps, points in stored["points"].items()}
+                self.steps_taken = int(stored["evaluation_steps"])
 
-    @contextmanager
-    def shown(task: Task, run: training.Run, done: int) -> Generator[Any]:
-        with show(task, run, done) as watch:
-            yield lambda snapshot: (watch(snapshot), look(run, snapshot))
+    def watching(self, show: runner.Show) -> runner.Show:
+        """`show`, which also looks at the front after each evaluation."""
 
-    return shown, growth
+        @contextmanager
+        def shown(task: Task, run: training.Run, done: int) -> Generator[Any]:
+            with show(task, run, done) as watch:
+                yield lambda snapshot: (watch(snapshot), self._look(run, snapshot))
+
+        return shown
+
+    def _look(self, run: training.Run, snapshot: training.Snapshot) -> None:
+        """Value the network where that fits into the steps for looks."""
+        if snapshot.iteration not in snapshot.history.iteration[-1:]:
+            return
+        environment = cast(Environment, run.source)
+        trained_for = snapshot.iteration * run.env_steps_per_iteration
+        allowed = self._share * trained_for - self.steps_taken
+        # before the first look: each evaluation of the run has played an episode at least
+        longest = self._longest or math.ceil(snapshot.history.steps_taken / len(snapshot.history.iteration))
+        if Budget(allowed, longest).fitting(environment.interface.limit) < len(self._preferences):
+            return
+        policies = Result.of(run, snapshot).policies(self._preferences)
+        effort = Effort(_LOOKS, allowed, first=_LOOKS, longest=longest)
+        values = valued_within(environment, policies, self._preferences, effort)
+        self.steps_taken += values.steps
+        self._longest = max(self._longest, values.longest)
+        if values.known.all():  # else the volume would be that of another set of preferences
+            self.points[trained_for] = values.mean
+        if self._path is not None:
+            files.write_json(self._path, {"evaluation_steps": self.steps_taken, "points": self.points})
 
 
 def check_folder(out: Path) -> None:

@@ -30,6 +30,10 @@ GROWTH = 8
 """So often the front of one network is looked at while it is trained, at most."""
 ITERATIONS = 6_000
 """On a model."""
+EVALUATION_SHARE = 0.5
+"""Environment steps of all evaluations, as a share of those of the training."""
+WHILE_TRAINING, LOOKING = 0.1, 0.2
+"""Parts of that share for the evaluations while training, and for looks at the growing front; the rest values."""
 FALLING = (0.1, 0.03, 0.01, 0.003, 1e-5)
 """Shares of the largest reward; the last counts for nothing, yet is not 0, so that all stages share one program."""
 _STREAM = 0x70726566
@@ -66,7 +70,8 @@ class Plan:
     entropies: tuple[float, ...]
     preferences: Vectors  # p [N, M] of the trials of each rule
     reference: Sequence[float] | None = None  # of the hypervolume; None is below the worst of the front
-    episodes: int = 100  # new ones that value each policy of an environment
+    episodes: int = 100  # new ones that value each policy of an environment, at most
+    evaluation_share: float = EVALUATION_SHARE  # environment steps of all evaluations, as a share of the training's
 
     @classmethod
     def of(cls, options: Options, problem: Source) -> Plan:
@@ -91,7 +96,8 @@ class Plan:
         p = _preferences(options, spec.num_objectives, rules, MANY if simple else FEW)
         config = _config(options, spec, simple, 0 if rules == (CONDITIONED,) else len(p))
         entropies = _entropies(options.entropies, config, spec.reward_bound if simple else 0.0)
-        plan = cls(spec.name, options.seed, config, rules, entropies, p, reference, options.episodes)
+        share = _evaluation_share(options)
+        plan = cls(spec.name, options.seed, config, rules, entropies, p, reference, options.episodes, share)
         for rule in rules:
             plan.stages(rule)  # which checks
         return plan
@@ -128,7 +134,8 @@ def _entropies(given: tuple[float, ...] | None, config: Config, falls_from: floa
 
 def _config(options: Options, spec: Spec, simple: bool, trials: int) -> Config:
     """What all rules share, resolved, where each has so many trials, or 0: one network for all preferences."""
-    config = replace(options.config, conditioned=not trials)
+    share = WHILE_TRAINING * _evaluation_share(options)
+    config = replace(options.config, conditioned=not trials, evaluation_share=share)
     if trials:  # stages of entropy and their starts are tuned to the paper's learner
         config = replace(config, learner=config.learner or "paper")
     if isinstance(spec.observations, LogSpec):
@@ -138,6 +145,12 @@ def _config(options: Options, spec: Spec, simple: bool, trials: int) -> Config:
     elif simple and config.num_iterations is None:
         config = replace(config, num_iterations=ITERATIONS)
     return resolving.complete(config, spec)
+
+
+def _evaluation_share(options: Options) -> float:
+    """Environment steps of all evaluations, as a share of those of the training."""
+    share = options.config.evaluation_share
+    return EVALUATION_SHARE if share is None else share
 
 
 def check_rules(rules: Sequence[str]) -> None:

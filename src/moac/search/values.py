@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from moac import files, momdp, statistics
+from moac import files, momdp
 from moac.choices import COUNT, counted, takes_preferences
 from moac.config import Average, Setting
 from moac.envs import Environment
-from moac.envs.evaluation import Episodes, play, reused, seeds_of
-from moac.envs.rollout import Copy
+from moac.envs.evaluation import play, reused, seeds_of
 from moac.momdp import FiniteMOMDP, oracle
 from moac.momdp.sampling import action_probabilities
 from moac.policies import Sharpening, log_probs
 from moac.policies.observations import LogSpec, scaled
 from moac.search.archive import Archive, joined
 from moac.search.plan import Plan, as_tuples
+from moac.search.valuing import STREAM, Effort, mean_per_step, means, per_step, valued_within
 from moac.statistics import Mean
 from moac.training import Run
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
 
-_STREAM = 1_000_000
-"""Sets these seeds apart from those of the evaluations while training."""
 Table = Float[np.ndarray, "K M"]
 Bounds = tuple[Table, Table, Table]
 """Values, and the lower and the upper ends of their intervals."""
@@ -47,6 +44,8 @@ class Candidate:
     rule: str  # how they were trained
     stage: int | None  # from 1; None is the last
     greedy: bool  # whether their likeliest actions alone are meant
+    training_steps: int  # environment steps of all stages of the rule
+    evaluation_steps: float  # of the evaluations while these were trained; NaN where they were not counted
     outcome: Result  # the policies; of greedy ones the last returns are their own, and their gaps are not known
 
     @property
@@ -64,10 +63,13 @@ def candidates(stages: Mapping[str, Sequence[Result]]) -> list[Candidate]:
     """
     policies: list[Candidate] = []
     for rule, (*earlier, last) in stages.items():
-        of_rule = [Candidate(rule, None, False, last)]
+        training_steps = sum(stage.env_steps for stage in (*earlier, last))
+        evaluation_steps = sum(stage.history.steps_taken for stage in (*earlier, last))
+        final = Candidate(rule, None, False, training_steps, evaluation_steps, last)
+        of_rule = [final]
         model, policy = last.run.source, last.run.parts.policy
         if isinstance(model, FiniteMOMDP):
-            of_rule += [Candidate(rule, k, False, stage) for k, stage in enumerate(earlier, start=1)]
+            of_rule += [replace(final, stage=k, outcome=stage) for k, stage in enumerate(earlier, start=1)]
             if isinstance(policy, Sharpening):
                 of_rule += [
                     replace(each, greedy=True, outcome=_greedy(each.outcome, model, policy)) for each in of_rule
@@ -91,26 +93,70 @@ def _greedy(outcome: Result, model: FiniteMOMDP, policy: Sharpening) -> Result:
     return replace(outcome, history=history, policy=replace(outcome.policy, theta=theta))
 
 
-def evaluate(candidates: list[Candidate], plan: Plan, progress: Progress) -> Archive:
-    """All policies of all candidates with their values, one after the other."""
-    return joined([_valued(candidate, plan, progress) for candidate in candidates])
+@dataclass(frozen=True, eq=False)
+class Valued:
+    """Policies with their values."""
+
+    archive: Archive
+    steps: int = 0  # environment steps that it took to value them
+    left_out: int = 0  # policies that were not valued, since that would have taken too many steps
 
 
-def _valued(candidate: Candidate, plan: Plan, progress: Progress) -> Archive:
+def evaluate(candidates: list[Candidate], plan: Plan, progress: Progress, looked: int = 0) -> Valued:
+    """All policies of all candidates with their values, one after the other.
+
+    Environments are stepped within the plan's share of the training steps, less those of evaluations while training
+    and of `looked`.
+    """
+    parts = [_valued(candidate, plan, progress, looked) for candidate in candidates]
+    archive = joined([part.archive for part in parts])
+    return Valued(archive, sum(part.steps for part in parts), sum(part.left_out for part in parts))
+
+
+def _valued(candidate: Candidate, plan: Plan, progress: Progress, looked: int) -> Valued:
     outcome, source, preferences = candidate.outcome, candidate.outcome.run.source, plan.preferences
     conditioned, lam = outcome.config.conditioned, outcome.history.weights[:, -1]
     if isinstance(source, Environment):
-        trained, report = outcome.policy, partial(progress, f"{candidate.name}: episodes")
-        each = [trained.at(p) for p in preferences] if conditioned else list(map(trained.of_trial, range(len(lam))))
-        points, low, high = by_new_episodes(source, each, plan.episodes, report)
-    elif isinstance(source.spec.observations, LogSpec):
+        return _by_episodes(candidate, plan, progress, looked)
+    if isinstance(source.spec.observations, LogSpec):
         points, low, high = _by_users(source, outcome.policy)
     else:
         points = low = high = outcome.returns
     p = preferences if takes_preferences(outcome.run.settings.weighting) else np.full(points.shape, np.nan)
     count, names = len(points), source.spec.objective_names
     rest = ((candidate.name,) * count, np.arange(count), outcome.history.kind, names)
-    return Archive(points, low, high, p, p if conditioned else lam, *rest)
+    return Valued(Archive(points, low, high, p, p if conditioned else lam, *rest))
+
+
+def _by_episodes(candidate: Candidate, plan: Plan, progress: Progress, looked: int) -> Valued:
+    """The policies of an environment; those that have played no episode are left out."""
+    outcome, preferences = candidate.outcome, plan.preferences
+    environment = cast(Environment, outcome.run.source)
+    policies = outcome.policies(preferences)
+    spent = np.nan_to_num(candidate.evaluation_steps) + looked
+    allowed = plan.evaluation_share * candidate.training_steps - spent
+    effort = Effort(plan.episodes, allowed, least=environment.spec.num_objectives)
+    report = partial(progress, f"{candidate.name}: episodes")
+    values = valued_within(environment, policies, preferences, effort, report)
+
+    count = len(policies)
+    known_preferences = preferences
+    if not takes_preferences(outcome.run.settings.weighting):
+        known_preferences = np.full((count, preferences.shape[1]), np.nan)
+    weights = known_preferences if outcome.config.conditioned else outcome.history.weights[:, -1]
+    archive = Archive(
+        values.mean,
+        values.low,
+        values.high,
+        known_preferences,
+        weights,
+        rules=(candidate.name,) * count,
+        trials=np.arange(count),
+        kind=outcome.history.kind,
+        objectives=environment.spec.objective_names,
+    )
+    left_out = int((~values.known).sum())
+    return Valued(archive.picked(np.flatnonzero(values.known)), values.steps, left_out)
 
 
 def merged(candidates: list[Candidate], archive: Archive) -> Result:
@@ -134,13 +180,16 @@ def merged(candidates: list[Candidate], archive: Archive) -> Result:
 
     p = np.where(np.isnan(archive.preferences), 1 / archive.points.shape[1], archive.preferences)
     config = replace(first.config, preferences=None if first.config.preferences is None else as_tuples(p))
-    logged = gathered(
-        lambda outcome: {name: a[:, -1:] for name, a in outcome.history.arrays().items() if name != "iteration"}
-    )
+    logged = gathered(lambda outcome: {name: a[:, -1:] for name, a in outcome.history.arrays_per_trial().items()})
     return Result(
         Run(first.run.source, config, first.run.parts, len(archive), first.run.seed),
         first.iteration,
-        replace(first.history, iteration=first.history.iteration[-1:], **logged),
+        replace(
+            first.history,
+            iteration=first.history.iteration[-1:],
+            evaluation_steps=np.array([sum(outcome.history.steps_taken for outcome in outcomes.values())]),
+            **logged,
+        ),
         trained("policy"),
         trained("random_iterate_policy"),
         gathered(lambda outcome: outcome.random_iteration),
@@ -159,18 +208,20 @@ class EpisodeValues:
     exact: Table | None  # [K, M] the same from the exact model, which has no time limit; None where there is none
     length: float  # mean number of steps
     truncated: float  # share of the episodes that a time limit cut short
+    steps: int = 0  # environment steps that were taken
 
     def __repr__(self) -> str:
-        means = ", ".join(map(str, self.returns))
+        returns = ", ".join(map(str, self.returns))
         trials = counted(len(self.points), "trial")
-        return f"EpisodeValues({trials}, {self.length:.4g} steps an episode, returns {means})"
+        return f"EpisodeValues({trials}, {self.length:.4g} steps an episode, returns {returns})"
 
     def record(self) -> dict[str, Any]:
         """All of it as plain data: the JSON of `moac evaluate`."""
-        means = {"returns": self.returns, "discounted_returns": self.discounted, "reward_per_step": self.per_step}
-        averages = {name: each and [mean.value for mean in each] for name, each in means.items()}
-        intervals = {f"{name}_interval": each and [[m.low, m.high] for m in each] for name, each in means.items()}
+        known = {"returns": self.returns, "discounted_returns": self.discounted, "reward_per_step": self.per_step}
+        averages = {name: each and [mean.value for mean in each] for name, each in known.items()}
+        intervals = {f"{name}_interval": each and [[m.low, m.high] for m in each] for name, each in known.items()}
         rest = {"points": self.points, "exact": self.exact, "length": self.length, "truncated": self.truncated}
+        rest["evaluation_steps"] = self.steps
         return {**averages, **intervals, **rest}
 
     def save(self, directory: str | Path) -> Path:
@@ -186,27 +237,27 @@ def by_episodes(
     trials: tuple[int, ...],
     episodes: int,
     model: FiniteMOMDP | None = None,
-    copies: list[Copy] | None = None,
 ) -> EpisodeValues:
-    """Play whole episodes with new seeds, and count; `model` adds exact values, `copies` are used where there are."""
+    """Play whole episodes with new seeds, and count; `model` adds exact values."""
     COUNT.checked("episodes", episodes)
     setting = trained.setting or Average()
     gamma = setting.discounts(environment.spec.num_objectives)
     policies = [trained.of_trial(trial) for trial in trials]
-    seeds = [seeds_of(_STREAM + policy.trial, episodes) for policy in policies]
-    with nullcontext(copies) if copies is not None else reused() as shared:
-        told = partial(play, environment, gamma=gamma, copies=shared)
-        played = [told(policy, each) for policy, each in zip(policies, seeds, strict=True)]
+    seeds = [seeds_of(STREAM + policy.trial, episodes) for policy in policies]
+    with reused() as copies:
+        play_trial = partial(play, environment, gamma=gamma, copies=copies)
+        played = [play_trial(policy, own) for policy, own in zip(policies, seeds, strict=True)]
     average = isinstance(setting, Average)
-    points = [_per_step(one) if average else one.discounted.mean(axis=0) for one in played]
+    points = [mean_per_step(one) if average else one.discounted.mean(axis=0) for one in played]
     return EpisodeValues(
-        _means([one.returns for one in played]),
-        None if average else _means([one.discounted for one in played]),
-        _ratios(played) if average else None,
+        means([one.returns for one in played]),
+        None if average else means([one.discounted for one in played]),
+        per_step(played) if average else None,
         np.stack(points),
         None if model is None else exact(model, policies, setting),
         float(np.mean([one.lengths.mean() for one in played])),
         float(np.mean([one.truncated.mean() for one in played])),
+        sum(one.steps for one in played) + environment.unreported_steps(),
     )
 
 
@@ -224,23 +275,6 @@ def exact(model: FiniteMOMDP, policies: list[TrainedPolicy], setting: Setting) -
         return None
 
 
-def by_new_episodes(
-    environment: Environment,
-    policies: Sequence[TrainedPolicy],
-    episodes: int,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Bounds:
-    """Means over new episodes, with Student's intervals; of rewards per step by the delta method."""
-    rows: list[Any] = []
-    with reused() as copies:
-        for k, policy in enumerate(policies):
-            progress(k, len(policies))
-            values = by_episodes(environment, policy, (policy.trial,), episodes, copies=copies)
-            rows.append([(mean.value, mean.low, mean.high) for mean in values.discounted or values.per_step or ()])
-    value, low, high = np.moveaxis(np.array(rows), 2, 0)
-    return value, low, high
-
-
 def _by_users(dataset: Any, trained: TrainedPolicy) -> Bounds:
     """NCIS on validation users with intervals over them; a signal that never fires there is worth 0 to all."""
     from moac.offline.evaluate import evaluate  # which models and environments do without
@@ -254,21 +288,3 @@ def _by_users(dataset: Any, trained: TrainedPolicy) -> Bounds:
         estimate = report.policies[str(k)].ncis
         bounds[:, k, places] = estimate.value, estimate.interval[:, 0], estimate.interval[:, 1]
     return bounds[0], bounds[1], bounds[2]
-
-
-def _means(tables: list[Float[np.ndarray, "E M"]]) -> tuple[Mean, ...]:
-    """One per objective: over episodes of a single trial, or over the means of several."""
-    rows = tables[0] if len(tables) == 1 else np.stack([table.mean(axis=0) for table in tables])
-    return tuple(statistics.mean(column) for column in rows.T)
-
-
-def _per_step(episodes: Episodes) -> Float[np.ndarray, " M"]:
-    return episodes.returns.sum(axis=0) / episodes.lengths.sum()
-
-
-def _ratios(played: list[Episodes]) -> tuple[Mean, ...]:
-    """Rewards per step; of a single trial with the interval of a ratio of two means (delta method)."""
-    J = np.stack([_per_step(one) for one in played])
-    if len(played) == 1:
-        J = J + (played[0].returns - J * played[0].lengths[:, None]) / played[0].lengths.mean()
-    return tuple(statistics.mean(column) for column in J.T)

@@ -59,6 +59,7 @@ class Certificate:
     preference: tuple[float, ...] | None = None  # that the policy acts for, where it is conditioned on one
     # of a network that is conditioned, one for each preference of a grid; the rest is of the one with the largest gap
     each: tuple[Certificate, ...] = ()
+    evaluation_steps: int = 0  # environment steps that its episodes took, those of the untrained policy included
 
     def __repr__(self) -> str:
         return f"Certificate(gap in [{self.low:.3g}, {self.high:.3g}], {self.episodes} episodes)"
@@ -94,6 +95,11 @@ class Certificate:
         known = read(folder) | {self.trial: self.record()}
         files.write_json(folder / FILE, {"certificates": [known[trial] for trial in sorted(known)]})
         return folder
+
+
+def steps_taken(folder: Path) -> int:
+    """Environment steps of the episodes behind all certificates in a folder."""
+    return sum(int(each.get("evaluation_steps") or 0) for each in read(folder).values())
 
 
 def read(folder: Path) -> dict[int, dict[str, Any]]:
@@ -204,7 +210,9 @@ def certify(subject: Subject, plan: Plan, preferences: Any = (), show: Show = la
     low, rarest = max(c.low for c in each), min(c.rarest for c in each)
     natural = replace(max((c.natural for c in each), key=lambda c: c.high), low=max(c.natural.low for c in each))
     worst = max(each, key=lambda c: c.high)
-    return replace(worst, low=low, natural=natural, rarest=rarest, confidence=plan.confidence, each=each)
+    steps = sum(c.evaluation_steps for c in each)
+    joint: dict[str, Any] = {"low": low, "natural": natural, "rarest": rarest, "confidence": plan.confidence}
+    return replace(worst, **joint, each=each, evaluation_steps=steps)
 
 
 def _of_policy(subject: Subject, plan: Plan, show: Show) -> Certificate:
@@ -225,7 +233,9 @@ def _of_policy(subject: Subject, plan: Plan, show: Show) -> Certificate:
         reference, level = next(replace(subject, trained=subject.untrained).looks(once, show))
         ours, theirs = look.theta.interval(alpha / 2), reference.theta.interval(level / 2)  # the ratio needs both
         ratio = _divided(ours.low, theirs.high), _divided(ours.high, theirs.low)
-        return replace(certificate, untrained=reference.theta.interval(level), ratio=ratio)
+        steps = certificate.evaluation_steps + reference.episodes.env_steps
+        beside = {"untrained": reference.theta.interval(level), "ratio": ratio}
+        return replace(certificate, **beside, evaluation_steps=steps)
     except KeyboardInterrupt:
         return certificate
 
@@ -247,6 +257,7 @@ def _of_look(subject: Subject, look: Look, alpha: float, plan: Plan, earlier: An
         looks=(*earlier, (episodes.count, interval.low, interval.high)),
         trial=trained.trial,
         preference=trained.preference,
+        evaluation_steps=episodes.env_steps,
     )
 
 

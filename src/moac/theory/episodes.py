@@ -51,6 +51,7 @@ class Episodes:
     number: Int[np.ndarray, " N"]  # [N] of the episode, from 0
     count: int  # E
     summed: bool = True  # whether what comes later in an episode counts for a step; on a log V stands for it
+    env_steps: int = 0  # steps of an environment that they took; none on a model or a log
 
     @property
     def x(self) -> tuple[Any, Any]:
@@ -67,7 +68,8 @@ class Episodes:
         """These episodes followed by more of them."""
         rows = {name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in _COLUMNS}
         number = np.concatenate([self.number, self.count + more.number])
-        return replace(self, **rows, number=number, count=self.count + more.count)
+        env_steps = self.env_steps + more.env_steps
+        return replace(self, **rows, number=number, count=self.count + more.count, env_steps=env_steps)
 
     def per_episode(self, values: Float[np.ndarray, "N ..."]) -> Float[np.ndarray, "E ..."]:
         """Sums over the steps of each episode."""
@@ -161,7 +163,8 @@ def sampler(source: Any, trained: TrainedPolicy, gamma: tuple[float, ...], seed:
             waves = [range(k, min(k + _COPIES, count)) for k in range(0, count, _COPIES)]
             steps = [step for wave in waves for step in _played(copies, act, max(gamma), wave)]
             copies.close()
-        return _gathered(steps, gamma)
+        episodes = _gathered(steps, gamma)
+        return replace(episodes, env_steps=len(episodes.number) + source.unreported_steps())
 
     return sample
 

@@ -12,7 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from moac.training import compiled, hosted
-from moac.training.run import History, Run, Snapshot, Trial, evaluation_iterations, mean_over_trials, template
+from moac.training.run import (
+    History,
+    Run,
+    Snapshot,
+    Trial,
+    evaluation_allowance,
+    evaluation_iterations,
+    mean_over_trials,
+    template,
+)
 
 __all__ = [
     "Pace", "Run", "Snapshot", "Trial", "evaluation_iterations", "first", "iterate", "mean_over_trials",
@@ -45,7 +54,9 @@ def iterate(run: Run, snapshot: Snapshot | None = None, stop_every: int | None =
                 trials.advance(count)
             iteration += count
             if iteration in evaluated:
-                history = history.extended(iteration, trials.metrics(), trials.evaluate())
+                evaluation = trials.evaluate(evaluation_allowance(run, iteration, history))
+                if evaluation is not None:
+                    history = history.extended(iteration, trials.metrics(), evaluation)
             yield Snapshot(iteration, trials.stored(), history)
 
 

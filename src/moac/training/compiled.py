@@ -26,7 +26,7 @@ from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
 from moac.training.run import Run, Snapshot, Trial, first_state, is_finite, joined, learner
-from moac.types import Evaluation, Metrics, Preparing, Source
+from moac.types import Allowance, Evaluation, Metrics, Preparing, Source
 
 WIDTH = 32
 """Trials per block of small policies; networks fill a core with one trial."""
@@ -64,8 +64,9 @@ class Blocks:
             values[stopped > 0] = np.nan
         return metrics
 
-    def evaluate(self) -> Evaluation:
-        """The evaluation of all trials' policies."""
+    def evaluate(self, allowance: Allowance) -> Evaluation:
+        """The evaluation of all trials' policies, which takes no environment steps."""
+        del allowance
         run, theta = self._run, _join([block.state.theta for block in self._blocks], self._run.num_trials)
         return run.source.evaluate(run.parts.policy, theta, run.config.setting)
 

@@ -25,7 +25,7 @@ from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
 from moac.training.run import Run, Snapshot, Trial, first_state, is_finite, learner
-from moac.types import Batch, Evaluation, Hosted, Key, Metrics, Spec, State
+from moac.types import Allowance, Batch, Evaluation, Hosted, Key, Metrics, Spec, State
 
 
 @dataclass(eq=False)
@@ -49,6 +49,7 @@ class Chains:
         M = run.source.spec.num_objectives
         self._no_metrics = Metrics(jnp.full((M, M), jnp.nan), jnp.full(M, jnp.nan))
         self._trials = [self._trial(index, snapshot) for index in range(run.num_trials)]
+        self._longest_episode = 0
 
     def advance(self, count: int) -> None:
         """Do `count` iterations."""
@@ -61,11 +62,17 @@ class Chains:
         """The metrics of the last iteration, leading axis K; NaN for a stopped trial, which takes no step."""
         return _stack([trial.metrics for trial in self._trials])
 
-    def evaluate(self) -> Evaluation:
-        """The evaluation of all trials' policies, each with what its chain has learned."""
+    def evaluate(self, allowance: Allowance) -> Evaluation | None:
+        """The evaluation of all trials' policies, with what their chains have learned; None where steps are too few."""
         run, theta = self._run, _stack([trial.state.theta for trial in self._trials])
         memory = _stack([trial.chain.memory for trial in self._trials])
-        return self._source.evaluate(run.parts.policy, theta, run.config.setting, memory)
+        typical = self._source.typical_episode([trial.chain for trial in self._trials])
+        allowance = replace(allowance, longest_episode=self._longest_episode, typical_episode=typical)
+        setting = run.config.setting
+        evaluation = self._source.evaluate_within(allowance, run.parts.policy, theta, setting, memory)
+        if evaluation is not None:
+            self._longest_episode = max(self._longest_episode, evaluation.longest_episode)
+        return evaluation
 
     def stored(self) -> Callable[[], list[Trial]]:
         """A function that returns all trials on the host, as they are now, in one block."""

@@ -90,13 +90,25 @@ class Result:
 
     @property
     def env_steps(self) -> int:
-        """Environment steps of all trials together."""
+        """Environment steps of the training of all trials together."""
         return self.iteration * self.run.env_steps_per_iteration
+
+    @property
+    def evaluation_steps(self) -> int | None:
+        """Environment steps of all evaluations, besides `env_steps`; None for a run of a version that counted none."""
+        taken = self.history.steps_taken
+        return int(taken) if np.isfinite(taken) else None
 
     @property
     def returns(self) -> Float[np.ndarray, "K M"]:
         """J of the final policies."""
         return self.history.returns[:, -1]
+
+    def policies(self, preferences: Float[np.ndarray, "N M"]) -> list[TrainedPolicy]:
+        """The policies one by one: of a conditioned network one for each preference, else one for each trial."""
+        if self.config.conditioned:
+            return [self.policy.at(preference) for preference in preferences]
+        return [self.policy.of_trial(trial) for trial in range(self.policy.num_trials)]
 
     def plot(self) -> Figure:
         """Returns, ‖g‖², gap, weights and alignment over iterations, with bands over trials."""

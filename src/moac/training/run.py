@@ -18,7 +18,11 @@ from moac.choices import counted
 from moac.config import Config
 from moac.parts import Parts
 from moac.settings import Settings
-from moac.types import Evaluation, Hosted, Key, Metrics, Source, Spec, State
+from moac.types import Allowance, Evaluation, Hosted, Key, Metrics, Source, Spec, State
+
+KEPT_FOR_THE_LAST = 0.5
+"""The share of the steps for evaluations that the last one has to itself."""
+_NOT_PER_TRIAL = ("iteration", "evaluation_steps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +39,26 @@ class History:
     gap: Float[np.ndarray, "K L"]  # exact stationarity gap
     direction_gap: Float[np.ndarray, "K L"]  # the same for Lemma 1's direction
     regret: Float[np.ndarray, "K L"]  # exact
+    # environment steps of this evaluation and of those before it, all trials together; NaN where they were not counted
+    evaluation_steps: Float[np.ndarray, " L"]
     kind: str = "exact"  # how returns were evaluated: `exact`, `episodes` or `ncis`
 
     @classmethod
     def empty(cls) -> History:
         """Nothing logged yet."""
         cube, square = np.zeros((0, 0, 0)), np.zeros((0, 0))
-        return cls(np.zeros(0, dtype=np.int64), cube, cube, cube, square, square, square, square, square)
+        per_trial = (cube, cube, cube, square, square, square, square, square)
+        return cls(np.zeros(0, dtype=np.int64), *per_trial, evaluation_steps=np.zeros(0))
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray[Any, Any]], kind: str) -> History:
-        """The history of these arrays, as `arrays` names them; a missing one is a KeyError."""
-        return cls(**{f.name: arrays[f.name] for f in fields(cls) if f.name != "kind"}, kind=kind)
+        """The history of these arrays, as `arrays` names them; a missing one is a KeyError.
+
+        Runs of earlier versions did not count the steps of their evaluations.
+        """
+        uncounted = {"evaluation_steps": np.full(len(arrays["iteration"]), np.nan)}
+        known = uncounted | arrays
+        return cls(**{f.name: known[f.name] for f in fields(cls) if f.name != "kind"}, kind=kind)
 
     def extended(self, iteration: int, metrics: Metrics, evaluation: Evaluation) -> History:
         """The history with one more iteration."""
@@ -63,11 +75,23 @@ class History:
             "regret": evaluation.regret,
         }
         columns = {name: self._appended(name, value) for name, value in new.items()}
+        columns["evaluation_steps"] = np.append(self.evaluation_steps, self.steps_taken + evaluation.steps)
         return History(np.append(self.iteration, iteration), **columns, kind=evaluation.kind)
+
+    @property
+    def steps_taken(self) -> float:
+        """Environment steps of all evaluations, all trials together; NaN where they were not counted."""
+        if len(self.evaluation_steps) == 0:
+            return 0.0
+        return float(self.evaluation_steps[-1])
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """The arrays by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "kind"}
+
+    def arrays_per_trial(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Those with the leading axis K."""
+        return {name: array for name, array in self.arrays().items() if name not in _NOT_PER_TRIAL}
 
     def _appended(self, name: str, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """An array with one more column, in the memory order of a file that is read, so that sums round alike."""
@@ -183,6 +207,19 @@ def evaluation_iterations(settings: Settings) -> Int[np.ndarray, " L"]:
     """The iterations after which the policy is evaluated: evenly spread from the last to the first."""
     T = settings.num_iterations
     return np.unique(np.linspace(T, 1, min(settings.num_evaluations, T)).round().astype(int))
+
+
+def evaluation_allowance(run: Run, iteration: int, history: History) -> Allowance:
+    """Environment steps that an evaluation after this iteration may take: a share of the training steps so far.
+
+    Half of the share is kept for the last evaluation, which tells what the run is worth.
+    """
+    is_last = iteration == run.settings.num_iterations
+    share = run.config.evaluation_share or 0.0
+    if not is_last:
+        share *= 1 - KEPT_FOR_THE_LAST
+    spent = np.nan_to_num(history.steps_taken)
+    return Allowance(share * iteration * run.env_steps_per_iteration - spent, required=is_last)
 
 
 def mean_over_trials(values: Any) -> Any:

@@ -18,7 +18,7 @@ MODEL = momdp.library.resource_gathering()
 def outcome_of(config=None, trials=K, stopped=None, value=0.1):
     run = result.prepare(MODEL, config, trials, 0)
     cube, square = np.full((trials, L, M), value), np.full((trials, L), value)
-    history = History(np.array([1, 5, 9]), cube, cube, cube, *(square,) * 5)
+    history = History(np.array([1, 5, 9]), cube, cube, cube, *(square,) * 5, np.zeros(L))
     theta = np.zeros((trials, MODEL.num_states, MODEL.num_actions), np.float32)
     policy = result.TrainedPolicy(run.parts.policy, theta, MODEL.spec.observations)
     stopped = np.zeros(trials, int) if stopped is None else np.array(stopped)

@@ -44,7 +44,7 @@ def test_what_no_mixture_dominates_is_filled():
 def history(gap, direction_gap):
     cube, square = np.full((2, 3, 2), 0.5), np.ones((2, 3))
     signed = np.array([[-1e-3, 0.0, 1.0], [-1e-3, 0.0, 1.0]])
-    return History(np.arange(1, 4), cube, cube, cube, square, signed, gap, direction_gap, square)
+    return History(np.arange(1, 4), cube, cube, cube, square, signed, gap, direction_gap, square, np.zeros(3))
 
 
 def test_every_panel_of_training_says_what_it_shows_and_signs_can_be_seen():

@@ -25,7 +25,8 @@ def snapshot(length):
     at = np.arange(1, length + 1)
     cube = np.broadcast_to(2.0 * at[None, :, None], (K, length, M))
     square = np.broadcast_to(1.0 * at, (K, length))
-    history = History(at, cube, cube, cube, square, square, square * np.nan, square * np.nan, square * np.nan)
+    unknown = square * np.nan
+    history = History(at, cube, cube, cube, square, square, unknown, unknown, unknown, np.zeros(length))
     return training.Snapshot.of(length, None, history)
 
 
@@ -120,7 +121,7 @@ def test_numbers_by_name():
     assert sinks.flat(row, ["gold", "time"]) == {
         "returns/gold": 2.0, "returns/time": 2.0, "weights/gold": 2.0, "weights/time": 2.0,
         "min_norm_weights/gold": 2.0, "min_norm_weights/time": 2.0, "gradient_norm_squared": 1.0,
-        "smallest_alignment": 1.0, "env_steps": 448.0,
+        "smallest_alignment": 1.0, "env_steps": 448.0, "evaluation_steps": 0.0,
     }  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def test_an_environment_is_explored_by_one_network_unless_another_learner_is_ask
 
 
 def test_candidates_are_named_by_rule_stage_and_form():
-    named = [Candidate("fixed", stage, greedy, None).name for stage in (None, 1) for greedy in (False, True)]
+    named = [Candidate("fixed", stage, greedy, 0, 0.0, None).name for stage in (None, 1) for greedy in (False, True)]
     assert named == ["fixed", "fixed, greedy", "fixed, stage 1", "fixed, stage 1, greedy"]
 
 

@@ -10,7 +10,7 @@ WEIGHTS = np.array([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0]], np.float32)
 
 
 def evaluation(value):
-    return Evaluation(np.full((K, M), value), *(np.full(K, value + k) for k in (1, 2, 3)), kind="exact")
+    return Evaluation(np.full((K, M), value), *(np.full(K, value + k) for k in (1, 2, 3)), kind="exact", steps=7)
 
 
 def test_what_follows_from_a_gram_matrix():
@@ -26,15 +26,13 @@ def test_columns_grow():
     for iteration in (1, 5, 9):
         history = history.extended(iteration, Metrics(GRAM, WEIGHTS), evaluation(float(iteration)))
     assert history.iteration.tolist() == [1, 5, 9]
-    assert {name: array.shape for name, array in history.arrays().items() if name != "iteration"} == {
-        name: (K, 3, M) if name in ("returns", "weights", "min_norm_weights") else (K, 3)
-        for name in history.arrays()
-        if name != "iteration"
-    }
+    for name, array in history.arrays_per_trial().items():
+        assert array.shape == ((K, 3, M) if name in ("returns", "weights", "min_norm_weights") else (K, 3))
     np.testing.assert_array_equal(history.returns[0, :, 0], [1, 5, 9])
     np.testing.assert_array_equal(history.gap[0], [2, 6, 10])
     np.testing.assert_array_equal(history.direction_gap[0], [3, 7, 11])
     np.testing.assert_array_equal(history.regret[0], [4, 8, 12])
+    assert history.evaluation_steps.tolist() == [7, 14, 21]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3e38])

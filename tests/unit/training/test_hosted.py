@@ -11,7 +11,14 @@ from moac import Config, envs, training, weighting
 from moac.training import result
 from tests.helpers.environments import Line, Unbounded
 
-CONFIG = Config(num_iterations=6, num_critic_steps=1, critic_batch_size=4, actor_batch_size=4, num_evaluations=6)
+CONFIG = Config(
+    num_iterations=6,
+    num_critic_steps=1,
+    critic_batch_size=4,
+    actor_batch_size=4,
+    num_evaluations=6,
+    evaluation_share=1e3,
+)
 
 
 @lru_cache

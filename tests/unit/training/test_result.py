@@ -21,7 +21,7 @@ def outcome_of(model=MODEL, config=None, trials=K, stopped=None, value=0.1):
     run = result.prepare(model, config, trials, 0)
     M = model.num_objectives
     cube, square = np.full((trials, L, M), value), np.full((trials, L), value)
-    history = History(np.array([1, 5, 9]), cube, cube, cube, *(square,) * 5)
+    history = History(np.array([1, 5, 9]), cube, cube, cube, *(square,) * 5, np.zeros(L))
     policy = result.TrainedPolicy(run.parts.policy, np.zeros((trials, S, A), np.float32), run.source.spec.observations)
     stopped = np.zeros(trials, int) if stopped is None else np.array(stopped)
     return api.with_outputs(result.Result(run, 9, history, policy, policy, np.ones(trials, int), stopped))
@@ -70,7 +70,8 @@ def test_plot_of_odd_numbers(value, trials):
 
 def test_plot_of_one_evaluation_shows_points():
     outcome = outcome_of()
-    arrays = {name: x[:1] if name == "iteration" else x[:, :1] for name, x in outcome.history.arrays().items()}
+    arrays = {name: array[:, :1] for name, array in outcome.history.arrays_per_trial().items()}
+    arrays |= {"iteration": outcome.history.iteration[:1], "evaluation_steps": outcome.history.evaluation_steps[:1]}
     figure = replace(outcome, history=History.of_arrays(arrays, "exact")).plot()
     assert {line.get_marker() for line in figure.axes[0].lines} == {"o"}
 

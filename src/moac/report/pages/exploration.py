@@ -126,7 +126,7 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
     how = f"One network, asked for {asked}" if rules == CONDITIONED else f"{asked}, rules {rules}"
     policies = counted(numbers["points"], "policy")
     found = f" They reach {hull} points of the exact hull." if hull else ""
-    facts: dict[str, Any] = {"policies archived": numbers["points"], "environment steps": numbers["env_steps"]}
+    facts: dict[str, Any] = {"policies archived": numbers["points"], **_steps(numbers)}
     facts |= {"hull points found": hull, "largest distance below the hull": numbers["most_below_hull"]} if hull else {}
     facts |= {
         "preferences served by their own policy": _share(served["own"]),
@@ -146,6 +146,21 @@ def _page(folder: Path, data: dict[str, Any]) -> Page:
         figures=_figures(folder, data),
         details=(("rules", rules), ("seed", str(data["seed"]))),
     )
+
+
+def _steps(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Environment steps of the training, and where there were any those of evaluations, by what they were for."""
+    purposes = numbers.get("evaluation_steps_by_purpose") or {}
+    taken = {purpose: steps for purpose, steps in purposes.items() if steps}
+    if not taken:
+        return {"environment steps": numbers["env_steps"]}
+    facts = {"environment steps of the training": numbers["env_steps"]}
+    facts["environment steps of evaluations"] = numbers["evaluation_steps"]
+    facts |= {f"of these, {purpose}": steps for purpose, steps in taken.items()}
+    if numbers["not_valued"]:
+        few = f"{number(numbers['not_valued'])}, for which steps did not suffice (--evaluation-share)"
+        facts["policies not valued"] = few
+    return facts
 
 
 def _rules(rules: dict[str, Any]) -> Table:

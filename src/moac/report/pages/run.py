@@ -32,7 +32,7 @@ def of_run(directory: Path) -> Page:
     return Page(
         title=run.name,
         summary=f"{_what_was_run(run)} {_what_came_out(run)}",
-        facts=_facts(run),
+        facts=_facts(run, certificate.steps_taken(directory)),
         notice=_notice(run),
         figures=(_figure(run, directory / "figures" / "training.svg"),),
         tables=(_returns(run), _signals(run), *_certificates(directory)),
@@ -78,12 +78,11 @@ def listed(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
-def _facts(run: FinishedRun) -> Named:
-    steps = settings.Settings.of(run.config).samples_per_iteration
+def _facts(run: FinishedRun, certificate_steps: int) -> Named:
     return (
         ("Trials", run.trials),
         ("Iterations", run.last),
-        ("Rows drawn" if run.history.kind == "ncis" else "Environment steps", run.trials * run.last * steps),
+        *_steps(run, certificate_steps),
         ("Setting", setting(run.config)),
         ("Momentum η", run.config.momentum),
         ("Outside the theory", ", ".join(settings.beyond_theory(run.config)) or "nothing"),
@@ -92,6 +91,18 @@ def _facts(run: FinishedRun) -> Named:
         ("Steps that hurt an objective", _hurting(run)),
         ("Stopped trials", _stopped(run)),
     )
+
+
+def _steps(run: FinishedRun, certificate_steps: int) -> Named:
+    """Environment steps of the training, and where there were any those of evaluations and of certificates."""
+    training = run.trials * run.last * settings.Settings.of(run.config).samples_per_iteration
+    if run.history.kind == "ncis":
+        return (("Rows drawn", training),)
+    if run.history.kind == "exact":
+        return (("Environment steps", training),)
+    evaluating = run.history.steps_taken + certificate_steps
+    counted_steps = int(evaluating) if np.isfinite(evaluating) else UNKNOWN
+    return (("Environment steps of the training", training), ("Environment steps of evaluations", counted_steps))
 
 
 def _notice(run: FinishedRun) -> str | None:
