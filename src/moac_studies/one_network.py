@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from moac import envs, statistics
+from moac import api, envs, statistics
 from moac.config import Config, Discounted
 from moac.files import Arrays
 from moac.momdp import hypervolume, library
 from moac.report.numbers import Value, number
 from moac.report.page import Claim, Table
-from moac.search import EXPLORING, archive, explore, values
+from moac.search import EXPLORING, archive, values
 from moac.search.measures import Yardstick
-from moac.search.plan import Options, Plan
-from moac.search.valuing import Effort, valued_within
+from moac.search.plan import ASKED
 from moac.statistics import Mean
 from moac.training.trained import TrainedPolicy
 from moac_studies import environments, framework, recorded
@@ -29,7 +28,9 @@ from moac_studies.framework import Study, Workspace
 TITLE, COPIES = "One network for every preference", 16
 _NEAR = 0.05  # a hull point is reached within this share of the front's range
 _FEW = 5  # so many preferences, the best by discounted return, are compared by their undiscounted return
-_MEASURED = ("env", "options", "steps", "preferences", "episodes", "config", "played")
+_PLAYED = 20
+"""Episodes that the best by their undiscounted return are chosen by."""
+_MEASURED = ("env", "options", "steps", "preferences", "config", "played")
 """What a trial depends on, where its table has it; bars, references and peers may change afterwards."""
 
 
@@ -37,9 +38,9 @@ _MEASURED = ("env", "options", "steps", "preferences", "episodes", "config", "pl
 class Measured:
     """One environment, all seeds: `points`, `low` and `high` [N, M] at each preference, and the index of `archived`.
 
-    `cpu` has the seconds of training and of valuing, `steps` the environment steps of the training, and
-    `evaluation_steps` those of evaluating and valuing. Where the table has `played`, `first` is what the best
-    preference earns of the first objective, undiscounted, in as many further episodes.
+    `cpu` has the seconds of all of it, `steps` the environment steps of the training, and `evaluation_steps` all
+    others. Where the table has `played`, `first` is what the best preference earns of the first objective,
+    undiscounted, in as many further episodes.
     """
 
     runs: tuple[Arrays, ...]
@@ -62,6 +63,10 @@ class Measured:
         if "reference" in self.table or self.known is None:
             return self.table["reference"]
         return self.known.reference.tolist()
+
+    def mean(self, quantity: str) -> float:
+        """The mean over seeds of a number that each of them has."""
+        return float(np.mean([run[quantity].sum() for run in self.runs]))
 
     def volumes(self, reference: Sequence[float] | None = None) -> Float[np.ndarray, " S"]:
         """The hypervolume of each seed, of all its points as they were valued: nothing is filtered."""
@@ -93,32 +98,55 @@ def _seeds(table: framework.Table, measuring: framework.Table) -> range:
 
 
 def trial(table: framework.Table) -> Arrays:
-    """Train one network, ask it for a grid of preferences, and value each by new episodes."""
-    environment = envs.make(table["env"], COPIES, evaluation_episodes=1, **table.get("options", {}))
-    config = Config.from_json({**EXPLORING, **table["config"], "num_evaluations": 1})
-    config = replace(config, evaluation_share=environments.UNLIMITED)
-    counts = {"steps": table["steps"], "preferences": table["preferences"], "episodes": table["episodes"]}
-    plan = Plan.of(Options(config, seed=table["seed"], **counts), environment)
+    """The exploration of `command`: one network, asked for a grid of preferences."""
+    environment = envs.make(table["env"], COPIES, **table.get("options", {}))
+    config = Config.from_json({**EXPLORING, **table["config"]})
     began = time.process_time()
-    stages = explore.train(plan, environment)
-    trained = time.process_time()
-    (ended,) = next(iter(stages.values()))
-    every_episode = Effort(plan.episodes, first=plan.episodes)
-    valued = valued_within(environment, ended.policies(plan.preferences), plan.preferences, every_episode)
-    cpu = np.array([trained - began, time.process_time() - trained])
-    found = {"points": valued.mean, "low": valued.low, "high": valued.high, "preferences": plan.preferences}
-    found["archived"] = archive.selected(valued.mean, valued.low, valued.high)
-    found["evaluation_steps"] = np.array([ended.history.steps_taken + valued.steps])
+    explored = api.explore(
+        environment, config, steps=table["steps"], preferences=table["preferences"], seed=table["seed"]
+    ).exploration
+    cpu = time.process_time() - began
+
+    valued = explored.candidates
+    found = {"points": valued.points, "low": valued.low, "high": valued.high, "preferences": valued.preferences}
+    found["archived"] = archive.select(valued)
+    found["cpu"] = np.array([cpu])
+    record = explored.record()
+    found["steps"] = np.array([record["env_steps"]])
+    found["evaluation_steps"] = np.array([record["evaluation_steps"]])
     if "played" in table:
-        best = _best_at_the_first(environment, ended.policy, found, table["episodes"])
+        best = _best_at_the_first(environment, explored.outcome.policy, found, _PLAYED)
         found["first"] = environments.played(environment, best, table["played"])["returns"][:, 0]
-    return found | {"cpu": cpu, "steps": np.array([ended.env_steps])}
+    return found
+
+
+def command(table: framework.Table) -> str:
+    """The line that measures one seed of a table; add `--seed`."""
+    reference = table.get("reference")
+    if "options" in table:
+        made = ", ".join([f'"{table["env"]}"', *(f"{name}={value}" for name, value in table["options"].items())])
+        above = "" if reference is None else f", reference={tuple(reference)}"
+        return f"moac.explore(moac.envs.make({made}), steps={table['steps']}{above})"
+    words = ["moac", "explore", table["env"]]
+    if library.for_environment(table["env"]) is not None:
+        words.append("--blackbox")
+    words += ["--steps", str(table["steps"])]
+    if table["preferences"] != ASKED:
+        words += ["--preferences", str(table["preferences"])]
+    for name, value in table["config"].items():
+        option, given = name.replace("_", "-"), value
+        if name == "setting":
+            option, given = "discount", value["discount"]
+        words += [f"--{option}", str(given)]
+    if reference is not None:
+        words += ["--reference", *(f"{value:g}" for value in reference)]
+    return " ".join(words)
 
 
 def _best_at_the_first(source: envs.Environment, network: TrainedPolicy, found: Arrays, count: int) -> TrainedPolicy:
     """The network at the preference that earns most of the first objective, undiscounted.
 
-    It is one of the few whose discounted return is highest. Both are means over the `count` episodes of valuing.
+    It is one of the few whose discounted return is highest. The undiscounted one is a mean over `count` episodes.
     """
     few = [network.at(p) for p in found["preferences"][np.argsort(-found["points"][:, 0])[:_FEW]]]
     return max(few, key=lambda one: values.by_episodes(source, one, (one.trial,), count).returns[0].value)
@@ -169,18 +197,19 @@ def _claim(name: str, what: str, found: Any, least: float, every: bool) -> Claim
 def table(measured: Mapping[str, Measured]) -> Table:
     """One row for each environment."""
     header = (
-        "environment", "above", "steps", "seeds", "hypervolume", "bar", "best peer", "ceiling", "settings",
-        "CPU s",
+        "environment", "command", "seeds", "hypervolume", "above", "steps: training + evaluations", "bar",
+        "best peer", "ceiling", "CPU s",
     )  # fmt: skip
     caption = (
-        "Hypervolume of the front that one network has on a grid of preferences, each valued by new episodes that "
-        "chose nothing: mean over seeds with its 95 % interval, smallest and largest seed. A volume of noisy means is "
-        "biased upwards, for all alike; nothing is filtered after valuing. Steps are those of the environment. Peers "
-        "have as many, or what they had when they were stopped, and are valued at up to as many points and episodes. "
-        "Published values have settings of their own. A ceiling is the volume of the exact front, or of the "
-        "environment's own, which policies that choose at random may exceed. Settings are what differs from the "
-        "defaults, chosen on other seeds. CPU seconds of training, compiling included unless a program of the same "
-        f"kind was kept on disk, and of valuing, on one core. {recorded.one_front_source()}"
+        "Hypervolume of the front that one network has on a grid of preferences, as the command gives it with "
+        "`--seed` added: of all policies that were valued, each by new episodes that chose nothing; mean over seeds "
+        "with its 95 % interval, smallest and largest seed. A volume of noisy means is biased upwards, for all alike; "
+        "nothing is filtered after valuing. Steps are calls of the environment's `step`, for training and for "
+        "everything else. Peers have as many for training, or what they had when they were stopped, and are valued at "
+        "up to as many points in 20 episodes. Published values have settings of their own. A ceiling is the volume of "
+        "the exact front, or of the environment's own, which policies that choose at random may exceed. Options are "
+        "those of the command, chosen on other seeds. CPU seconds include compiling, unless a program of the same "
+        f"kind was kept on disk. {recorded.one_front_source()}"
     )
     return Table(TITLE, caption, header, tuple(_row(name, own) for name, own in measured.items()))
 
@@ -189,14 +218,12 @@ def _row(name: str, own: Measured) -> tuple[Value, ...]:
     volumes, table = own.volumes(), own.table
     told = [f"{statistics.mean(volumes)}, {volumes.min():,.4g} to {volumes.max():,.4g}"]
     told += [f"{statistics.mean(own.volumes(each))} above {_shown(each)}" for each in table.get("also", ())]
-    cpu = np.mean([run["cpu"] for run in own.runs], axis=0)
-    steps = int(np.mean([run["steps"][0] for run in own.runs]))
     bar = f"{table['least']:,g}" if "least" in table else None
     ceiling = own.table.get("ceiling") if own.known is None else hypervolume(own.known.front, np.array(own.reference))
-    changed = ", ".join(f"{key} {value}" for key, value in table["config"].items() if key != "setting")
     return (
-        name, _shown(own.reference), steps, len(volumes), "; ".join(told), bar, best_peer(own),
-        None if ceiling is None else f"{ceiling:,.4g}", changed or None, f"{cpu[0]:.0f} + {cpu[1]:.0f}",
+        name, command(table), len(volumes), "; ".join(told), _shown(own.reference),
+        f"{own.mean('steps'):,.0f} + {own.mean('evaluation_steps'):,.0f}", bar, best_peer(own),
+        None if ceiling is None else f"{ceiling:,.4g}", f"{own.mean('cpu'):.0f}",
     )  # fmt: skip
 
 

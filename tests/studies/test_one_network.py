@@ -1,21 +1,29 @@
 """The networks' part of the study of fronts: bars on both sides, references and peers, on points that are known."""
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from moac.momdp import hypervolume
+from moac.cli import main
+from moac.cli.options import config_of
+from moac.config import Config
+from moac.momdp import hypervolume, library
+from moac.search import EXPLORING
+from moac.search.plan import ASKED
 from moac_studies import framework, one_network, recorded
 from moac_studies.one_network import Measured
 
-ROW = {"env": "mo-mountaincarcontinuous-v0", "config": {}, "reference": [0.0, 0.0], "steps": 1000}
+ROW = {"env": "mo-mountaincarcontinuous-v0", "config": {}, "reference": [0.0, 0.0], "steps": 1000, "preferences": 36}
 SEA = {"env": "deep-sea-treasure-v0", "config": {"setting": {"name": "discounted", "discount": 0.99}}}
 
 
 def run(*points, archived=1):
-    about = {"archived": np.arange(archived), "cpu": np.array([3.0, 1.0]), "steps": np.array([1000])}
+    about = {"archived": np.arange(archived), "cpu": np.array([4.0]), "steps": np.array([1000])}
+    about["evaluation_steps"] = np.array([400])
     return {"points": np.array(points, dtype=float), "first": np.array(points[0][:1], dtype=float), **about}
 
 
@@ -77,16 +85,39 @@ def test_a_peer_is_the_best_on_record_above_the_same_reference(monkeypatch):
     }
     monkeypatch.setattr(recorded, "record", lambda study: content)
     (row,) = one_network.table({"row": Measured(TWO, {**ROW, "published": "C 9 (published)"})}).rows
-    assert row[6].startswith("A 2") and "2 seeds, 500 steps in 7 CPU s" in row[6] and "C 9 (published)" in row[6]
+    assert row[7].startswith("A 2") and "2 seeds, 500 steps in 7 CPU s" in row[7] and "C 9 (published)" in row[7]
     seen = [{"steps": 900, "cpu": 1.0, "returns": [0]}, {"steps": 1000, "cpu": 2.0, "returns": [1]}]
     longer = [{"steps": 1001, "cpu": 2.0, "returns": [2]}]
     about = {"env": ROW["env"], "discount": 0.9}
     content["runs"] = [about | {"method": "D", "seen": seen}, about | {"method": "E", "seen": longer}]
     (row,) = one_network.table({"row": Measured(TWO, ROW)}).rows
-    assert row[6].startswith("D 9")  # what it had in the end; E has had more steps
+    assert row[7].startswith("D 9")  # what it had in the end; E has had more steps
     content["one_front"], content["runs"] = [], []
     (row,) = one_network.table({"row": Measured(TWO, {**ROW, "config": {"entropy": 0.3}})}).rows
-    assert row[6] is None and row[8] == "entropy 0.3"
+    assert row[7] is None and "--entropy 0.3" in row[1]
+
+
+def test_a_row_says_what_both_kinds_of_steps_were():
+    (row,) = one_network.table({"row": Measured(TWO, ROW)}).rows
+    assert row[5] == "1,000 + 400"
+
+
+@pytest.mark.parametrize("name", framework.load("fronts").parameters["measuring"]["networks"])
+def test_the_command_of_a_row_explores_as_its_seeds_did(name):
+    parameters = framework.load("fronts").parameters
+    table = {**parameters["shared"], **parameters["networks"][name]}
+    if "options" in table:
+        assert one_network.command(table).startswith('moac.explore(moac.envs.make("water-reservoir-v0", normalized')
+        return
+    _, command, *words = shlex.split(one_network.command(table))
+    asked = main.parse([command, *words])
+    measured = Config.from_json({**EXPLORING, **table["config"]})
+    given = config_of(asked.config, asked.problem.setting, asked.problem.discount)
+    entropy = None if asked.entropy is None else asked.entropy[0]
+    assert replace(given, entropy=entropy) == measured
+    assert (asked.steps, asked.preferences or ASKED) == (table["steps"], table["preferences"])
+    assert list(asked.reference or ()) == table.get("reference", [])
+    assert asked.problem.blackbox == (library.for_environment(table["env"]) is not None)
 
 
 def test_bars_and_peers_may_change_after_measuring_but_not_what_was_measured(tmp_path):
