@@ -138,6 +138,13 @@ def test_the_command_prints_saves_and_reports_both_figures(moac, tmp_path):  # t
     assert "Environment steps of evaluations" in page and str(told["evaluation_steps"]) in page
 
 
+def test_the_terminal_says_both_figures_of_an_environment_and_none_of_a_model(moac, tmp_path):
+    done = moac("train", "deep-sea-treasure-v0", "--blackbox", "--steps", "2048", "--out", tmp_path / "stepped")
+    assert "Environment steps: 2,048 of the training, " in done.stdout
+    done = moac("train", "fishwood-v0", "--iterations", "3", "--out", tmp_path / "exact")
+    assert "Environment steps" not in done.stdout
+
+
 def test_runs_of_earlier_versions_did_not_count(tmp_path):
     result = moac.train("fishwood-v0", num_iterations=3, num_evaluations=2)
     run = result.save(tmp_path / "run")

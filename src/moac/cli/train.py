@@ -195,6 +195,7 @@ def told(path: Path, outcome: Result, meter: Meter) -> Answer:
         print_lines([page.title, page.summary])
         print_tables(page.tables)
         print_lines([] if page.notice is None else [page.notice])
+        print_lines(_steps(path, outcome))
         print_paths(**({"figure": figure} if figure.exists() else {}), report=path / "report.html")
         print_paths(next=typed("evaluate", path))
 
@@ -229,6 +230,14 @@ def summary(path: Path, outcome: Result, seconds: float, iterations: int) -> dic
         "stopped_trials": int((outcome.stopped > 0).sum()),
         "run_dir": str(path),
     }
+
+
+def _steps(path: Path, outcome: Result) -> list[str]:
+    """How often an environment was stepped, and what for; nothing of a model or a log."""
+    evaluation_steps = _evaluation_steps(path, outcome)
+    if outcome.history.kind != "episodes" or evaluation_steps is None:
+        return []
+    return [f"Environment steps: {outcome.env_steps:,} of the training, {evaluation_steps:,} of evaluations."]
 
 
 def _evaluation_steps(path: Path, outcome: Result) -> int | None:
