@@ -162,7 +162,8 @@ def test_an_occupied_folder_and_wrong_preferences_are_refused(tmp_path, capsys):
 @pytest.mark.slow
 def test_an_environment_is_explored_by_episodes_with_intervals(tmp_path, capsys):
     order = [*TINY, "--blackbox", "--num-envs", "4", "--evaluation-episodes", "2", "--rules", "fixed", "preferred"]
-    assert cli.main([*order, "--iterations", "6", "--num-evaluations", "2", "--out", str(tmp_path / "out")]) == 0
+    order += ["--iterations", "6", "--num-evaluations", "2", "--evaluation-share", "1000"]
+    assert cli.main([*order, "--out", str(tmp_path / "out")]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     archive = moac.load(tmp_path / "out").archive
     assert told["returns_kind"] == archive.kind == "episodes" and told["by_rule"].keys() == {"fixed", "preferred"}
