@@ -1,5 +1,6 @@
 """`python -m moac` is `moac`. What takes time is imported where Ctrl-C is answered in one line."""
 
+import signal
 import sys
 
 
@@ -12,6 +13,8 @@ def main() -> int:
     except KeyboardInterrupt:  # before the command line itself was imported
         sys.stderr.write("moac: interrupted.\n")
         return 130
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # only Python itself is left to end
 
 
 if __name__ == "__main__":

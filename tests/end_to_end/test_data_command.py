@@ -291,6 +291,38 @@ def test_a_killed_build_can_be_started_again(environment, large, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
+def logs_of(kind, large):
+    """The command that builds a dataset from the rows of `large`: as KuaiRand's, or as anybody's log."""
+    if kind == "KuaiRand":
+        return ["data", "kuairand", "build", str(large), "--actions", "10"]
+    columns = ["--user", "user_id", "--item", "video_id", "--time", "time_ms", "--signals", "is_click,is_like"]
+    return ["data", "build", str(large / "data" / EARLY), str(large / "data" / LOG), *columns, "--actions", "10"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("kind", "first"), [("KuaiRand", "raw/0"), ("own", "typed0.parquet")])
+def test_a_build_that_is_stopped_keeps_what_has_finished_and_goes_on(
+    kind, first, number, environment, large, tmp_path, capsys
+):
+    """DuckDB is busy nearly all the time: its own error must be none that undoes the build."""
+    command = logs_of(kind, large)
+    stopped = [*MOAC, *command, "--out", str(tmp_path / "data")]
+    process = subprocess.Popen(stopped, env=environment, stderr=subprocess.PIPE, text=True)
+    while not (kept := list(tmp_path.glob(f".data.building-*/work/{first}"))):
+        assert process.poll() is None, process.stderr.read()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, said
+    assert said.splitlines()[-1] == f"moac: stopped; the same command continues {tmp_path / 'data'}"
+    assert "Traceback" not in said
+    assert kept[0].exists()
+    assert cli.main([*command, "--out", str(tmp_path / "data"), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert cli.main([*command, "--out", str(tmp_path / "whole"), "--json"]) == 0
+    assert again["content"] == json.loads(capsys.readouterr().out)["content"]
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

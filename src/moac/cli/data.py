@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from moac.choices import counted
-from moac.cli import options
+from moac.cli import options, process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Answer, Command, option
 from moac.progress import Progress, say
@@ -96,12 +96,9 @@ class _Building(_Writing):
         named: dict[str, Any] = {n: getattr(self, n) for n in ("actions", "split", "split_seed", "shares", "threads")}
         chosen = Options(**named, memory_limit=self.memory, history_responses=self.history_responses == "on")
         source = self.files()
-        try:
-            with executors.opened(self.executor, workers=self.workers, address=self.address) as executor:
-                about = build(source, out, chosen, executor=executor, progress=show)
-        except KeyboardInterrupt:
-            say(f"stopped; repeating the command continues {out}")
-            raise
+        opened = executors.opened(self.executor, workers=self.workers, address=self.address)
+        with process.continued(f"the same command continues {out}"), opened as executor:
+            about = build(source, out, chosen, executor=executor, progress=show)
         return self._told(about, out)
 
     def files(self) -> LogFiles:

@@ -84,19 +84,30 @@ def continued(how: str) -> Generator[None]:
 
 @contextlib.contextmanager
 def terminable() -> Generator[None]:
-    """While entered, SIGTERM raises `Terminated`, so that whatever is open is put in order first."""
+    """While entered, Ctrl-C and SIGTERM raise a KeyboardInterrupt, so that whatever is open is put in order first.
+
+    An error that comes out after one comes of it: a library that is being imported makes it an ImportError.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    raised: list[KeyboardInterrupt] = []
 
-    def terminate(number: int, _: FrameType | None) -> None:
-        raise _error(number)
+    def stop(number: int, _: FrameType | None) -> None:
+        raised.append(_error(number))
+        raise raised[-1]
 
-    previous = signal.signal(signal.SIGTERM, terminate)
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
+    except Exception as error:
+        if raised:
+            raise raised[0] from error
+        raise
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 class Interrupts:

@@ -17,7 +17,7 @@ from moac.kuairand.schema import Kind
 from moac.kuairand.simulator import RATES, TABS, Block, Log, UserModel, Users, log
 from moac.locks import becoming, check_room, refuse_existing
 from moac.logs import engine
-from moac.logs.engine import Connection
+from moac.logs.connection import Connection
 
 __all__ = ["RATES", "TABS", "Log", "Parameters", "UserModel", "Users", "log", "read_parameters", "write"]
 

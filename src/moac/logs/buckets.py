@@ -18,7 +18,8 @@ import numpy as np
 from moac import files
 from moac.files import Arrays
 from moac.logs import engine
-from moac.logs.engine import Connection, Limits
+from moac.logs.connection import Connection
+from moac.logs.engine import Limits
 from moac.logs.features import request_starts, response_numbers
 from moac.logs.schema import Schema, Signal, column
 from moac.logs.source_files import File

@@ -23,7 +23,8 @@ from moac import locks, tasks
 from moac.files import read_arrays, read_json, write_arrays, write_json
 from moac.logs import buckets, candidates, engine, features, folder, numbering
 from moac.logs.buckets import Bucket, Progress
-from moac.logs.engine import Connection, Limits
+from moac.logs.connection import Connection
+from moac.logs.engine import Limits
 from moac.logs.schema import LogFiles, Signal, column
 from moac.logs.source_files import File, hashed
 from moac.logs.splits import SHARES, Rule

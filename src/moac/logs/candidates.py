@@ -15,7 +15,8 @@ from jaxtyping import Bool
 from moac.files import Arrays
 
 if TYPE_CHECKING:
-    from moac.logs.engine import Check, Connection
+    from moac.logs.connection import Connection
+    from moac.logs.engine import Check
 
 FIRST, ACTIONS = "candidate_first", "candidate_actions"
 

@@ -1,15 +1,13 @@
-"""DuckDB under a memory cap, and the files that it reads, each value checked. The only door to it.
+"""DuckDB under a memory cap, and the files that it reads, each value checked.
 
 A value that is wrong ends with one line that names the file, the row and the column; the header of a CSV file is row 1.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,15 +18,13 @@ import duckdb
 
 from moac import tasks
 from moac.choices import did_you_mean
+from moac.logs.connection import Connection, naming_full_disk
 from moac.logs.schema import Table, column
 from moac.logs.source_files import check_gzip, header_of, is_parquet
 
-Connection = duckdb.DuckDBPyConnection
 _RESERVED = 400_000_000
 """Of any cap: for Python, NumPy, and a bucket at a time."""
 SMALLEST = _RESERVED + 100_000_000
-_LOOK_EVERY = 0.2
-_FULL = ("no space left", "could not write", "max_temp_directory_size", "disk quota")
 _SHOWN, _LISTED = 40, 400
 _BROKEN = "a value fails a check"
 _DATES = "dateformat = '%Y-%m-%d', timestampformat = '%Y-%m-%d %H:%M:%S'"
@@ -66,32 +62,26 @@ def connect(limits: Limits, spill: Path) -> Generator[Connection]:
         "autoload_known_extensions": False,
     }
     try:
-        with duckdb.connect(config=config) as connection:
+        with naming_full_disk(spill), Connection(config) as connection:
             connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
             # so that what is read depends on neither the machine's time zone nor the cast that a query begins with
             connection.execute("SET TimeZone = 'UTC'; SET disabled_optimizers = 'type_pushdown'")
             yield connection
     except duckdb.Error as error:
-        text = str(error)
-        if any(words in text.lower() for words in _FULL):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(spill)) from None
         if isinstance(error, duckdb.OutOfMemoryException):
             cap = limits.memory // 10**6
             raise ValueError(f"`memory_limit` of {cap}MB is too small for this data: give more.") from None
-        raise ValueError(f"{spill.parent} cannot be worked on: {text.splitlines()[0].rstrip('.')}.") from error
+        raise ValueError(f"{spill.parent} cannot be worked on: {first_line(error)}.") from error
 
 
 def watch(connection: Connection, work: Callable[[], None], show: Callable[[float], None]) -> None:
-    """Run a long query in a thread and show the share of it that is done; Ctrl-C ends it."""
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(work)
-        try:
-            while not wait([running], timeout=_LOOK_EVERY).done:
-                show(max(connection.query_progress(), 0.0) / 100)
-        except BaseException:
-            connection.interrupt()
-            raise
-    running.result()
+    """Run a long query and show the share of it that is done."""
+    connection.run(work, lambda: show(connection.progress))
+
+
+def first_line(error: duckdb.Error) -> str:
+    """The first line of DuckDB's message, without its full stop."""
+    return str(error).splitlines()[0].rstrip(".")
 
 
 def quoted(text: Any) -> str:
@@ -115,10 +105,10 @@ def parquet(paths: Iterable[Path]) -> str:
 def columns_of(path: Path, names: Sequence[str]) -> dict[str, Any]:
     """Columns of a Parquet file as arrays; a file that has them not is a ValueError."""
     try:
-        with duckdb.connect() as connection:
+        with Connection() as connection:
             return connection.execute(f"SELECT {', '.join(map(column, names))} FROM {parquet([path])}").fetchnumpy()
     except duckdb.Error as error:
-        raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
+        raise ValueError(f"{path} cannot be read: {first_line(error)}.") from None
 
 
 def copy_whole(connection: Connection, query: str, out: Path) -> None:

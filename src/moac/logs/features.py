@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from moac.logs.schema import STEPS, Feature, LogFiles, Signal, column
 
 if TYPE_CHECKING:
-    from moac.logs.engine import Connection
+    from moac.logs.connection import Connection
 
 ONE_HOT_UP_TO = 16
 _SPREAD = 3.0

@@ -20,8 +20,8 @@ from moac.logs.schema import Schema, column
 from moac.logs.splits import SPLITS
 
 if TYPE_CHECKING:
+    from moac.logs.connection import Connection
     from moac.logs.dataset import LoggedDataset
-    from moac.logs.engine import Connection
 
 FORMAT = 2
 MANIFEST = "manifest.json"

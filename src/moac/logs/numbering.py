@@ -14,7 +14,8 @@ import numpy as np
 from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted
 from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
-from moac.logs.engine import Connection, Limits, Source
+from moac.logs.connection import Connection
+from moac.logs.engine import Limits, Source
 from moac.logs.schema import Feature, LogFiles, Schema, Table, column
 from moac.logs.source_files import File
 from moac.logs.splits import LAST, Rule, per_second

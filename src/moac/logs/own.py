@@ -14,7 +14,8 @@ import duckdb
 import numpy as np
 
 from moac.choices import did_you_mean
-from moac.logs.engine import quoted
+from moac.logs.connection import Connection, naming_full_disk
+from moac.logs.engine import first_line, quoted
 from moac.logs.schema import LogFiles, declared, find
 
 if TYPE_CHECKING:
@@ -108,13 +109,12 @@ def as_parquet(frame: Any, path: Path) -> Path:
             if len(kinds) > 1:
                 raise ValueError(f"`{name}` must hold values of one type, got {', '.join(kinds)}.")
     try:
-        with duckdb.connect() as connection:
+        with naming_full_disk(path.parent), Connection() as connection:
             connection.register("frame", frame)
             connection.execute(f"COPY (SELECT * FROM frame) TO {quoted(path)} (FORMAT parquet)")
     except duckdb.Error as error:
-        first = str(error).splitlines()[0].rstrip(".")
         right = "a path or a dataframe with columns of one type each"
-        raise ValueError(f"`{path.stem}` must be {right}: {first}.") from None
+        raise ValueError(f"`{path.stem}` must be {right}: {first_line(error)}.") from None
     return path
 
 

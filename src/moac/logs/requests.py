@@ -21,6 +21,7 @@ from jaxtyping import Bool, Int
 from moac.choices import did_you_mean
 from moac.files import replacing
 from moac.logs.catalogue import Catalogue
+from moac.logs.connection import Connection, naming_full_disk
 from moac.logs.dataset import LoggedDataset
 from moac.logs.engine import in_one_line, parquet, quoted, texts
 from moac.logs.features import response_numbers
@@ -91,10 +92,10 @@ def read(
     if not path.is_file():
         raise ValueError(f"`requests` must be a file, got {path}.")
     rows = parquet([path]) if is_parquet(path) else texts(path)
-    with duckdb.connect() as connection:
+    with Connection() as connection:
         try:
             reading = connection.execute(f"SELECT * FROM {rows}")
-            reader = _Reader(path, [column[0] for column in reading.description], catalogue, known, exclude_seen)
+            reader = _Reader(path, reading.names, catalogue, known, exclude_seen)
             while block := reading.fetchmany(BLOCK):
                 yield reader.block(list(zip(*block, strict=True)))
             if not reader.done:
@@ -267,8 +268,12 @@ def write(path: Path, blocks: Iterable[dict[str, Any]]) -> None:
     one, in a folder beside the file.
     """
     kind, parts = "parquet" if path.suffix == ".parquet" else "csv", list[Path]()
-    work = tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent)
-    with work as place, duckdb.connect() as connection, replacing(path) as file:
+    with (
+        naming_full_disk(path),
+        tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as place,
+        Connection() as connection,
+        replacing(path) as file,
+    ):
         for block in blocks:
             connection.register("block", block)
             parts.append(Path(place, f"{len(parts)}.parquet"))

@@ -159,10 +159,25 @@ def test_interrupt_before_the_command_line_is_imported_has_no_traceback(monkeypa
     def interrupted(*_):
         raise KeyboardInterrupt
 
+    handler = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patched:
         patched.setattr(builtins, "__import__", interrupted)
         code = __main__.main()
+    assert signal.signal(signal.SIGINT, handler) is signal.SIG_IGN  # nothing is left that it could stop
     assert (code, capsys.readouterr().err) == (130, "moac: interrupted.\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_that_a_library_has_made_another_error_is_still_one(number, code, monkeypatch, capsys):
+    def imported(_):
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed") from None
+
+    monkeypatch.setattr(Front, "run", imported)
+    assert cli.main(["front", "fishwood-v0"]) == code
+    assert capsys.readouterr().err == "moac: interrupted.\n"
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,21 @@
 
 import csv
 import io
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from moac.cli import process
 from moac.kuairand import schema
 from moac.logs import engine, source_files
 from tests.helpers.kuairand import generated
 
 LOG, USERS, VIDEOS = "log_standard_4_22_to_5_08_pure.csv", "user_features_pure.csv", "video_features_basic_pure.csv"
+MANY = "SELECT sum(a.i * b.i) FROM range(1000000) a(i), range(1000000) b(i)"
 TABLES = {LOG: schema.LOG_TABLE, USERS: schema.USER_FEATURES.table, VIDEOS: schema.VIDEO_FEATURES.table}
 
 
@@ -41,7 +47,7 @@ def test_a_long_query_shows_how_far_it_is_and_can_be_interrupted(tmp_path):
 
     def work():
         with pytest.raises(Exception, match="INTERRUPT"):
-            connection.execute("SELECT sum(a.i * b.i) FROM range(1000000) a(i), range(1000000) b(i)").fetchall()
+            connection.execute(MANY).fetchall()
 
     with engine.connect(engine.limits("600MB", 1), tmp_path) as connection:
         with pytest.raises(KeyboardInterrupt):
@@ -50,6 +56,24 @@ def test_a_long_query_shows_how_far_it_is_and_can_be_interrupted(tmp_path):
         engine.watch(connection, lambda: done.append(connection.execute("SELECT 7").fetchone()), stop)
     assert done == [(7,)]
     assert all(0 <= share <= 1 for share in shown)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("query", [MANY, f"COPY ({MANY}) TO '/dev/null' (FORMAT csv)"], ids=["select", "copy"])
+def test_a_signal_during_a_query_ends_it_and_nothing_else(query, number, tmp_path):
+    """DuckDB alone raises a RuntimeError, after its other threads have gone through a million times a million rows."""
+
+    def interrupt():
+        while not connection.progress > 0:
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    with engine.connect(engine.limits("600MB", 2), tmp_path) as connection, ThreadPoolExecutor(1) as pool:
+        with pytest.raises(KeyboardInterrupt) as found, process.terminable():
+            pool.submit(interrupt)
+            connection.execute(query)
+        assert process.exit_code(found.value) == 128 + number
+        assert connection.execute("SELECT 7").fetchone() == (7,)
 
 
 def test_an_error_in_a_watched_query_comes_out(tmp_path):

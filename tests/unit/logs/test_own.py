@@ -17,7 +17,7 @@ from moac.logs import LoggedDataset, own, splits
 from tests.helpers import stranger
 
 TABLE = stranger.rows()
-GZIP = gzip.compress(stranger.text(TABLE).encode())
+GZIP = gzip.compress(stranger.text(TABLE).encode(), mtime=0)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ FORMS = {
     "an index without a name": lambda f: _write(f / "a.csv", INDEXED.encode()),
     "CR": lambda f: stranger.write(f / "a.csv", TABLE, newline="\r"),
     "other order, no last line end": lambda f: _write(f / "a.csv", stranger.text(TABLE[::-1]).rstrip().encode()),
-    "gzip": lambda f: _write(f / "a.csv.gz", gzip.compress(stranger.text(TABLE).encode())),
+    "gzip": lambda f: _write(f / "a.csv.gz", GZIP),
     "a folder": lambda f: [stranger.write(f / f"{k}.csv", TABLE[k::2]) for k in (0, 1)] and f,
     "a glob": lambda f: [stranger.write(f / f"{k}.csv", TABLE[k::2]) for k in (0, 1)] and f"{f}/*.csv",
     "Parquet": lambda f: own.as_parquet(as_frame(f), f / "a.parquet"),
@@ -405,7 +405,7 @@ def test_what_is_left_out_of_a_folder_is_said(built, tmp_path):
     ("name", "content", "kind"),
     [
         ("log.jsonl", b'\n {"user_id": 1}\n', "JSON"),
-        ("log.json.gz", gzip.compress(b'[{"user_id": 1}]'), "JSON"),
+        ("log.json.gz", gzip.compress(b'[{"user_id": 1}]', mtime=0), "JSON"),
         ("log.xlsx", b"PK\x03\x04 sheet", "a zip archive or an Excel file"),
         ("log.csv", GZIP, "gzip"),
         ("log.csv.zst", b"\x28\xb5\x2f\xfd ...", "zstd"),
