@@ -9,7 +9,9 @@ def main() -> int:
     try:
         from moac.cli.main import main
 
-        return main()
+        code = main()
+        sys.stdout = sys.stderr  # what environments print as the process ends follows no result
+        return code
     except KeyboardInterrupt:  # before the command line itself was imported
         sys.stderr.write("moac: interrupted.\n")
         return 130

@@ -146,6 +146,17 @@ SMALLEST_PROPENSITY = 1e-37
 LARGEST_REWARD = 1e15
 """In absolute value. Training squares returns, up to 100 times as large, and sums them in float32, up to 3e38."""
 
+_NOT_REAL = {"c": "complex numbers", "U": "texts", "S": "texts", "O": "objects", "M": "dates", "m": "spans of time"}
+"""Contents of arrays that NumPy turns into floats all the same, or in part, by their kind."""
+
+
+def not_real(array: Any) -> str | None:
+    """The contents of an array that holds no real numbers, in words; None where it holds them."""
+    kind = array.dtype.kind
+    if kind == "O" and all(isinstance(each, Real) for each in array.flat):
+        return None
+    return _NOT_REAL.get(kind)
+
 
 def check_fields(owner: Any, ranges: Mapping[str, Range]) -> None:
     """Refuse a field of an object that lies outside of its range; None is left to the object."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ import jax
 import numpy as np
 
 from moac import files, training
-from moac.choices import counted, several
+from moac.choices import counted, several, shown
 from moac.config import Config
 from moac.driver import source_of
 from moac.momdp import library
@@ -84,12 +85,23 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
         if protect is not None:
             evaluated = replace(evaluated, choice=choosing.choose(evaluated, protect))
     else:
+        _check_no_log_options(subject.source.spec.name, split=split, cap=cap, control=control, protect=protect)
         environment: Any = subject.source
         model = library.for_environment(environment.spec.name)
         evaluated = values.by_episodes(environment, subject.trained, chosen, episodes, model)
     if out is not None:
         evaluated.save(Path(out))
     return evaluated
+
+
+def _check_no_log_options(name: str, **options: Any) -> None:
+    """Refuse options that only a log has a use for, where episodes of an environment are played."""
+    parameters = inspect.signature(evaluate).parameters
+    for option, value in options.items():
+        unsaid = parameters[option].default
+        if value is not unsaid and several(value) != several(unsaid):
+            right = f"left out where episodes are played, here of {name}: it is for logs"
+            raise ValueError(f"`{option}` must be {right}, got {shown(value)}.")
 
 
 @dataclass(frozen=True, eq=False)

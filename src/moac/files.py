@@ -52,8 +52,8 @@ def interpreting(path: Path) -> Generator[None]:
         raise
     except KeyError as error:
         raise DamagedError(path, f"{error} is missing") from None
-    except (TypeError, ValueError, IndexError) as error:
-        raise DamagedError(path, str(error)) from None
+    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise DamagedError(path, " ".join(str(error).split())) from None
 
 
 def check_folder(name: str, path: Path) -> None:

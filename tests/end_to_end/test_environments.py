@@ -68,12 +68,14 @@ def test_every_environment_trains(env, capsys, tmp_path):
             observation, _ = copy.reset()
 
 
-def test_supermario(capsys, tmp_path):
-    """The other extras: test_continuous.py."""
-    env = "mo-supermario-v0"
-    pytest.importorskip(EXTRAS[env])
-    summary, _ = trained(capsys, env, "--num-envs", 2, "--out", tmp_path / "run", *SHORT)
-    assert np.isfinite(summary["returns"]).all()
+@pytest.mark.parametrize("env", ["minecart-rgb-v0", "mo-supermario-v0"])
+def test_images_are_refused_before_anything_is_made(env, capsys, tmp_path):
+    pytest.importorskip(EXTRAS.get(env, "mo_gymnasium"))
+    assert main(["train", env, "--out", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"moac: {env} cannot be trained on: `observation_space` must not be an image, got shape (")
+    assert "a wrapper must extract features" in line
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("env", [env for env, module in EXTRAS.items() if find_spec(module) is None])

@@ -13,6 +13,7 @@ from moac.cli import main as cli
 from moac.report.page import render
 from moac.report.pages import exploration as page
 from moac.search import archive as archives
+from tests.helpers.damage import damaged
 from tests.helpers.kuairand import build, generated
 
 TINY = [
@@ -39,6 +40,22 @@ def test_the_ends_of_the_hull_are_found(explored):
     for missed in numbers["hull_missed"]:
         assert missed == pytest.approx([0.474, 4.737], abs=1e-3)
     assert numbers["preferences_served"]["archive"] == 1.0 and numbers["most_below_hull"] < 0.05
+
+
+def test_a_damaged_record_ends_in_a_page_or_one_line(explored):
+    path, told = explored[0] / "explore.json", explored[1]
+    whole, refused = path.read_text(), 0
+    try:
+        for place, data in damaged(told, ([1], "x")):
+            path.write_text(json.dumps(data))
+            try:
+                render(page.of_folder(explored[0]))
+            except ValueError as error:
+                refused += 1
+                assert str(explored[0]) in str(error) and "\n" not in str(error), place
+    finally:
+        path.write_text(whole)
+    assert refused > 10
 
 
 def test_the_archive_comes_back_with_policies_worth_what_it_says(explored):

@@ -173,6 +173,20 @@ def test_a_run_plays_in_the_environment_that_is_given(tmp_path):
         assert api.evaluate(given, make(limit=1), episodes=2).length == 1
 
 
+@pytest.mark.parametrize(
+    "option", [{"split": "test"}, {"cap": 5.0}, {"control": ["time"]}, {"control": "time"}, {"protect": ["fish=-1%"]}]
+)
+def test_options_of_logs_are_refused_by_name_on_an_environment(option, trained):
+    (name,) = option
+    with pytest.raises(ValueError, match=rf"^`{name}` must be left out .* fishwood-v0: it is for logs, got .*\.$"):
+        api.evaluate(trained, episodes=2, **option)
+
+
+def test_options_of_logs_that_say_nothing_are_welcome_on_an_environment(trained):
+    values = api.evaluate(trained, episodes=2, split="validation", cap=10, control=[], protect=None)
+    assert values.points.shape == (2, 2)
+
+
 def test_a_policy_plays_only_where_its_actions_are_taken(trained):
     told = r"`problem` must take the policy's actions \(2 actions\), got "
     for problem, taken in (("resource-gathering-v0", "4 actions"), ("mo-mountaincarcontinuous-v0", "arrays .*")):

@@ -5,9 +5,11 @@ What takes long to import is imported when it is used, here and in `moac.progres
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,8 +18,23 @@ if TYPE_CHECKING:
     from moac.report import page
     from moac.report.numbers import Value
 
+_STDOUT, _STDERR = 1, 2
 WIDTH = 120
 """Characters of a line, where stdout is no terminal."""
+
+
+@contextlib.contextmanager
+def only_for_json() -> Generator[None]:
+    """While entered, what anybody else prints goes to stderr, be it a library in C or a child process."""
+    sys.stdout.flush()
+    with contextlib.ExitStack() as undone:
+        undone.enter_context(contextlib.redirect_stdout(sys.stderr))
+        with contextlib.suppress(OSError):  # a process may have neither of the two
+            kept = os.dup(_STDOUT)
+            undone.callback(os.close, kept)
+            os.dup2(_STDERR, _STDOUT)
+            undone.callback(os.dup2, kept, _STDOUT)
+        yield
 
 
 def plain() -> Console:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import tyro
 
 from moac.choices import COUNT, did_you_mean
-from moac.cli.console import print_json
+from moac.cli.console import only_for_json, print_json
 from moac.config import CHOICES, Average, Config, Discounted
 
 
@@ -39,11 +39,13 @@ class Command(ABC):
         for name, check in _CHECKS.items():
             if hasattr(self, name):
                 check(getattr(self, name))
-        answer = self.answer()
-        if self.json:
-            print_json(answer.record)
-        else:
+        if not self.json:
+            answer = self.answer()
             answer.show()
+            return answer.code
+        with only_for_json():
+            answer = self.answer()
+        print_json(answer.record)
         return answer.code
 
     @abstractmethod

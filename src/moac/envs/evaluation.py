@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float, Int, UInt8
 
 from moac.config import Average, Setting
 from moac.envs import acting
-from moac.envs.rollout import Copy, Interface, described, packed, rewards_of, seeded_globally
+from moac.envs.rollout import Copy, Interface, check_flags, described, packed, rewards_of, seeded_globally
 from moac.training.trained import TrainedPolicy
-from moac.types import Evaluation
+from moac.types import Evaluation, SourceError
 
 if TYPE_CHECKING:
     from moac.envs.environment import Environment
@@ -61,7 +61,7 @@ def reused() -> Generator[list[Copy]]:
         yield copies
     finally:
         for copy in copies:
-            copy.env.close()
+            copy.close()
 
 
 def play(
@@ -221,7 +221,9 @@ def _step(copy: Copy, action: Any, rewards: list[bytes], longest: float) -> tupl
     try:
         copy.observation, reward, terminated, truncated, _ = copy.env.step(action)
         rewards.append(packed(reward))
-    except Exception as error:
+        if terminated or truncated:
+            check_flags(terminated, truncated)
+    except BaseException as error:
         raise copy.raised(error, len(rewards)) from error
     return bool(terminated and not truncated), bool(truncated or len(rewards) >= min(copy.limit, longest))
 
@@ -299,7 +301,7 @@ def record(environment: Environment, trained: TrainedPolicy, count: int, seed: i
                 (table,), _ = _played(interface, trained, [copy], [number], left, recording.frames[-1])
             recording.returns.append(table.sum(axis=0, dtype=np.float64).tolist())
     finally:
-        copy.env.close()
+        copy.close()
     return recording
 
 
@@ -312,9 +314,13 @@ def _rendering(interface: Interface, name: str) -> Copy:
             raise NotImplementedError("it renders no pictures (rgb_array)")
         _picture(copy)
     except Exception as error:  # drivers fail in ways of their own
-        raise ValueError(f"{name} cannot be watched: {described(error)}.") from None
+        first = error.__cause__ if isinstance(error, SourceError) else None
+        raise ValueError(f"{name} cannot be watched: {described(first or error)}.") from None
     return copy
 
 
 def _picture(copy: Copy) -> UInt8[np.ndarray, "h w 3"]:
-    return np.asarray(copy.env.render(), dtype=np.uint8)[..., :3]
+    try:
+        return np.asarray(copy.env.render(), dtype=np.uint8)[..., :3]
+    except BaseException as error:
+        raise copy.raised(error, 0, "render") from error

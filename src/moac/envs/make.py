@@ -20,8 +20,9 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from moac.choices import Range, at_least, shown
+from moac.envs import interrupts
 from moac.envs.environment import Environment
-from moac.envs.rollout import Interface, described, seeded_globally
+from moac.envs.rollout import Interface, WrongAnswerError, close, described, real_reward, seeded_globally
 from moac.policies.encoding import ActionBox, Encoder, Leaf
 from moac.policies.observations import of_encoder
 from moac.types import Spec
@@ -64,6 +65,11 @@ OBJECTIVES = {
 """What the objectives of MO-Gymnasium's environments are, by how their ids begin; the longest such beginning counts."""
 _SECONDS = Range("a positive number of seconds", lambda x: 0 < x < math.inf)
 _SPACES = "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these"
+_LARGEST_VECTOR = 100_000
+"""Numbers of an observation: bounds, scale and moments of each are kept, and every step holds two of them."""
+_SMALLEST_IMAGE = 16
+"""Pixels along each side; a smaller array of bytes is a board."""
+_NO_IMAGES = "images are not supported: a wrapper must extract features, such as positions, and show them as a vector"
 
 
 def make(
@@ -170,7 +176,9 @@ class Maker:
             module = self.name.rpartition(":")[0]
             known = f"an id that {module} registers" if module else f"one of {', '.join(known_ids())}"
             raise ValueError(f"`env` must be {known}, got {self.name!r}.") from None
-        except Exception as error:  # whatever its packages do where something is missing
+        except BaseException as error:  # whatever its packages do where something is missing
+            if interrupts.is_of_user(error):
+                raise
             extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
             if extra is not None and isinstance(error, ImportError | gymnasium.error.DependencyNotInstalled):
                 raise ValueError(
@@ -189,15 +197,18 @@ def known_ids() -> tuple[str, ...]:
 def _environment(maker: Maker, stepping: Mapping[str, Any]) -> Environment:
     """The environment; one copy is made to see its spaces, and closed."""
     sample, limit = maker.first()
-    if not hasattr(sample, "action_space"):
+    if not hasattr(type(sample), "action_space") and not hasattr(sample, "action_space"):
         raise ValueError(f"`env` must make an environment, got {maker.name}, which makes {shown(sample)}.")
     try:
         encoder, actions = encoder_of(sample.observation_space), actions_of(sample.action_space)
         low, high, looking_steps = _reward_bounds(sample)
-    except ValueError as error:
-        raise ValueError(f"{maker.name} cannot be trained on: {error}") from None
+    except BaseException as error:
+        if interrupts.is_of_user(error):
+            raise
+        told = str(error) if isinstance(error, ValueError) else f"{described(error)}."
+        raise ValueError(f"{maker.name} cannot be trained on: {told}") from None
     finally:
-        sample.close()
+        close(sample, maker.name)
     box, num_actions = (actions, 0) if isinstance(actions, ActionBox) else (None, actions)
     interface = Interface(maker, encoder, num_actions, len(low), box, limit=limit, looking_steps=looking_steps)
     bounds = np.abs(np.concatenate([low, high]))
@@ -249,8 +260,12 @@ def _num_rewards(env: Any) -> int:
     try:
         env.reset(seed=0)
         env.action_space.seed(0)
-        reward = np.asarray(env.step(env.action_space.sample())[1])
-    except Exception as error:  # whatever the environment's code does
+        reward = real_reward(env.step(env.action_space.sample())[1])
+    except WrongAnswerError as error:
+        raise ValueError(f"{error}.") from None
+    except BaseException as error:  # whatever the environment's code does
+        if interrupts.is_of_user(error):
+            raise
         raise ValueError(f"its first step raised {described(error)}.") from error
     if reward.ndim != 1 or not len(reward):
         raise ValueError(f"its reward must be a vector, got {'a number' if not reward.ndim else reward.tolist()}.")
@@ -271,6 +286,7 @@ def known_objectives(name: str) -> tuple[str, ...]:
 def encoder_of(space: Any) -> Encoder:
     """The encoder of an observation space; what it cannot hold is a ValueError that names the part."""
     encoder = Encoder(tuple(_leaves(space, ())))
+    _check_size(encoder.size)
     if not encoder.size:
         raise ValueError(f"`observation_space` must hold at least one number, got {space}.")
     return encoder
@@ -285,7 +301,7 @@ def actions_of(space: Any) -> int | ActionBox:
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise ValueError(f"`action_space` must be Discrete or a Box of real numbers, got {space}.")
     low, high = _bounds(space)
-    if not low or any(a >= b for a, b in zip(low, high, strict=True)):
+    if not low or not all(a < b for a, b in zip(low, high, strict=True)):
         raise ValueError(f"`action_space` must have a lower bound below the upper one everywhere, got {space}.")
     return ActionBox(tuple(space.shape), np.dtype(space.dtype).name, low, high)
 
@@ -301,7 +317,17 @@ def _leaves(space: Any, path: tuple[str | int, ...]) -> Iterator[Leaf]:
         yield _leaf(space, path)
 
 
+def _check_size(count: int) -> None:
+    """Refuse observations of more numbers than are sane, before anything is made of each."""
+    if count > _LARGEST_VECTOR:
+        right = f"at most {_LARGEST_VECTOR:,} numbers, which a wrapper that extracts features can see to"
+        raise ValueError(f"`observation_space` must hold {right}, got {count:,}.")
+
+
 def _leaf(space: Any, path: tuple[str | int, ...]) -> Leaf:
+    if isinstance(space, spaces.Box) and _is_image(space):
+        raise ValueError(f"`observation_space` must not be an image, got shape {space.shape}: {_NO_IMAGES}.")
+    _check_size(math.prod(getattr(space, "shape", None) or ()))
     if isinstance(space, spaces.Discrete):
         return Leaf(path, "integer", (float(space.start),), (float(space.start + space.n - 1),))
     if isinstance(space, spaces.MultiDiscrete):
@@ -315,6 +341,14 @@ def _leaf(space: Any, path: tuple[str | int, ...]) -> Leaf:
         return Leaf(path, "integer" if whole else "float", *_bounds(space))
     where = f" at {'.'.join(map(str, path))}" if path else ""
     raise ValueError(f"`observation_space` must be {_SPACES}, got {space}{where}.")
+
+
+def _is_image(space: spaces.Box) -> bool:
+    """Whether a box holds pictures: bytes along three axes, two of which are as long as those of a picture."""
+    if space.dtype != np.uint8 or len(space.shape) != 3:
+        return False
+    _, shorter_side, _ = sorted(space.shape)
+    return shorter_side >= _SMALLEST_IMAGE
 
 
 def _bounds(space: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import warnings
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from moac.choices import LARGEST_REWARD
-from moac.envs import acting
+from moac.choices import LARGEST_REWARD, not_real, shown
+from moac.envs import acting, interrupts
 from moac.envs.acting import Actor
 from moac.policies.encoding import ActionBox, Encoder
 from moac.policies.observations import Scale
@@ -30,6 +31,10 @@ _NUMPY_GLOBAL: Any = np.random
 """NumPy's global generator, which some environments draw from."""
 _kept: list[bool] = []
 """Not empty while somebody outside puts the global generators back: their state is large, and slow to copy."""
+
+
+class WrongAnswerError(ValueError):
+    """An answer of an environment that is not what Gymnasium asks for, in words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +80,11 @@ class Copy:
     )  # fmt: skip
 
     def __init__(self, interface: Interface, number: int, seed: int) -> None:
-        self.number = number
-        self.env, self.limit = interface.make()
+        self.number, self.steps = number, 0
+        try:
+            self.env, self.limit = interface.make()
+        except BaseException as error:
+            raise self.raised(error, 0, "making it") from error
         self.begin(interface, seed)
 
     def begin(self, interface: Interface, seed: int) -> None:
@@ -90,8 +98,8 @@ class Copy:
         """Start an episode; the first is seeded, later ones go on with the environment's own random numbers."""
         try:
             self.observation, _ = self.env.reset(**options)
-        except Exception as error:
-            raise self.failure(f"reset raised {described(error)}") from error
+        except BaseException as error:
+            raise self.raised(error, 0, "reset") from error
         self.elapsed, self.preference = 0, self._draw()
         self.episodes += 1
         return self.observation
@@ -100,16 +108,24 @@ class Copy:
         """The error of this copy, one line; `done` steps after those counted."""
         return SourceError(f"the environment failed at step {self.steps + done + 1} of copy {self.number}: {what}.")
 
-    def raised(self, error: Exception, done: int) -> SourceError:
-        """The error of a step that raised."""
-        return self.failure(f"step raised {described(error)}", done)
+    def raised(self, error: BaseException, done: int, call: str = "step") -> SourceError:
+        """The error of a call that raised, be it SystemExit; the user's own interruption goes on as it is."""
+        if interrupts.is_of_user(error):
+            raise error
+        if isinstance(error, WrongAnswerError):
+            return self.failure(str(error), done)
+        return self.failure(f"{call} raised {described(error)}", done)
+
+    def close(self) -> None:
+        """Close the environment; one that fails in this has played all the same, so that it is only a warning."""
+        close(self.env, f"copy {self.number} of the environment")
 
     def read(self, encode: Callable[..., Any], observation: Any, done: int) -> Any:
         """An encoded observation, with p where there is one; what does not fit is an error of this copy."""
         try:
             return encode(observation) if self.preference is None else encode(observation, self.preference)
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise self.failure(str(error).rstrip("."), done) from None
+        except Exception as error:  # an observation may be any object
+            raise self.failure(" ".join(str(error).split()).rstrip("."), done) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,12 +217,14 @@ class _Kept:
             try:
                 observation, reward, terminated, truncated, _ = copy.env.step(action)
                 self._rewards[k].append(packed(reward))
-            except Exception as error:
+                if over := terminated or truncated:
+                    check_flags(terminated, truncated)
+            except BaseException as error:
                 raise copy.raised(error, t) from error
-            plain = type(observation) is np.ndarray and observation.shape == shape and copy.preference is None
-            row[k] = observation if plain else copy.read(encode, observation, t)
+            plain = type(observation) is np.ndarray and observation.shape == shape and observation.dtype.kind == "f"
+            row[k] = observation if plain and copy.preference is None else copy.read(encode, observation, t)
             copy.elapsed += 1
-            if terminated or truncated or copy.elapsed >= copy.limit or k in restarts:
+            if over or copy.elapsed >= copy.limit or k in restarts:
                 starts[k] = np.array(copy.read(encode, copy.restart(), t))  # the environment may write to it
                 self.ended[t, k] = terminated and not truncated
         return starts
@@ -246,8 +264,26 @@ def _check_finite(copies: list[Copy], observations: Any, t: int) -> None:
 
 def packed(reward: Any) -> bytes:
     """A reward as the bytes of its numbers in single precision: a copy, whatever array the environment hands out."""
-    plain = type(reward) is np.ndarray and reward.dtype is SINGLE
-    return reward.tobytes() if plain else np.asarray(reward, dtype=np.float32).tobytes()
+    if type(reward) is np.ndarray and reward.dtype is SINGLE and reward.ndim == 1:
+        return reward.tobytes()
+    return real_reward(reward).astype(SINGLE).tobytes()
+
+
+def real_reward(reward: Any) -> np.ndarray[Any, Any]:
+    """A reward as an array; what holds no real numbers, or has more than one axis, is refused."""
+    numbers = np.asarray(reward)
+    if (held := not_real(numbers)) is not None:
+        raise WrongAnswerError(f"its reward must be a vector of real numbers, got {held}")
+    if numbers.ndim > 1:
+        raise WrongAnswerError(f"its reward must be a vector, got an array of shape {numbers.shape}")
+    return numbers
+
+
+def check_flags(terminated: Any, truncated: Any) -> None:
+    """Refuse what ends an episode and is neither true nor false, such as a text; looked at when an episode ends."""
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        if flag is not False and flag is not True and (np.size(flag) != 1 or np.asarray(flag).dtype.kind not in "bui"):
+            raise WrongAnswerError(f"`{name}` must be true or false, got {shown(flag)}")
 
 
 def rewards_of(copies: list[Copy], rows: list[bytes], steps: int, num_objectives: int) -> Float[np.ndarray, "n T M"]:
@@ -267,14 +303,18 @@ def rewards_of(copies: list[Copy], rows: list[bytes], steps: int, num_objectives
 
 @contextlib.contextmanager
 def kept_globally() -> Generator[None]:
-    """NumPy's and Python's global generators afterwards as they were; keeping them again inside costs nothing."""
+    """NumPy's and Python's global generators afterwards as they were; keeping them again inside costs nothing.
+
+    All that environments do is done inside, so that this is where signals are listened to.
+    """
     if _kept:
         yield
         return
     before = _NUMPY_GLOBAL.get_state(legacy=False), random.getstate()
     _kept.append(True)
     try:
-        yield
+        with interrupts.listening():
+            yield
     finally:
         _kept.pop()
         _NUMPY_GLOBAL.set_state(before[0])
@@ -294,7 +334,20 @@ def seeded_globally(seed: int) -> Generator[None]:
         yield
 
 
-def described(error: Exception) -> str:
-    """An error as one line, without a full stop."""
-    text = " ".join(str(error).split()).rstrip(".")
+def close(env: Any, what: str) -> None:
+    """Close an environment; whatever goes wrong is a warning, but for the user's own interruption."""
+    with interrupts.listening():
+        try:
+            env.close()
+        except BaseException as error:
+            if interrupts.is_of_user(error):
+                raise
+            warnings.warn(f"closing {what} raised {described(error)}.", RuntimeWarning, stacklevel=2)
+
+
+def described(error: BaseException) -> str:
+    """An error as one line, without a full stop; one that cannot even say what it is by its type alone."""
+    text = ""
+    with contextlib.suppress(Exception):
+        text = " ".join(str(error).split()).rstrip(".")
     return f"{type(error).__name__}{f': {text}' if text else ''}"

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac.envs.acting import cumulative
-from moac.envs.rollout import SINGLE, Copy, Draws, packed, rewards_of
+from moac.envs.rollout import SINGLE, Copy, Draws, check_flags, packed, rewards_of
 from moac.policies.encoding import Encoder
 from moac.types import Batch
 
@@ -113,15 +113,17 @@ class TabularRollout:
                 try:
                     observation, reward, terminated, truncated, _ = step(action)
                     here = row_of(observation.tobytes() if type(observation) is array else key(observation))
-                    plain = type(reward) is array and reward.dtype is single
+                    plain = type(reward) is array and reward.dtype is single and reward.ndim == 1
                     rewards.append(reward.tobytes() if plain else packed(reward))
-                except Exception as error:
+                    if over := terminated or truncated:
+                        check_flags(terminated, truncated)
+                except BaseException as error:
                     raise copy.raised(error, i) from error
                 if here is None:
                     here = self._row(copy, observation, i)
                 actions.append(action)
                 arrivals.append(here)
-                if terminated or truncated or i >= last:
+                if over or i >= last:
                     began = i + 1
                     last = min([i + limit, *forced[bisect(forced, i) :][:1]]) if forced else i + limit
                     observation = copy.restart()

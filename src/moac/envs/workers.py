@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from moac.envs import acting, evaluation
-from moac.envs.rollout import Copy, Draws, Interface, kept_globally, roll_out, seeded_globally
+from moac.envs.rollout import Copy, Draws, Interface, described, kept_globally, roll_out, seeded_globally
 from moac.envs.tabular import StateIndex, TabularRollout
 from moac.policies.observations import Scale
 from moac.types import Batch, Params, Policy, SourceError
@@ -66,7 +66,7 @@ class Simulator:
     def close(self, chain: int) -> None:
         """Close the environments of a chain."""
         for copy in self._copies.pop(chain, []):
-            copy.env.close()
+            copy.close()
 
     def ask(self, name: str, *arguments: Any) -> Callable[[], Any]:
         """Call a method by its name; what is returned gives the answer."""
@@ -169,8 +169,8 @@ def _serve(pipe: Any, interface: Interface, count: Any) -> None:
                 answer = False, getattr(simulator, name)(*arguments)
             except SourceError as error:
                 answer = True, str(error)
-            except Exception as error:
-                answer = True, f"{type(error).__name__}: {error}"
+            except BaseException as error:  # be it SystemExit: there is no Ctrl-C here
+                answer = True, described(error)
             pipe.send(answer)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac.choices import LARGEST_REWARD, counted, shown
+from moac.choices import LARGEST_REWARD, counted, not_real, shown
 from moac.config import Setting
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source, Spec
 
@@ -187,17 +187,29 @@ def _source() -> Any:
     return sampling
 
 
-def _array(name: str, values: Any, dtype: type | None = None) -> np.ndarray[Any, Any]:
+def _array(name: str, values: Any) -> np.ndarray[Any, Any]:
     """`values` copied into an array, so that changes to them do not change the model."""
     try:
-        return np.array(values, dtype)
+        return np.array(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"`{name}` must be an array, got {type(values).__name__}: {error}") from error
 
 
+def _numbers(name: str, values: Any) -> np.ndarray[Any, Any]:
+    """`values` as an array of real numbers."""
+    array = _array(name, values)
+    if (held := not_real(array)) is not None:
+        raise ValueError(f"`{name}` must be an array of real numbers, got {held}.")
+    return array
+
+
 def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] = ()) -> Float[np.ndarray, "..."]:
     """`values` as finite float64 with `num_axes` axes, the first of them `leading`."""
-    table = _array(name, values, np.float64)
+    numbers = _numbers(name, values)
+    try:
+        table = numbers.astype(np.float64, copy=False)
+    except OverflowError as error:
+        raise ValueError(f"`{name}` must be an array of floats, got larger numbers: {error}.") from None
     if table.ndim != num_axes or 0 in table.shape:
         raise ValueError(f"`{name}` must have shape {_SHAPES[name]}, none of them 0, got {table.shape}.")
     if table.shape[: len(leading)] != leading:
@@ -214,7 +226,7 @@ def _rewards(name: str, values: Any, num_axes: int, leading: tuple[int, ...]) ->
 
 
 def _like(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    table = _array(name, values)
+    table = _numbers(name, values)
     if table.shape != shape:
         raise ValueError(f"`{name}` must have shape {shape}, got {table.shape}.")
     return table

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from moac.choices import not_real
+
 MAX_STATES = 100_000
 """Where the bounds of a space allow more states than this, observations are vectors."""
 _INTEGERS = (int, np.integer)
@@ -46,7 +48,10 @@ class Leaf:
                 observation = observation[key]
         except (IndexError, KeyError, TypeError):
             raise ValueError(f"an observation must have {len(self.low)} numbers at {where}, got none.") from None
-        flat = np.array(observation, dtype=np.float64).reshape(-1)
+        numbers = np.asarray(observation)
+        if (held := not_real(numbers)) is not None:
+            raise ValueError(f"an observation must hold real numbers at {where}, got {held}.")
+        flat = numbers.astype(np.float64).reshape(-1)
         if len(flat) != len(self.low):
             raise ValueError(f"an observation must have {len(self.low)} numbers at {where}, got {len(flat)}.")
         return (flat != 0).astype(np.float64) if self.kind == "binary" else flat
@@ -118,7 +123,7 @@ class Encoder:
 
     def flat(self, observation: Any, preference: Any = None) -> Float[np.ndarray, " d"]:
         """All numbers of an observation, those of a preference last; a vector of real numbers is read at once."""
-        if type(observation) is np.ndarray and observation.shape == self.plain_shape:
+        if type(observation) is np.ndarray and observation.shape == self.plain_shape and observation.dtype.kind == "f":
             return np.concatenate((observation, preference)) if self.preference_size else observation
         parts = [leaf.flat(preference if leaf.kind == "preference" else observation) for leaf in self.leaves]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)

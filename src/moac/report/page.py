@@ -6,17 +6,20 @@ The file needs no network and no script, and every text in it is escaped.
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import jinja2
+import numpy as np
 from markupsafe import Markup, escape
 
+from moac.choices import shown
 from moac.files import read_bytes
 from moac.report.numbers import Value, text, typeset
 
@@ -58,6 +61,13 @@ Named = tuple[tuple[str, Value], ...]
 """Names and their values, in the order in which they are shown."""
 
 
+def _check_values(what: str, values: Iterable[Any]) -> None:
+    """Refuse what is neither a text nor a number nor None: a damaged file may hold lists in their place."""
+    for value in values:
+        if value is not None and not isinstance(value, str | int | float | np.number | np.bool_):
+            raise ValueError(f"{what} must be texts or numbers, got {shown(value)}.")
+
+
 @dataclass(frozen=True)
 class Claim:
     """One row of the claims table."""
@@ -68,6 +78,7 @@ class Claim:
     evidence: str = ""  # where to see it; the name of a figure or the title of a table of the same page becomes a link
 
     def __post_init__(self) -> None:
+        _check_values("the parts of a claim", vars(self).values())
         if self.verdict not in VERDICTS:
             raise ValueError(f"`verdict` must be one of {', '.join(VERDICTS)}, got {self.verdict!r}.")
 
@@ -82,6 +93,7 @@ class Figure:
     alt: str  # what it shows, for those who cannot see it
 
     def __post_init__(self) -> None:
+        _check_values("name, caption and description of a figure", (self.name, self.caption, self.alt))
         if "<svg" not in self.svg or not self.svg.rstrip().endswith("</svg>"):
             raise ValueError(f"`svg` of figure {self.name!r} must be an SVG document, got {self.svg[:40]!r}.")
 
@@ -110,7 +122,9 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]  # numbers are shown with four digits, NaN and None as `–`
 
     def __post_init__(self) -> None:
+        _check_values("title, caption and header of a table", (self.title, self.caption, *self.header))
         for row in self.rows:
+            _check_values(f"`rows` of table {self.title!r}", row)
             if len(row) != len(self.header):
                 right = f"{len(self.header)} cells each"
                 raise ValueError(f"`rows` of table {self.title!r} must have {right}, got {len(row)}.")
@@ -123,6 +137,9 @@ class Card:
     title: str  # its name
     facts: Named  # what is known of it
     code: str  # a line of Python that loads it
+
+    def __post_init__(self) -> None:
+        _check_values(f"facts of {self.title}", itertools.chain.from_iterable(self.facts))
 
 
 @dataclass(frozen=True)
@@ -159,6 +176,10 @@ class Page:
     results: tuple[Table, ...] = ()  # the numbers that matter most; they stand before the figures
     command: str = "moac report RUN"  # that makes the page again
     choice: Choice | None = None  # among policies; None where there is none
+
+    def __post_init__(self) -> None:
+        _check_values("title, summary and notice of a page", (self.title, self.summary, self.notice))
+        _check_values("facts and details of a page", itertools.chain.from_iterable((*self.facts, *self.details)))
 
 
 def render(page: Page) -> str:

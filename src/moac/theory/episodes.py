@@ -19,7 +19,7 @@ from scipy.special import softmax
 
 from moac import beyond
 from moac.envs import Environment, acting
-from moac.envs.rollout import Copy, packed, rewards_of, seeded_globally
+from moac.envs.rollout import Copy, check_flags, packed, rewards_of, seeded_globally
 from moac.logs import states
 from moac.momdp import FiniteMOMDP
 from moac.policies.observations import LogSpec
@@ -199,7 +199,7 @@ class _Copies:
     def close(self) -> None:
         """Close the copies."""
         for copy in self._copies:
-            copy.env.close()
+            copy.close()
 
     def start(self, count: int) -> Any:
         """First observations."""
@@ -213,7 +213,9 @@ class _Copies:
             try:
                 copy.observation, reward, terminated, truncated, _ = copy.env.step(action)
                 rows.append(packed(reward))
-            except Exception as error:
+                if terminated or truncated:
+                    check_flags(terminated, truncated)
+            except BaseException as error:
                 raise copy.raised(error, 0) from error
             copy.elapsed += 1
             over = bool(truncated) or copy.elapsed >= copy.limit

@@ -56,13 +56,41 @@ def test_infinite_bounds_survive_json():
     assert Encoder.from_json(encoder.to_json()) == encoder
 
 
-@pytest.mark.timeout(30)  # the number of an image's states must not be multiplied out, which takes minutes
+@pytest.mark.timeout(30)  # the number of a picture's states must not be multiplied out, which takes minutes
 def test_too_many_states_are_vectors():
     assert encoder_of(spaces.MultiDiscrete([10] * 5)).num_states == MAX_STATES
     assert encoder_of(spaces.MultiDiscrete([10] * 5 + [2])).num_states is None
-    assert encoder_of(spaces.Box(0, 255, (480, 480, 3), np.uint8)).num_states is None
+    assert encoder_of(spaces.Box(0, 255, (300, 300), np.uint8)).num_states is None
     assert encoder_of(spaces.Box(0.0, 1.0, (1,))).num_states is None
     assert encoder_of(spaces.Box(-(2**31), 2**31 - 2, (1,), np.int32)).num_states is None
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 3), (3, 84, 84), (480, 480, 3)])
+def test_images_are_refused(shape):
+    with pytest.raises(ValueError, match=r"`observation_space` must not be an image, got shape \(.*: images are not"):
+        encoder_of(spaces.Box(0, 255, shape, np.uint8))
+
+
+@pytest.mark.parametrize("space", [spaces.Box(0, 255, (7, 7, 3), np.uint8), spaces.Box(0.0, 1.0, (16, 16, 3))])
+def test_boards_and_real_numbers_are_no_images(space):
+    assert encoder_of(space).size == np.prod(space.shape)
+
+
+def test_vectors_have_a_largest_size():
+    assert encoder_of(spaces.Box(-1.0, 1.0, (100_000,))).size == 100_000
+    with pytest.raises(ValueError, match=r"`observation_space` must hold at most 100,000 numbers, .* got 100,001\.$"):
+        encoder_of(spaces.Box(-1.0, 1.0, (100_001,)))
+    with pytest.raises(ValueError, match=r"`observation_space` must hold at most 100,000 numbers, .* got 120,000\.$"):
+        encoder_of(spaces.Tuple([spaces.Box(-1.0, 1.0, (60_000,))] * 2))
+
+
+@pytest.mark.parametrize(
+    ("observation", "held"), [("1.5", "texts"), (["1.5"], "texts"), (np.array([1j]), "complex numbers")]
+)
+def test_what_is_no_real_number_is_refused(observation, held):
+    for space in (spaces.Box(0.0, 4.0, (1,)), spaces.Discrete(4)):
+        with pytest.raises(ValueError, match=f"must hold real numbers at its only array, got {held}"):
+            encoder_of(space).flat(observation)
 
 
 def test_what_counts_more_than_one_bottle_is_still_a_bottle():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from moac import settings, statistics
+from moac import files, settings, statistics
 from moac.choices import counted
 from moac.config import Config, Discounted
 from moac.report import figures
@@ -188,6 +188,12 @@ def _certificates(directory: Path) -> tuple[Table, ...]:
     known = certificate.read(directory)
     if not known:
         return ()
+    with files.interpreting(directory / certificate.FILE):
+        return (_certified(known),)
+
+
+def _certified(known: dict[int, dict[str, Any]]) -> Table:
+    """The table of certificates, by their trials."""
     header = ("Trial", "Gap in θ", "Gap in F̂ + ζI", "Untrained, in θ", "Ratio", "Rarest action", "Episodes")
     rows: list[tuple[str | int | float | None, ...]] = []
     several = [(str(trial), each) for trial, each in known.items()]
@@ -201,7 +207,7 @@ def _certificates(directory: Path) -> tuple[Table, ...]:
     first = next(iter(known.values()))
     said = " ".join(part for part in (first["sentence"], first["warning"], "Stationary is not optimal.") if part)
     caption = f"Intervals at {100 * first['confidence']:g} %; of {first['objective']}. {said}"
-    return (Table("Certificate: the stationarity gap from episodes", caption, header, tuple(rows)),)
+    return Table("Certificate: the stationarity gap from episodes", caption, header, tuple(rows))
 
 
 def ends(low: float | None, high: float | None) -> str:
