@@ -99,7 +99,7 @@ def exact(model: Any, policy: Any, theta: Any, setting: Discounted) -> np.ndarra
     gradient = oracle.of_policy(model, pi, setting).gradient
     with jax.enable_x64(True):
         double = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one)
-        return np.asarray(_theta_gradients(model, policy, double, gradient))[0, :, :, 0]
+        return np.asarray(_theta_gradients(policy, double, gradient))[0, :, :, 0]
 
 
 class _Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -104,11 +104,17 @@ def build(settings: Settings, spec: Spec, seed: int) -> Parts:
 def _build(spec: Spec, settings: Settings, seed: int) -> Parts:
     key = run_key(seed) if settings.features.startswith("random:") else None  # its small programs take a while
     phi = features.by_name(settings.features, spec, key)
-    rule = weighting.by_name(settings.weighting, settings.weights, settings.momentum)
+    rule = _rule(settings.weighting, settings.weights, settings.momentum)
     critic: Critic = LinearCritic(phi, spec.num_objectives)
     if settings.critic != "linear":
         critic = MLPCritic(Network(_inputs(settings, spec), settings.hidden, spec.num_objectives))
     return Parts(policy(settings, spec, phi), critic, rule)
+
+
+@lru_cache(maxsize=64)
+def _rule(name: str, weights: tuple[float, ...] | None, momentum: str) -> Rule:
+    """The rule of these names, one object for each, so that problems of the same shapes have equal parts."""
+    return weighting.by_name(name, weights, momentum)
 
 
 def policy(settings: Settings, spec: Spec, phi: Features) -> Policy:

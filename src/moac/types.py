@@ -207,7 +207,35 @@ class SourceError(ValueError):
     """A source that failed while it was sampled; what was trained before is not lost."""
 
 
-class Source(Protocol):
+class Drawn(Protocol):
+    """A source of samples inside a compiled program."""
+
+    def initial(self) -> Params:
+        """θ of the policy that made the data, where `start="behaviour"` asks for it."""
+        raise ValueError("`start` must be random: the source knows no policy to start from.")
+
+    def start(self, key: Key) -> Any:
+        """The chain at its first state."""
+
+    def sample(self, chain: Any, policy: Policy, theta: Params, key: Key, sizes: Sampling) -> tuple[Any, Batch, Batch]:
+        """The chain after N·D + B transitions under θ, the critic's batches [N, D] and the actor's [B]."""
+        ...
+
+
+class Shape(Protocol):
+    """The sizes of sources, hashable: all that a program knows of the source that it takes as an argument."""
+
+    @property
+    def spec(self) -> Spec:
+        """A description of these sizes."""
+        ...
+
+    def bound(self, data: Any) -> Drawn:
+        """The source that has these arrays."""
+        ...
+
+
+class Source(Drawn, Protocol):
     """Where transitions come from."""
 
     @property
@@ -225,21 +253,15 @@ class Source(Protocol):
         """Arrays too large to be constants of the compiled program, a pytree: it takes them as an argument."""
         return ()
 
-    def bound(self, data: Any) -> Source:
+    @property
+    def shape(self) -> Shape | None:
+        """The sizes that programs are compiled for: sources that share them share programs. None where none do."""
+        return None
+
+    def bound(self, data: Any) -> Drawn:
         """The source with `data` in place of its own arrays."""
         del data
         return self
-
-    def initial(self) -> Params:
-        """θ of the policy that made the data, where `start="behaviour"` asks for it."""
-        raise ValueError("`start` must be random: the source knows no policy to start from.")
-
-    def start(self, key: Key) -> Any:
-        """The chain at its first state."""
-
-    def sample(self, chain: Any, policy: Policy, theta: Params, key: Key, sizes: Sampling) -> tuple[Any, Batch, Batch]:
-        """The chain after N·D + B transitions under θ, the critic's batches [N, D] and the actor's [B]."""
-        ...
 
     def evaluate(self, policy: Policy, theta: Params, setting: Any) -> Evaluation:
         """What the policies `theta` (leading axis K) are worth."""

@@ -44,7 +44,7 @@ class Case:
     @property
     def gradient(self):
         """True gradients in θ [M, P]."""
-        rows = partial(sampling._theta_gradients, self.model, self.policy)
+        rows = partial(sampling._theta_gradients, self.policy)
         return sampling._in_blocks(rows, self.one, self.exact.gradient[None])[0, :, :, 0]
 
     @property

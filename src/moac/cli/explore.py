@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,17 +19,26 @@ from moac.cli.options import Answer, Command, RunPath, config_of, group, option
 from moac.cli.train import config_shown
 from moac.config import CHOICES, Config, check_trials
 from moac.progress import say
-from moac.search import CONDITIONED, EXPLORING
+from moac.search import CONDITIONED, EXPLORING, GROWTH
 
 if TYPE_CHECKING:
     from moac.search.archive import Archive
+    from moac.types import Source
 
     class ExploreConfig:
         """As `moac train` has them, but for what an exploration varies; GAE, since traps are fewer with it."""
 else:
+    _FILLED = {
+        "gae": "0.95; 0 on logs",
+        "num_evaluations": f"25, shared by the stages of entropy; at most {GROWTH} with conditioned",
+        "num_iterations": "6000 on models, 200 with ppo, else 2000; shared by the stages of entropy",
+        "learner": "ppo with conditioned, else paper",
+        "evaluation_share": "0.5",
+    }
     ExploreConfig = options.config_options(
         ("weighting", "weights", "entropy", "conditioned"),
         {"features": [one for one in CHOICES["features"] if one != "plain"]},  # a log has no others to choose from
+        options.DEFAULTS | _FILLED,
         **EXPLORING,
     )
 
@@ -81,12 +90,12 @@ class Explore(Command):
         name = Path(self.env).name if logged else self.env
         out = self.out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}-explore"
         process.use_all_cores()
-        from moac import default_config, settings
+        from moac import default_config
         from moac.runs import problems
 
         source = moac.api.source_of(self.env) if logged else problems.problem_of(self.env, **self.problem.stepping)
         if self.show_config:
-            return config_shown(settings.complete(config, source.spec), default_config.reasons(source, config))
+            return config_shown(self._shared(config, source), default_config.reasons(source, config))
         if not source.compiled:
             process.dispatch_synchronously()
         if (out / "explore.json").exists():
@@ -99,6 +108,14 @@ class Explore(Command):
             )  # fmt: skip
         about = {"seconds": time.monotonic() - began, "run_dir": str(out), "report": str(out / "report.html")}
         return Answer(archive.exploration.record() | about, lambda: _print(archive, out))
+
+    def _shared(self, config: Config, source: Source) -> Config:
+        """The configuration of all runs, with the share of evaluations that the option stands for."""
+        from moac.search import plan
+
+        chosen = (self.preferences, self.draw, self.rules, self.entropy, self.reference)
+        planned = plan.Plan.of(plan.Options(config, *chosen, self.seed, self.steps, self.episodes), source)
+        return replace(planned.config, evaluation_share=planned.evaluation_share)
 
     def _checked(self) -> Config:
         """The configuration that all rules share, with all that can be checked before JAX is imported."""

@@ -11,6 +11,7 @@ import tyro
 
 import moac
 from moac.choices import did_you_mean
+from moac.cli import reference
 from moac.cli.console import print_lines, print_table
 from moac.cli.options import Answer, Command
 
@@ -61,7 +62,7 @@ class Docs(Command):
             near = did_you_mean(self.page, pages)
             raise ValueError(f"`PAGE` must be one that moac docs lists, got {self.page!r}.{near}")
         path = pages[self.page]
-        return Answer({"page": str(path)}, lambda: sys.stdout.write(path.read_text()))
+        return Answer({"page": str(path)}, lambda: sys.stdout.write(reference.written_out(path.read_text())))
 
 
 def _folder() -> Path:

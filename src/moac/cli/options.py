@@ -129,7 +129,7 @@ DEFAULTS = {
     "critic": "mlp for networks with ppo, else linear", "optimiser": "adam with ppo or networks, else constant",
     "critic_optimiser": "adam with ppo or an mlp critic, else constant", "start": "random", "behaviour_pull": "0",
     "features": "one-hot for states, tile for up to 3 inputs, else fourier:3", "weights": "none",
-    "gradient_clip": "0.5 with ppo, else none",
+    "gradient_clip": "0.5 with ppo, else none", "evaluation_share": "0.1",
     "observation_scale": "standard for networks with ppo, running where a bound is infinite, else bounds",
 }  # fmt: skip
 """What `moac.defaults` fills in on models and environments."""
@@ -157,7 +157,7 @@ def _argument(name: str, default: Any, choices: Sequence[str], filled: str) -> A
     word = next((word for part, word in _METAVARS.items() if part.__name__ in kind), None)
     metavar = f"{word} [{word} ...]" if "tuple" in kind else word
     metavar = f"{{{','.join(choices)}}}" if choices else metavar
-    hint = f"(default: {filled})" if default is None else f"(default: {default:.4g})" if word == "FLOAT" else None
+    hint = f"(default: {filled})" if filled else f"(default: {default:.4g})" if word == "FLOAT" else None
     text = _about(" ".join(_EXPLAINED.get(name, "").split()), set(CHOICES.get(name, ())) - set(choices))
     text = text[:1].upper() + text[1:] if text[:1].isascii() else text  # letters such as η stay small
     return tyro.conf.arg(help=text, aliases=ALIASES.get(name), metavar=metavar, help_behavior_hint=hint)
@@ -171,6 +171,11 @@ def _about(text: str, untaken: set[str]) -> str:
     return " ".join(part for part, named in parts if not named or named[1] not in untaken).rstrip(",;.") + "."
 
 
+def _hint(filled: Mapping[str, str], name: str, default: Any) -> str:
+    """What happens without an option, in words; empty where its default says it."""
+    return filled.get(name, "none" if default is None else "")
+
+
 def config_options(
     left_out: Sequence[str],
     choices: Mapping[str, Sequence[str]] | None = None,
@@ -180,14 +185,14 @@ def config_options(
     """The fields of `Config` as options, by groups; names and help are its own, `defaults` are the command's.
 
     The command cannot use fields that are `left_out`, and of a field that names a part only `choices`; `filled` says
-    what a field that is None becomes.
+    in words what happens without an option, such as what a field that is None becomes.
     """
     shown = {**CHOICES, **(choices or {})}
     rows: dict[str, list[Any]] = {name: [] for name in (*_GROUPS, "expert")}
     for each in fields(Config):
         if each.name not in ("setting", "preferences", *left_out):
             default = defaults.get(each.name, each.default)
-            told = _argument(each.name, default, shown.get(each.name, ()), filled.get(each.name, "none"))
+            told = _argument(each.name, default, shown.get(each.name, ()), _hint(filled, each.name, default))
             place = next((name for name, names in _GROUPS.items() if each.name in names), "expert")
             rows[place].append((each.name, Annotated[_HINTS[each.name], told], field(default=default)))
     groups = {name: make_dataclass(f"{name}_options", given, frozen=True) for name, given in rows.items()}

@@ -53,7 +53,7 @@ class Compare(Command):
         def show() -> None:
             from moac.report.pages import comparison as page
 
-            print_tables([page.ends(comparison)])
+            print_tables([page.ends(comparison), page.differing(comparison)])
             print_lines([*(f"• {note}" for note in comparison.notes), *([f"report: {report}"] if report else [])])
 
         return Answer(comparison.record() | {"report": report}, show)
@@ -110,7 +110,7 @@ class Export(Command):
     format: Literal["onnx"] = "onnx"
     """File format."""
     trial: int = 0
-    """Trial of the run, or policy of an exploration's archive."""
+    """Trial of the run, or policy of an exploration; where one network is for all preferences, 0."""
     preference: Annotated[tuple[float, ...] | None, option("FLOAT [FLOAT ...]", "default: an input of the file")] = None
     """Preference of a conditioned network: one number per objective, summing to 1."""
     out: Annotated[Path | None, option("FILE", "default: RUN/policy.onnx")] = None

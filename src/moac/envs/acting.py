@@ -6,7 +6,6 @@ An index comes from a uniform number and the cumulative probabilities of the act
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from moac.compiling import kept_for_few
 from moac.policies import OnHost, Reparametrised, SoftmaxTable, log_probs
 from moac.policies.encoding import ActionBox
 from moac.types import Params, Policy
@@ -34,7 +34,7 @@ def of_policy(policy: Policy, theta: Params, continuous: bool) -> Actor:
         return lambda x, uniform, normal: policy.act(host, x, normal)
     if not continuous and isinstance(policy, OnHost):
         return lambda x, uniform, normal: _chosen(policy.logits(host, x), uniform)
-    return lambda x, uniform, normal: np.asarray(_sampler(policy)(host, x, (uniform * 2.0**32).astype(np.uint32)))
+    return lambda x, uniform, normal: np.asarray(_sampled(policy, host, x, (uniform * 2.0**32).astype(np.uint32)))
 
 
 def of_table(logits: Float[np.ndarray, "S A"]) -> Actor:
@@ -52,7 +52,7 @@ def table(policy: Policy, theta: Params, num_states: int, num_actions: int) -> F
     """Logits of all actions in all states."""
     if isinstance(policy, SoftmaxTable):
         return np.asarray(theta)
-    return np.asarray(_tabulated(policy, num_states, num_actions)(theta))
+    return np.asarray(_tabulated(policy, num_states, num_actions, theta))
 
 
 def cumulative(logits: Float[np.ndarray, "n A"]) -> Float[np.ndarray, "n A-1"]:
@@ -68,17 +68,17 @@ def _chosen(logits: Float[np.ndarray, "n A"], uniform: Float[np.ndarray, " n"]) 
     return (uniform[:, None] >= cumulative(logits)).sum(axis=1)
 
 
-@lru_cache(maxsize=16)
-def _tabulated(policy: Policy, num_states: int, num_actions: int) -> Any:
-    """θ ↦ log π(a|s) for all states and actions."""
-    return jax.jit(lambda theta: log_probs(policy, theta, jnp.arange(num_states), num_actions))
+@kept_for_few(3)
+def _tabulated(policy: Policy, num_states: int, num_actions: int, theta: Params) -> Any:
+    """log π(a|s) for all states and actions."""
+    return log_probs(policy, theta, jnp.arange(num_states), num_actions)
 
 
-@lru_cache(maxsize=16)
-def _sampler(policy: Policy) -> Any:
-    """(θ, observations, seeds) ↦ one action per observation, each with a key of its own."""
-    draw = jax.vmap(lambda theta, x, seed: policy.sample(theta, x, jax.random.key(seed)), in_axes=(None, 0, 0))
-    return jax.jit(draw)
+@kept_for_few(1)
+def _sampled(policy: Policy, theta: Params, observations: Any, seeds: Any) -> Any:
+    """One action per observation, each with a key of its own."""
+    draw = jax.vmap(lambda x, seed: policy.sample(theta, x, jax.random.key(seed)))
+    return draw(observations, seeds)
 
 
 def preferences(draw: str | None, num_objectives: int, seed: int) -> Callable[[], Float[np.ndarray, " M"] | None]:

@@ -101,6 +101,7 @@ class LoggedDataset:
     estimator: Callable[[LoggedDataset, Policy, Params], Evaluation] | None = None
 
     compiled = True  # rows are drawn inside the compiled program
+    shape = None  # programs are its own: they are compiled for its columns
 
     @staticmethod
     def load(path: str | Path) -> LoggedDataset:
@@ -284,7 +285,7 @@ class LoggedDataset:
         """N·D + B rows of train users, uniformly with replacement; the policy has no say in what was logged."""
         del policy, theta
         self.check_known()
-        critic, actor = (states.with_features(self.data, batch) for batch in states.draw(self.data, key, sizes))
+        critic, actor = (states.with_features(self.data, batch) for batch in states.draw(sizes, self.data, key))
         if self.behaviour is not None:
             logits = self.behaviour.policy.logits(self.data.behaviour, actor.observation)
             actor = replace(actor, behaviour_log_probs=jax.nn.log_softmax(logits))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
+from moac.compiling import kept_for_few
 from moac.logs import candidates
 from moac.logs.schema import RECENT, STEPS, WINDOW
 from moac.types import Batch, Key, Request, Sampling
@@ -93,7 +93,7 @@ def widths(tables: Any, num_responses: int) -> tuple[int, ...]:
     return (tables.users.shape[1], *tables.context_sizes, views, responses, taste)
 
 
-@jax.jit
+@kept_for_few()
 def features(tables: Tables, observation: Observation) -> Float[Array, "... F"]:
     """x = (user, one-hot context, (1, item) of the last items, newest first); zeros where the history is shorter.
 
@@ -188,14 +188,14 @@ def on_device(dataset: Any) -> Data:
     return jax.tree.map(jax.device_put, Data(**shared, **made))
 
 
-@jax.jit
+@kept_for_few()
 def observation(data: Data, rows: Int[Array, "..."]) -> Observation:
     """What was known when the rows were shown."""
     answered, candidates = (None if x is None else x[rows] for x in (data.answered, data.candidates))
     return Observation(data.user[rows], data.context[rows], data.end[rows], answered, candidates)
 
 
-@jax.jit
+@kept_for_few()
 def of_rows(data: Data, rows: Int[Array, "..."]) -> Float[Array, "... F"]:
     """The features of rows: what critics see of them."""
     return features(data.tables, observation(data, rows))
@@ -209,13 +209,13 @@ def seen(data: Data, observation: Observation) -> Any:
     return Request(x, data.lists.padded(observation.candidates))
 
 
-@jax.jit
+@kept_for_few()
 def requests(data: Data, rows: Int[Array, "..."]) -> Any:
     """What policies see of rows."""
     return seen(data, observation(data, rows))
 
 
-@jax.jit
+@kept_for_few()
 def next_observation(data: Data, rows: Int[Array, "..."]) -> Observation:
     """The observation of the user's next row; after the last row its history grows by that row, its context stays."""
     last = data.last[rows]
@@ -239,8 +239,8 @@ def transitions(data: Data, rows: Int[Array, "..."], average: bool = False) -> B
     )
 
 
-@partial(jax.jit, static_argnames="sizes")
-def draw(data: Data, key: Key, sizes: Sampling) -> tuple[Batch, Batch]:
+@kept_for_few(1)
+def draw(sizes: Sampling, data: Data, key: Key) -> tuple[Batch, Batch]:
     """The critic's batches [N, D] and the actor's [B]: rows of train users, uniformly with replacement."""
     if sizes.survival is not None:
         raise ValueError("`visitation` must be stationary on a log: its rows cannot be restarted.")

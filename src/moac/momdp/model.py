@@ -157,13 +157,27 @@ class FiniteMOMDP(Source):
         """True: samples are drawn inside the compiled program."""
         return True
 
+    @property
+    def shape(self) -> Any:
+        """The sizes that programs are compiled for: models that share them share programs."""
+        return _source().Shape(self.num_states, self.num_actions, self.num_objectives)
+
+    @property
+    def data(self) -> Any:
+        """The tables that are sampled, which compiled programs take as an argument."""
+        return _source().tables(self)
+
+    def bound(self, data: Any) -> Any:
+        """A source that samples `data` in place of the model's own tables."""
+        return self.shape.bound(data)
+
     def start(self, key: Key) -> Any:
         """The chain at a first state."""
-        return _source().begin(self, key)
+        return self.data.start(key)
 
     def sample(self, chain: Any, policy: Policy, theta: Params, key: Key, sizes: Sampling) -> tuple[Any, Batch, Batch]:
         """The next N·D + B transitions of the chain under θ."""
-        return _source().draw(self, chain, policy, theta, key, sizes)
+        return self.data.sample(chain, policy, theta, key, sizes)
 
     def evaluate(self, policy: Policy, theta: Params, setting: Setting) -> Evaluation:
         """The exact value of the policies `theta` (leading axis K)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
+from moac import compiling
 from moac.config import Setting
 from moac.kept import with_owner
 from moac.momdp import chain as chains
@@ -27,7 +28,7 @@ from moac.momdp import oracle, support
 from moac.momdp.model import FiniteMOMDP
 from moac.policies import OnHost, SoftmaxTable, Tabulated, log_probs
 from moac.policies.observations import StateSpec
-from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Spec
+from moac.types import Batch, Drawn, Evaluation, Key, Params, Policy, Sampling, Spec
 
 _FIELDS = ("returns", "gap", "direction_gap", "regret")  # of an evaluation
 _FEW, _SMALL = 32, 4096
@@ -66,15 +67,57 @@ class Chain:
     age: Int[Array, ""]  # steps since the last start; constant where the visitation is stationary
 
 
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """A model flattened for look-ups by i = (s·A + a)·O + o."""
+_Sampled = tuple[Chain, Batch, Batch]
 
-    successor: Int[np.ndarray, " SAO"]
-    reward: Float[np.ndarray, "SAO M"]
-    terminated: Bool[np.ndarray, " SAO"]
-    starts: Int[np.ndarray, " k"]
-    start_cumulative: Float[np.ndarray, " k"]
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Tables(Drawn):
+    """A model as it is sampled, in flat tables by i = (s·A + a)·O + o: an argument of compiled programs."""
+
+    chances: Float[Any, "S A O"]  # of the outcomes; their running sums where the outcome is drawn after the action
+    successor: Int[Any, " SAO"]
+    reward: Float[Any, "SAO M"]
+    terminated: Bool[Any, " SAO"]
+    starts: Int[Any, " k"]
+    start_cumulative: Float[Any, " k"]
+    ends: bool = field(metadata={"static": True})  # whether any outcome ends an episode
+
+    @property
+    def num_starts(self) -> int:
+        """The number of states that an episode may start in."""
+        return len(self.starts)
+
+    def start(self, key: Key) -> Chain:
+        """s ~ start, at age 0."""
+        return Chain(_draw_starts(self, key, 1)[0], jnp.zeros((), jnp.int32))
+
+    def sample(
+        self, chain: Chain, policy: Policy, theta: Params, key: Key, sizes: Sampling
+    ) -> tuple[Chain, Batch, Batch]:
+        """The next N·D + B transitions, the critic's as [N, D] and the actor's as [B]."""
+        S, A, _ = self.chances.shape
+        visited, chain = _rollout(self, chain, probabilities(S, A, policy, theta), key, sizes)
+        batch = _look_up(self, visited, chain.state, sizes)
+        return chain, *sizes.split(jax.tree.map(lambda x: x[None], batch))  # a rollout of one chain
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model: all that programs know of it that are compiled for every model of these sizes."""
+
+    num_states: int
+    num_actions: int
+    num_objectives: int
+
+    @property
+    def spec(self) -> Spec:
+        """A model of these sizes, without names."""
+        return Spec("", ("",) * self.num_objectives, StateSpec(self.num_states), self.num_actions)
+
+    def bound(self, data: Tables) -> Tables:
+        """The model that has these tables."""
+        return data
 
 
 @with_owner
@@ -84,40 +127,40 @@ def tables(model: FiniteMOMDP) -> Tables:
     successor = np.where(model.terminated, starts[0], model.next_state) if len(starts) == 1 else model.next_state
     cumulative = np.cumsum(model.start_distribution[starts])
     return Tables(
+        model.probability if _jointly(model.probability.shape) else _running_chances(model.probability),
         successor.reshape(-1).astype(np.int32),
         model.reward.reshape(-1, model.num_objectives).astype(np.float32),
         model.terminated.reshape(-1),
         starts.astype(np.int32),
         (cumulative / cumulative[-1]).astype(np.float32),
+        bool(model.terminated.any()),
     )
 
 
-def begin(model: FiniteMOMDP, key: Key) -> Chain:
-    """s ~ start, at age 0."""
-    return Chain(_draw_starts(tables(model), key, 1)[0], jnp.zeros((), jnp.int32))
+def _jointly(shape: tuple[int, ...]) -> bool:
+    """Whether action and outcome are drawn at once in a model of this shape [S, A, O]."""
+    num_states, width = shape[0], shape[1] * shape[2]
+    return width <= _FEW and num_states * width <= _SMALL
 
 
-def draw(
-    model: FiniteMOMDP, chain: Chain, policy: Policy, theta: Params, key: Key, sizes: Sampling
-) -> tuple[Chain, Batch, Batch]:
-    """The next N·D + B transitions, the critic's as [N, D] and the actor's as [B]."""
-    visited, chain = _rollout(model, chain, probabilities(model, policy, theta), key, sizes)
-    batch = _look_up(model, visited, chain.state, sizes)
-    return chain, *sizes.split(jax.tree.map(lambda x: x[None], batch))  # a rollout of one chain
+def _running_chances(probability: Float[np.ndarray, "S A O"]) -> Float[np.ndarray, "S A O"]:
+    """Cumulative chances of the outcomes of each action."""
+    cumulative = np.cumsum(probability, axis=2)
+    return (cumulative / cumulative[:, :, -1:]).astype(np.float32)
 
 
-def probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> Float[Array, "S A"]:
+def probabilities(num_states: int, num_actions: int, policy: Policy, theta: Params) -> Float[Array, "S A"]:
     """π(a|s) for all states and actions; for a policy of three functions, from its log-probabilities."""
     if isinstance(policy, Tabulated):
         return policy.tabulate(theta)
     if isinstance(policy, OnHost):
-        return jax.nn.softmax(policy.logits(theta, jnp.arange(model.num_states)))
-    return jnp.exp(log_probs(policy, theta, jnp.arange(model.num_states), model.num_actions))
+        return jax.nn.softmax(policy.logits(theta, jnp.arange(num_states)))
+    return jnp.exp(log_probs(policy, theta, jnp.arange(num_states), num_actions))
 
 
-def _joint_choice(model: FiniteMOMDP, pi: Float[Array, "S A"]) -> Callable[[Any, Any], Any]:
+def _joint_choice(table: Tables, pi: Float[Array, "S A"]) -> Callable[[Any, Any], Any]:
     """The function (state, uniform number) ↦ i that draws action and outcome at once."""
-    joint = (pi[:, :, None] * jnp.asarray(model.probability, pi.dtype)).reshape(model.num_states, -1)
+    joint = (pi[:, :, None] * jnp.asarray(table.chances, pi.dtype)).reshape(len(pi), -1)
     cumulative, width = _cumulative(joint), joint.shape[1]
 
     def choose(state: Int[Array, ""], uniform: Float[Array, ""]) -> Int[Array, ""]:
@@ -127,10 +170,10 @@ def _joint_choice(model: FiniteMOMDP, pi: Float[Array, "S A"]) -> Callable[[Any,
     return choose
 
 
-def _choice_in_turn(model: FiniteMOMDP, pi: Float[Array, "S A"]) -> Callable[[Any, Any], Any]:
+def _choice_in_turn(table: Tables, pi: Float[Array, "S A"]) -> Callable[[Any, Any], Any]:
     """The function (state, two uniform numbers) ↦ i that draws the action, then its outcome by bisection."""
-    cumulative, outcomes = _cumulative(pi), jnp.asarray(_outcomes(model))
-    A, count = model.num_actions, model.num_outcomes
+    cumulative, outcomes = _cumulative(pi), jnp.asarray(table.chances, jnp.float32).reshape(-1)
+    _, A, count = table.chances.shape
 
     def choose(state: Int[Array, ""], uniform: Float[Array, " 2"]) -> Int[Array, ""]:
         row = cumulative.at[state].get(mode="promise_in_bounds")
@@ -143,13 +186,6 @@ def _choice_in_turn(model: FiniteMOMDP, pi: Float[Array, "S A"]) -> Callable[[An
         return first + passed
 
     return choose
-
-
-@with_owner
-def _outcomes(model: FiniteMOMDP) -> Float[np.ndarray, " SAO"]:
-    """Cumulative chances of the outcomes of each action."""
-    cumulative = np.cumsum(model.probability, axis=2)
-    return (cumulative / cumulative[:, :, -1:]).astype(np.float32).reshape(-1)
 
 
 def _cumulative(chances: Float[Array, "S n"]) -> Float[Array, "S n-1"]:
@@ -179,15 +215,12 @@ class _Visited:
     age: Int[Array, " n"] | None
 
 
-def _rollout(
-    model: FiniteMOMDP, chain: Chain, pi: Float[Array, "S A"], key: Key, sizes: Sampling
-) -> tuple[_Visited, Chain]:
-    table, width = tables(model), model.num_actions * model.num_outcomes
-    jointly = width <= _FEW and model.num_states * width <= _SMALL
-    choose = (_joint_choice if jointly else _choice_in_turn)(model, pi)
+def _rollout(table: Tables, chain: Chain, pi: Float[Array, "S A"], key: Key, sizes: Sampling) -> tuple[_Visited, Chain]:
+    jointly = _jointly(table.chances.shape)
+    choose = (_joint_choice if jointly else _choice_in_turn)(table, pi)
     successor, terminated = jnp.asarray(table.successor), jnp.asarray(table.terminated)
     restarting = sizes.survival is not None
-    draws_starts = (len(table.starts) > 1 and bool(table.terminated.any())) or restarting
+    draws_starts = (table.num_starts > 1 and table.ends) or restarting
     key_step, key_start, key_restart = jax.random.split(key, 3) if draws_starts else (key, key, key)
     inputs = (
         jax.random.uniform(key_step, (sizes.steps,) if jointly else (sizes.steps, 2)),
@@ -210,18 +243,19 @@ def _rollout(
     return visited, chain
 
 
-def _look_up(model: FiniteMOMDP, visited: _Visited, last: Int[Array, ""], sizes: Sampling) -> Batch:
+def _look_up(table: Tables, visited: _Visited, last: Int[Array, ""], sizes: Sampling) -> Batch:
     """States, actions, rewards and successors of the visited outcomes."""
-    table, i = tables(model), visited.index
-    state = i // (model.num_actions * model.num_outcomes)
+    i = visited.index
+    _, num_actions, num_outcomes = table.chances.shape
+    state = i // (num_actions * num_outcomes)
     if sizes.survival is None:  # the successor, restarts included, is where the next step starts
         successor = jnp.append(state[1:], last)
     else:
         successor = jnp.asarray(table.successor).at[i].get(mode="promise_in_bounds")
-    ends = table.terminated.any() and not sizes.average
+    ends = table.ends and not sizes.average
     return Batch(
         observation=state,
-        action=i // model.num_outcomes % model.num_actions,
+        action=i // num_outcomes % num_actions,
         reward=jnp.asarray(table.reward).at[i].get(mode="promise_in_bounds"),
         next_observation=successor,
         terminated=jnp.asarray(table.terminated).at[i].get(mode="promise_in_bounds") if ends else None,
@@ -230,7 +264,7 @@ def _look_up(model: FiniteMOMDP, visited: _Visited, last: Int[Array, ""], sizes:
 
 
 def _draw_starts(table: Tables, key: Key, count: int) -> Int[Array, " n"]:
-    if len(table.starts) == 1:
+    if table.num_starts == 1:
         return jnp.full(count, table.starts[0])
     uniform = jax.random.uniform(key, (count,))
     which = jnp.searchsorted(jnp.asarray(table.start_cumulative[:-1]), uniform, side="right")
@@ -242,7 +276,7 @@ def action_probabilities(model: FiniteMOMDP, policy: Policy, theta: Params) -> F
 
     Blocks of one size share one compiled program, so that rounding does not depend on how many policies there are.
     """
-    pi = _in_blocks(partial(_tabulated, model, policy), theta)
+    pi = _in_blocks(partial(_tabulated, model.num_states, model.num_actions, policy), theta)
     return pi / pi.sum(axis=2, keepdims=True)
 
 
@@ -258,18 +292,19 @@ def _in_blocks(function: Callable[..., Any], *trees: Any) -> np.ndarray[Any, Any
     return np.concatenate(parts)[:count]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _tabulated(model: FiniteMOMDP, policy: Policy, theta: Params) -> Any:
-    return jax.vmap(lambda one: probabilities(model, policy, one))(theta)
+@compiling.kept_for_few(3)
+def _tabulated(num_states: int, num_actions: int, policy: Policy, theta: Params) -> Any:
+    return jax.vmap(partial(probabilities, num_states, num_actions, policy))(theta)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _theta_gradients(model: FiniteMOMDP, policy: Policy, theta: Params, gradient: Float[Array, "n M S A"]) -> Any:
+@compiling.kept_for_few(1)
+def _theta_gradients(policy: Policy, theta: Params, gradient: Float[Array, "n M S A"]) -> Any:
     """∇_θ Jⁱ [n, M, P, 1] = Σ ν π Advⁱ ∇_θ log π, from the gradient with respect to the logits, which is ν π Advⁱ."""
+    S, A = gradient.shape[-2:]
 
     def of_one(one: Params, G: Float[Array, "M S A"]) -> Any:
         def log_pi(one: Params) -> Any:
-            return jnp.log(jnp.maximum(probabilities(model, policy, one), 1e-300))
+            return jnp.log(jnp.maximum(probabilities(S, A, policy, one), 1e-300))
 
         rows = jax.vmap(lambda g: jax.vjp(log_pi, one)[1](g)[0])(G)
         return jnp.concatenate([leaf.reshape(len(G), -1) for leaf in jax.tree.leaves(rows)], axis=1)[..., None]
@@ -333,13 +368,13 @@ def _exact_fields(
     known = model.num_objectives <= support.MAX_OBJECTIVES
     yield "regret", exact.regret if known else np.full(len(pi), np.nan)
     in_logits = isinstance(policy, SoftmaxTable)
-    yield "gap", exact.gap if in_logits else _gap_in_theta(model, policy, theta, exact.gradient)
-    yield "direction_gap", exact.direction_gap if in_logits else _gap_in_theta(model, policy, theta, exact.direction)
+    yield "gap", exact.gap if in_logits else _gap_in_theta(policy, theta, exact.gradient)
+    yield "direction_gap", exact.direction_gap if in_logits else _gap_in_theta(policy, theta, exact.direction)
 
 
-def _gap_in_theta(model: FiniteMOMDP, policy: Policy, theta: Params, gradient: Float[np.ndarray, "n M S A"]) -> Any:
+def _gap_in_theta(policy: Policy, theta: Params, gradient: Float[np.ndarray, "n M S A"]) -> Any:
     count = len(jax.tree.leaves(theta)[0])
-    gradient = _in_blocks(partial(_theta_gradients, model, policy), theta, gradient[:count])
+    gradient = _in_blocks(partial(_theta_gradients, policy), theta, gradient[:count])
     return oracle.shortest(gradient).squared_norm
 
 

@@ -23,6 +23,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
 from moac.choices import COUNT, NOT_NEGATIVE, POSITIVE, Range, check_fields
+from moac.compiling import kept_for_few
 from moac.logs import splits, states
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
@@ -217,13 +218,13 @@ def temperature(log_loss: Callable[[float], float], plain: float) -> tuple[float
 # Compiled: a dataset's arrays are arguments and never constants of the program.
 
 
-@partial(jax.jit, static_argnames="policy")
+@kept_for_few(1)
 def _log_probabilities(policy: Any, weights: Weights, T: Any, data: Data, rows: Any) -> Float[Array, "n K"]:
     """log softmax(f(x) / T)."""
     return jax.nn.log_softmax(policy.logits(weights, states.requests(data, rows)) / T)
 
 
-@partial(jax.jit, static_argnames=("policy", "rates"))
+@kept_for_few(2)
 def _descend(policy: Any, rates: tuple[float, float], state: Any, data: Data, rows: Int[Array, "s n"]) -> Any:
     """A step of Adam on the log-loss of each batch of rows."""
     optimiser = optax.adamw(rates[0], weight_decay=rates[1])

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac.choices import counted
+from moac.compiling import kept_for_few
 from moac.kept import with_owner
 from moac.logs import folder, states
 from moac.logs.dataset import LoggedDataset
@@ -155,7 +156,7 @@ def probabilities(dataset: LoggedDataset, policy: Policy, theta: Params, rows: A
     return np.exp(np.stack(log_p).astype(np.float64))
 
 
-@partial(jax.jit, static_argnames="policy")
+@kept_for_few(1)
 def _log_probs(policy: Policy, theta: Params, data: Data, rows: Any) -> Any:
     return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, states.requests(data, rows), data.action[rows])
 
@@ -271,14 +272,14 @@ def _tables(method: Method, seen: Any, dataset: LoggedDataset) -> list[Float[np.
     rows, size, K = np.arange(len(vectors(seen))), block_size(dataset), dataset.num_actions
 
     def table(own: Params, block: Any) -> Any:
-        return _table(policy, own, jax.tree.map(lambda leaf: leaf[block], seen), K)
+        return _table(policy, K, own, jax.tree.map(lambda leaf: leaf[block], seen))
 
     tables = (joined(partial(table, own), rows, size) for own in _seeds(theta))
     return [table.astype(np.float64) for table in tables]
 
 
-@partial(jax.jit, static_argnames=("policy", "num_actions"))
-def _table(policy: Policy, theta: Params, x: Any, num_actions: int) -> Any:
+@kept_for_few(2)
+def _table(policy: Policy, num_actions: int, theta: Params, x: Any) -> Any:
     return jnp.exp(log_probs(policy, theta, x, num_actions))
 
 
@@ -288,4 +289,4 @@ def _num_seeds(theta: Params) -> int:
 
 def _seeds(theta: Params) -> list[Params]:
     """θ of each training seed."""
-    return [jax.tree.map(lambda leaf, k=k: jnp.asarray(leaf[k]), theta) for k in range(_num_seeds(theta))]
+    return [jax.tree.map(lambda leaf, k=k: jax.device_put(leaf[k]), theta) for k in range(_num_seeds(theta))]

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from moac.compiling import kept_for_few
 from moac.logs import states
 from moac.logs.dataset import LoggedDataset
 from moac.logs.states import Data
@@ -141,18 +142,18 @@ class _Curvature:
         return _solve(self.h, self.b, self.penalty, (right / scale).astype(np.float32)) * scale.astype(np.float32)
 
 
-@partial(jax.jit, static_argnames="policy")
+@kept_for_few(1)
 def _layer(policy: Any, weights: Weights, data: Data, rows: Any) -> tuple[Any, Any]:
     """The last layer's inputs, and b of all actions."""
     return policy.last_layer(weights, states.requests(data, rows))
 
 
-@jax.jit
+@kept_for_few()
 def _outer(c: Any, h: Any, signal: Any) -> Any:
     return jax.vmap(lambda own: (own[:, None] * h).T @ signal, in_axes=1)(c)
 
 
-@jax.jit
+@kept_for_few()
 def _scores(h: Any, b: Any, action: Any, solved: Any) -> Any:
     """⟨solved_m, h (e_a − b)ᵀ⟩ of each row."""
 
@@ -163,7 +164,7 @@ def _scores(h: Any, b: Any, action: Any, solved: Any) -> Any:
     return jax.vmap(of, out_axes=1)(solved)
 
 
-@jax.jit
+@kept_for_few()
 def _solve(h: Any, b: Any, penalty: Any, right: Any) -> Any:
     def curve(v: Any) -> Any:
         out = h @ v

@@ -169,7 +169,7 @@ def spec_of(problem: Mapping[str, Any], shown: Any, catalogue: Any) -> Spec:
     )
 
 
-def provenance(seed: int) -> dict[str, Any]:
+def provenance(seed: int | None) -> dict[str, Any]:
     """Versions, commit, CPU, devices and seed of this process."""
     return {
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},

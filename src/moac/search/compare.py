@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Compared:
     seed: int  # trial i depends on (seed, i) alone
     steps: Int[np.ndarray, " L"]  # environment steps of a trial at each evaluation
     returns: Float[np.ndarray, "K L M"]
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])  # all fields of its configuration, plain data
 
     @classmethod
     def of(cls, run: str | Path | Result, name: str) -> Compared:
@@ -39,7 +41,13 @@ class Compared:
         settings, history, seed = Settings.of(read.config), read.history, read.description["seed"]
         problem = read.name, str(read.description["problem"]["fingerprint"])
         steps = history.iteration * settings.samples_per_iteration
-        return cls(name, problem, read.objectives, settings.setting, history.kind, seed, steps, history.returns)
+        about = (name, problem, read.objectives, settings.setting, history.kind, seed, steps, history.returns)
+        return cls(*about, config=read.config.to_json())
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All that was set for the run, by name."""
+        return {"problem": self.problem[0], "trials": len(self.returns), "seed": self.seed, **self.config}
 
     @property
     def ends(self) -> tuple[Mean, ...]:
@@ -75,6 +83,14 @@ class Comparison:
         return tuple(map(estimate, other.returns[:, -1].T, first.returns[:, -1].T))
 
     @property
+    def options_that_differ(self) -> dict[str, list[Any]]:
+        """The options in which the runs are not all alike, with the value of each run."""
+        options = [run.options for run in self.runs]
+        names = dict.fromkeys(itertools.chain(*options))
+        values = {name: [each.get(name) for each in options] for name in names}
+        return {name: each for name, each in values.items() if any(value != each[0] for value in each)}
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What makes a difference hard to read, as sentences."""
         first, notes = self.runs[0], list[str]()
@@ -104,7 +120,8 @@ class Comparison:
         """comparison.json: plain data."""
         runs = [{"name": run.name, "problem": run.problem[0], "returns_kind": run.kind, "seed": run.seed,
                  "trials": len(run.returns), "env_steps": int(run.steps[-1])} for run in self.runs]  # fmt: skip
-        return {"runs": runs, "objectives": list(self.objectives), "ends": self.table, "notes": list(self.notes)}
+        record = {"runs": runs, "objectives": list(self.objectives), "ends": self.table}
+        return record | {"options_that_differ": self.options_that_differ, "notes": list(self.notes)}
 
     def save(self, directory: str | Path) -> Path:
         """Write comparison.json, the figure and report.html into a folder."""

@@ -19,15 +19,13 @@ from moac.config import CHOICES, Config, is_choice
 from moac.default_config import NETWORKS, learner_of
 from moac.policies.observations import LogSpec
 from moac.runs.runner import Task
-from moac.search import CONDITIONED, EXPLORING
+from moac.search import CONDITIONED, EXPLORING, GROWTH
 from moac.settings import Settings
 from moac.types import Source, Spec
 from moac.weighting import SMALLEST
 
 MANY, FEW, ASKED = 128, 16, 36
 """Preferences on a model; of policies trained elsewhere, where time is dear; those that one network is asked for."""
-GROWTH = 8
-"""So often the front of one network is looked at while it is trained, at most."""
 ITERATIONS = 6_000
 """On a model."""
 EVALUATION_SHARE = 0.5

@@ -15,6 +15,7 @@ from jax.scipy.sparse.linalg import cg
 from jaxtyping import Float, Int
 
 from moac import actor
+from moac.compiling import kept_for_few
 from moac.types import Batch, Params, Policy
 
 Steps = tuple[Any, Any]
@@ -108,12 +109,12 @@ def _sum(policy: Policy, theta: Params, observation: Any, action: Any, weights: 
     return jnp.stack([ravel_pytree(g.mix(one))[0] for one in jnp.eye(weights.shape[1], dtype=weights.dtype)])
 
 
-@partial(jax.jit, static_argnums=0)
+@kept_for_few(1)
 def _sums(policy: Policy, theta: Params, observation: Any, action: Any, weights: Float[Array, "G N K"]) -> Any:
     return lax.map(lambda x: _sum(policy, theta, *x), (observation, action, weights))
 
 
-@partial(jax.jit, static_argnums=0)
+@kept_for_few(1)
 def _slopes(policy: Policy, theta: Params, observation: Any, action: Any, v: Float[Array, " P"]) -> Any:
     def log_pi(theta: Params) -> Any:
         return jax.vmap(policy.log_prob, in_axes=(None, 0, 0))(theta, observation, action)
@@ -121,12 +122,12 @@ def _slopes(policy: Policy, theta: Params, observation: Any, action: Any, v: Flo
     return jax.jvp(log_pi, (theta,), (ravel_pytree(theta)[1](v),))[1]
 
 
-@partial(jax.jit, static_argnums=0)
+@kept_for_few(1)
 def _slopes_of(policy: Policy, theta: Params, observation: Any, action: Any, v: Float[Array, " P"]) -> Any:
     return lax.map(lambda x: _slopes(policy, theta, *x, v), (observation, action))
 
 
-@partial(jax.jit, static_argnums=0)
+@kept_for_few(1)
 def _solve(policy: Policy, theta: Params, steps: Any, rows: Float[Array, "K P"]) -> Any:
     observation, action, weight, zeta = steps
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +26,7 @@ from moac.kept import with_owner
 from moac.parts import Parts
 from moac.settings import Settings, sampling
 from moac.training.run import Run, Snapshot, Trial, first_state, is_finite, joined, learner
-from moac.types import Allowance, Evaluation, Metrics, Preparing, Source
+from moac.types import Allowance, Drawn, Evaluation, Metrics, Preparing, Shape, Source, Spec
 
 WIDTH = 32
 """Trials per block of small policies; networks fill a core with one trial."""
@@ -37,15 +37,16 @@ class Blocks:
 
     def __init__(self, run: Run, snapshot: Snapshot | None) -> None:
         self._run, self._program = run, _program_of(run)
-        _compile(run, self._program, snapshot is None)
+        self._data = jax.device_put(run.source.data)
+        _compile(run, self._program, self._data, snapshot is None)
         self._blocks = self._first_blocks() if snapshot is None else self._blocks_of(snapshot.trials)
         # Compiled already. Fetched in this thread, where the caller's options of JAX hold, such as `enable_x64`.
-        self._step = _lowered(run, self._program, self._blocks[0]).compile()
+        self._step = _lowered(run, self._program, self._data, self._blocks[0]).compile()
         self._metrics: list[Metrics] = []
 
     def advance(self, count: int) -> None:
         """Do `count` iterations."""
-        arguments = _arguments(self._run, self._program, count)
+        arguments = _arguments(self._run, self._data, count)
 
         def step(block: Trial) -> tuple[Trial, Metrics]:
             return jax.block_until_ready(self._step(*arguments, block))
@@ -78,7 +79,8 @@ class Blocks:
         """All blocks at iteration 0."""
         run, seed = self._run, jnp.asarray(self._run.seed, jnp.uint32)
         rows = self._program.rows(run.num_trials)
-        return [self._program.first(run.settings, seed, jnp.asarray(row), run.preference(row)) for row in rows]
+        first = partial(self._program.first, run.settings, self._data, seed)
+        return [first(_Numbered.of(run, row)) for row in rows]
 
     def _blocks_of(self, trials: Trial) -> list[Trial]:
         """Trials from the host as blocks, the last one padded with copies of the last trial."""
@@ -90,12 +92,11 @@ class Blocks:
 class _Program(NamedTuple):
     """The two compiled functions of a block, and what they are called with."""
 
-    first: Wrapped  # (settings, seed, trial indices, their preferences or None) ↦ trials at iteration 0
+    first: Wrapped  # (settings, data, seed, trials by number) ↦ trials at iteration 0
     # (settings, data, count, trials) ↦ the trials `count` iterations later, and the metrics of the last
     step: Wrapped
-    data: Any  # the source's arrays that the program takes as an argument, on the device
     width: int  # trials per block
-    compiled_for: set[Settings]  # the static settings that the functions were compiled for
+    compiled_for: set[Any]  # the static settings, and the shapes of the data, that the functions were compiled for
 
     def rows(self, count: int) -> Int[np.ndarray, "R W"]:
         """Indices of `count` trials, in rows of one block each."""
@@ -104,49 +105,75 @@ class _Program(NamedTuple):
 
 def _program_of(run: Run) -> _Program:
     """The program of a run's blocks, which have the same width for every number of trials."""
-    return _program(run.source, run.parts, 1 if run.settings.has_network else WIDTH)
+    width = 1 if run.settings.has_network else WIDTH
+    if run.source.shape is None or run.given:
+        return _own_program(run.source, run.parts, width)
+    return _shared_program(run.source.shape, run.parts, width)
 
 
 @with_owner
-def _program(source: Source, parts: Parts, width: int) -> _Program:
+def _own_program(source: Source, parts: Parts, width: int) -> _Program:
+    """The program of one source. The source owns the program, so the program must not own the source."""
+    return _program(weakref.proxy(source), parts, width)
+
+
+@lru_cache(maxsize=16)
+def _shared_program(shape: Shape, parts: Parts, width: int) -> _Program:
+    """The program of all sources of a shape, which it takes as an argument."""
+    return _program(shape, parts, width)
+
+
+def _program(source: Source | Shape, parts: Parts, width: int) -> _Program:
     """The program takes settings as an argument: one compilation serves all values of those declared as traced."""
-    source = weakref.proxy(source)  # the source owns the program, so the program must not own the source
     return _Program(
         jax.jit(partial(_first, source, parts), compiler_options=compiling.known(compiling.AT_ONCE)),
         jax.jit(partial(_advance, source, parts), compiler_options=compiler_options()),
-        jax.device_put(source.data),
         width,
         set(),
     )
 
 
-def _first(source: Source, parts: Parts, settings: Settings, seed: Any, indices: Any, preferences: Any) -> Trial:
+class _Numbered(NamedTuple):
+    """The trials of a block by number, each with its preference or None."""
+
+    index: Any
+    preference: Any
+
+    @classmethod
+    def of(cls, run: Run, row: Int[np.ndarray, " W"]) -> _Numbered:
+        """The trials of these numbers."""
+        return cls(jnp.asarray(row), run.preference(row))
+
+
+def _first(unbound: Source | Shape, parts: Parts, settings: Settings, data: Any, seed: Any, trials: _Numbered) -> Trial:
     """A block of trials at iteration 0."""
+    source = unbound.bound(data)
 
     def first(index: Int[Array, ""], preference: Any) -> Trial:
-        state, key_chain = first_state(source.spec, parts, settings, seed, index, preference)
+        state, key_chain = first_state(unbound.spec, parts, settings, seed, index, preference)
         if settings.start == "behaviour":
             theta = source.initial()
             state = replace(state, theta=theta, theta_random=theta)
         return Trial(state, source.start(key_chain), jnp.zeros((), jnp.int32))
 
-    return jax.vmap(first)(indices, preferences)
+    return jax.vmap(first)(*trials)
 
 
 def _advance(
-    source: Source, parts: Parts, settings: Settings, data: Any, count: Int[Array, ""], block: Trial
+    source: Source | Shape, parts: Parts, settings: Settings, data: Any, count: Int[Array, ""], block: Trial
 ) -> tuple[Trial, Metrics]:
     """A block after `count` iterations, and the metrics of the last."""
-    once = jax.vmap(partial(_iteration, source.bound(data), parts, settings))
-    width, M = len(block.stopped), source.spec.num_objectives
+    spec = source.spec
+    once = jax.vmap(partial(_iteration, source.bound(data), spec, parts, settings))
+    width, M = len(block.stopped), spec.num_objectives
     nothing = Metrics(jnp.full((width, M, M), jnp.nan), jnp.full((width, M), jnp.nan))
     return lax.fori_loop(0, count, lambda _, carry: once(carry[0]), (block, nothing))
 
 
-def _iteration(source: Source, parts: Parts, settings: Settings, trial: Trial) -> tuple[Trial, Metrics]:
+def _iteration(source: Drawn, spec: Spec, parts: Parts, settings: Settings, trial: Trial) -> tuple[Trial, Metrics]:
     """Sample under θ_t and update; a trial whose update is not finite stays where it was."""
-    _, update = learner(settings, source.spec, parts)
-    sizes = sampling(settings, source.spec)
+    _, update = learner(settings, spec, parts)
+    sizes = sampling(settings, spec)
     key_state, key_sample = jax.random.split(trial.state.key)
     state = replace(trial.state, key=key_state)
     chain, critic_batches, actor_batch = source.sample(trial.chain, parts.policy, state.theta, key_sample, sizes)
@@ -158,30 +185,31 @@ def _iteration(source: Source, parts: Parts, settings: Settings, trial: Trial) -
     return Trial(state, chain, stopped), metrics
 
 
-def _compile(run: Run, program: _Program, begins: bool) -> None:
+def _compile(run: Run, program: _Program, data: Any, begins: bool) -> None:
     """Compile all that the first snapshot needs: while XLA compiles one function, Python traces the next."""
-    if run.settings.static in program.compiled_for:
+    called_with = (run.settings.static, compiling.shapes_of(data))
+    if called_with in program.compiled_for:
         return
-    program.compiled_for.add(run.settings.static)
+    program.compiled_for.add(called_with)
     row = program.rows(run.num_trials)[0]
-    first = program.first.lower(run.settings, jnp.uint32(run.seed), jnp.asarray(row), run.preference(row))
+    first = program.first.lower(run.settings, data, jnp.uint32(run.seed), _Numbered.of(run, row))
     block = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info)
     with ThreadPoolExecutor(2) as threads:
         if begins:
             threads.submit(first.compile)
-        threads.submit(_lowered(run, program, block).compile)
+        threads.submit(_lowered(run, program, data, block).compile)
         if isinstance(run.source, Preparing):
             run.source.prepare(run.parts.policy, run.config.setting)
 
 
-def _lowered(run: Run, program: _Program, block: Any) -> Lowered:
+def _lowered(run: Run, program: _Program, data: Any, block: Any) -> Lowered:
     """The function that advances a block, lowered; JAX caches what it has lowered or compiled."""
-    return program.step.lower(*_arguments(run, program, 1), block)
+    return program.step.lower(*_arguments(run, data, 1), block)
 
 
-def _arguments(run: Run, program: _Program, count: int) -> tuple[Settings, Any, Array]:
+def _arguments(run: Run, data: Any, count: int) -> tuple[Settings, Any, Array]:
     """The arguments that every block's program takes, on the device."""
-    return jax.device_put(run.settings), program.data, jnp.asarray(count)
+    return jax.device_put(run.settings), data, jnp.asarray(count)
 
 
 def _join(blocks: list[Any], count: int) -> Any:

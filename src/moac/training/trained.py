@@ -135,6 +135,8 @@ class TrainedPolicy:
 
     def of_trial(self, trial: int) -> TrainedPolicy:
         """The same policies, acting as another trial's."""
+        if not 0 <= trial < self.num_trials and self.conditioned_on and self.num_trials == 1:
+            raise ValueError(f"`trial` must be 0: one network acts for every `preference`, got {trial}.")
         if not 0 <= trial < self.num_trials:
             raise ValueError(f"`trial` must be in [0, {self.num_trials}), got {trial}.")
         return replace(self, trial=trial)

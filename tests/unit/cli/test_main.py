@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +19,7 @@ from moac.cli import main as cli
 from moac.cli.theory import Front
 from moac.config import Average, Config, Discounted
 from moac.policies.observations import LogSpec
+from moac.search import plan
 
 
 def config_of(arguments):
@@ -143,6 +144,26 @@ def test_the_configuration_is_shown_with_its_defaults(capsys):
     assert Config.from_json(json.loads(capsys.readouterr().out)) == settings.complete(Config(entropy=0.1), model.spec)
     assert cli.main(["train", "fishwood-v0", "--show-config"]) == 0
     assert "2 states: a table of logits" in capsys.readouterr().out
+
+
+def test_the_configuration_of_an_exploration_is_shown_as_it_would_be_trained(capsys):
+    assert cli.main(["explore", "fishwood-v0", "--show-config", "--json"]) == 0
+    shown = Config.from_json(json.loads(capsys.readouterr().out))
+    planned = plan.Plan.of(plan.Options(), momdp.library.fishwood())
+    assert shown == replace(planned.config, evaluation_share=planned.evaluation_share)
+
+
+def test_the_help_of_an_exploration_says_what_it_does_without_an_option(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["explore", "--help"])
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    planned = plan.Plan.of(plan.Options(), momdp.library.fishwood())
+    assert f"(default: {planned.config.num_iterations} on models, 200 with ppo, else 2000" in told
+    assert f"(default: {planned.config.num_evaluations}, shared by the stages of entropy; at most 8 with" in told
+    assert f"(default: {planned.evaluation_share})" in told
+    environment = envs.make("deep-sea-treasure-v0", num_envs=2)
+    (task,) = plan.Plan.of(plan.Options(), environment).stages("conditioned")
+    assert (task.config.num_evaluations, task.config.num_iterations) == (8, 200)
 
 
 @pytest.mark.parametrize(("owner", "at"), [(cli, "parse"), (Front, "run")])

@@ -67,6 +67,8 @@ def test_the_network_acts_by_the_preference_it_was_trained_for():
     sizes = {"actor_batch_size": 256, "minibatch_size": 256, "epochs": 1, "hidden": (8,)}  # quick to compile
     steps = {"steps": 20_480, "actor_step_size": 0.02, "critic_step_size": 0.02}
     trained = moac.train(environment, conditioned=True, num_evaluations=1, seed=3, **sizes, **steps).policy
+    with pytest.raises(ValueError, match=r"`trial` must be 0: one network acts for every `preference`, got 3\."):
+        trained.of_trial(3)
     arrive, stay = (moac.evaluate(trained.at(p), environment, episodes=50).discounted for p in ([1.0, 0.0], [0.0, 1.0]))
     assert arrive[0].low > stay[0].high + 0.2 and stay[1].low > arrive[1].high + 0.2
     both = moac.evaluate(trained, environment, episodes=50).discounted  # each episode draws its own

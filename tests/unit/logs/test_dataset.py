@@ -34,7 +34,7 @@ def dataset():
 
 
 def draw(dataset, key, sizes=SIZES):
-    return jax.tree.map(np.asarray, states.draw(dataset.data, jax.random.key(key), sizes))
+    return jax.tree.map(np.asarray, states.draw(sizes, dataset.data, jax.random.key(key)))
 
 
 def test_arrays_that_a_traced_function_asks_for_first_outlive_it(dataset):
@@ -122,7 +122,7 @@ def test_trials_may_be_vmapped_over_the_same_arrays(dataset):
 
 
 def test_in_the_average_setting_nothing_terminates(dataset):
-    program = partial(states.draw, sizes=Sampling(1, 4, 4, True, None))
+    program = partial(states.draw, Sampling(1, 4, 4, True, None))
     assert jax.eval_shape(program, dataset.data, jax.random.key(0))[1].terminated is None
 
 

@@ -1,5 +1,6 @@
 """Samples of a finite model: their law, their order in time, and how the chain starts anew."""
 
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import jax
@@ -242,8 +243,9 @@ def test_an_outcome_that_is_drawn_after_the_action_is_where_the_number_falls(num
     model = ending_model([1.0, 0.0, 0.0, 0.0], num_outcomes)
     S, A, _ = model.probability.shape
     pi = np.random.default_rng(0).dirichlet(np.ones(A), S).astype(np.float32)
-    choose = jax.jit(jax.vmap(sampling._choice_in_turn(model, jnp.asarray(pi))))
-    edges = sampling._outcomes(model).reshape(model.probability.shape)
+    edges = sampling._running_chances(model.probability)
+    table = replace(sampling.tables(model), chances=edges)
+    choose = jax.jit(jax.vmap(sampling._choice_in_turn(table, jnp.asarray(pi))))
     np.testing.assert_allclose(np.diff(edges, axis=2, prepend=0), model.probability, atol=1e-6)
     for s, a in np.ndindex(S, A):
         u = np.unique(np.concatenate([[0, 0.3, 1 - 2**-24], edges[s, a], np.nextafter(edges[s, a], np.float32(0))]))

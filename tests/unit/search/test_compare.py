@@ -1,6 +1,7 @@
 """Runs side by side, with answers known by hand."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -68,6 +69,21 @@ def test_folders_are_compared_and_saved(tmp_path):
     about = {"problem": comparison.runs[0].problem[0], "returns_kind": "exact", "env_steps": 20}
     assert told["runs"][0].items() >= about.items() and told["runs"][0]["seed"] == comparison.runs[0].seed
     assert " − " in (out / "report.html").read_text() and (out / "figures" / "curves.png").exists()
+
+
+def test_a_comparison_says_the_seeds_and_what_else_differs(tmp_path):
+    runs = [invented(tmp_path / name) for name in ("one", "two")]
+    told = json.loads((runs[1] / "config.json").read_text())
+    rewrite(runs[1] / "config.json", {"seed": told["seed"] + 1, "config.actor_step_size": 0.125})
+    comparison = compare.compare(runs)
+    first = comparison.runs[0]
+    changed = {"seed": [first.seed, first.seed + 1], "actor_step_size": [first.config["actor_step_size"], 0.125]}
+    assert comparison.options_that_differ == changed
+    report = (page.save(comparison, tmp_path / "out") / "report.html").read_text()
+    assert re.search(rf"<d[td]>seed</d[td]>\s*<d[td]>{first.seed}, {first.seed + 1}</d", report)
+    assert "What differs" in report and "actor step size" in report
+    alike = Comparison((first, first))
+    assert alike.options_that_differ == {} and page.differing(alike).rows == ()
 
 
 def test_a_drawing_has_a_panel_for_each_objective_and_a_line_for_each_run():

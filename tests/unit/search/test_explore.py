@@ -1,6 +1,7 @@
 """What an exploration trains: its defaults by the problem, its stages, and what it refuses before it begins."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,12 +9,14 @@ import pytest
 import moac
 from moac import envs
 from moac.momdp import library
+from moac.report.pages import exploration
 from moac.search import EXPLORING, explore
 from moac.search.plan import FALLING, Options, Plan
 from moac.search.values import Candidate
 from tests.helpers.environments import Line
 
 MODEL = library.fishwood()
+POINT = {"returns": [1.0] * 4, "interval": None, "preference": [0.25] * 4, "rule": "conditioned"}
 
 
 def test_defaults_on_a_model_are_those_of_the_command():
@@ -90,3 +93,19 @@ def test_a_folder_with_something_else_is_refused(tmp_path):
         explore.check_folder(tmp_path)
     (tmp_path / "rules").mkdir()
     explore.check_folder(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["exact", "episodes"])
+@pytest.mark.parametrize("known", [True, False])
+def test_the_caption_names_the_marks_that_are_drawn(kind, known):
+    numbers = {"hull_points": 3, "hull_found": 2} if known else {}
+    for count in (2, 3, 4):
+        data = {"numbers": numbers, "objectives": ["a", "b", "c", "d"][:count], "returns_kind": kind}
+        caption = exploration._caption(data)
+        assert ("ring" in caption) == (count <= 3)
+        assert ("line" in caption) == (count > 3)
+        assert ("stars" in caption) == (count <= 3 and known)
+        assert ("hull" in caption) == known
+        assert ("intervals" in caption) == (count <= 3 and kind == "episodes")
+    data = {"archive": [POINT], "asked": {}, "objectives": ["a", "b", "c", "d"]}
+    assert exploration._choice(Path("folder"), data).about.startswith("A line is a policy")

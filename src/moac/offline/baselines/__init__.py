@@ -20,7 +20,7 @@ import optax
 from jax import Array, lax
 from jaxtyping import Float, Int
 
-from moac.compiling import compiler_options
+from moac.compiling import compiler_options, kept_for_few, shapes_of
 from moac.config import check_trials
 from moac.logs import states
 from moac.logs.dataset import LoggedDataset
@@ -254,14 +254,15 @@ def learn(dataset: LoggedDataset, learner: Any, counts: tuple[int, ...], trials:
     problems = [copies[k % len(devices)] for k in range(trials)]
     carried = [_first(*problem, np.uint32(seed), np.array([k])) for k, problem in enumerate(problems)]
     for phase, count in enumerate(counts):
-        carried = [_program(phase)(*problem, each, count) for problem, each in zip(problems, carried, strict=True)]
+        program = _program(phase, shapes_of(problems[0]))
+        carried = [program(*problem, each, count) for problem, each in zip(problems, carried, strict=True)]
     state: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(each for each, _ in carried))
     if not all(np.isfinite(leaf).all() for leaf in state.theta):
         raise ValueError("training diverged: `step_size` or `critic_step_size` must be smaller.")
     return Learned(learner.problem.policy, state)
 
 
-@jax.jit
+@kept_for_few()
 def _first(learner: Any, data: Data, seed: Int[Array, ""], index: Int[Array, " 1"]) -> tuple[Any, Key]:
     """A trial at its start, with a leading axis of one, and the key of its steps."""
 
@@ -273,8 +274,9 @@ def _first(learner: Any, data: Data, seed: Int[Array, ""], index: Int[Array, " 1
 
 
 @lru_cache(maxsize=8)
-def _program(phase: int) -> Callable[..., Any]:
-    """(learner, data, trial, count) ↦ the trial `count` steps of a phase later."""
+def _program(phase: int, shapes: Any) -> Callable[..., Any]:
+    """(learner, data, trial, count) ↦ the trial `count` steps of a phase later; one program for each shape of both."""
+    del shapes
 
     def once(learner: Any, data: Data, trial: tuple[Any, Key]) -> tuple[Any, Key]:
         key, key_step = jax.random.split(trial[1])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from moac import files
 from moac.report import figures, pages
-from moac.report.numbers import number, with_interval
+from moac.report.numbers import number, text, with_interval
 from moac.report.page import Table
 from moac.report.pages import experiment
 from moac.report.pages.experiment import About, Findings, Shown
@@ -30,7 +32,8 @@ def save(comparison: Comparison, out: Path) -> Path:
         "The return of each objective over the environment steps of a trial: means over trials, with 95 % bands.",
         f"Line plots of {objectives} over environment steps, one line for each run.",
     )
-    experiment.write(_about(comparison), Findings((), (ends(comparison),), (curves,)), out)
+    tables = (ends(comparison), differing(comparison))
+    experiment.write(_about(comparison), Findings((), tables, (curves,)), out)
     pages.write(out)
     return out
 
@@ -68,8 +71,36 @@ def ends(comparison: Comparison) -> Table:
     return Table("Final returns", caption, ("Run", *comparison.objectives, "Intervals"), tuple(rows))
 
 
+def differing(comparison: Comparison) -> Table:
+    """The options in which the runs are not all alike."""
+    rows = [
+        (name.replace("_", " "), *(_option(value) for value in values))
+        for name, values in comparison.options_that_differ.items()
+    ]
+    caption = "Options, seeds and numbers of trials in which the runs are not all alike; all others are equal."
+    if not rows:
+        caption = "Nothing: problem, options, seed and number of trials are the same."
+    return Table("What differs", caption, ("Option", *(run.name for run in comparison.runs)), tuple(rows))
+
+
+def _option(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(_option(one) for one in value.values())
+    if isinstance(value, list | tuple):
+        return " ".join(_option(one) for one in value)
+    if value is None:
+        return "none"
+    return text(value)
+
+
 def _shown(one: Mean, sign: bool = False) -> str:
     return with_interval(one.value, (one.low, one.high), sign)
+
+
+def _each(values: Iterable[int]) -> str:
+    """The number that all runs share, or that of each in their order."""
+    numbers = [number(value) for value in values]
+    return numbers[0] if len(set(numbers)) == 1 else ", ".join(numbers)
 
 
 def _about(comparison: Comparison) -> About:
@@ -78,9 +109,14 @@ def _about(comparison: Comparison) -> About:
     return About(
         "comparison",
         f"Comparison: {', '.join(run.name for run in runs)}",
-        runs[0].seed,
+        None,
         " ".join([f"{len(runs)} runs on {problems}.", *comparison.notes]),
         "Each run's own config.json has its settings.",
-        {"problem": problems, "runs": len(runs), "trials": ", ".join(number(len(run.returns)) for run in runs)},
+        {
+            "problem": problems,
+            "runs": len(runs),
+            "trials": _each(len(run.returns) for run in runs),
+            "seed": _each(run.seed for run in runs),
+        },
         {},
     )

@@ -22,7 +22,7 @@ class About:
 
     name: str  # of its file
     title: str  # of its report
-    seed: int  # of all randomness
+    seed: int | None  # of all randomness; None where the facts say several
     summary: str  # what is shown
     why: str  # how the settings were chosen
     facts: dict[str, Any]  # what a reader wants to know at once
@@ -85,11 +85,15 @@ def of_experiment(directory: Path) -> Page:
 
 def _page(directory: Path, data: dict[str, Any]) -> Page:
     origin, seconds, folder = data["provenance"], data["seconds"], directory / "figures"
-    took = () if seconds is None else (("time", f"{seconds:.0f} s"),)
+    further: list[tuple[str, Any]] = []
+    if data["seed"] is not None:
+        further.append(("seed", data["seed"]))
+    if seconds is not None:
+        further.append(("time", f"{seconds:.0f} s"))
     return Page(
         title=data["title"],
         summary=data["summary"],
-        facts=(*data["facts"].items(), ("seed", data["seed"]), *took),
+        facts=(*data["facts"].items(), *further),
         notice="A reduced run (--quick) for a first look: fewer trials and smaller sizes." if data["quick"] else None,
         claims=tuple(Claim(**claim) for claim in data["claims"]),
         figures=tuple(

@@ -180,7 +180,8 @@ def _rules(rules: dict[str, Any]) -> Table:
 
 def _choice(folder: Path, data: dict[str, Any]) -> Choice:
     objectives = tuple(map(str, data["objectives"]))
-    about = "A mark is a policy: click it to see its returns, its preference, and the line that loads it."
+    mark = "line" if len(objectives) > _FEW else "mark"
+    about = f"A {mark} is a policy: click it to see its returns, its preference, and the line that loads it."
     gaps = {k: ends(each["low"], each["high"]) for k, each in certificate.read(folder).items()}
     points = without_rounding(np.array([point["returns"] for point in data["archive"]], dtype=np.float64))
     cards = tuple(
@@ -267,8 +268,7 @@ def _figures(folder: Path, data: dict[str, Any]) -> tuple[Figure, ...]:
         Figure.of_file(
             "What was found",
             folder / "figures" / "fronts.svg",
-            "Every policy, those of the archive with a ring and their intervals where values are estimated, beside the "
-            "exact front (crosses) and its hull (stars) where a model knows them.",
+            _caption(data),
             f"Returns of {', '.join(map(str, data['objectives']))} of all policies found.",
         ),
         Figure.of_file(
@@ -279,6 +279,17 @@ def _figures(folder: Path, data: dict[str, Any]) -> tuple[Figure, ...]:
             "Line charts of hypervolume and IGD+ over environment steps, one line for each rule.",
         ),
     )
+
+
+def _caption(data: dict[str, Any]) -> str:
+    """The marks, or from four objectives on the lines, that the drawing of what was found has."""
+    exact = _hull(data["numbers"]) is not None
+    if len(data["objectives"]) > _FEW:
+        others = ", and the exact hull" if exact else ""
+        return f"A line is a policy: all policies, those of the archive{others}, by the colours of the legend."
+    intervals = "" if data["returns_kind"] == "exact" else " and their intervals"
+    beside = ", beside the exact front (crosses) and its hull (stars)" if exact else ""
+    return f"Every policy, those of the archive with a ring{intervals}{beside}."
 
 
 def _hull(numbers: dict[str, Any]) -> str | None:
