@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from moac import default_config, files, locks, settings
+from moac import default_config, files, locks, memory, settings
 from moac.choices import at_least, several
 from moac.config import Config, check_trials
 from moac.driver import load as load
@@ -18,7 +18,7 @@ from moac.driver import train as train
 from moac.driver import with_outputs as with_outputs
 from moac.evaluating import Subject
 from moac.evaluating import evaluate as evaluate
-from moac.training import result
+from moac.training import needs, result
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
 
@@ -201,9 +201,12 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
     dataset: Any = source_of(data)
     full = result.configured(dataset.spec, config, None, config_fields)
     folder, floors = None if out is None else Path(out), choosing.floors(protect, dataset.signal_names)
-    settings.complete(replace(full, start="random"), dataset.spec)  # a mistake shows before anything is fitted
+    complete = settings.complete(
+        replace(full, start="random"), dataset.spec
+    )  # a mistake shows before anything is fitted
     check_rows(dataset, "validation")
     check_trials(trials, seed)
+    memory.check(needs.of_sizes(dataset, complete, trials))
     at_least(0, int).checked("preferences", preferences)
     if pulls and full.behaviour_pull is not None:
         raise ValueError("`pulls` and `behaviour_pull` must not both be given: several policies, or one.")

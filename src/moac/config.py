@@ -267,6 +267,7 @@ _OF_PAPER = {"epochs": 1, "units": "raw", "whitening": "none", "schedule": "cons
 
 def _check_together(config: Config) -> None:
     """What fields must not say beside each other."""
+    _check_counted(config)
     if config.visitation == "discounted" and isinstance(config.setting, Average):
         raise ValueError("`visitation` must be stationary in the average setting, got 'discounted'.")
     if config.critic == "mlp" and config.critic_start == "cold":
@@ -280,6 +281,14 @@ def _check_together(config: Config) -> None:
         _check_ppo(config)
     elif config.num_critic_steps is not None:
         choices.COUNT.checked("num_critic_steps", config.num_critic_steps)
+
+
+def _check_counted(config: Config) -> None:
+    """Compiled programs count in 32 bits."""
+    for name in ("num_iterations", "num_evaluations"):
+        count = getattr(config, name)
+        if count is not None and count >= 2**31:
+            raise ValueError(f"`{name}` must be below 2^31, got {count}.")
 
 
 def _check_conditioned(config: Config) -> None:

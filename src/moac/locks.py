@@ -44,13 +44,13 @@ def held(file: Path, what: Path) -> Generator[None]:
 
 @contextlib.contextmanager
 def folder(path: Path) -> Generator[None]:
-    """Make a folder and hold it; one that was made here, and that a mistake leaves empty, is removed."""
+    """Make a folder and hold it; one that was made here, and that an error leaves empty, is removed."""
     made = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     try:
         with held(path / _NAME, path):
             yield
-    except ValueError:
+    except Exception:
         if made and is_empty(path):
             path.rmdir()
         raise

@@ -56,6 +56,8 @@ _HEADINGS = {
     "offline": "Learn policies from logs, and recommend with them.",
 }
 _MISTAKE = 2
+_EXHAUSTED = "RESOURCE_EXHAUSTED"
+"""In errors of XLA where memory is exhausted."""
 _LONGEST_WORD, _LONGEST_LINE = 400, 4000  # characters of a message; a list of all known environments has about 1500
 _CLOSED_PIPE = 141  # 128 + SIGPIPE
 
@@ -78,6 +80,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _CLOSED_PIPE
     except OSError as error:
         return _end(_MISTAKE, f"{error.filename}: {error.strerror}." if error.filename else str(error))
+    except (MemoryError, RuntimeError) as error:
+        return _end(_MISTAKE, _too_little_memory(error))
     except KeyboardInterrupt as error:
         return _end(process.exit_code(error), str(error) or "interrupted.")
 
@@ -209,6 +213,13 @@ def _converts(convert: Any, text: str) -> bool:
         convert(text)
         return True
     return False
+
+
+def _too_little_memory(error: Exception) -> str:
+    """A sentence on memory that is exhausted, by Python, NumPy or XLA; any other error is raised."""
+    if isinstance(error, RuntimeError) and _EXHAUSTED not in str(error):
+        raise error
+    return f"there is too little memory: {str(error).rstrip('.') or 'nothing is left'}."
 
 
 def _end(code: int, text: str) -> int:

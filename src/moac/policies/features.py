@@ -164,7 +164,8 @@ class Fourier:
     @property
     def size(self) -> int:
         """1 + d·k + d(d − 1)/2·k² for order k."""
-        return len(self.coefficients)
+        d, k = self.num_inputs, self.order
+        return 1 + d * k + d * (d - 1) // 2 * k**2
 
     @cached_property
     def coefficients(self) -> Float[np.ndarray, "size d"]:

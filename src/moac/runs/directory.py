@@ -90,11 +90,16 @@ class RunDirectory:
 
     @contextmanager
     def begun(self) -> Generator[None]:
-        """While entered, a mistake that shows before the first iteration removes the folder, which is new."""
+        """While entered, what fails before the first iteration removes the folder, which is new.
+
+        It stays for another try where an environment fails, a disk is full or somebody interrupts.
+        """
         try:
             yield
-        except ValueError as error:
-            if not isinstance(error, SourceError) and not any((self.path / "checkpoint").iterdir()):
+        except (SourceError, OSError):
+            raise
+        except Exception:
+            if not any((self.path / "checkpoint").iterdir()):
                 shutil.rmtree(self.path)
             raise
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,7 @@ def complete(
     directory, run = _opened(task, problem, folder)
     if directory is not None and directory.finished:
         return directory.outcome(run)
-    with nullcontext() if directory is None else directory.held():
+    with nullcontext() if directory is None else _begun(directory):
         snapshot = None if directory is None else directory.checkpoints().newest(run)
         if snapshot is None and start is not None:
             snapshot = start()
@@ -147,6 +147,18 @@ def complete(
         if directory is not None:
             directory.finish(outcome)  # without figures: the experiment's own show it
     return outcome
+
+
+@contextmanager
+def _begun(directory: RunDirectory) -> Generator[None]:
+    """Hold the folder of a task; one that never began is taken away, with the folder around it if that is empty."""
+    try:
+        with directory.held(), directory.begun():
+            yield
+    except Exception:
+        with suppress(OSError):
+            directory.path.parent.rmdir()
+        raise
 
 
 def _opened(task: Task, problem: Source, folder: Path | None) -> tuple[RunDirectory | None, training.Run]:

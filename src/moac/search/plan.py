@@ -13,14 +13,16 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from moac import memory
 from moac import settings as resolving
-from moac.choices import COUNT, did_you_mean, takes_preferences
+from moac.choices import COUNT, NOT_NEGATIVE, did_you_mean, takes_preferences
 from moac.config import CHOICES, Config, is_choice
 from moac.default_config import NETWORKS, learner_of
 from moac.policies.observations import LogSpec
 from moac.runs.runner import Task
 from moac.search import CONDITIONED, EXPLORING, GROWTH
 from moac.settings import Settings
+from moac.training import needs
 from moac.types import Source, Spec
 from moac.weighting import SMALLEST
 
@@ -97,7 +99,11 @@ class Plan:
         share = _evaluation_share(options)
         plan = cls(spec.name, options.seed, config, rules, entropies, p, reference, options.episodes, share)
         for rule in rules:
+            stage = replace(config, num_evaluations=plan.evaluations(rule))
+            memory.check(needs.of_sizes(problem, stage, plan.trials(rule)))
             plan.stages(rule)  # which checks
+        if spec.observations.encoder is not None:
+            memory.check([needs.of_episodes(options.episodes, len(p))])
         return plan
 
     def stages(self, rule: str) -> list[Task]:
@@ -107,21 +113,34 @@ class Plan:
             raise ValueError(f"`num_iterations` must be at least {count}, one per stage of entropy, got {total}.")
         conditioned = rule == CONDITIONED
         p = as_tuples(self.preferences) if takes_preferences(rule) else None
-        looks = min(GROWTH, self.config.num_evaluations) if conditioned else self.config.num_evaluations
-        evaluations, weighting = max(1, looks // count), "fixed" if conditioned else rule
+        evaluations, weighting = self.evaluations(rule), "fixed" if conditioned else rule
         tasks: list[Task] = []
         for k, entropy in enumerate(self.entropies):
             share = total // count if k < count - 1 else total - (count - 1) * (total // count)
             vary: dict[str, Any] = {"weighting": weighting, "preferences": p, "entropy": entropy}
             label = f"{rule} entropy {' '.join(f'{each:g}' for each in self.entropies[: k + 1])}"
             config = replace(self.config, **vary, num_iterations=share, num_evaluations=evaluations)
-            trials = 1 if conditioned else len(self.preferences)
-            tasks.append(Task(label, config, trials, self.seed))
+            tasks.append(Task(label, config, self.trials(rule), self.seed))
         return tasks
+
+    def trials(self, rule: str) -> int:
+        """How many policies a rule trains."""
+        return 1 if rule == CONDITIONED else len(self.preferences)
+
+    def evaluations(self, rule: str) -> int:
+        """How often the policies of a rule are evaluated in each stage."""
+        most = self.config.num_evaluations
+        if rule == CONDITIONED:
+            most = min(GROWTH, most)
+        return max(1, most // len(self.entropies))
 
 
 def _entropies(given: tuple[float, ...] | None, config: Config, falls_from: float) -> tuple[float, ...]:
     """The bonuses of the stages; `falls_from` is the largest reward of a model, else 0."""
+    if given is not None and not given:
+        raise ValueError("`entropy` must hold at least one number, got none.")
+    for coefficient in given or ():
+        NOT_NEGATIVE.checked("entropy", coefficient)
     if config.conditioned and len(given or (0.0,)) != 1:
         raise ValueError(f"`entropy` must be one number with {CONDITIONED}, where it decays by itself, got {given}.")
     if given is not None:
@@ -182,6 +201,7 @@ def _preferences(options: Options, num_objectives: int, rules: Sequence[str], us
 def random(count: int, num_objectives: int, seed: int) -> Vectors:
     """The M vertices, the centre, then draws from Dirichlet(1, …, 1); the first `count` of them."""
     M = num_objectives
+    _check_count(count, M)
     generator = np.random.default_rng([_STREAM, seed])
     drawn = generator.dirichlet(np.ones(M), max(count - M - 1, 0))
     return _clipped(np.concatenate([np.eye(M), np.full((1, M), 1 / M), drawn])[:count])
@@ -189,6 +209,7 @@ def random(count: int, num_objectives: int, seed: int) -> Vectors:
 
 def grid(count: int, num_objectives: int, smallest: float = SMALLEST) -> Vectors:
     """All p with multiples of 1/k, for the largest k that gives at most `count`: C(k + M − 1, M − 1) points."""
+    _check_count(count, num_objectives)
     M, k = num_objectives, 1
     while M > 1 and math.comb(k + M, M - 1) <= count:
         k += 1
@@ -198,6 +219,12 @@ def grid(count: int, num_objectives: int, smallest: float = SMALLEST) -> Vectors
     # k stars between M − 1 bars: the numbers of stars between neighbouring bars are the parts of a sum of k
     bars = np.array(list(combinations(range(k + M - 1), M - 1))).reshape(points, M - 1)
     return _clipped((np.diff(bars, prepend=-1, append=k + M - 1)[::-1] - 1) / k, smallest)
+
+
+def _check_count(count: int, num_objectives: int) -> None:
+    """Refuse more preferences than fit into memory: the vectors are there three times as they are made."""
+    size = 3 * 8 * count * num_objectives
+    memory.check([memory.Need(size, "the vectors", {"preferences": count})])
 
 
 def given(vectors: str | Vectors, num_objectives: int, smallest: float = SMALLEST) -> Vectors:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from moac import files, momdp
+from moac import files, memory, momdp
 from moac.choices import COUNT, counted, takes_preferences
 from moac.config import Average, Setting
 from moac.envs import Environment
@@ -26,7 +26,7 @@ from moac.search.archive import Archive, joined
 from moac.search.plan import Plan, as_tuples
 from moac.search.valuing import STREAM, Effort, mean_per_step, means, per_step, valued_within
 from moac.statistics import Mean
-from moac.training import Run
+from moac.training import Run, needs
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
 
@@ -240,6 +240,7 @@ def by_episodes(
 ) -> EpisodeValues:
     """Play whole episodes with new seeds, and count; `model` adds exact values."""
     COUNT.checked("episodes", episodes)
+    memory.check([needs.of_episodes(episodes, len(trials))])
     setting = trained.setting or Average()
     gamma = setting.discounts(environment.spec.num_objectives)
     policies = [trained.of_trial(trial) for trial in trials]

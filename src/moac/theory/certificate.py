@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from moac import files
+from moac import files, memory
 from moac.choices import CONFIDENCE, Range, at_least, check_fields
 from moac.config import Discounted
 from moac.policies.observations import LogSpec
 from moac.theory.episodes import SPLIT, sampler, users
 from moac.theory.gap import Interval, Look
 from moac.theory.scores import Scores
+from moac.training import needs
 from moac.training.trained import TrainedPolicy
 from moac.types import Source
 
@@ -136,6 +137,7 @@ class Plan:
     def on(self, source: Source) -> Plan:
         """The plan for a source: a log has no more episodes than users, and no second look."""
         if not isinstance(source.spec.observations, LogSpec):
+            memory.check([needs.of_episodes(self.episodes)])
             return self
         count = len(users(source))
         if count < FEWEST:

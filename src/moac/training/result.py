@@ -11,9 +11,10 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac import parts, settings, training
+from moac import memory, parts, settings, training
 from moac.choices import counted, did_you_mean, shown
 from moac.config import Config, check_trials
+from moac.training import needs
 from moac.training.run import History
 from moac.training.trained import TrainedPolicy as TrainedPolicy
 from moac.types import Source, Spec
@@ -137,11 +138,14 @@ def prepare(
     full = settings.complete(Config() if config is None else config, problem.spec)
     objects = {name: part for name, part in (given or {}).items() if part is not None}
     problem = cast(Any, problem).conditioned(full.preference_draw) if full.conditioned else problem
+    sizes = needs.of_sizes(problem, full, trials)
+    memory.check(sizes)
     built = parts.build(settings.Settings.of(full), problem.spec, seed)._replace(**objects)
     if full.preferences is not None and not built.rule.needs.preference:
         raise ValueError("`preferences` must be None with a rule that takes none (`Needs.preference`).")
     run = training.Run(problem, full, built, int(trials), int(seed), tuple(objects))
     parts.check_shapes(built, objects, problem.spec, run.preference(0))
+    memory.check([*sizes, needs.of_state(run)])
     return run
 
 
