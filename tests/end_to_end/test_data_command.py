@@ -339,7 +339,7 @@ def test_a_build_that_is_stopped_keeps_what_has_finished_and_goes_on(
         ("data kuairand build x --out y --actions many", "`--actions` must be a whole number, got 'many'."),
         ("data kuairand build x --shares 1", "`--shares` must be followed by 3 values."),
         ("data kuairand generate here", "'here' is one argument too many for moac data kuairand generate."),
-        ("data kuairand generate --out x --rows 0", "`rows` must be at least 1, got 0."),
+        ("data kuairand generate --out x --rows 0", "`rows` must be a whole number of at least 1, got 0."),
         ("data kuairand download huge --out x", "`variant` must be one of pure, 1k, 27k, got 'huge'."),
         ("data describe nowhere", "nowhere is not a dataset: it has no manifest.json."),
     ],

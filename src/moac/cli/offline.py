@@ -240,7 +240,7 @@ class Recommend(Command):
             recommended = recommend.known_user(trained, dataset, self.user, context, **how)
         else:
             recommended = trained.recommend(self.user, context, self.history or (), **how)
-        for note in (*recommended.notes, *(() if recommended.ids else ("no action is left to recommend",))):
+        for note in recommended.notes:
             say(f"note: {note}")
         names = [str(name) if str(name).isprintable() else repr(name) for name in recommended.ids]
         width, rows = max(map(len, ["item", *names])), zip(names, recommended.probabilities, strict=True)

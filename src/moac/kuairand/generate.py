@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from moac.choices import at_least, check_fields, one_of
+from moac.choices import COUNT, at_least, check_fields, one_of
 from moac.kuairand import schema, simulator
 from moac.kuairand.schema import Kind
 from moac.kuairand.simulator import RATES, TABS, Block, Log, UserModel, Users, log
@@ -58,8 +58,8 @@ class Parameters:
 
     def __post_init__(self) -> None:
         one_of("variant", self.variant, schema.VARIANTS)
-        counts = dict.fromkeys(("rows", "random_rows", "num_users", "num_videos"), at_least(1))
-        check_fields(self, counts | {"seed": at_least(0)})
+        counts = dict.fromkeys(("rows", "random_rows", "num_users", "num_videos"), COUNT)
+        check_fields(self, counts | {"seed": at_least(0, int)})
 
     def resolved(self) -> Parameters:
         """With a number in place of every None."""

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from moac.choices import counted
+from moac.choices import counted, several
 from moac.logs import states
 from moac.logs.features import response_numbers
 from moac.logs.schema import STEPS
@@ -110,6 +110,16 @@ class Catalogue:
         names, given = self.context_names or map(str, range(len(codes))), _values(context)
         parts = zip(names, codes, self.context_sizes, given, strict=True)
         return [f"context {name}={value} is unknown" for name, code, size, value in parts if not 0 <= code < size]
+
+    def not_eligible(self, eligible: Any) -> tuple[Bool[np.ndarray, " K"], list[str]]:
+        """Which actions are not among the eligible ids, None being all; and in words how many ids are no actions."""
+        names = self.action_ids.astype(str)
+        if eligible is None:
+            return np.zeros(len(names), bool), []
+        wanted = np.array([str(one) for one in several(eligible)], str)
+        strange = len(wanted) - np.isin(wanted, names).sum()
+        notes = [f"{strange} of {len(wanted)} eligible items are no actions: skipped"] if strange else []
+        return ~np.isin(names, wanted), notes
 
     def features(self, user: Any, codes: Any, items: Any, responses: Any = None) -> Float[np.ndarray, "n F"]:
         """Feature vectors of n requests.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -30,12 +31,13 @@ class Connection:
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         self._database = duckdb.connect(config=dict(config or {}))
-        self._pool = ThreadPoolExecutor(1)
+        self._pool, self._busy = ThreadPoolExecutor(1), threading.Lock()
 
     def __enter__(self) -> Connection:
         return self
 
     def __exit__(self, *raised: Any) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self._end()
         self._pool.shutdown()
         self._database.close()
@@ -77,7 +79,7 @@ class Connection:
 
     def run(self, work: Callable[[], T], look: Callable[[], Any] | None = None) -> T:
         """Work in the other thread, while `look` is called again and again; an exception here ends the query there."""
-        running = self._pool.submit(work)
+        running = self._pool.submit(self._work, work)
         try:
             while look is not None and not wait([running], _LOOK_EVERY).done:
                 look()
@@ -91,11 +93,18 @@ class Connection:
             return self.run(lambda: function(*arguments))
         return function(*arguments)
 
+    def _work(self, work: Callable[[], T]) -> T:
+        with self._busy:
+            return work()
+
     def _end(self) -> None:
-        """Interrupt what still runs, again and again, since a query that has not begun does not hear of it."""
-        last = self._pool.submit(int)
-        while not wait([last], _LOOK_EVERY / 10).done:
+        """Interrupt what still runs, again and again, since a query that has not begun does not hear of it.
+
+        A connection that was left open may be closed by the garbage collector, when its thread has ended.
+        """
+        while self._busy.locked():
             self._database.interrupt()
+            time.sleep(_LOOK_EVERY / 20)
 
 
 @contextmanager

@@ -89,15 +89,14 @@ def known_user(  # noqa: PLR0913 - as `TrainedPolicy.recommend`
     block = requests.of_dataset(dataset, rows, exclude_seen)
     given = context is not None and len(context)
     codes = catalogue.codes(context)[None] if given else block.codes
-    left_out = np.zeros((1, dataset.num_actions), bool) if block.left_out is None else block.left_out
-    if eligible is not None:
-        left_out |= ~np.isin(catalogue.action_ids.astype(str), [str(one) for one in eligible])
-    best = next(answered(trained, [replace(block, codes=codes, left_out=left_out)], k))
+    left_out, skipped = catalogue.not_eligible(eligible)
+    if block.left_out is not None:
+        left_out |= block.left_out[0]
+    best = next(answered(trained, [replace(block, codes=codes, left_out=left_out[None])], k))
     count = best.counts[0]
     notes = [f"history: the last {(block.items >= 0).sum()} items that {dataset.name} has of user {user}"]
     notes += catalogue.unknown_context(context) if given else []
-    ids, probabilities = best.ids[0, :count].tolist(), best.probabilities[0, :count].tolist()
-    return Recommendation(tuple(ids), tuple(probabilities), tuple(notes))
+    return Recommendation.of(best.ids[0, :count], best.probabilities[0, :count], [*notes, *skipped])
 
 
 def answered(trained: TrainedPolicy, blocks: Iterable[Block], k: int | None) -> Iterator[Recommendations]:

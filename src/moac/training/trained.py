@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -168,15 +168,13 @@ class TrainedPolicy:
         names = catalogue.action_ids
         most = count_of(k, len(names))
         x, notes = catalogue.see(user, context, history, responses)
-        left_out = np.zeros(len(names), dtype=bool)
+        left_out, skipped = catalogue.not_eligible(eligible)
         if exclude_seen:
             left_out |= np.isin(names.astype(str), np.asarray(history).astype(str))
-        if eligible is not None:
-            left_out |= ~np.isin(names.astype(str), np.asarray(list(eligible)).astype(str))
         first = ranked(self.logits(x[None]), most, left_out[None] if left_out.any() else None)
         count = first.counts[0]
         ids, p = names[first.places[0, :count]], first.probabilities[0, :count]
-        return Recommendation(tuple(ids.tolist()), tuple(p.tolist()), notes)
+        return Recommendation.of(ids, p, [*notes, *skipped])
 
     def logits(self, x: Float[np.ndarray, "n F"], num_actions: int | None = None) -> Float[np.ndarray, "n K"]:
         """The logits of all actions, by default those of the log, for n feature vectors: π(·|x) is their softmax."""
@@ -227,12 +225,18 @@ class Recommendation:
     Attributes:
         ids: as the log names them.
         probabilities: π(a|s) of each.
-        notes: in words, what of the request was unknown.
+        notes: in words, what of the request was unknown, and whether it left nothing to recommend.
     """
 
     ids: tuple[Any, ...]
     probabilities: tuple[float, ...]
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, ids: np.ndarray[Any, Any], probabilities: np.ndarray[Any, Any], notes: Sequence[str]) -> Recommendation:
+        """From arrays and what was noted before."""
+        nothing = () if len(ids) else ("no action is left to recommend",)
+        return cls(tuple(ids.tolist()), tuple(probabilities.tolist()), (*notes, *nothing))
 
     def __iter__(self) -> Iterator[tuple[Any, float]]:
         return zip(self.ids, self.probabilities, strict=True)

@@ -42,6 +42,18 @@ def test_the_layout_is_the_official_one(written, variant):
                 assert raw.count(b",") == 18 * raw.count(b"\n")
 
 
+def test_a_seed_may_have_any_number_of_digits(tmp_path):
+    seed = 10**400
+    folder = generate.write(generate.Parameters(50, seed=seed, num_users=5, num_videos=5), tmp_path)
+    assert generate.read_parameters(folder).seed == seed
+
+
+@pytest.mark.parametrize("wrong", [{"rows": 1.5}, {"seed": 0.5}, {"rows": float("nan")}, {"seed": -1}])
+def test_counts_and_seeds_are_whole_numbers(wrong):
+    with pytest.raises(ValueError, match="must be a whole number of at least"):
+        generate.Parameters(**({"rows": 50} | wrong))
+
+
 @real_rows
 def test_headers_and_quoting_are_those_of_the_real_files(written):
     read = {name for kind in schema.KINDS for name in kind.file_names("pure")}
@@ -160,7 +172,7 @@ def test_an_existing_folder_a_full_disk_and_wrong_numbers_are_said(written, tmp_
         generate.write(generate.Parameters(10**16), tmp_path)
     assert list(tmp_path.iterdir()) == []
     for wrong in ({"rows": 0}, {"rows": 5, "seed": -1}, {"rows": 5, "num_users": 0}, {"rows": 5, "random_rows": 0}):
-        with pytest.raises(ValueError, match=r"must be at least [01], got"):
+        with pytest.raises(ValueError, match=r"must be a whole number of at least [01], got"):
             generate.Parameters(**wrong)
     with pytest.raises(ValueError, match="`variant` must be one of pure, 1k, 27k, got 'x'"):
         generate.Parameters(5, "x")

@@ -1,9 +1,11 @@
 """The limits of DuckDB, its progress and its errors; CSV files: what is wrong is said with row and column."""
 
 import csv
+import gc
 import io
 import os
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +15,7 @@ import pytest
 from moac.cli import process
 from moac.kuairand import schema
 from moac.logs import engine, source_files
+from moac.logs.connection import Connection
 from tests.helpers.kuairand import generated
 
 LOG, USERS, VIDEOS = "log_standard_4_22_to_5_08_pure.csv", "user_features_pure.csv", "video_features_basic_pure.csv"
@@ -74,6 +77,23 @@ def test_a_signal_during_a_query_ends_it_and_nothing_else(query, number, tmp_pat
             connection.execute(query)
         assert process.exit_code(found.value) == 128 + number
         assert connection.execute("SELECT 7").fetchone() == (7,)
+
+
+def test_a_connection_that_is_left_open_is_closed_with_what_holds_it():
+    """The collector takes the thread of a connection away before the generator that uses it is closed."""
+
+    def rows(holder):
+        with Connection() as connection:
+            holder.append(connection)
+            yield connection.execute("SELECT 7").fetchone()
+
+    cycle = []
+    cycle.append(rows(cycle))
+    assert next(cycle[0]) == (7,)
+    before = threading.active_count()
+    del cycle
+    gc.collect()
+    assert threading.active_count() < before
 
 
 def test_an_error_in_a_watched_query_comes_out(tmp_path):

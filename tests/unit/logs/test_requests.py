@@ -1,7 +1,10 @@
 """Requests from files, against the same ones asked one by one; and a log as another run sees it."""
 
 import csv
+import json
+import resource
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -134,6 +137,30 @@ def test_blocks_of_an_answer_keep_their_order_and_leave_nothing_beside_it(tmp_pa
     assert list(tmp_path.iterdir()) == [out]
 
 
+@contextmanager
+def full_disk():
+    """Files may have two thousand bytes; the system refuses more as it does where a disk is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_an_answer_that_a_disk_has_no_room_for_is_one_line_and_leaves_nothing(folder, suffix, tmp_path, capsys):
+    rows = "".join(f"{k},home,9,mug\n" for k in range(600))
+    (tmp_path / "requests.csv").write_text(f"user_id,tab,hour,history\n{rows}")
+    out = tmp_path / f"answer{suffix}"
+    ask = ["offline", "score", folder / "run", "--requests", tmp_path / "requests.csv", "--out", out, "--k", 4]
+    with full_disk():
+        code = main([str(word) for word in ask])
+    assert code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"moac: {out}: No space left on device."
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.csv"]
+
+
 @pytest.fixture
 def moved(folder, tmp_path):
     """Where the data was."""
@@ -150,11 +177,26 @@ def test_a_run_whose_data_is_not_there_says_that_it_has_no_history(folder, moved
     assert f"note: no history: {moved}, on which" in capsys.readouterr().err
 
 
-def test_what_is_not_eligible_leaves_nothing_and_says_so(folder, capsys):
-    ask = ["offline", "recommend", str(folder / "run"), "--user", "user 5", "--eligible"]
-    for item, left in (("mug", True), ("mugs", False)):  # without --k, of fewer than ten actions
-        assert main([*ask, item]) == 0
-        assert ("note: no action is left to recommend" not in capsys.readouterr().err) is left
+@pytest.mark.parametrize("more", [(), ("--context", "home", "9", "--history", "mug")], ids=["known", "given"])
+def test_what_is_not_eligible_leaves_nothing_and_says_so(folder, more, capsys):
+    ask = ["offline", "recommend", str(folder / "run"), "--user", "user 5", *more, "--json", "--eligible"]
+    for items, skipped, left in (
+        (["mug"], [], True),
+        (["mug", "nope"], ["1 of 2"], True),
+        (["nope"], ["1 of 1"], False),
+    ):
+        assert main([*ask, *items]) == 0  # without --k, of fewer than ten actions
+        recommended = json.loads(capsys.readouterr().out)
+        notes = [note for note in recommended["notes"] if "eligible" in note]
+        assert [note.partition(" eligible")[0] for note in notes] == skipped
+        assert bool(recommended["ids"]) is left
+        assert ("no action is left to recommend" not in recommended["notes"]) is left
+
+
+def test_a_policy_says_itself_that_nothing_is_eligible(folder):
+    found = moac.load(folder / "run").recommend("user 5", ("home", 9), ["mug"], eligible=["nope"])
+    assert found.ids == ()
+    assert found.notes[-2:] == ("1 of 1 eligible items are no actions: skipped", "no action is left to recommend")
 
 
 def score_all(folder, out):
