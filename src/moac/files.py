@@ -121,6 +121,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 def replacing(path: Path) -> Generator[IO[bytes]]:
     """A file to write to, which takes the place of `path` when all went well; else nothing has happened."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(f"{path} must be a regular file or a new one: it would be replaced.")
     try:
         temporary.unlink(missing_ok=True)  # left by a killed process of the same number, or put there as a trap
         with open(temporary, "xb", opener=no_follow) as file:

@@ -263,3 +263,14 @@ def test_json_that_is_too_large_to_read(tmp_path):
         file.truncate(2**40)
     with pytest.raises(files.DamagedError, match=r"/x is damaged: it has 1099511627776 bytes"):
         files.read_json(tmp_path / "x")
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    """A rename would put a file in the place of a device, such as /dev/null."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        with pytest.raises(ValueError, match="must be a regular file or a new one"):
+            files.write_bytes(path, b"content")
+    assert pipe.is_fifo() and link.is_symlink() and sorted(tmp_path.iterdir()) == [link, pipe]

@@ -153,7 +153,7 @@ def _explained(text: str, program: str, command: type, arguments: list[str]) -> 
     if found := re.search(r"Missing value for argument '(\S+)'. Expected (\d+) values", text):
         return f"`{found[1]}` must be followed by {_values(found[1], int(found[2]), arguments)}."
     if found := re.search(r"invalid choice (.+?) for argument '(\S+)'. Expected one of \((.+?)\)", text):
-        choices = found[3].replace("'", "").split(", ")
+        choices = found[3].replace("'", "").removesuffix(",").split(", ")
         if "None" in choices:  # of an option that may be left out, in no order
             choices = sorted(set(choices) - {"None"})
         return f"`{found[2]}` must be one of {', '.join(choices)}, got {found[1]}."

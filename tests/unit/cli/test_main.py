@@ -146,6 +146,11 @@ def test_the_configuration_is_shown_with_its_defaults(capsys):
     assert "2 states: a table of logits" in capsys.readouterr().out
 
 
+def test_an_option_of_one_choice_is_refused_with_that_choice(capsys):
+    assert cli.main(["export", "run", "--format", "x"]) == 2
+    assert capsys.readouterr().err == "moac: `--format` must be one of onnx, got 'x'.\n"
+
+
 def test_the_configuration_of_an_exploration_is_shown_as_it_would_be_trained(capsys):
     assert cli.main(["explore", "fishwood-v0", "--show-config", "--json"]) == 0
     shown = Config.from_json(json.loads(capsys.readouterr().out))
