@@ -92,7 +92,10 @@ def measured_row(job: framework.Table) -> Arrays:
 
 
 def trained(job: framework.Table) -> Arrays:
-    """Returns and weights λ over environment steps, and the final policies in episodes of their own."""
+    """Returns and weights λ over environment steps, and the final policies in episodes of their own.
+
+    `evaluation_steps` are those that one trial takes besides its training.
+    """
     options = {"evaluation_episodes": job["evaluation_episodes"]}
     outcome = environments.train(job, config_of(job, job["changes"]), job["seed"], **options)
     environment: Any = outcome.run.source
@@ -101,7 +104,10 @@ def trained(job: framework.Table) -> Arrays:
         "over_steps": outcome.history.returns,
         "weights": outcome.history.weights,
     }
-    return over_time | environments.played(environment, outcome.policy, job["episodes"])
+    played = environments.played(environment, outcome.policy, job["episodes"])
+    while_training = outcome.history.steps_taken / job["trials"]
+    afterwards = job["episodes"] * played["length"].mean()
+    return over_time | played | {"evaluation_steps": np.array([while_training + afterwards])}
 
 
 def start(job: framework.Table) -> Arrays:
