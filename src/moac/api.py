@@ -314,6 +314,6 @@ def export(
     file = Path(path)
     files.check_folder("path", file.parent)
     content = exporting.onnx(trained, about)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    files.write_bytes(file, content)
+    with files.making(file.parent):
+        files.write_bytes(file, content)
     return file

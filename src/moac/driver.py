@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moac import files, parts, training
+from moac import files, locks, parts, training
 from moac.choices import several, shown
 from moac.config import CHOICES, Config, is_choice
 from moac.policies.observations import LogSpec
@@ -92,9 +92,10 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
         if sinks or keep_every is not None:
             raise ValueError("`sinks` and `keep_every` need `out`, the folder that they write into.")
         return _trained(run, first, watching)
-    directory = RunDirectory.create(Path(out), run, keep_every)
-    with directory.held(), directory.begun():
-        return _trained(run, first, watching, directory)
+    with locks.folder(Path(out)):
+        directory = RunDirectory.create(Path(out), run, keep_every)
+        with directory.begun():
+            return _trained(run, first, watching, directory)
 
 
 def resume(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -20,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 Arrays = dict[str, np.ndarray[Any, Any]]
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_number = itertools.count()  # of temporary files
 _LARGEST = 2**28  # bytes of a file that is read into memory at once
 _DEEPEST = 32
 _WHOLE = range(-(2**63), 2**64)
@@ -56,9 +58,14 @@ def interpreting(path: Path) -> Generator[None]:
         raise DamagedError(path, " ".join(str(error).split())) from None
 
 
+def nearest(path: Path) -> Path:
+    """The path, or the nearest folder around it, that is there."""
+    return next(each for each in (path, *path.absolute().parents) if each.exists())
+
+
 def check_folder(name: str, path: Path) -> None:
     """Refuse a folder that cannot be made, or be written into, before any work is done for it."""
-    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    there = nearest(path)
     if not there.is_dir():
         raise ValueError(f"`{name}` must be a folder, got {path}: {there} is a file.")
     if not os.access(there, os.W_OK | os.X_OK):
@@ -80,6 +87,25 @@ def subfolder(folder: Path, *names: str) -> Path:
     path = below(folder, *names)
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+@contextlib.contextmanager
+def making(folder: Path) -> Generator[None]:
+    """Make a folder to work in; after an error, those that were made for it and hold nothing are removed again."""
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise ValueError(f"{folder} exists already and is a file: choose a new folder.") from None
+        except OSError as error:
+            raise ValueError(f"{folder} cannot be written: {error.strerror}.") from None
+        yield
+    except BaseException:
+        for each in new:
+            with contextlib.suppress(OSError):
+                each.rmdir()
+        raise
 
 
 def remove_unfinished(folder: Path) -> None:
@@ -111,6 +137,11 @@ def no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | _NO_FOLLOW | _NO_WAIT, 0o666)
 
 
+def temporary(path: Path) -> Path:
+    """A name beside a path that no other call has, in this process or another; `remove_unfinished` knows it."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{next(_number)}.tmp")
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `path` wholly or not at all; where that fails, the error names it."""
     with replacing(path) as file:
@@ -120,24 +151,24 @@ def write_bytes(path: Path, content: bytes) -> None:
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
     """A file to write to, which takes the place of `path` when all went well; else nothing has happened."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ValueError(f"{path} must be a regular file or a new one: it would be replaced.")
+    beside = temporary(path)
     try:
-        temporary.unlink(missing_ok=True)  # left by a killed process of the same number, or put there as a trap
-        with open(temporary, "xb", opener=no_follow) as file:
+        beside.unlink(missing_ok=True)  # left by a killed process of the same number, or put there as a trap
+        with open(beside, "xb", opener=no_follow) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        beside.replace(path)
         _settle(path.parent)
     except OSError as error:
-        if error.filename not in (None, str(temporary)):
+        if error.filename not in (None, str(beside)):
             raise
         raise type(error)(error.errno, error.strerror, str(path)) from None
     finally:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
 
 
 def finite(data: Any, *, name_infinities: bool = False) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from moac.files import DamagedError, below, read_bytes, remove_unfinished
+from moac.files import DamagedError, below, making, nearest, read_bytes, remove_unfinished
 
 _NAME = ".lock"
 _PATIENCE, _LOOK_EVERY = 0.2, 0.05
@@ -44,16 +44,18 @@ def held(file: Path, what: Path) -> Generator[None]:
 
 @contextlib.contextmanager
 def folder(path: Path) -> Generator[None]:
-    """Make a folder and hold it; one that was made here, and that an error leaves empty, is removed."""
-    made = not path.exists()
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        with held(path / _NAME, path):
-            yield
-    except Exception:
-        if made and is_empty(path):
-            path.rmdir()
-        raise
+    """Make a folder and hold it; folders that were made here, and that an error leaves empty, are removed."""
+    with making(path), held(path / _NAME, path):
+        yield
+
+
+def clear(path: Path) -> None:
+    """Remove all that a folder holds but its lock, which the holder removes last."""
+    for each in path.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each, ignore_errors=True)
+        elif each.name != _NAME:
+            each.unlink(missing_ok=True)
 
 
 def is_empty(path: Path) -> bool:
@@ -70,7 +72,7 @@ def refuse_existing(target: Path, name: str | None = None) -> None:
 
 def check_room(folder: Path, what: str, needed: int) -> None:
     """Say that a disk is too small before the work, not hours later."""
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(nearest(folder)).free
     if needed > free:
         raise ValueError(f"{folder}: the disk is too full: {what} needs {needed:,} bytes, {free:,} are free.")
 
@@ -85,10 +87,9 @@ def becoming(out: Path, fingerprint: str | None = None) -> Generator[Path]:
             next call; None, or a change of it, starts with an empty one.
     """
     place = out.absolute()
-    place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = f".{out.name}.building-"
     folder = below(place.parent, f"{unfinished}{fingerprint or 'new'}")
-    with held(place.with_name(f".{out.name}.lock"), out):
+    with making(place.parent), held(place.with_name(f".{out.name}.lock"), out):
         refuse_existing(out, "out")
         for left in place.parent.iterdir():
             if left.name.startswith(unfinished) and (left != folder or fingerprint is None):

@@ -94,8 +94,8 @@ class Workspace:
     def _write(self, job: Job, arrays: Arrays) -> None:
         from moac import files
 
-        files.subfolder(self.folder.parent, self.folder.name)
-        files.write_arrays(self._path(*job), arrays, dict(job[1]))
+        with files.making(files.below(self.folder.parent, self.folder.name)):
+            files.write_arrays(self._path(*job), arrays, dict(job[1]))
 
     def _path(self, label: str, parameters: Table) -> Path:
         identity = json.dumps([label, parameters], sort_keys=True)

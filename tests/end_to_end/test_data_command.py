@@ -299,6 +299,23 @@ def logs_of(kind, large):
     return ["data", "build", str(large / "data" / EARLY), str(large / "data" / LOG), *columns, "--actions", "10"]
 
 
+def test_a_build_with_a_wrong_signal_takes_the_folders_away_that_it_made(large, tmp_path, capsys):
+    command = [
+        "data",
+        "build",
+        str(large / "data" / LOG),
+        "--user",
+        "user_id",
+        "--item",
+        "video_id",
+        "--time",
+        "time_ms",
+    ]
+    assert cli.main([*command, "--signals", "nothing", "--out", str(tmp_path / "a" / "b" / "c")]) == 2
+    assert "must have the column `nothing`" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(("kind", "first"), [("KuaiRand", "raw/0"), ("own", "typed0.parquet")])
 def test_a_build_that_is_stopped_keeps_what_has_finished_and_goes_on(

@@ -1,4 +1,5 @@
 import hashlib
+import itertools
 import json
 import mmap
 import os
@@ -170,10 +171,11 @@ def test_check_folder(tmp_path):
             files.check_folder("out", path)
 
 
-def test_a_temporary_file_that_is_a_link_is_not_followed(tmp_path):
+def test_a_temporary_file_that_is_a_link_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_number", itertools.count(7))
     target = tmp_path / "target"
     target.write_text("kept")
-    (tmp_path / f".x.{os.getpid()}.tmp").symlink_to(target)
+    (tmp_path / f".x.{os.getpid()}.7.tmp").symlink_to(target)
     files.write_json(tmp_path / "x", 1)
     assert target.read_text() == "kept"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["target", "x"]

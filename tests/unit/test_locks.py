@@ -139,6 +139,32 @@ def test_elsewhere_sigterm_ends_a_command_in_order():
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.parametrize("error", [ValueError, KeyError, OSError, KeyboardInterrupt])
+def test_folders_that_were_made_and_hold_nothing_are_removed_after_any_error(error, tmp_path):
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(error), locks.folder(tmp_path / "mine" / "a" / "b"):
+        (tmp_path / "mine" / "a" / "theirs").touch()
+        raise error
+    assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["a", "theirs"]
+    with pytest.raises(error), locks.folder(tmp_path / "mine" / "c" / "d"):
+        raise error
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["a"]
+    for working in (locks.becoming(tmp_path / "e" / "f" / "g"), locks.becoming(tmp_path / "e" / "f" / "g", "same")):
+        with pytest.raises(error), working as place:
+            (place / "half").touch()
+            raise error
+    assert (tmp_path / "e").exists() is (error is KeyboardInterrupt)  # which keeps what is made of the same
+
+
+def test_a_folder_that_cannot_be_made_is_said_and_those_around_it_are_removed(tmp_path):
+    with (
+        pytest.raises(ValueError, match="cannot be written: File name too long"),
+        locks.folder(tmp_path / "a" / ("b" * 300)),
+    ):
+        raise AssertionError
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_a_mistake_leaves_empty_is_removed(tmp_path):
     (tmp_path / "mine").mkdir()
     for name in ("new", "mine"):

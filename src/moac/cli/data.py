@@ -247,8 +247,8 @@ class Describe(Command):
             return None
         folder = files.below(self.data, "figures") if self.out is None else self.out
         files.check_folder("out", folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        figures.write(folder, "description", log_figures.description(description))
+        with files.making(folder):
+            figures.write(folder, "description", log_figures.description(description))
         return folder / "description.png"
 
 

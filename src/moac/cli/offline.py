@@ -186,8 +186,7 @@ class Score(Command):
             known = partial(log_files.dataset_of, self.run_path, self.data)
             read = requests.read(self.requests, catalogue, known, self.exclude_seen)
             blocks, total = recommend.answered(trained, read, k), 0
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with Progress() as progress:
+        with files.making(out.parent), Progress() as progress:
             told = recommend.write(out, _shown(blocks, progress, total))
         record = {"run": str(self.run_path), "out": str(out), "users_without_rows": absent, "k": k} | told
         rest = f" ({absent:,} more have no rows)" if self.requests is None else ""

@@ -88,8 +88,8 @@ class Watch(Command):
         from moac.envs import evaluation
 
         shown = evaluation.record(environment, trained, self.episodes, self.seed, _MOST_FRAMES)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        files.write_bytes(out, _gif(shown.frames))
+        with files.making(out.parent):
+            files.write_bytes(out, _gif(shown.frames))
 
         def show() -> None:
             for length, earned in zip(shown.lengths, shown.returns, strict=True):

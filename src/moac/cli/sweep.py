@@ -206,7 +206,7 @@ class Compare(Command):
             raise ValueError("`--protocol tscac-compat` takes --iterations and --seed only, got another.")
         files.check_folder("out", out)
         table = studies().published_protocol(self.data, self.iterations or _COMPAT_STEPS, self.seed)
-        out.mkdir(parents=True, exist_ok=True)
-        files.write_json(out / "tscac-compat.json", table.as_dict())
-        files.write_bytes(out / "tscac-compat.txt", f"{table}\n".encode())
+        with files.making(out):
+            files.write_json(out / "tscac-compat.json", table.as_dict())
+            files.write_bytes(out / "tscac-compat.txt", f"{table}\n".encode())
         return Answer(table.as_dict(), lambda: sys.stdout.write(f"{table}\n"))

@@ -262,9 +262,10 @@ class Front(Command):
         print_lines([f"{counted(model.num_states, 'state')}. Uniform policy: {gap}"])
 
     def _draw(self, out: Path, model: FiniteMOMDP, front: ParetoFront) -> Path:
+        from moac import files
         from moac.report import figures
 
-        out.mkdir(parents=True, exist_ok=True)
         title = f"{self.env}, γ = {', '.join(map(str, self.discount))}: {counted(len(front.points), 'point')}"
-        figures.write(out, "front", figures.front(front.points, front.hull, model.objective_names, title))
+        with files.making(out):
+            figures.write(out, "front", figures.front(front.points, front.hull, model.objective_names, title))
         return out / "front.png"

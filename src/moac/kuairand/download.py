@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from moac.choices import one_of
-from moac.files import no_follow
+from moac.files import making, no_follow
 from moac.kuairand.schema import FOLDERS
-from moac.locks import becoming, check_room, refuse_existing
+from moac.locks import becoming, check_room, held, refuse_existing
 
 ZENODO = "https://zenodo.org/records/10439422/files"
 _BLOCK = 1 << 20
@@ -74,16 +74,16 @@ def fetch(
     target, whole = out / archive.folder, out / archive.name
     part = whole.with_name(f"{whole.name}.part")
     refuse_existing(target)
-    out.mkdir(parents=True, exist_ok=True)
     missing = max(archive.size - (_size(whole) or _size(part)), 0)
     check_room(out, archive.folder, missing + archive.unpacked)
-    if whole.exists():
-        archive.check(whole)
-    else:
-        _download(f"{base_url.rstrip('/')}/{archive.name}", archive, part, progress or (lambda done, total: None))
-        archive.check(part)
-        part.rename(whole)
-    return unpack(whole, target)
+    with making(out), held(out / f".{archive.name}.lock", target):
+        if whole.exists():
+            archive.check(whole)
+        else:
+            _download(f"{base_url.rstrip('/')}/{archive.name}", archive, part, progress or (lambda done, total: None))
+            archive.check(part)
+            part.rename(whole)
+        return unpack(whole, target)
 
 
 def _download(url: str, archive: Archive, part: Path, progress: Progress) -> None:

@@ -81,7 +81,6 @@ def write(parameters: Parameters, out: Path, progress: Progress | None = None) -
     resolved, target = parameters.resolved(), out / schema.FOLDERS[parameters.variant]
     rows = resolved.rows + (resolved.random_rows or 0)
     refuse_existing(target)
-    out.mkdir(parents=True, exist_ok=True)
     check_room(out, f"{target.name} with {resolved.rows:,} rows", rows * _BYTES_A_ROW)
     with becoming(target) as folder:
         (folder / "data").mkdir()

@@ -67,8 +67,8 @@ class Choice:
 
     def save(self, folder: str | Path, runs: Mapping[str, str] | None = None) -> Path:
         """Write `choice.json` into the folder."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        files.write_json(Path(folder) / NAME, self.record(runs))
+        with files.making(Path(folder)):
+            files.write_json(Path(folder) / NAME, self.record(runs))
         return Path(folder)
 
 

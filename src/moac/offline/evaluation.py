@@ -205,10 +205,10 @@ class OfflineEvaluation:
     def save(self, folder: str | Path) -> Path:
         """Write `card-LABEL.json`, and `evaluation-LABEL.html` where something makes the page, into the folder."""
         path, shown = Path(folder), None if self.page is None else self.page(self)
-        path.mkdir(parents=True, exist_ok=True)
-        files.write_json(path / f"card-{self.label}.json", self.card())
-        if shown is not None:
-            files.write_bytes(path / f"evaluation-{self.label}.html", shown.encode())
+        with files.making(path):
+            files.write_json(path / f"card-{self.label}.json", self.card())
+            if shown is not None:
+                files.write_bytes(path / f"evaluation-{self.label}.html", shown.encode())
         return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -37,8 +36,9 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, run: training.Run, keep_every: int | None = None) -> RunDirectory:
-        """A new folder with the run's configuration and provenance, or nothing; one that holds anything is refused.
+        """A folder with the run's configuration and provenance, or nothing in it; one that holds anything is refused.
 
+        The caller holds it: with `locks.folder`, which makes it, or with all that it is in.
         Policies of every `keep_every` iterations are kept for `load(…, iteration=…)`.
         """
         problems.check_vacant(path)
@@ -56,7 +56,7 @@ class RunDirectory:
             files.write_json(path / "config.json", description)
         except BaseException:
             if not (path / "config.json").exists():  # written last: with it, the run can be continued
-                shutil.rmtree(path, ignore_errors=True)
+                locks.clear(path)
             raise
         return cls(path)
 
@@ -90,17 +90,16 @@ class RunDirectory:
 
     @contextmanager
     def begun(self) -> Generator[None]:
-        """While entered, what fails before the first iteration removes the folder, which is new.
+        """While entered, a mistake that shows before the first iteration leaves nothing in the folder, which is new.
 
-        It stays for another try where an environment fails, a disk is full or somebody interrupts.
+        An environment that fails, or a full disk, is no mistake of the run's: it can be tried again.
         """
         try:
             yield
-        except (SourceError, OSError):
-            raise
-        except Exception:
-            if not any((self.path / "checkpoint").iterdir()):
-                shutil.rmtree(self.path)
+        except Exception as error:
+            later = isinstance(error, SourceError | OSError)
+            if not later and not any((self.path / "checkpoint").iterdir()):
+                locks.clear(self.path)
             raise
 
     def finish(self, outcome: result.Result) -> None:
@@ -219,17 +218,18 @@ def save(outcome: result.Result, path: Path, overwrite: bool = False) -> Path:
     """Write the run directory of a result; `overwrite` replaces a run that is there."""
     if overwrite and problems.is_run(path):
         real = path.resolve()
-        beside = real.with_name(f".{real.name}.{os.getpid()}.tmp")
+        beside, before = files.temporary(real), files.temporary(real)
         with RunDirectory(real).held():
-            shutil.rmtree(beside, ignore_errors=True)
             save(outcome, beside)
-            shutil.rmtree(real)
+            real.rename(before)
             beside.rename(real)
+            shutil.rmtree(before)
         return path
-    directory = RunDirectory.create(path, outcome.run)
-    if outcome.snapshot is not None:
-        directory.checkpoints().write(outcome.snapshot)  # so that the run can be lengthened
-    directory.finish(outcome)
+    with locks.folder(path):
+        directory = RunDirectory.create(path, outcome.run)
+        if outcome.snapshot is not None:
+            directory.checkpoints().write(outcome.snapshot)  # so that the run can be lengthened
+        directory.finish(outcome)
     return path
 
 

@@ -125,8 +125,6 @@ def check_vacant(path: Path) -> None:
         raise ValueError(f"{there}, a run that has finished: choose a new folder, {more}")
     if is_run(path):
         raise ValueError(f"{there}, a run that was stopped: choose a new folder, or continue it by moac resume {path}.")
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"{there} and is a file: choose a new folder.")
     begun = ("checkpoint", "provenance.json", ".lock", *LOG_FILES)
     others = [p.name for p in path.glob("*") if p.name not in begun and p.suffix != ".tmp"]
     others += [p.name for p in path.glob("checkpoint/*")]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from moac import files, settings, training
+from moac import files, locks, settings, training
 from moac.config import Config
 from moac.runs import CHECKPOINT_SECONDS, sinks
 from moac.runs.checkpoints import Writer
@@ -135,39 +135,41 @@ def complete(
 
     Without a folder everything stays in memory.
     """
-    directory, run = _opened(task, problem, folder)
-    if directory is not None and directory.finished:
+    if folder is None:
+        run = result.prepare(problem, task.config, task.trials, task.seed)
+        snapshot = None if start is None else start()
+        return _trained(task, run, None, snapshot, show)
+    path = files.below(folder.parent, folder.name, key(task, problem))
+    if RunDirectory(path).finished:  # what has ended needs no place to write
+        directory, run = reopen(path, problem)
         return directory.outcome(run)
-    with nullcontext() if directory is None else _begun(directory):
-        snapshot = None if directory is None else directory.checkpoints().newest(run)
-        if snapshot is None and start is not None:
-            snapshot = start()
-        with show(task, run, 0 if snapshot is None else snapshot.iteration) as watch:
-            outcome = result.Result.of(run, train(directory, run, snapshot, show=watch))
-        if directory is not None:
-            directory.finish(outcome)  # without figures: the experiment's own show it
+    with locks.folder(path):
+        directory, run = _opened(path, task, problem)
+        if directory.finished:  # meanwhile, by another process
+            return directory.outcome(run)
+        with directory.begun():
+            snapshot = directory.checkpoints().newest(run)
+            if snapshot is None and start is not None:
+                snapshot = start()
+            outcome = _trained(task, run, directory, snapshot, show)
+        directory.finish(outcome)  # without figures: the experiment's own show it
     return outcome
 
 
-@contextmanager
-def _begun(directory: RunDirectory) -> Generator[None]:
-    """Hold the folder of a task; one that never began is taken away, with the folder around it if that is empty."""
-    try:
-        with directory.held(), directory.begun():
-            yield
-    except Exception:
-        with suppress(OSError):
-            directory.path.parent.rmdir()
-        raise
-
-
-def _opened(task: Task, problem: Source, folder: Path | None) -> tuple[RunDirectory | None, training.Run]:
-    """The run directory of a task, new or begun before, None without a folder; and its run."""
-    path = None if folder is None else files.below(folder.parent, folder.name, key(task, problem))
-    if path is not None and (path / "config.json").exists():
+def _opened(path: Path, task: Task, problem: Source) -> tuple[RunDirectory, training.Run]:
+    """The run directory of a task, new or begun before, and its run."""
+    if (path / "config.json").exists():
         return reopen(path, problem)
     run = result.prepare(problem, task.config, task.trials, task.seed)
-    return None if path is None else RunDirectory.create(path, run), run
+    return RunDirectory.create(path, run), run
+
+
+def _trained(
+    task: Task, run: training.Run, directory: RunDirectory | None, snapshot: training.Snapshot | None, show: Show
+) -> result.Result:
+    """The result of a task's run, iterated to its end and shown on the way."""
+    with show(task, run, 0 if snapshot is None else snapshot.iteration) as watch:
+        return result.Result.of(run, train(directory, run, snapshot, show=watch))
 
 
 def key(task: Task, problem: Source) -> str:

@@ -6,6 +6,7 @@ from those alone, so that the same call on the folder does what is missing.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import time
@@ -132,7 +133,11 @@ def sweep(
     """
     with quiet():
         jobs = [_job(spec, cell, out) for cell in spec.cells]
-    return Swept(spec, tuple(_run(jobs, executor or Serial(), report)))
+    with contextlib.ExitStack() as folders:
+        if out is not None:
+            for name in ("tasks", "errors"):
+                folders.enter_context(files.making(files.below(out, name)))
+        return Swept(spec, tuple(_run(jobs, executor or Serial(), report)))
 
 
 def _job(spec: Sweep, cell: Cell, out: Path | None) -> Job:
@@ -148,8 +153,6 @@ def _job(spec: Sweep, cell: Cell, out: Path | None) -> Job:
 def _run(all_jobs: list[Job], executor: Executor, report: Report) -> list[Row]:
     """Run what has not finished, and give a row for each cell; two cells of one configuration are one task."""
     waiting = [job for job in {job.key: job for job in all_jobs}.values() if not job.finished]
-    for out, name in {(job.out, name) for job in waiting for name in ("tasks", "errors") if job.out is not None}:
-        files.subfolder(out, name)
     ended: dict[str, End | str] = {}
     for outcome in executor.map(work, waiting):
         job, failure = waiting[outcome.index], outcome.failure

@@ -226,8 +226,9 @@ class EpisodeValues:
 
     def save(self, directory: str | Path) -> Path:
         """Write evaluation.json into a folder."""
-        folder = files.subfolder(Path(directory))
-        files.write_json(folder / "evaluation.json", self.record())
+        folder = Path(directory)
+        with files.making(folder):
+            files.write_json(folder / "evaluation.json", self.record())
         return folder
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from moac import files, memory
+from moac import files, locks, memory
 from moac.choices import CONFIDENCE, Range, at_least, check_fields
 from moac.config import Discounted
 from moac.policies.observations import LogSpec
@@ -92,9 +92,10 @@ class Certificate:
 
     def save(self, directory: str | Path) -> Path:
         """Write certificate.json into a folder, beside those of other trials."""
-        folder = files.subfolder(Path(directory))
-        known = read(folder) | {self.trial: self.record()}
-        files.write_json(folder / FILE, {"certificates": [known[trial] for trial in sorted(known)]})
+        folder = Path(directory)
+        with files.making(folder), locks.held(folder / f".{FILE}.lock", folder / FILE):
+            known = read(folder) | {self.trial: self.record()}
+            files.write_json(folder / FILE, {"certificates": [known[trial] for trial in sorted(known)]})
         return folder
 
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from moac import api, momdp, weighting
+from moac import api, locks, momdp, weighting
 from moac.runs import directory as run_directory
 from moac.runs import problems
 from moac.runs.directory import RunDirectory
@@ -34,7 +34,7 @@ def test_creating_leaves_nothing_when_it_fails(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(run_directory.files, "write_json", full)
-    with pytest.raises(OSError, match=r"No space left"):
+    with pytest.raises(OSError, match=r"No space left"), locks.folder(tmp_path / "run"):
         RunDirectory.create(tmp_path / "run", run_of())
     assert list(tmp_path.iterdir()) == []
 

@@ -22,8 +22,6 @@ FORMAT = 1
 
 def save(comparison: Comparison, out: Path) -> Path:
     """Write comparison.json, the figure, experiment.json and, from that, report.html."""
-    files.subfolder(out)
-    files.write_json(out / "comparison.json", {"format": FORMAT} | comparison.record())
     objectives = ", ".join(comparison.objectives)
     curves = Shown(
         "Returns over environment steps",
@@ -33,8 +31,10 @@ def save(comparison: Comparison, out: Path) -> Path:
         f"Line plots of {objectives} over environment steps, one line for each run.",
     )
     tables = (ends(comparison), differing(comparison))
-    experiment.write(_about(comparison), Findings((), tables, (curves,)), out)
-    pages.write(out)
+    with files.making(out):
+        files.write_json(out / "comparison.json", {"format": FORMAT} | comparison.record())
+        experiment.write(_about(comparison), Findings((), tables, (curves,)), out)
+        pages.write(out)
     return out
 
 
