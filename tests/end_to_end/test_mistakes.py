@@ -14,6 +14,7 @@ from tests.helpers.log_runs import built_run
 
 ENV = "resource-gathering-v0"
 COMMANDS = f"the command must be one of {', '.join(dict.fromkeys(name.split()[0] for name in NAMES))}, got"
+DATA_NAMED = "`--data` is not an option of moac offline train: give DATA without a name before it."
 
 TYPED = {
     "": f"{COMMANDS} nothing. See moac --help.",
@@ -22,6 +23,9 @@ TYPED = {
     "train": "`ENV` must be given: moac train ENV. See moac train --help.",
     "train --json": "`ENV` must be given: moac train ENV. See moac train --help.",
     f"train {ENV} fishwood-v0": "'fishwood-v0' is one argument too many for moac train. See moac train --help.",
+    "offline train --data x --out y": DATA_NAMED,
+    "offline train d --data x --out y": DATA_NAMED,
+    "resume --run-path x": "`--run-path` is not an option of moac resume: give RUN without a name before it.",
     f"train {ENV} --iteratons 3": "`--iteratons` is not an option of moac train. Did you mean --iterations?",
     f"train {ENV} --gpu": "`--gpu` is not an option of moac train. See moac train --help.",
     f"train {ENV} -x 3": "`-x` is not an option of moac train. See moac train --help.",

@@ -1,6 +1,8 @@
 """`moac explore` of an environment: one network, asked for a grid of preferences; then `moac choose`."""
 
 import json
+import re
+import shlex
 import shutil
 
 import jax
@@ -36,6 +38,8 @@ def test_one_episode_a_policy_has_no_intervals(explored, tmp_path, capsys):
     repeated = [part for part in TINY if part != "--json"]
     repeated[repeated.index("--episodes") + 1] = "1"
     assert cli.main([*repeated, "--out", str(out)]) == 0
+    (following,) = re.findall(r"^next: moac (.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert cli.main(shlex.split(following)) == 0  # as it is printed
     assert cli.main(["choose", str(out), "--protect", "fuel=-100"]) == 0
     assert "nan" not in capsys.readouterr().out
 
@@ -100,8 +104,22 @@ def test_a_policy_is_chosen_and_the_line_loads_it(explored, capsys):
     assert chosen["preference"] == told["preferences"][best]
     assert eval(chosen["load"]).preference == pytest.approx(chosen["preference"])
     assert "--preference" in chosen["play"]
-    assert cli.main(["choose", str(out), "--protect", "fuel=100"]) == 0
-    assert "No policy respects every floor" in capsys.readouterr().out
+    assert chosen["chosen"] == best
+
+
+def test_where_no_policy_keeps_the_floors_none_is_chosen(explored, capsys):
+    out, _ = explored
+    assert cli.main(["choose", str(out), "--protect", "fuel=100"]) == 1
+    shown = capsys.readouterr().out
+    assert "no policy qualifies with fuel=100" in shown
+    assert "100, not kept" in shown
+    assert cli.main(["choose", str(out), "--protect", "fuel=100", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["chosen"], told["fits"]) == (None, False)
+
+
+def test_a_policy_is_chosen_by_objectives_that_there_are(explored, capsys):
+    out, _ = explored
     assert cli.main(["choose", str(out), "--prefer", "gold"]) == 2
     assert "`prefer` must name one of ore1, ore2, fuel" in capsys.readouterr().err
 

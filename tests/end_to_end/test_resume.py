@@ -183,6 +183,9 @@ def test_not_a_run(tmp_path, capsys):
     assert "a set of candidates that was stopped" in refused(tmp_path / "candidates", capsys)
     (tmp_path / "candidates" / "choice.json").write_text("{}")
     assert "none was chosen" in refused(tmp_path / "candidates", capsys)
+    (tmp_path / "candidates" / "choice.json").write_text('{"chosen": "pull 0.3"}')  # the disk was full then
+    line = refused(tmp_path / "candidates", capsys)
+    assert "pull 0.3 was chosen but not copied: repeat the command to continue it." in line
     for name in "abcdef":
         (tmp_path / "several" / name).mkdir(parents=True)
         (tmp_path / "several" / name / "config.json").write_text("{}")

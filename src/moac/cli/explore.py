@@ -22,7 +22,7 @@ from moac.progress import say
 from moac.search import CONDITIONED, EXPLORING, GROWTH
 
 if TYPE_CHECKING:
-    from moac.search.archive import Archive
+    from moac.search.archive import Archive, Choice
     from moac.types import Source
 
     class ExploreConfig:
@@ -43,6 +43,7 @@ else:
     )
 
 _LISTED, _NARROW = 25, 4  # so many policies are printed, and vectors of so many numbers; the report has all
+_NOTHING_CHOSEN = 1
 _RULES = (CONDITIONED, *CHOICES["weighting"])
 _ENV = "An id listed by moac envs, package.module:Id, or the folder of a dataset."
 Place = Annotated[str, tyro.conf.arg(metavar="ENV", help=_ENV)]
@@ -148,7 +149,18 @@ def _print(archive: Archive, out: Path) -> None:
     load = exploration.loading(out, archive.record(0), 0)
     print_paths(report=out / "report.html", numbers=out / "explore.json", load=load)
     names = explored.objectives
-    print_paths(next=shlex.join(["moac", "choose", str(out), "--protect", f"{names[0]}=LEAST", "--prefer", names[-1]]))
+    floor = f"{names[0]}={_floor(archive)}"
+    print_paths(next=shlex.join(["moac", "choose", str(out), "--protect", floor, "--prefer", names[-1]]))
+
+
+def _floor(archive: Archive) -> str:
+    """A floor on the first objective that half of the policies keep, with few digits where they keep it so too."""
+    import numpy as np
+
+    low = np.where(np.isnan(archive.low), archive.points, archive.low)[:, 0]
+    least = float(np.median(low))
+    short = f"{least:.3g}"
+    return short if float(short) <= least else repr(least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,14 +185,24 @@ class Choose(Command):
         load, play = (how(self.run_path, point, chosen) for how in (exploration.loading, exploration.playing))
 
         def show() -> None:
-            if not choice.fits:
-                print_lines(["No policy respects every floor with its whole interval; this one comes closest."])
-            columns = (archive.objectives, archive.points[chosen], archive.low[chosen], archive.high[chosen])
-            rows = [
-                [name, f"{value:.4g}", f"[{low:.4g}, {high:.4g}]" if low <= high else None, choice.floors.get(name)]
-                for name, value, low, high in zip(*columns, strict=True)
-            ]
-            print_table(f"policy {chosen} of {len(archive)}", ["objective", "value", "95 % interval", "floor"], rows)
+            _print_choice(choice)
             print_paths(load=load, play=play)
 
-        return Answer(choice.record() | {"run": str(self.run_path), "load": load, "play": play}, show)
+        record = choice.record() | {"run": str(self.run_path), "load": load, "play": play}
+        return Answer(record, show, 0 if choice.fits else _NOTHING_CHOSEN)
+
+
+def _print_choice(choice: Choice) -> None:
+    """The policy that is chosen, or the one that comes closest where none qualifies, with its floors."""
+    archive, k, rows = choice.archive, choice.index, list[list[Any]]()
+    columns = (archive.objectives, archive.points[k], archive.low[k], archive.high[k])
+    for name, value, low, high in zip(*columns, strict=True):
+        interval, floor = f"[{low:.4g}, {high:.4g}]" if low <= high else None, choice.floors.get(name)
+        least = low if low <= high else value
+        kept = floor if floor is None or least >= floor else f"{floor:.4g}, not kept"
+        rows.append([name, f"{value:.4g}", interval, kept])
+    if not choice.fits:
+        floors = ", ".join(f"{name}={floor:g}" for name, floor in choice.floors.items())
+        nearest = f"policy {k} comes closest"
+        print_lines([f"no policy qualifies with {floors}, kept with its whole 95 % interval: {nearest}."])
+    print_table(f"policy {k} of {len(archive)}", ["objective", "value", "95 % interval", "floor"], rows)

@@ -12,6 +12,7 @@ import itertools
 import os
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any, get_type_hints
@@ -146,6 +147,8 @@ def _listed(names: list[str], group: str) -> str:
 
 def _explained(text: str, program: str, command: type, arguments: list[str]) -> str:
     """Tyro's words about the first mistake in ours; its own where they are of another kind."""
+    if named := _named(program, command, arguments):
+        return named
     if found := re.search(r"Unrecognized options: (.+?)(?:, | Perhaps | For full |$)", text):
         return _unrecognised(found[1], program, command, arguments)
     if found := re.search(r"Missing from .+?: (\S+)", text):
@@ -184,15 +187,40 @@ def _unrecognised(token: str, program: str, command: type, arguments: list[str])
     return f"{token!r} is one argument too many for {program}. See {program} --help."
 
 
+def _named(program: str, command: type, arguments: list[str]) -> str | None:
+    """The advice where somebody has named what a command takes by its place."""
+    for argument in arguments:
+        name = argument.partition("=")[0]
+        place = _positional(command, name) if name.startswith("--") else None
+        if place is not None:
+            return f"`{name}` is not an option of {program}: give {place} without a name before it."
+    return None
+
+
+def _positional(command: type, token: str) -> str | None:
+    """The word for what a command takes without a name, where somebody has named it as its field is."""
+    name = token.lstrip("-").replace("-", "_")
+    marks = getattr(get_type_hints(command, include_extras=True).get(name), "__metadata__", ())
+    words = [mark.metavar for mark in marks if hasattr(mark, "metavar")]
+    return words[0] if _is_positional(marks) and words else None
+
+
+def _is_positional(marks: Iterable[Any]) -> bool:
+    import tyro
+
+    return any(mark in marks for mark in tyro.conf.Positional[Any].__metadata__)
+
+
 def _options(command: type) -> dict[str, Any]:
     """The type of each option, by its name as typed."""
     from moac.cli.options import ALIASES
 
     hints, options = get_type_hints(command), dict[str, Any]()
+    marked = get_type_hints(command, include_extras=True)
     for field in fields(command):
         if is_dataclass(hints[field.name]):
             options |= _options(hints[field.name])
-        else:
+        elif not _is_positional(getattr(marked[field.name], "__metadata__", ())):
             names = (f"--{field.name.replace('_', '-')}", *ALIASES.get(field.name, ()))
             options |= dict.fromkeys(names, hints[field.name])
     return options

@@ -137,12 +137,20 @@ def unfinished(folder: Path) -> str:
     runs = sorted(path.parent.name for path in folder.glob("*/config.json"))
     begun = next((name for name in _UNFINISHED if (folder / name).is_dir()), None)
     if (folder / "choice.json").exists():
-        return " It holds candidates of which none was chosen: choice.json says why."
+        return _of_candidates(files.read_json(folder / "choice.json"))
     if begun is None:
         return f" It holds runs: {', '.join([*runs[:5], *['…'] * (len(runs) > 5)])}." if runs else ""
     if (folder / "report.html").exists():
         return f" It holds several runs, each a folder in {folder / begun}."
     return f" It is {_UNFINISHED[begun]} that was stopped: repeat the command to continue it."
+
+
+def _of_candidates(choice: Any) -> str:
+    """A sentence on a folder of candidates, by its choice.json: the one that is chosen is copied at the end."""
+    chosen = choice.get("chosen") if isinstance(choice, dict) else None
+    if chosen is None:
+        return " It holds candidates of which none was chosen: choice.json says why."
+    return f" It holds candidates, and {chosen} was chosen but not copied: repeat the command to continue it."
 
 
 def spec_of(problem: Mapping[str, Any], shown: Any, catalogue: Any) -> Spec:

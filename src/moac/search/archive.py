@@ -181,7 +181,8 @@ class Choice:
 
     def record(self) -> dict[str, Any]:
         """Plain data."""
-        about = {"point": self.index, "fits": self.fits, "floors": self.floors, "preferred": list(self.preferred)}
+        about = {"chosen": self.index if self.fits else None, "point": self.index, "fits": self.fits}
+        about |= {"floors": self.floors, "preferred": list(self.preferred)}
         return about | {"objectives": list(self.archive.objectives)} | self.archive.record(self.index)
 
 
