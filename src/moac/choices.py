@@ -106,6 +106,10 @@ def _checked_schedule(schedule: Schedule) -> Schedule:
     return schedule
 
 
+_LONGEST, _TAIL = 300, 40
+"""Letters of a value in a message, and how many of them are its last."""
+
+
 @dataclass(frozen=True)
 class Range:
     """Numbers that a field may hold."""
@@ -120,7 +124,19 @@ class Range:
         kinds: Any = Integral if self.kind is int else Real
         if isinstance(value, bool) or not isinstance(value, kinds) or not self.holds(value):
             raise ValueError(f"`{name}` must be {self.said}, got {shown(value)}.")
-        return self.kind(value)
+        try:
+            return self.kind(value)
+        except OverflowError:
+            raise ValueError(f"`{name}` must be a number that a float can hold, got {shown(value)}.") from None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def at_least(least: int, kind: type[int] | type[float] = float) -> Range:
@@ -136,6 +152,7 @@ NOT_NEGATIVE = Range("at least 0 and finite", lambda x: 0 <= x < math.inf)
 SHARE = Range("in [0, 1]", lambda x: 0 <= x <= 1)
 POSITIVE_SHARE = Range("in (0, 1]", lambda x: 0 < x <= 1)
 DISCOUNT = Range("in (0, 1)", lambda x: 0 < x < 1)
+SEED = Range("a whole number in [0, 2^32)", lambda x: 0 <= x < 2**32, int)
 CONFIDENCE = Range("between 0 and 1", lambda x: 0 < x < 1)
 SPREAD = Range("in [0.01, 2.5]", lambda x: 0.01 <= x <= 2.5)
 """log σ of a Gaussian policy is kept in (−5, 1)."""
@@ -184,9 +201,22 @@ def several(value: Any) -> tuple[Any, ...]:
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it: NumPy's scalars and tuples as a person would write them."""
+    """A value as messages show it, on one line: NumPy's scalars and tuples as a person would write them.
+
+    A long one is cut in the middle.
+    """
+    try:
+        text = " ".join(line.strip() for line in _written(value).splitlines())
+    except Exception:  # of a number with too many digits, of lists in each other without end, of any object's own
+        text = f"a value of type {type(value).__name__}"
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST - _TAIL]} … {text[-_TAIL:]}"
+
+
+def _written(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(shown, value))}]"
+        return f"[{', '.join(map(_written, value))}]"
     return repr(value.item()) if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else repr(value)
 
 

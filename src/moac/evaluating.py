@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from moac import files, training
+from moac.arguments import checked
 from moac.choices import counted, several, shown
 from moac.config import Config
 from moac.driver import source_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from moac.search.values import EpisodeValues
 
 
+@checked
 def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     run: str | Path | Result | TrainedPolicy,
     problem: Any = None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from moac.arguments import checked
 from moac.logs.schema import Feature, LogFiles, Schema, Signal, Table
 
 VARIANTS = ("pure", "1k", "27k")
@@ -136,6 +137,7 @@ ABOUT_GENERATED = "generated.json"
 GENERATED = "these rows are generated, not KuaiRand's own"
 
 
+@checked
 def find(folder: str | Path, random_log: Path | None = None) -> LogFiles:
     """The files of the one variant that `folder` holds, by their official names: itself, or a few folders down.
 

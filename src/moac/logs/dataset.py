@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from moac.arguments import checked
 from moac.choices import counted, one_of
 from moac.logs import states
 from moac.logs.catalogue import Catalogue
@@ -104,6 +105,7 @@ class LoggedDataset:
     shape = None  # programs are its own: they are compiled for its columns
 
     @staticmethod
+    @checked
     def load(path: str | Path) -> LoggedDataset:
         """A dataset that `logs.build` or `save` wrote into the folder `path`."""
         from moac.logs import folder
@@ -112,6 +114,7 @@ class LoggedDataset:
 
     from_parquet = load
 
+    @checked
     def save(self, directory: str | Path) -> Path:
         """Write the dataset into a folder that is not there yet, which `load` and `moac data describe` read."""
         from moac.logs import folder
@@ -119,6 +122,7 @@ class LoggedDataset:
         return folder.save(self, Path(directory))
 
     @staticmethod
+    @checked
     def from_numpy(rows: arrays.Rows, about: arrays.About | None = None) -> LoggedDataset:
         """A log of one's own, in any order: `rows`, and what is known beyond them."""
         from moac.logs import arrays
@@ -179,6 +183,7 @@ class LoggedDataset:
         """Memory of all arrays together, those of `random` not counted twice."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves((self._columns, self.tables, self.user_ids, self.split)))
 
+    @checked
     def rows(self, split: str) -> Int[np.ndarray, " n"]:
         """The rows of a split's users."""
         return np.flatnonzero(self.row_splits == SPLITS.index(one_of("split", split, SPLITS)))
@@ -188,6 +193,7 @@ class LoggedDataset:
         """The split of each row: its user's, unless the rule has a date."""
         return self.split[self.user] if self.row_split is None else self.row_split
 
+    @checked
     def subset(self, split: str | Sequence[str]) -> LoggedDataset:
         """Only the rows of one split's users, or of several; tables and users stay as they are."""
         named = [split] if isinstance(split, str) else split
@@ -198,6 +204,7 @@ class LoggedDataset:
         label = f"{self.fingerprint}:{'+'.join(SPLITS[k] for k in chosen)}"
         return replace(self, **columns, random=random, fingerprint=label)
 
+    @checked
     def with_behaviour(self, model: Behaviour, propensity: Any = None) -> LoggedDataset:
         """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own.
 

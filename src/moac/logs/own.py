@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
+from moac.arguments import checked
 from moac.choices import did_you_mean
 from moac.logs.connection import Connection, naming_full_disk
 from moac.logs.engine import first_line, quoted
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset
 
 
+@checked
 def build(  # noqa: PLR0913 - one of each meaning
     log: Any,
     *,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from moac.arguments import checked
 from moac.choices import COUNT, SHARE, Range, at_least
 from moac.momdp.model import FiniteMOMDP
 
@@ -73,6 +74,7 @@ def resource_gathering() -> FiniteMOMDP:
     return model.named(("death", "gold", "diamond"), "resource-gathering-v0")
 
 
+@checked
 def fishwood(fish_probability: float = 0.1, wood_probability: float = 0.9) -> FiniteMOMDP:
     """fishwood-v0 (Roijers et al., 2018): fish at the river or collect wood in the woods.
 
@@ -90,6 +92,7 @@ def fishwood(fish_probability: float = 0.1, wood_probability: float = 0.9) -> Fi
     return _tabulate((1,), num_actions=2, step=step).named(("fish", "wood"), "fishwood-v0")
 
 
+@checked
 def deep_sea_treasure(variant: str = "convex") -> FiniteMOMDP:
     """deep-sea-treasure (Vamplew et al., 2011): a submarine trades the worth of a treasure against time.
 
@@ -133,6 +136,7 @@ def fruit_tree() -> FiniteMOMDP:
     return _tabulate((0, 0), num_actions=2, step=step).named(_NUTRIENTS, "fruit-tree-v0")
 
 
+@checked
 def random_ergodic(
     key: Any,
     num_states: int = 5,
@@ -182,6 +186,7 @@ _ENVIRONMENTS: dict[str, Callable[[], FiniteMOMDP]] = {
 
 
 @cache
+@checked
 def for_environment(env_id: str) -> FiniteMOMDP | None:
     """The exact model of a MO-Gymnasium environment with its default arguments, or None where there is none.
 

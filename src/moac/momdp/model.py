@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac.choices import LARGEST_REWARD, counted, not_real, shown
+from moac.arguments import Numbers, checked
+from moac.choices import LARGEST_REWARD, counted, not_real
 from moac.config import Setting
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source, Spec
 
@@ -78,14 +79,15 @@ class FiniteMOMDP(Source):
         return digest.hexdigest()[:16]
 
     @classmethod
+    @checked
     def from_outcomes(
         cls,
-        next_state: Any,
-        probability: Any,
-        reward: Any,
-        terminated: Any,
-        start: Any = None,
-        observations: Any = None,
+        next_state: Numbers,
+        probability: Numbers,
+        reward: Numbers,
+        terminated: Numbers,
+        start: Numbers | None = None,
+        observations: Numbers | None = None,
     ) -> FiniteMOMDP:
         """A model from its table of outcomes.
 
@@ -114,7 +116,10 @@ class FiniteMOMDP(Source):
         return model.named(tuple(f"objective {i + 1}" for i in range(model.num_objectives)))
 
     @classmethod
-    def from_dense(cls, P: Any, r: Any, start: Any = None, terminal: Any = None) -> FiniteMOMDP:
+    @checked
+    def from_dense(
+        cls, P: Numbers, r: Numbers, start: Numbers | None = None, terminal: Numbers | None = None
+    ) -> FiniteMOMDP:
         """A model from dense transition probabilities.
 
         Args:
@@ -187,6 +192,7 @@ class FiniteMOMDP(Source):
         """Evaluate a policy of parameters 0, so that the first evaluation finds everything compiled and cached."""
         self.evaluate(policy, _source().zeros(policy), setting)
 
+    @checked
     def named(self, objective_names: tuple[str, ...], name: str | None = None) -> FiniteMOMDP:
         """The same model with names for its objectives, and for itself."""
         if len(objective_names) != self.num_objectives:
@@ -275,13 +281,6 @@ def _check_rows(name: str, table: Float[np.ndarray, "S A O"]) -> None:
     total = table.sum(axis=2)
     for s, a in np.argwhere(np.abs(total - 1.0) > _ROW_SUM_TOLERANCE)[:1]:
         raise ValueError(f"`{name}` must sum to 1 over its last axis, got {total[s, a]:.12g} at index ({s}, {a}).")
-
-
-def check_model(model: Any) -> None:
-    """Raise where `model` is no FiniteMOMDP, such as the id of an environment."""
-    if not isinstance(model, FiniteMOMDP):
-        right = "a FiniteMOMDP such as moac.momdp.library.fishwood()"
-        raise ValueError(f"`model` must be {right}, got {shown(model)}.")
 
 
 def refuse(name: str, table: np.ndarray[Any, Any], bad: np.ndarray[Any, Any], rule: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
+
+from moac.arguments import Numbers, checked
 
 Matrix = Float[np.ndarray, "S S"]
 _ROUNDING = 1e-11  # distances below this are rounding
@@ -36,11 +38,13 @@ class Mixing:
         return (1 + (self.kappa - 1) * self.rho) / (1 - self.rho) if self.rho < 1 else np.inf
 
 
+@checked
 def distance(power: Matrix, d: Float[np.ndarray, " S"]) -> float:
     """max_s ‖Pᵗ(s, ·) − d‖_TV, half the largest absolute row sum."""
     return float(np.abs(power - d).sum(axis=1).max() / 2)
 
 
+@checked
 def dobrushin(power: Matrix) -> float:
     """τ(P) = max over pairs of rows of their total variation, or an upper bound on it for many states.
 
@@ -53,6 +57,7 @@ def dobrushin(power: Matrix) -> float:
     return min(around, 1.0 - float(power.min(axis=0).sum()))
 
 
+@checked
 def certified(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     """The best proof among m = 1, 2, 4, …: ρ = τ(Pᵐ)^{1/m} and κ = max over r < m of (distance after r steps)/ρʳ.
 
@@ -75,6 +80,7 @@ def certified(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     return best
 
 
+@checked
 def spectral(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     """ρ = |λ₂| and the smallest κ that the first 512 distances (64 for many states) and those at powers of two need.
 
@@ -106,7 +112,8 @@ def _distances(deflated: Matrix) -> tuple[Float[np.ndarray, " L"], Float[np.ndar
     return np.array(times)[measurable], np.array(distances)[measurable]
 
 
-def uniform(probability: Any) -> Mixing:
+@checked
+def uniform(probability: Numbers) -> Mixing:
     """A proof for all policies at once, from one step: τ(P_π) ≤ 1 − Σ_s' min over (s, a) of P(s'|s, a).
 
     P(s'|s, a) [S, A, S'] is with restarts. ρ = 1 where no successor is common to all (s, a).
