@@ -322,6 +322,8 @@ def export(
     trained = trained if trial is None else trained.of_trial(trial)
     trained = trained if preference is None else trained.at(preference)
     file = Path(path)
+    if file.is_dir():
+        raise ValueError(f"`path` must be the place of a file, got the folder {path}.")
     files.check_folder("path", file.parent)
     content = exporting.onnx(trained, about)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -14,16 +14,17 @@ from __future__ import annotations
 import builtins
 import os
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, wraps
-from inspect import Parameter, signature
+from importlib import import_module
+from inspect import Parameter, signature, unwrap
 from itertools import chain, repeat
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from moac.choices import shown
+from moac.choices import letter, shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +41,7 @@ class Kind:
     plural: str = ""  # of the words, for sequences
     # what would be right for a value of the right type that is none of them nevertheless; empty for all others
     nearly: Callable[[Any], str] = field(default=lambda value: "")
+    axes: tuple[str, ...] = ()  # of an array, by the names of their lengths
 
     def right(self, value: Any) -> str:
         """What would be right in place of a value that does not hold."""
@@ -54,19 +56,12 @@ def checked(function: F) -> F:
         return made
 
     @cache
-    def declared() -> tuple[tuple[str, ...], str, dict[str, Kind]]:
-        return _declared(function)
+    def declared() -> _Declared:
+        return _Declared.of(function)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        positional, rest, kinds = declared()
-        names = positional if len(args) <= len(positional) else chain(positional, repeat(rest, len(args)))
-        for name, value in zip(names, args, strict=False):
-            if name in kinds:
-                check(name, value, kinds[name])
-        for name, value in kwargs.items():
-            if name in kinds:
-                check(name, value, kinds[name])
+        declared().check(args, kwargs)
         return function(*args, **kwargs)
 
     return cast(F, call)
@@ -78,20 +73,48 @@ def check(name: str, value: Any, kind: Kind) -> None:
         raise ValueError(f"`{name}` must be {kind.right(value)}, got {shown(value)}.")
 
 
-def _declared(function: Callable[..., Any]) -> tuple[tuple[str, ...], str, dict[str, Kind]]:
-    """The names of positional arguments, that of all further ones, and the kinds of those that declare one."""
-    parameters = signature(function).parameters.values()
-    several = {each.name for each in parameters if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)}
-    places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    positional = tuple(each.name for each in parameters if each.kind in places)
-    rest = "".join(each.name for each in parameters if each.kind is Parameter.VAR_POSITIONAL)
-    kinds: dict[str, Kind] = {}
-    for each in parameters:
-        kind = kind_of(resolved(each.annotation, function))
-        named_in_call = each.name not in several or each.name == rest
-        if kind is not ANYTHING and named_in_call:
-            kinds[each.name] = kind
-    return positional, rest, kinds
+@dataclass(frozen=True)
+class _Declared:
+    """The arguments that a function declares."""
+
+    positional: tuple[str, ...]
+    rest: str  # the name of all further ones, or nothing
+    kinds: dict[str, Kind]  # of those that declare one
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> _Declared:
+        """By the function's signature."""
+        parameters = signature(function).parameters.values()
+        places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        positional = tuple(each.name for each in parameters if each.kind in places)
+        rest = "".join(each.name for each in parameters if each.kind is Parameter.VAR_POSITIONAL)
+        kinds: dict[str, Kind] = {}
+        for each in parameters:
+            kind = kind_of(resolved(each.annotation, function))
+            if kind is not ANYTHING and each.kind is not Parameter.VAR_KEYWORD:
+                kinds[each.name] = kind
+        return cls(positional, rest, kinds)
+
+    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Refuse a value of another type, and arrays whose lengths do not fit to each other."""
+        names, sizes, kinds = self.positional, dict[str, int](), self.kinds
+        if len(args) > len(names):
+            names = (*names, *repeat(self.rest, len(args) - len(names)))
+        for name, value in chain(zip(names, args, strict=False), kwargs.items()):
+            kind = kinds.get(name)
+            if kind is None:
+                continue
+            check(name, value, kind)
+            if kind.axes:
+                _fit(name, value, kind.axes, sizes)
+
+
+def _fit(name: str, array: Any, axes: tuple[str, ...], sizes: dict[str, int]) -> None:
+    """Refuse an array whose lengths of one name differ, or differ from those before; capital ones are at least 1."""
+    for axis, length in zip(axes, array.shape, strict=True):
+        if sizes.setdefault(axis, length) != length or (length == 0 and axis.isupper()):
+            known = ", ".join(f"{each} = {max(sizes[each], 1)}" for each in dict.fromkeys(axes) if each in sizes)
+            raise ValueError(f"`{name}` must have shape [{', '.join(axes)}] with {known}, got {tuple(array.shape)}.")
 
 
 class _ByName(type):
@@ -114,7 +137,7 @@ class _Names(dict[str, Any]):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.module: dict[str, Any] = cast(Any, function).__globals__
+        self.module: dict[str, Any] = unwrap(function).__globals__
 
     def __missing__(self, name: str) -> Any:
         known = self.module if name in self.module else vars(builtins)
@@ -178,6 +201,18 @@ def _sequence(parts: tuple[Any, ...]) -> Kind:
     return Kind(words, lambda value: _is_sequence(value) and _all(of, value))
 
 
+def _iterable(parts: tuple[Any, ...]) -> Kind:
+    """Values that can be read once; they are checked where they stand in an order."""
+    of = kind_of(parts[0])
+    words = f"a sequence of {of.plural}" if of.plural else "a sequence"
+
+    def holds(value: Any) -> bool:
+        readable = isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
+        return readable and (not _is_sequence(value) or _all(of, value))
+
+    return Kind(words, holds)
+
+
 def _tuple(parts: tuple[Any, ...]) -> Kind:
     if not parts or parts[-1] is ...:
         return _sequence(parts)
@@ -209,22 +244,16 @@ def _array(hint: Any) -> Kind:
     """The arrays of jaxtyping's kind and number of axes."""
     letters = {"Float": "biuf", "Int": "iu", "Bool": "b"}.get(hint.__name__.partition("[")[0], "biufc")
     axes = hint.dim_str.split()
-    fixed = not any(axis.startswith(("*", "...", "#", "?", "_")) or "..." in axis for axis in axes)
+    fixed = all(map(str.isidentifier, axes))
     noun = {"iu": "whole numbers", "b": "booleans"}.get(letters, "numbers")
     shape = f" with {len(axes)} {'axis' if len(axes) == 1 else 'axes'}" if fixed and axes else ""
 
     def holds(value: Any) -> bool:
         if not hasattr(value, "dtype") or not hasattr(value, "ndim"):
             return fixed and not axes and _is_number(value)
-        return _letter(value) in letters and (not fixed or value.ndim == len(axes))
+        return letter(value) in letters and (not fixed or value.ndim == len(axes))
 
-    return Kind(f"an array of {noun}{shape}", holds)
-
-
-def _letter(value: Any) -> str:
-    """The kind of an array's entries; the short floats of machine learning, which NumPy does not know, are floats."""
-    kind = getattr(value.dtype, "kind", "")
-    return "f" if kind == "V" and "float" in str(value.dtype) else str(kind)
+    return Kind(f"an array of {noun}{shape}", holds, axes=tuple(axes) if fixed else ())
 
 
 def _instance(of: Any) -> Kind:
@@ -248,7 +277,7 @@ def _protocol(of: Any) -> Kind:
 
 def _scalar(value: Any, letters: str) -> bool:
     """Whether an array without axes, which a traced program has for its numbers too, holds such a number."""
-    return getattr(value, "ndim", None) == 0 and hasattr(value, "dtype") and _letter(value) in letters
+    return getattr(value, "ndim", None) == 0 and hasattr(value, "dtype") and letter(value) in letters
 
 
 def _is_int(value: Any) -> bool:
@@ -283,11 +312,8 @@ def _impossible(value: Any) -> bool:
         content = os.fsencode(value)
     except (TypeError, UnicodeError):
         return True
-    return (
-        not os.fsdecode(content).isprintable()
-        or len(content) > _LONGEST_PATH
-        or max(map(len, content.split(b"/"))) > _LONGEST_NAME
-    )
+    too_long = len(content) > _LONGEST_PATH or max(map(len, content.split(b"/"))) > _LONGEST_NAME
+    return too_long or not content or not os.fsdecode(content).isprintable()
 
 
 def _path_that_is(value: Any) -> str:
@@ -302,13 +328,11 @@ def _number_that_is(value: Any) -> str:
 def _is_numeric(value: Any) -> bool:
     dtype = getattr(value, "dtype", None)
     if dtype is None or not hasattr(dtype, "kind"):
-        import numpy as np
-
         try:
-            value = np.asarray(value)
+            value = import_module("numpy").asarray(value)  # by name: a configuration is made without NumPy
         except Exception:
             return False
-    return _letter(value) in "biuf" or (_letter(value) == "O" and all(map(_is_number, value.flat)))
+    return letter(value) in "biuf" or (letter(value) == "O" and all(map(_is_number, value.flat)))
 
 
 ANYTHING = Kind("anything", lambda value: True)
@@ -333,6 +357,7 @@ _COMPOSED: dict[Any, Callable[[Any], Kind]] = {
     tuple: _tuple,
     list: _sequence,
     Sequence: _sequence,
+    Iterable: _iterable,
     Callable: lambda parts: FUNCTION,
 }
 _WORDS = {
@@ -347,5 +372,6 @@ _WORDS = {
 }
 """Of classes that their names do not say enough of."""
 
-Numbers = Annotated[Any, Kind("an array of numbers", _is_numeric)]
+NUMERIC = Kind("an array of numbers", _is_numeric)
+Numbers = Annotated[Any, NUMERIC]
 """An array, or nested lists, of numbers that floats can hold."""

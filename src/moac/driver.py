@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -131,11 +131,12 @@ def resume(
     from moac.report import pages
 
     watched = _Watching(**watching)
+    given: dict[str, Any] = {"policy": policy, "critic": critic, "rule": rule}
     if isinstance(run, Result):
+        _refuse_beside_result({"problem": problem, **given, "sinks": watched.sinks or None})
         longer = run.run if iterations is None else runner.longer_run(run.run, iterations)
         return _trained(longer, run.snapshot, watched)
     source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
-    given = {"policy": policy, "critic": critic, "rule": rule}
     parts.check(given)
     directory, prepared = run_directory.reopen(Path(run), source, given)
     if directory.finished and iterations in (None, prepared.settings.num_iterations):
@@ -152,6 +153,16 @@ def resume(
             episodes = "" if source.compiled or snapshot is None else ", in new episodes of its environments"
             say(f"{directory.path} continues after iteration {done} of {total}{episodes}.")
         return _trained(prepared, snapshot, watched, directory)
+
+
+def _refuse_beside_result(given: Mapping[str, Any]) -> None:
+    """Refuse what a result has already, or has no folder for: it would be ignored."""
+    for name, value in given.items():
+        if value is not None:
+            right = (
+                "needs a folder as `run`" if name == "sinks" else "must be left out beside a result, which has its own"
+            )
+            raise ValueError(f"`{name}` {right}, got {shown(value)}.")
 
 
 @checked
@@ -239,7 +250,7 @@ def source_of(problem: Any, argument: str = "problem") -> Source:
             from moac.logs.dataset import LoggedDataset
 
             return source_of(LoggedDataset.from_parquet(Path(problem)))
-        return problems.problem_of(str(problem))
+        return problems.problem_of(str(problem), argument=argument)
     if isinstance(getattr(problem, "spec", None), Spec):
         if isinstance(problem.spec.observations, LogSpec):
             from moac.offline.evaluate import with_estimator

@@ -333,7 +333,7 @@ class _Capped(NamedTuple):
 
 
 @checked
-def on_capped_simplex(A: Float[Array, "M M"], b: Float[Array, " M"], cap: Any = 1.0) -> Float[Array, " M"]:
+def on_capped_simplex(A: Float[Array, "M M"], b: Float[Array, " M"], cap: Numbers = 1.0) -> Float[Array, " M"]:
     """argmin of ½ λᵀA λ − bᵀλ over Σ λ = 1, 0 ≤ λ ≤ `cap`, for a positive semi-definite A and a cap of at least 1/M.
 
     Starts in the middle with every index free. The variables are x = n∘λ with n = √diag A, so that gradients of

@@ -22,18 +22,10 @@ HOSTILE: tuple[str, ...] = (
 
 
 class Rude:
-    """Nothing can be asked of it."""
+    """It cannot be shown."""
 
     def __repr__(self):
         raise RuntimeError("no")
-
-    def __len__(self):
-        raise RuntimeError("no")
-
-    def __float__(self):
-        raise RuntimeError("no")
-
-    __eq__ = __hash__ = __bool__ = __array__ = __iter__ = __float__
 
 
 def deep(levels):

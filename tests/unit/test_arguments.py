@@ -189,7 +189,9 @@ def _assert_known(function):
         hint = arguments.resolved(each.annotation, function)
         for part in (hint, *getattr(hint, "__args__", ())):
             if isinstance(part, arguments._ByName):
-                assert part.__name__ in ("Ground", "Rows", "About"), f"{function.__qualname__}: {part.__name__}"
+                assert part.__name__ in ("Ground", "Rows", "About", "LoggedDataset"), (
+                    f"{function.__qualname__}: {part.__name__}"
+                )
 
 
 @pytest.mark.parametrize(

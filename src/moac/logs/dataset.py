@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Bool, Float, Int
 
-from moac.arguments import checked
-from moac.choices import counted, one_of
+from moac.arguments import Numbers, checked
+from moac.choices import counted, one_of, shown
 from moac.logs import states
 from moac.logs.catalogue import Catalogue
 from moac.logs.schema import RECENT
@@ -234,13 +235,23 @@ class LoggedDataset:
         """θ of Behavior-Clone: the behaviour model is a network like the policy."""
         return self.data.behaviour
 
-    def observation(self, rows: Any) -> Observation:
+    @checked
+    def observation(self, rows: Numbers) -> Observation:
         """What was known when each of the rows was shown; an index for each, any shape."""
-        return states.observation(self.data, jnp.asarray(rows))
+        return states.observation(self.data, jnp.asarray(self._checked_rows(rows)))
 
     def next_observation(self, rows: Any) -> Observation:
         """What is known when the user's next row is shown; after the last, the history including it, same context."""
         return states.next_observation(self.data, jnp.asarray(rows))
+
+    def _checked_rows(self, rows: Any) -> Any:
+        """Indices of rows, whole and in range unless they are traced; JAX would take the nearest row for another."""
+        if isinstance(rows, Tracer):
+            return rows
+        index = np.asarray(rows, dtype=None if np.size(rows) else np.int32)
+        if index.dtype.kind not in "iu" or ((index < 0) | (index >= self.num_rows)).any():
+            raise ValueError(f"`rows` must be indices in [0, {self.num_rows}), got {shown(rows)}.")
+        return index
 
     def features(self, observation: Observation) -> Any:
         """The numbers an observation stands for [..., F]. Compiled programs call `states.features(tables, …)`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -30,8 +30,8 @@ def build(  # noqa: PLR0913 - one of each meaning
     user: str = "user_id",
     item: str = "item_id",
     time: str = "time",
-    signals: Any = (),
-    context: Any = (),
+    signals: str | Iterable[str] = (),
+    context: str | Iterable[str] = (),
     propensity: str | None = None,
     candidates: str | None = None,
     out: str | Path | None = None,

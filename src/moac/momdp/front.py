@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac.arguments import Numbers, checked
-from moac.choices import COUNT, counted
+from moac.choices import COUNT, counted, shown
 from moac.config import Discounted, Setting
 from moac.momdp import value_sets
 from moac.momdp.model import FiniteMOMDP, refuse
@@ -248,7 +248,7 @@ def hypervolume(points: Numbers, reference: Numbers) -> float:
     """
     corner = np.asarray(reference, dtype=np.float64)
     if corner.ndim != 1 or corner.size == 0 or not np.isfinite(corner).all():
-        raise ValueError(f"`reference` must be a vector of M finite numbers, got {reference!r}.")
+        raise ValueError(f"`reference` must be a vector of M finite numbers, got {shown(reference)}.")
     values = _points("points", points, None if np.size(points) else len(corner))
     if values.shape[1] != len(corner):
         raise ValueError(f"`reference` must hold one number per objective ({values.shape[1]}), got {len(corner)}.")

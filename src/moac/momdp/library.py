@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from moac.arguments import checked
 from moac.choices import COUNT, SHARE, Range, at_least
 from moac.momdp.model import FiniteMOMDP
+from moac.types import Key
 
 State = tuple[int, ...]
 
@@ -138,7 +139,7 @@ def fruit_tree() -> FiniteMOMDP:
 
 @checked
 def random_ergodic(
-    key: Any,
+    key: int | Key,
     num_states: int = 5,
     num_actions: int = 3,
     num_objectives: int = 2,
@@ -185,8 +186,8 @@ _ENVIRONMENTS: dict[str, Callable[[], FiniteMOMDP]] = {
 }
 
 
-@cache
 @checked
+@cache
 def for_environment(env_id: str) -> FiniteMOMDP | None:
     """The exact model of a MO-Gymnasium environment with its default arguments, or None where there is none.
 
@@ -269,7 +270,4 @@ def _generator(key: Any) -> np.random.Generator:
         return np.random.default_rng(at_least(0, int).checked("key", key))
     import jax
 
-    data = np.asarray(jax.random.key_data(key))
-    if data.ndim != 1:
-        raise ValueError(f"`key` must be one key, got an array of them of shape {data.shape[:-1]}.")
-    return np.random.default_rng(data)
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))

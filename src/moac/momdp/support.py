@@ -46,7 +46,9 @@ class Support:
     @checked
     def regret(self, returns: Numbers) -> Float[np.ndarray, "..."]:
         """min over λ of h(λ) − λᵀJ for J [..., M]; never below 0."""
-        J = np.asarray(returns, dtype=np.float64)
+        J, M = np.asarray(returns, dtype=np.float64), self.corners.shape[1]
+        if J.shape[-1:] != (M,):
+            raise ValueError(f"`returns` must have shape [..., {M}], got {J.shape}.")
         return np.maximum(np.min(self.heights - J @ self.corners.T, axis=-1), 0.0)
 
 

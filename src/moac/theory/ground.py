@@ -215,7 +215,7 @@ def constants_of(g: Ground) -> Constants:
 @checked
 def worst(several: Sequence[Constants]) -> Constants:
     """The worst of each constant over several policies of one model, which need not come from one of them."""
-    if not several:
+    if not len(several):
         raise ValueError("`several` must hold the constants of at least one policy, got none.")
     merged: dict[str, Any] = {}
     for field in fields(Constants):

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac.arguments import Numbers, checked
+from moac.momdp.model import refuse
 
 Matrix = Float[np.ndarray, "S S"]
 _ROUNDING = 1e-11  # distances below this are rounding
@@ -64,6 +65,7 @@ def certified(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     For t = km + r the distance is at most (distance after r) τ(Pᵐ)ᵏ. Distances never grow with t, so between two
     powers of two the earlier one serves. A larger τ proves it too, with a smaller κ.
     """
+    _check_finite(P=P, d=d)
     best, power, distances = Mixing(1.0, 1.0, "certified"), P, [1.0]
     for doubling in range(_MAX_DOUBLINGS):
         m, tau = 2**doubling, dobrushin(power)
@@ -86,6 +88,7 @@ def spectral(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
 
     Where the ratio of distance to ρᵗ still grows at the end (a defective eigenvalue), ρ gives way a little.
     """
+    _check_finite(P=P, d=d)
     deflated = P - d
     rho = float(np.abs(np.linalg.eigvals(deflated)).max())
     if rho >= 1 - _ROUNDING:
@@ -98,6 +101,12 @@ def spectral(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
         rho += _SLACK * (1 - rho)
         ratios = distances / rho**times
     return Mixing(rho, float(max(1.0, ratios.max())), "spectral")
+
+
+def _check_finite(**arrays: Matrix) -> None:
+    """Refuse an array with NaN or infinity, by its name."""
+    for name, array in arrays.items():
+        refuse(name, array, ~np.isfinite(array), "be finite")
 
 
 def _distances(deflated: Matrix) -> tuple[Float[np.ndarray, " L"], Float[np.ndarray, " L"]]:
@@ -118,5 +127,7 @@ def uniform(probability: Numbers) -> Mixing:
 
     P(s'|s, a) [S, A, S'] is with restarts. ρ = 1 where no successor is common to all (s, a).
     """
+    if np.ndim(probability) != 3 or 0 in np.shape(probability):
+        raise ValueError(f"`probability` must have shape [S, A, S], none of them 0, got {np.shape(probability)}.")
     common = float(np.asarray(probability).min(axis=(0, 1)).sum())
     return Mixing(min(1.0, max(0.0, 1.0 - common)), 1.0, "certified", 1)

@@ -47,4 +47,6 @@ def by_name(name: str, weights: Numbers | None = None, momentum: str = "1/t") ->
     if entry.takes in ("weights", "initial"):
         arguments[entry.takes] = weights
     rule: Rule = globals()[kind.replace("-", "_")](**arguments)
+    if weights is not None and entry.takes is None:
+        raise ValueError(f"`weights` must be None for a rule that takes none, got {shown(weights)}.")
     return with_momentum(rule, momentum, weights) if entry.takes == "momentum" and rule.simplex else rule
