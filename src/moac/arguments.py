@@ -372,6 +372,6 @@ _WORDS = {
 }
 """Of classes that their names do not say enough of."""
 
-NUMERIC = Kind("an array of numbers", _is_numeric)
+NUMERIC = Kind("an array of real numbers", _is_numeric)
 Numbers = Annotated[Any, NUMERIC]
 """An array, or nested lists, of numbers that floats can hold."""

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac.arguments import Numbers, checked
-from moac.choices import LARGEST_REWARD, counted, not_real
+from moac.choices import LARGEST_REWARD, counted
 from moac.config import Setting
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source, Spec
 
@@ -102,7 +102,7 @@ class FiniteMOMDP(Source):
         probability = _table("probability", probability, 3)
         _check_rows("probability", probability)
         num_states = len(probability)
-        seen = None if observations is None else _array("observations", observations)
+        seen = None if observations is None else np.array(observations)
         if seen is not None and seen.shape[:1] != (num_states,):
             raise ValueError(f"`observations` must have one entry per state ({num_states}), got shape {seen.shape}.")
         model = cls(
@@ -132,7 +132,7 @@ class FiniteMOMDP(Source):
         S, A, successors = chance.shape
         if successors != S:
             raise ValueError(f"`P` must have shape [S, A, S], got {chance.shape}.")
-        if _array("r", r).ndim != 4:
+        if np.ndim(r) != 4:
             r = _rewards("r", r, 3, (S, A))
             r = np.broadcast_to(r[:, :, None, :], (S, A, S, r.shape[2]))
         r = _rewards("r", r, 4, chance.shape)
@@ -207,29 +207,9 @@ def _source() -> Any:
     return sampling
 
 
-def _array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """`values` copied into an array, so that changes to them do not change the model."""
-    try:
-        return np.array(values)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` must be an array, got {type(values).__name__}: {error}") from error
-
-
-def _numbers(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """`values` as an array of real numbers."""
-    array = _array(name, values)
-    if (held := not_real(array)) is not None:
-        raise ValueError(f"`{name}` must be an array of real numbers, got {held}.")
-    return array
-
-
 def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] = ()) -> Float[np.ndarray, "..."]:
-    """`values` as finite float64 with `num_axes` axes, the first of them `leading`."""
-    numbers = _numbers(name, values)
-    try:
-        table = numbers.astype(np.float64, copy=False)
-    except OverflowError as error:
-        raise ValueError(f"`{name}` must be an array of floats, got larger numbers: {error}.") from None
+    """`values` copied as finite float64 with `num_axes` axes, the first of them `leading`."""
+    table = np.array(values, np.float64)
     if table.ndim != num_axes or 0 in table.shape:
         raise ValueError(f"`{name}` must have shape {_SHAPES[name]}, none of them 0, got {table.shape}.")
     if table.shape[: len(leading)] != leading:
@@ -246,7 +226,7 @@ def _rewards(name: str, values: Any, num_axes: int, leading: tuple[int, ...]) ->
 
 
 def _like(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    table = _numbers(name, values)
+    table = np.array(values)
     if table.shape != shape:
         raise ValueError(f"`{name}` must have shape {shape}, got {table.shape}.")
     return table
