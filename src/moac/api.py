@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from moac import default_config, files, locks, memory, settings
+from moac.arguments import checked
 from moac.choices import at_least, several
 from moac.config import Config, check_trials
 from moac.driver import load as load
@@ -18,19 +19,21 @@ from moac.driver import train as train
 from moac.driver import with_outputs as with_outputs
 from moac.evaluating import Subject
 from moac.evaluating import evaluate as evaluate
+from moac.policies.observations import LogSpec
+from moac.tasks import Executor
 from moac.training import needs, result
 from moac.training.result import Result
 from moac.training.trained import TrainedPolicy
 
 if TYPE_CHECKING:
     from moac.offline.choose import Choice
-    from moac.runs.executors import Executor
     from moac.search.archive import Archive
     from moac.search.compare import Comparison
     from moac.search.sweep import Swept
     from moac.theory.certificate import Certificate
 
 
+@checked
 def defaults(problem: Any, chosen: Config | None = None) -> Config:
     """The configuration that a problem gets where `chosen` does not say.
 
@@ -44,6 +47,7 @@ def defaults(problem: Any, chosen: Config | None = None) -> Config:
     return default_config.of_spec(source_of(problem).spec, chosen or Config())
 
 
+@checked
 def certify(
     run: str | Path | Result | TrainedPolicy,
     problem: Any = None,
@@ -100,6 +104,7 @@ def certify(
     return found
 
 
+@checked
 def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     problem: Any,
     config: Config | None = None,
@@ -159,6 +164,7 @@ def explore(  # noqa: PLR0913 - every one of them is optional but the problem
     return archive
 
 
+@checked
 def choose(  # noqa: PLR0913 - every one of them is optional but the data
     data: Any,
     config: Config | None = None,
@@ -198,7 +204,9 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
     from moac.report import pages
     from moac.search import candidates, plan
 
-    dataset: Any = source_of(data)
+    dataset: Any = source_of(data, "data")
+    if not isinstance(dataset.spec.observations, LogSpec):
+        raise ValueError(f"`data` must be a LoggedDataset or its folder, got {dataset.spec.name}.")
     full = result.configured(dataset.spec, config, None, config_fields)
     folder, floors = None if out is None else Path(out), choosing.floors(protect, dataset.signal_names)
     complete = settings.complete(
@@ -225,6 +233,7 @@ def choose(  # noqa: PLR0913 - every one of them is optional but the data
     return choice
 
 
+@checked
 def sweep(
     spec: str | Path | Mapping[str, Any],
     out: str | Path | None = None,
@@ -253,6 +262,7 @@ def sweep(
     return swept
 
 
+@checked
 def compare(
     *runs: str | Path | Result, names: Sequence[str] | None = None, out: str | Path | None = None
 ) -> Comparison:
@@ -275,6 +285,7 @@ def compare(
     return comparison
 
 
+@checked
 def export(
     run: str | Path | Result | TrainedPolicy,
     path: str | Path,
@@ -299,8 +310,7 @@ def export(
     from moac.runs.directory import RunDirectory
     from moac.training import export as exporting
 
-    if format != "onnx":
-        raise ValueError(f"`format` must be onnx, got {format!r}.")
+    del format  # there is one
     if isinstance(run, TrainedPolicy):
         trained, about = run, {}
     elif isinstance(run, Result):
@@ -312,6 +322,8 @@ def export(
     trained = trained if trial is None else trained.of_trial(trial)
     trained = trained if preference is None else trained.at(preference)
     file = Path(path)
+    if file.is_dir():
+        raise ValueError(f"`path` must be the place of a file, got the folder {path}.")
     files.check_folder("path", file.parent)
     content = exporting.onnx(trained, about)
     with files.making(file.parent):

@@ -106,6 +106,10 @@ def _checked_schedule(schedule: Schedule) -> Schedule:
     return schedule
 
 
+_LONGEST, _TAIL = 300, 40
+"""Letters of a value in a message, and how many of them are its last."""
+
+
 @dataclass(frozen=True)
 class Range:
     """Numbers that a field may hold."""
@@ -116,16 +120,40 @@ class Range:
 
     def checked(self, name: str, value: Any) -> Any:
         """The number, also from an array without axes; what is none, or lies outside, is a ValueError."""
-        value = value.item() if getattr(value, "ndim", None) == 0 else value
+        value = value.item() if getattr(value, "ndim", None) == 0 and letter(value) in "biuf" else value
         kinds: Any = Integral if self.kind is int else Real
         if isinstance(value, bool) or not isinstance(value, kinds) or not self.holds(value):
             raise ValueError(f"`{name}` must be {self.said}, got {shown(value)}.")
-        return self.kind(value)
+        try:
+            return self.kind(value)
+        except OverflowError:
+            raise ValueError(f"`{name}` must be a number that a float can hold, got {shown(value)}.") from None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def letter(array: Any) -> str:
+    """The kind of an array's entries; the short floats of machine learning, which NumPy does not know, are floats."""
+    dtype: Any = getattr(array, "dtype", None)
+    kind = getattr(dtype, "kind", "?")
+    return "f" if kind == "V" and "float" in str(dtype) else str(kind)
 
 
 def at_least(least: int, kind: type[int] | type[float] = float) -> Range:
     """Numbers from `least` on; whole ones where they are to be int."""
     return Range(f"{'a whole number of ' * (kind is int)}at least {least}", lambda x: x >= least, kind)
+
+
+def below(count: int) -> Range:
+    """Whole numbers that count so many things from 0."""
+    return Range(f"a whole number in [0, {count})", lambda x: 0 <= x < count, int)
 
 
 COUNT = at_least(1, int)
@@ -136,6 +164,8 @@ NOT_NEGATIVE = Range("at least 0 and finite", lambda x: 0 <= x < math.inf)
 SHARE = Range("in [0, 1]", lambda x: 0 <= x <= 1)
 POSITIVE_SHARE = Range("in (0, 1]", lambda x: 0 < x <= 1)
 DISCOUNT = Range("in (0, 1)", lambda x: 0 < x < 1)
+TRIALS = Range("a whole number below 2^32", lambda x: x < 2**32, int)
+SEED = Range("a whole number in [0, 2^32)", lambda x: 0 <= x < 2**32, int)
 CONFIDENCE = Range("between 0 and 1", lambda x: 0 < x < 1)
 SPREAD = Range("in [0.01, 2.5]", lambda x: 0.01 <= x <= 2.5)
 """log σ of a Gaussian policy is kept in (−5, 1)."""
@@ -184,9 +214,22 @@ def several(value: Any) -> tuple[Any, ...]:
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it: NumPy's scalars and tuples as a person would write them."""
+    """A value as messages show it, on one line: NumPy's scalars and tuples as a person would write them.
+
+    A long one is cut in the middle.
+    """
+    try:
+        text = " ".join(line.strip() for line in _written(value).splitlines())
+    except Exception:  # of a number with too many digits, of lists in each other without end, of any object's own
+        text = f"a value of type {type(value).__name__}"
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST - _TAIL]} … {text[-_TAIL:]}"
+
+
+def _written(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(shown, value))}]"
+        return f"[{', '.join(map(_written, value))}]"
     return repr(value.item()) if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else repr(value)
 
 
@@ -200,8 +243,10 @@ def counted(count: int | str, noun: str, form: str = "") -> str:
     return f"{count:{form}} {noun if str(count) == '1' else several}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint at the known word that is nearest, or nothing."""
+def did_you_mean(word: Any, known: Iterable[str]) -> str:
+    """A hint at the known word that is nearest, or nothing; also to what is no text."""
+    if not isinstance(word, str):
+        return ""
     bare = {name.lstrip("-").lower(): name for name in known}
     near = difflib.get_close_matches(word.lstrip("-").lower(), list(bare), n=1)
     return f" Did you mean {bare[near[0]]}?" if near else ""
@@ -210,7 +255,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def one_of(name: str, value: Any, known: Collection[str]) -> Any:
     """A value that must be known by its name; else a ValueError that lists those that are, with the nearest."""
     if value not in known:
-        near = did_you_mean(str(value), known)
+        near = did_you_mean(value, known)
         raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {value!r}.{near}")
     return value
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from moac import choices
+from moac.arguments import checked
 from moac.choices import shown
 
 
@@ -184,7 +185,7 @@ class Config:
             if value is None and each.default is None:  # the problem decides, or the option is off
                 continue
             if "choices" in each.metadata and not is_choice(each.name, value):
-                near = choices.did_you_mean(str(value), [name for name in CHOICES[each.name] if "<" not in name])
+                near = choices.did_you_mean(value, [name for name in CHOICES[each.name] if "<" not in name])
                 known = ", ".join(CHOICES[each.name])
                 raise ValueError(f"`{each.name}` must be one of {known}, got {shown(value)}.{near}")
             if "range" in each.metadata:
@@ -205,6 +206,7 @@ class Config:
         return data
 
     @classmethod
+    @checked
     def from_json(cls, data: Mapping[str, Any]) -> Config:
         """A configuration from what `to_json` made; an unknown key is an error."""
         known = [each.name for each in fields(cls)]
@@ -219,8 +221,8 @@ class Config:
 
 def check_trials(trials: Any, seed: Any) -> None:
     """Refuse a number of trials below one, or a seed that JAX cannot take."""
-    choices.COUNT.checked("trials", trials)
-    choices.Range("a whole number in [0, 2^32)", lambda x: 0 <= x < 2**32, int).checked("seed", seed)
+    choices.TRIALS.checked("trials", choices.COUNT.checked("trials", trials))
+    choices.SEED.checked("seed", seed)
 
 
 def check_setting(setting: Any) -> None:
@@ -254,11 +256,13 @@ CHOICES: dict[str, tuple[str, ...]] = {f.name: f.metadata["choices"] for f in fi
 def is_choice(name: str, value: Any) -> bool:
     """Whether a value is one of `CHOICES`, or one of them with its number."""
     known = CHOICES[name]
-    kind, colon, size = str(value).partition(":")
+    if not isinstance(value, str):
+        return False
+    kind, colon, size = value.partition(":")
     sized = any(choice.startswith(f"{kind}:<") for choice in known)
     if colon and sized and size.replace(".", "", name != "features").isdecimal():  # features take whole numbers
         return float(size) > 0 and value == f"{kind}:{size}"
-    return value in known and "<" not in str(value)
+    return value in known and "<" not in value
 
 
 _OF_PAPER = {"epochs": 1, "units": "raw", "whitening": "none", "schedule": "constant"}

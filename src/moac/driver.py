@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moac import files, locks, parts, training
+from moac import arguments, files, locks, parts, training
+from moac.arguments import checked
 from moac.choices import several, shown
 from moac.config import CHOICES, Config, is_choice
 from moac.policies.observations import LogSpec
@@ -29,6 +30,7 @@ Callback = Callable[[training.Snapshot], Any]
 """Is shown a run after each chunk of about half a second; what it raises stops the run."""
 
 
+@checked
 def train(  # noqa: PLR0913 - every one of them is optional but the problem
     problem: Any,
     config: Config | None = None,
@@ -43,8 +45,8 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
     callback: Callback | None = None,
     checkpoint_every: float = CHECKPOINT_SECONDS,
     keep_every: int | None = None,
-    policy: Policy | None = None,
-    critic: Critic | None = None,
+    policy: str | Policy | None = None,
+    critic: str | Critic | None = None,
     rule: Rule | None = None,
     **config_fields: Any,
 ) -> Result:
@@ -70,7 +72,7 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
         callback: called with a snapshot (`.iteration`, `.history`) about twice a second.
         checkpoint_every: seconds between checkpoints.
         keep_every: keep the policies of every n-th iteration in `out`, for `moac.load(out, iteration=…)`.
-        policy: an object to use instead of the configuration's; likewise `critic` and `rule`.
+        policy: an object to use instead of the configuration's, or a name of that; likewise `critic` and `rule`.
         critic: see `policy`.
         rule: see `policy`.
         config_fields: fields of `Config`, which replace those of `config`.
@@ -98,6 +100,7 @@ def train(  # noqa: PLR0913 - every one of them is optional but the problem
             return _trained(run, first, watching, directory)
 
 
+@checked
 def resume(
     run: str | Path | Result,
     problem: Any = None,
@@ -129,11 +132,12 @@ def resume(
     from moac.report import pages
 
     watched = _Watching(**watching)
+    given: dict[str, Any] = {"policy": policy, "critic": critic, "rule": rule}
     if isinstance(run, Result):
+        _refuse_beside_result({"problem": problem, **given, "sinks": watched.sinks or None})
         longer = run.run if iterations is None else runner.longer_run(run.run, iterations)
         return _trained(longer, run.snapshot, watched)
     source = problems.problem_of_run(Path(run)) if problem is None else source_of(problem)
-    given = {"policy": policy, "critic": critic, "rule": rule}
     parts.check(given)
     directory, prepared = run_directory.reopen(Path(run), source, given)
     if directory.finished and iterations in (None, prepared.settings.num_iterations):
@@ -152,6 +156,17 @@ def resume(
         return _trained(prepared, snapshot, watched, directory)
 
 
+def _refuse_beside_result(given: Mapping[str, Any]) -> None:
+    """Refuse what a result has already, or has no folder for: it would be ignored."""
+    for name, value in given.items():
+        if value is not None:
+            right = (
+                "needs a folder as `run`" if name == "sinks" else "must be left out beside a result, which has its own"
+            )
+            raise ValueError(f"`{name}` {right}, got {shown(value)}.")
+
+
+@checked
 def load(
     directory: str | Path, trial: int = 0, policy: Policy | None = None, iteration: int | None = None
 ) -> TrainedPolicy:
@@ -176,6 +191,7 @@ def load(
     return replace(trained, archive=archive.read(Path(directory), trained))
 
 
+@checked
 @dataclass(frozen=True)
 class _Watching:
     """How a run is followed while it trains: the arguments of `train` of these names."""
@@ -188,8 +204,6 @@ class _Watching:
     def __post_init__(self) -> None:
         if not self.checkpoint_every >= 0:
             raise ValueError(f"`checkpoint_every` must be at least 0 seconds, got {self.checkpoint_every}.")
-        if self.callback is not None and not callable(self.callback):
-            raise ValueError(f"`callback` must be a function of a snapshot, got {shown(self.callback)}.")
         run_sinks.check(several(self.sinks))
 
     @contextmanager
@@ -229,14 +243,15 @@ def _first(start: Any, run: training.Run) -> training.Snapshot | None:
     return None if start is None else result.beginning(start, run)
 
 
-def source_of(problem: Any) -> Source:
-    """The problem that an argument of `train` stands for."""
+def source_of(problem: Any, argument: str = "problem") -> Source:
+    """The problem that an argument of `train`, or that one, stands for."""
     if isinstance(problem, str | Path):
+        arguments.check(argument, problem, arguments.PATH)
         if Path(problem).is_dir():
             from moac.logs.dataset import LoggedDataset
 
             return source_of(LoggedDataset.from_parquet(Path(problem)))
-        return problems.problem_of(str(problem))
+        return problems.problem_of(str(problem), argument=argument)
     if isinstance(getattr(problem, "spec", None), Spec):
         if isinstance(problem.spec.observations, LogSpec):
             from moac.offline.evaluate import with_estimator
@@ -245,6 +260,9 @@ def source_of(problem: Any) -> Source:
         return problem
     from moac import envs
 
+    if not callable(problem) and not hasattr(problem, "reset"):
+        right = "an id, an environment or a function that makes one, a FiniteMOMDP, or a LoggedDataset or its folder"
+        raise ValueError(f"`{argument}` must be {right}, got {shown(problem)}.")
     return envs.make(problem)
 
 

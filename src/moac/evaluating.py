@@ -13,7 +13,8 @@ import jax
 import numpy as np
 
 from moac import files, training
-from moac.choices import counted, several, shown
+from moac.arguments import checked
+from moac.choices import below, counted, several, shown
 from moac.config import Config
 from moac.driver import source_of
 from moac.momdp import library
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from moac.search.values import EpisodeValues
 
 
+@checked
 def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
     run: str | Path | Result | TrainedPolicy,
     problem: Any = None,
@@ -76,9 +78,7 @@ def evaluate(  # noqa: PLR0913 - the estimate on a log has options of its own
 
     subject = Subject.of(run, problem, data, trust)
     subject = subject if preference is None else replace(subject, trained=subject.trained.at(preference))
-    chosen = several(range(subject.trained.num_trials) if trials is None else trials)
-    if not chosen:
-        raise ValueError("`trials` must name at least one trial, got none.")
+    chosen = _chosen(trials, subject.trained.num_trials)
     if isinstance(subject.source.spec.observations, LogSpec):
         choosing.floors(protect or (), subject.source.spec.objective_names)  # a mistake shows before anything is read
         evaluated = _on_log(subject, chosen, split, cap, control)
@@ -104,6 +104,18 @@ def _check_no_log_options(name: str, **options: Any) -> None:
             raise ValueError(f"`{option}` must be {right}, got {shown(value)}.")
 
 
+def _chosen(trials: int | Sequence[int] | None, count: int) -> tuple[int, ...]:
+    """The trials to evaluate, of so many; an interval over a trial that counts twice would be too narrow."""
+    numbers = range(count) if trials is None else trials
+    chosen = tuple(below(count).checked("trials", trial) for trial in several(numbers))
+    if not chosen:
+        raise ValueError("`trials` must name at least one trial, got none.")
+    twice = [trial for k, trial in enumerate(chosen) if trial in chosen[:k]]
+    if twice:
+        raise ValueError(f"`trials` must name each trial once, got {twice[0]} twice.")
+    return chosen
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
     """What is evaluated: policies, trained with a weighting rule, on an environment or a log."""
@@ -121,6 +133,9 @@ class Subject:
         """Refuse an environment that takes other actions than the policies have, or shows other observations."""
         spec, policy, box = self.source.spec, self.trained.policy, self.trained.box
         on_log = isinstance(spec.observations, LogSpec)
+        if on_log != isinstance(self.trained.observations, LogSpec):
+            right = "an environment" if on_log else "a log"
+            raise ValueError(f"`problem` must be {right}, which the policy was trained on, got {spec.name}.")
         known = _told(getattr(policy, "num_actions", 0), box)
         taken = _told(spec.num_actions, spec.action_box)
         if known != taken and (box or hasattr(policy, "num_actions")) and not on_log:
@@ -141,6 +156,8 @@ class Subject:
         `real` takes the real environment in place of its exact model, and another log than the run's.
         """
         taken = problems.real if real else (lambda source: source)
+        if problem is not None and data is not None:
+            raise ValueError(f"`data` must be left out beside `problem`, which says the same, got {shown(data)}.")
         other = problem if data is None else data
         if isinstance(run, TrainedPolicy):
             if other is None:
@@ -206,8 +223,6 @@ def _on_log(
     from moac.report.pages import evaluation as page
 
     source: Any = subject.source
-    for trial in trials:
-        subject.trained.of_trial(trial)  # which checks
     theta = jax.tree.map(lambda leaf: leaf[np.array(trials)], subject.trained.theta)
     method = "MOAC" if subject.weighting == "min-norm" else f"{subject.weighting} weights"
     methods = {method: (subject.trained.policy, theta)}

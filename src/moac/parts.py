@@ -25,11 +25,6 @@ from moac.weighting import Rule, Seen
 
 _MAX_ONE_HOT = 512  # whole numbers with more values than this in all are seen as vectors, not as ones and zeros
 _SOME = 7  # observations that a critic's shapes are checked with
-_RIGHT: dict[str, tuple[type, str]] = {
-    "policy": (Policy, "an object with `init`, `sample` and `log_prob`"),
-    "critic": (Critic, "an object with `init` and `values`"),
-    "rule": (Rule, "a moac.weighting.Rule, such as weighting.min_norm() (a name is for `weighting`)"),
-}
 
 
 class Parts(NamedTuple):
@@ -41,12 +36,9 @@ class Parts(NamedTuple):
 
 
 def check(given: Mapping[str, Any]) -> None:
-    """Refuse what was given in place of a part and is none, such as a class or a function that makes one."""
+    """Refuse a part that no program can be kept by."""
     for name, part in given.items():
-        kind, right = _RIGHT[name]
-        if part is not None and (isinstance(part, type) or not isinstance(part, kind)):
-            raise ValueError(f"`{name}` must be {right}, got {shown(part)}.")
-        if type(part).__hash__ is None:  # programs are kept by their parts
+        if type(part).__hash__ is None:
             raise ValueError(f"`{name}` must be hashable, such as a frozen dataclass, got {shown(part)}.")
 
 

@@ -31,6 +31,7 @@ from jax.core import Tracer
 from jaxtyping import Bool, Float
 
 from moac import compiling
+from moac.arguments import Numbers, checked
 
 _BLOCK = 16
 """Gram matrices that are solved together outside of a compiled program."""
@@ -59,7 +60,8 @@ class MinNorm(NamedTuple):
     kkt_residual: Any
 
 
-def min_norm(G: Any) -> MinNorm:
+@checked
+def min_norm(G: Numbers) -> MinNorm:
     """The shortest vector in the convex hull of the rows of `G`.
 
     Args:
@@ -73,7 +75,8 @@ def min_norm(G: Any) -> MinNorm:
     return _dispatch(_from_rows, "G", G)
 
 
-def min_norm_from_gram(K: Any) -> MinNorm:
+@checked
+def min_norm_from_gram(K: Numbers) -> MinNorm:
     """As `min_norm`, from the Gram matrix K = G Gᵀ, [..., M, M]. The direction is None."""
     if np.ndim(K) >= 2 and np.shape(K)[-1] != np.shape(K)[-2]:
         raise ValueError(f"`K` must be square, got shape {np.shape(K)}.")
@@ -84,6 +87,7 @@ def min_norm_from_gram(K: Any) -> MinNorm:
     return _dispatch(_from_gram, "K", K)
 
 
+@checked
 def weights_in_blocks(K: Float[np.ndarray, "n M M"]) -> Float[np.ndarray, "n M"]:
     """λ̂ of n Gram matrices in blocks of one size: one compilation serves every n, and no answer depends on it."""
     padded = np.concatenate([_finite("K", K), np.ones((-len(K) % _BLOCK, *K.shape[1:]))])
@@ -100,6 +104,7 @@ def _of_block(at_once: bool) -> Callable[[Any], Float[Array, "n M"]]:
     return jax.jit(lambda K: jax.vmap(_from_gram)(K).weights, compiler_options=options)
 
 
+@checked
 def projection(x: Float[Array, " M"]) -> Float[Array, " M"]:
     """Π_Δ(x) = argmin over the simplex of ‖λ − x‖: (xᵢ − τ)₊ with the τ that makes the sum one (Held et al., 1974).
 
@@ -239,6 +244,7 @@ def _run(pivot: Callable[[_ActiveSet], _ActiveSet], y: Any, free: Any, newest: A
     return lax.while_loop(lambda s: ~s.done & (s.steps < most), pivot, start)
 
 
+@checked
 def non_negative(A: Float[Array, "M M"], b: Float[Array, " M"]) -> tuple[Array, Array]:
     """argmin over y ≥ 0 of ½ yᵀA y − bᵀy for a unit-diagonal A and any b, and the set of free indices."""
     newest = first = _one_hot(jnp.argmax(b), b)
@@ -326,7 +332,8 @@ class _Capped(NamedTuple):
     top: Float[Array, " M"]
 
 
-def on_capped_simplex(A: Float[Array, "M M"], b: Float[Array, " M"], cap: Any = 1.0) -> Float[Array, " M"]:
+@checked
+def on_capped_simplex(A: Float[Array, "M M"], b: Float[Array, " M"], cap: Numbers = 1.0) -> Float[Array, " M"]:
     """argmin of ½ λᵀA λ − bᵀλ over Σ λ = 1, 0 ≤ λ ≤ `cap`, for a positive semi-definite A and a cap of at least 1/M.
 
     Starts in the middle with every index free. The variables are x = n∘λ with n = √diag A, so that gradients of
@@ -392,6 +399,7 @@ def _step_to_minimiser(problem: _Capped, s: _ActiveSet) -> tuple[Float[Array, " 
     return jnp.where(s.free & (jnp.sum(s.free) > 1) & gains, p, 0), nu
 
 
+@checked
 def solve(
     A: Float[Array, "M M"], b: Float[Array, " M"], support: Bool[Array, " M"]
 ) -> tuple[Float[Array, " M"], Array]:

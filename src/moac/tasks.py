@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 from moac.choices import NOT_NEGATIVE, POSITIVE, check_fields
 
@@ -84,6 +84,7 @@ class Outcome(Generic[R]):
     failure: Failure | None = None
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Runs a function on items."""
 

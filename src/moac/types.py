@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
+
+from moac.arguments import Kind
 
 if TYPE_CHECKING:
     from moac.policies.encoding import ActionBox
@@ -18,7 +21,17 @@ if TYPE_CHECKING:
 
 Params = Any
 Observation = Any
-Key = Any
+
+
+def _is_key(value: Any) -> bool:
+    """Whether a value is one of JAX's keys, typed or in its raw form of two whole numbers."""
+    if not isinstance(value, jax.Array | np.ndarray):
+        return False
+    typed = jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and value.shape == ()
+    return typed or (value.dtype == np.uint32 and value.shape == (2,))
+
+
+Key = Annotated[Any, Kind("a key such as jax.random.key(0)", _is_key)]
 
 
 @jax.tree_util.register_dataclass

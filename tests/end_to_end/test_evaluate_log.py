@@ -169,7 +169,7 @@ def test_mistakes_are_one_line(run, tmp_path, capsys):
         ((copy, copy), "`RUN` must be one run where it is on a log, got 2"),
         ((copy, "--cap", 0), "`cap` must be positive, got 0.0"),
         ((copy, "--split", "train"), "`--split` must be one of validation, test, got 'train'"),
-        ((copy, "--trial", 7), "`trial` must be in [0, 2), got 7"),
+        ((copy, "--trial", 7), "`trial` must be a whole number in [0, 2), got 7"),
         ((copy, "--control", "age"), "`control` must be one of tab, hour, day, time, got 'age'"),
     ):
         assert moac_evaluate(*arguments) == 2

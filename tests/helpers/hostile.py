@@ -126,8 +126,8 @@ STEPS: dict[str, tuple[Any, str | None]] = {
     "shows a text": (stepping(0, "3"), "must hold real numbers at its only array, got texts."),
     "shows texts": (stepping(0, np.array(["3"])), "must hold real numbers at its only array, got texts."),
     "shows complex": (stepping(0, np.array([2j])), "real numbers at its only array, got complex numbers."),
-    "shows two numbers": (stepping(0, np.zeros(2)), "an observation must have 1 numbers at its only array, got 2."),
-    "shows no numbers": (stepping(0, np.zeros(0)), "an observation must have 1 numbers at its only array, got 0."),
+    "shows two numbers": (stepping(0, np.zeros(2)), "`observation` must have 1 numbers at its only array, got 2."),
+    "shows no numbers": (stepping(0, np.zeros(0)), "`observation` must have 1 numbers at its only array, got 0."),
     "shows NaN": (stepping(0, np.array([np.nan])), "bservation must "),
     "shows infinity": (stepping(0, np.array([np.inf])), "bservation must "),
     "shows a table": (stepping(0, {"a": 1}), "must hold real numbers at its only array, got objects."),
@@ -152,7 +152,7 @@ RESETS: dict[str, tuple[Any, str | None]] = {
     "reset answers nothing": (answering(None), "reset raised TypeError"),
     "reset answers three": (answering(lambda answer: (*answer, 1)), "reset raised ValueError: too many values"),
     "reset shows a text": (stepping(0, "here"), "must hold real numbers at its only array, got texts."),
-    "reset shows two numbers": (stepping(0, np.zeros(2)), "an observation must have 1 numbers"),
+    "reset shows two numbers": (stepping(0, np.zeros(2)), "`observation` must have 1 numbers"),
     "reset tells no table": (stepping(1, None), None),
 }
 """The same of a reset, the first or a later one."""

@@ -87,8 +87,11 @@ def test_momentum_smooths_weights_of_the_simplex_only():
     [
         ({"policy": "mpl"}, "`policy` must be one of .*, got 'mpl'"),
         ({"critic": "lineal"}, "`critic` must be one of .*, got 'lineal'"),
-        ({"policy": Line}, "`policy` must be an object with `init`, `sample` and `log_prob`, got <class .*Line"),
-        ({"critic": np.zeros(3)}, "`critic` must be an object with `init` and `values`, got array"),
+        (
+            {"policy": Line},
+            "`policy` must be a text or an object with `init`, `sample` and `log_prob`, got <class .*Line",
+        ),
+        ({"critic": np.zeros(3)}, "`critic` must be a text or an object with `init` and `values`, got array"),
         ({"rule": "cagrad"}, r"`rule` must be a moac.weighting.Rule, .*`weighting`\), got 'cagrad'"),
         ({"rule": weighting.min_norm}, "`rule` must be a moac.weighting.Rule, .*, got <function min_norm"),
     ],

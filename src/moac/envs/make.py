@@ -19,6 +19,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
+from moac.arguments import checked
 from moac.choices import Range, at_least, shown
 from moac.envs import interrupts
 from moac.envs.environment import Environment
@@ -72,8 +73,9 @@ _SMALLEST_IMAGE = 16
 _NO_IMAGES = "images are not supported: a wrapper must extract features, such as positions, and show them as a vector"
 
 
+@checked
 def make(
-    env: str | Callable[..., Any] | gymnasium.Env[Any, Any],
+    env: Any,
     num_envs: int = 16,
     *,
     workers: int = 0,
@@ -123,7 +125,7 @@ def _recipe(env: Any) -> str | EnvSpec | Callable[..., Any]:
             )
         return env.spec
     if not isinstance(env, str) and not callable(env):
-        raise ValueError(f"`env` must be an id, an environment or a function that makes one, got {env!r}.")
+        raise ValueError(f"`env` must be an id, an environment or a function that makes one, got {shown(env)}.")
     return env
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from moac.arguments import checked
 from moac.logs.schema import Feature, LogFiles, Schema, Signal, Table
 
 VARIANTS = ("pure", "1k", "27k")
@@ -136,14 +137,16 @@ ABOUT_GENERATED = "generated.json"
 GENERATED = "these rows are generated, not KuaiRand's own"
 
 
-def find(folder: str | Path, random_log: Path | None = None) -> LogFiles:
+@checked
+def find(folder: str | Path, random_log: str | Path | None = None) -> LogFiles:
     """The files of the one variant that `folder` holds, by their official names: itself, or a few folders down.
 
     `random_log` is a log of uniformly random exposure; None is the one beside the others, if there is one.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"`SRC` must be a folder with KuaiRand's files, got {folder}.")
+        raise ValueError(f"`folder` must be a folder with KuaiRand's files, got {folder}.")
+    random_log = None if random_log is None else Path(random_log)
     if random_log is not None and not random_log.is_file():
         raise ValueError(f"`random_log` must be a file, got {random_log}.")
     there = _by_name(folder)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from moac.arguments import checked
 from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted
 from moac.logs import candidates, features, schema
 from moac.logs.dataset import LoggedDataset
@@ -37,6 +38,7 @@ class Rows:
     candidates: Any = None  # N lists of actions that could be shown; None where all could
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class About:
     """What is known of a log beyond its rows."""

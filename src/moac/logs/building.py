@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from moac import locks, tasks
+from moac.arguments import checked
 from moac.files import read_arrays, read_json, write_arrays, write_json
 from moac.logs import buckets, candidates, engine, features, folder, numbering
 from moac.logs.buckets import Bucket, Progress
@@ -45,6 +46,7 @@ _CONSTANT = (
 _VERSIONS = ("moac", "duckdb", "numpy")
 
 
+@checked
 @dataclass(frozen=True)
 class Options:
     """How a dataset is built."""

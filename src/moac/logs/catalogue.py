@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac.choices import counted, several
+from moac.arguments import NUMERIC
+from moac.choices import counted, several, shown
 from moac.logs import states
 from moac.logs.features import response_numbers
 from moac.logs.schema import STEPS
@@ -70,9 +71,9 @@ class Catalogue:
 
     def vector(self, numbers: Any) -> Float[np.ndarray, " F"]:
         """A feature vector, checked."""
-        vector = np.asarray(numbers)
+        vector = np.asarray(numbers if NUMERIC.holds(numbers) else np.nan)
         if vector.shape != (self.size,) or vector.dtype.kind not in "fiu" or not np.isfinite(vector).all():
-            raise ValueError(f"`observation` must be {self.size} finite numbers, got {_shown(vector)}.")
+            raise ValueError(f"`observation` must be {self.size} finite numbers, got {_shown(numbers)}.")
         return vector.astype(np.float32)
 
     def see(
@@ -141,7 +142,11 @@ class Catalogue:
 
     def _answers(self, responses: Any, count: int) -> Int[np.ndarray, "n M"]:
         """Responses as logged to int8, checked; NaN is one that is not known."""
-        given, right = np.asarray(responses, dtype=np.float64), (count, len(self.signal_names))
+        right = (count, len(self.signal_names))
+        try:
+            given = np.asarray(responses, dtype=np.float64)
+        except (OverflowError, TypeError, ValueError):
+            given = np.full((), np.inf)
         given = given.reshape(right) if not given.size else given
         if given.shape != right or np.isinf(given).any():
             raise ValueError(f"`responses` must be finite, of shape {right}: {', '.join(self.signal_names)}.")
@@ -216,8 +221,18 @@ def _plain(text: str) -> str:
 
 
 def _values(context: Any) -> list[Any]:
-    given = context.values() if isinstance(context, Mapping) else () if context is None else np.atleast_1d(context)
+    if context is None:
+        return []
+    given = context.values() if isinstance(context, Mapping) else np.atleast_1d(_array("context", context))
     return [value.item() if isinstance(value, np.generic) else value for value in given]
+
+
+def _array(name: str, values: Any) -> np.ndarray[Any, Any]:
+    """Values in an array; lists of several lengths, or in too many others, are refused."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` must be a row of values, got {_shown(values)}.") from None
 
 
 def _places(ids: Any, order: Any, wanted: Any) -> Int[np.ndarray, " n"]:
@@ -231,7 +246,7 @@ def _as(name: str, values: Any, known: Any) -> np.ndarray[Any, Any]:
 
     Among whole numbers a text is an id that is not known; texts alone are refused.
     """
-    given = np.asarray(values)
+    given = _array(name, values)
     if given.ndim == 1 and not len(given):
         return known[:0]
     if given.ndim == 1 and known.dtype.kind == "U" and given.dtype.kind in "iuUO":
@@ -255,5 +270,5 @@ def _whole_numbers(given: Any, known: Any) -> np.ndarray[Any, Any]:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    text = shown(value[0] if isinstance(value, list) and len(value) == 1 else value)
     return text if len(text) <= 60 else f"{text[:57]}…"

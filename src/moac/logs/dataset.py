@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Bool, Float, Int
 
-from moac.choices import counted, one_of
+from moac.arguments import Numbers, checked
+from moac.choices import counted, one_of, shown
 from moac.logs import states
 from moac.logs.catalogue import Catalogue
 from moac.logs.schema import RECENT
@@ -104,6 +106,7 @@ class LoggedDataset:
     shape = None  # programs are its own: they are compiled for its columns
 
     @staticmethod
+    @checked
     def load(path: str | Path) -> LoggedDataset:
         """A dataset that `logs.build` or `save` wrote into the folder `path`."""
         from moac.logs import folder
@@ -112,6 +115,7 @@ class LoggedDataset:
 
     from_parquet = load
 
+    @checked
     def save(self, directory: str | Path) -> Path:
         """Write the dataset into a folder that is not there yet, which `load` and `moac data describe` read."""
         from moac.logs import folder
@@ -119,6 +123,7 @@ class LoggedDataset:
         return folder.save(self, Path(directory))
 
     @staticmethod
+    @checked
     def from_numpy(rows: arrays.Rows, about: arrays.About | None = None) -> LoggedDataset:
         """A log of one's own, in any order: `rows`, and what is known beyond them."""
         from moac.logs import arrays
@@ -179,6 +184,7 @@ class LoggedDataset:
         """Memory of all arrays together, those of `random` not counted twice."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves((self._columns, self.tables, self.user_ids, self.split)))
 
+    @checked
     def rows(self, split: str) -> Int[np.ndarray, " n"]:
         """The rows of a split's users."""
         return np.flatnonzero(self.row_splits == SPLITS.index(one_of("split", split, SPLITS)))
@@ -188,6 +194,7 @@ class LoggedDataset:
         """The split of each row: its user's, unless the rule has a date."""
         return self.split[self.user] if self.row_split is None else self.row_split
 
+    @checked
     def subset(self, split: str | Sequence[str]) -> LoggedDataset:
         """Only the rows of one split's users, or of several; tables and users stay as they are."""
         named = [split] if isinstance(split, str) else split
@@ -198,6 +205,7 @@ class LoggedDataset:
         label = f"{self.fingerprint}:{'+'.join(SPLITS[k] for k in chosen)}"
         return replace(self, **columns, random=random, fingerprint=label)
 
+    @checked
     def with_behaviour(self, model: Behaviour, propensity: Any = None) -> LoggedDataset:
         """The same rows with the model's propensities, where the log does not know its own; `random` keeps its own.
 
@@ -227,13 +235,23 @@ class LoggedDataset:
         """θ of Behavior-Clone: the behaviour model is a network like the policy."""
         return self.data.behaviour
 
-    def observation(self, rows: Any) -> Observation:
+    @checked
+    def observation(self, rows: Numbers) -> Observation:
         """What was known when each of the rows was shown; an index for each, any shape."""
-        return states.observation(self.data, jnp.asarray(rows))
+        return states.observation(self.data, jnp.asarray(self._checked_rows(rows)))
 
     def next_observation(self, rows: Any) -> Observation:
         """What is known when the user's next row is shown; after the last, the history including it, same context."""
         return states.next_observation(self.data, jnp.asarray(rows))
+
+    def _checked_rows(self, rows: Any) -> Any:
+        """Indices of rows, whole and in range unless they are traced; JAX would take the nearest row for another."""
+        if isinstance(rows, Tracer):
+            return rows
+        index = np.asarray(rows, dtype=None if np.size(rows) else np.int32)
+        if index.dtype.kind not in "iu" or ((index < 0) | (index >= self.num_rows)).any():
+            raise ValueError(f"`rows` must be indices in [0, {self.num_rows}), got {shown(rows)}.")
+        return index
 
     def features(self, observation: Observation) -> Any:
         """The numbers an observation stands for [..., F]. Compiled programs call `states.features(tables, …)`."""

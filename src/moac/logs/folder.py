@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from moac import files, locks
+from moac.arguments import checked
 from moac.files import Arrays, DamagedError
 from moac.logs.candidates import ACTIONS, FIRST, known_actions
 from moac.logs.schema import Schema, column
@@ -293,6 +294,7 @@ class Description:
         }
 
 
+@checked
 def describe(path: str | Path) -> Description:
     """The description of a dataset that was built or saved."""
     about, shared, rows = read_manifest(Path(path)), read_part(Path(path), "shared"), read_part(Path(path), "rows")

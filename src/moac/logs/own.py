@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
+from moac.arguments import checked
 from moac.choices import did_you_mean
 from moac.logs.connection import Connection, naming_full_disk
 from moac.logs.engine import first_line, quoted
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset
 
 
+@checked
 def build(  # noqa: PLR0913 - one of each meaning
     log: Any,
     *,
     user: str = "user_id",
     item: str = "item_id",
     time: str = "time",
-    signals: Any = (),
-    context: Any = (),
+    signals: str | Iterable[str] = (),
+    context: str | Iterable[str] = (),
     propensity: str | None = None,
     candidates: str | None = None,
     out: str | Path | None = None,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from moac.arguments import checked
 from moac.choices import counted
 
 WINDOW = 20
@@ -64,6 +65,7 @@ class Feature:
     one_hot: bool = True  # False is a vector by hash whatever the number of values
 
 
+@checked
 @dataclass(frozen=True)
 class Schema:
     """What the columns of a log mean."""
@@ -89,6 +91,7 @@ class Schema:
     named: bool = False
 
 
+@checked
 @dataclass(frozen=True)
 class LogFiles:
     """The files that a dataset is built from."""

@@ -13,6 +13,7 @@ import numpy as np
 import scipy  # loads its parts at first use, which takes .4 s: training does that while XLA compiles
 from jaxtyping import Float, Int
 
+from moac.arguments import checked
 from moac.kept import with_owner
 from moac.momdp.model import FiniteMOMDP
 
@@ -87,6 +88,7 @@ def several_classes(model: FiniteMOMDP) -> str:
     return _message(model, [members[members < S] for members in recurrent_classes(moves)], "")
 
 
+@checked
 def stationary_distribution(model: FiniteMOMDP, pi: Policies) -> Float[np.ndarray, "n S"]:
     """d with dᵀP = dᵀ for the restarting chain, by the elimination of Grassmann, Taksar and Heyman (1985).
 

@@ -10,10 +10,11 @@ import moocore
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac.choices import COUNT, counted
+from moac.arguments import Numbers, checked
+from moac.choices import COUNT, counted, shown
 from moac.config import Discounted, Setting
 from moac.momdp import value_sets
-from moac.momdp.model import FiniteMOMDP, check_model, refuse
+from moac.momdp.model import FiniteMOMDP, refuse
 from moac.momdp.value_sets import Points, Problem, Sets, Tracer, start_values
 
 MAX_STATES, MAX_LOTTERIES, MAX_TABLE = 2_000, 50_000, 5_000_000  # of a model
@@ -41,6 +42,7 @@ class ParetoFront:
         return f"ParetoFront({points}, {int(self.hull.sum())} on the hull, {objectives}, memory={self.memory})"
 
 
+@checked
 def pareto_front(
     model: FiniteMOMDP, setting: Setting, memory: bool = False, tolerance: float = 1e-10, max_points: int = 2_000
 ) -> ParetoFront:
@@ -56,7 +58,6 @@ def pareto_front(
         tolerance: values closer than this, in units of each objective's largest |r|, count as one.
         max_points: largest size of the front and, with memory, of the set of values of any state.
     """
-    check_model(model)
     if not isinstance(setting, Discounted):
         raise ValueError(f"`setting` must be Discounted for a front of deterministic policies, got {setting}.")
     if not 0.0 < tolerance < 1.0:
@@ -238,7 +239,8 @@ def _explore(
     return split
 
 
-def hypervolume(points: Any, reference: Any) -> float:
+@checked
+def hypervolume(points: Numbers, reference: Numbers) -> float:
     """Volume dominated by the points [N, M] above the reference [M]: λ(⋃_p [reference, p]).
 
     Points that are not above the reference in every objective add nothing; no points have volume 0. Exact up to four
@@ -246,7 +248,7 @@ def hypervolume(points: Any, reference: Any) -> float:
     """
     corner = np.asarray(reference, dtype=np.float64)
     if corner.ndim != 1 or corner.size == 0 or not np.isfinite(corner).all():
-        raise ValueError(f"`reference` must be a vector of M finite numbers, got {reference!r}.")
+        raise ValueError(f"`reference` must be a vector of M finite numbers, got {shown(reference)}.")
     values = _points("points", points, None if np.size(points) else len(corner))
     if values.shape[1] != len(corner):
         raise ValueError(f"`reference` must hold one number per objective ({values.shape[1]}), got {len(corner)}.")
@@ -256,7 +258,8 @@ def hypervolume(points: Any, reference: Any) -> float:
     return float(moocore.hv_approx(above, ref=corner, maximise=True, nsamples=_DIRECTIONS)) if len(above) else 0.0
 
 
-def igd_plus(points: Any, front: Any) -> float:
+@checked
+def igd_plus(points: Numbers, front: Numbers) -> float:
     """Mean over the front's points z of the least d⁺(p, z) = ‖max(z − p, 0)‖ over `points` (Ishibuchi et al., 2015).
 
     Zero exactly when every point of the front [F, M] is dominated by, or equal to, one of `points` [N, M].
@@ -269,7 +272,8 @@ def igd_plus(points: Any, front: Any) -> float:
     return float(moocore.igd_plus(values, ref=target, maximise=True))
 
 
-def non_dominated(points: Any) -> Bool[np.ndarray, " N"]:
+@checked
+def non_dominated(points: Numbers) -> Bool[np.ndarray, " N"]:
     """Mask of the points [N, M] that no other point dominates; of equal points all are kept."""
     return moocore.is_nondominated(_points("points", points), maximise=True, keep_weakly=True)
 

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from moac.arguments import checked
 from moac.choices import COUNT, SHARE, Range, at_least
 from moac.momdp.model import FiniteMOMDP
+from moac.types import Key
 
 State = tuple[int, ...]
 
@@ -73,6 +75,7 @@ def resource_gathering() -> FiniteMOMDP:
     return model.named(("death", "gold", "diamond"), "resource-gathering-v0")
 
 
+@checked
 def fishwood(fish_probability: float = 0.1, wood_probability: float = 0.9) -> FiniteMOMDP:
     """fishwood-v0 (Roijers et al., 2018): fish at the river or collect wood in the woods.
 
@@ -90,6 +93,7 @@ def fishwood(fish_probability: float = 0.1, wood_probability: float = 0.9) -> Fi
     return _tabulate((1,), num_actions=2, step=step).named(("fish", "wood"), "fishwood-v0")
 
 
+@checked
 def deep_sea_treasure(variant: str = "convex") -> FiniteMOMDP:
     """deep-sea-treasure (Vamplew et al., 2011): a submarine trades the worth of a treasure against time.
 
@@ -133,8 +137,9 @@ def fruit_tree() -> FiniteMOMDP:
     return _tabulate((0, 0), num_actions=2, step=step).named(_NUTRIENTS, "fruit-tree-v0")
 
 
+@checked
 def random_ergodic(
-    key: Any,
+    key: int | Key,
     num_states: int = 5,
     num_actions: int = 3,
     num_objectives: int = 2,
@@ -181,6 +186,7 @@ _ENVIRONMENTS: dict[str, Callable[[], FiniteMOMDP]] = {
 }
 
 
+@checked
 @cache
 def for_environment(env_id: str) -> FiniteMOMDP | None:
     """The exact model of a MO-Gymnasium environment with its default arguments, or None where there is none.
@@ -264,7 +270,4 @@ def _generator(key: Any) -> np.random.Generator:
         return np.random.default_rng(at_least(0, int).checked("key", key))
     import jax
 
-    data = np.asarray(jax.random.key_data(key))
-    if data.ndim != 1:
-        raise ValueError(f"`key` must be one key, got an array of them of shape {data.shape[:-1]}.")
-    return np.random.default_rng(data)
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))

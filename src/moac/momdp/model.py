@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from moac.choices import LARGEST_REWARD, counted, not_real, shown
+from moac.arguments import Numbers, checked
+from moac.choices import LARGEST_REWARD, counted
 from moac.config import Setting
 from moac.types import Batch, Evaluation, Key, Params, Policy, Sampling, Source, Spec
 
@@ -78,14 +79,15 @@ class FiniteMOMDP(Source):
         return digest.hexdigest()[:16]
 
     @classmethod
+    @checked
     def from_outcomes(
         cls,
-        next_state: Any,
-        probability: Any,
-        reward: Any,
-        terminated: Any,
-        start: Any = None,
-        observations: Any = None,
+        next_state: Numbers,
+        probability: Numbers,
+        reward: Numbers,
+        terminated: Numbers,
+        start: Numbers | None = None,
+        observations: Numbers | None = None,
     ) -> FiniteMOMDP:
         """A model from its table of outcomes.
 
@@ -100,7 +102,7 @@ class FiniteMOMDP(Source):
         probability = _table("probability", probability, 3)
         _check_rows("probability", probability)
         num_states = len(probability)
-        seen = None if observations is None else _array("observations", observations)
+        seen = None if observations is None else np.array(observations)
         if seen is not None and seen.shape[:1] != (num_states,):
             raise ValueError(f"`observations` must have one entry per state ({num_states}), got shape {seen.shape}.")
         model = cls(
@@ -114,7 +116,10 @@ class FiniteMOMDP(Source):
         return model.named(tuple(f"objective {i + 1}" for i in range(model.num_objectives)))
 
     @classmethod
-    def from_dense(cls, P: Any, r: Any, start: Any = None, terminal: Any = None) -> FiniteMOMDP:
+    @checked
+    def from_dense(
+        cls, P: Numbers, r: Numbers, start: Numbers | None = None, terminal: Numbers | None = None
+    ) -> FiniteMOMDP:
         """A model from dense transition probabilities.
 
         Args:
@@ -127,7 +132,7 @@ class FiniteMOMDP(Source):
         S, A, successors = chance.shape
         if successors != S:
             raise ValueError(f"`P` must have shape [S, A, S], got {chance.shape}.")
-        if _array("r", r).ndim != 4:
+        if np.ndim(r) != 4:
             r = _rewards("r", r, 3, (S, A))
             r = np.broadcast_to(r[:, :, None, :], (S, A, S, r.shape[2]))
         r = _rewards("r", r, 4, chance.shape)
@@ -187,6 +192,7 @@ class FiniteMOMDP(Source):
         """Evaluate a policy of parameters 0, so that the first evaluation finds everything compiled and cached."""
         self.evaluate(policy, _source().zeros(policy), setting)
 
+    @checked
     def named(self, objective_names: tuple[str, ...], name: str | None = None) -> FiniteMOMDP:
         """The same model with names for its objectives, and for itself."""
         if len(objective_names) != self.num_objectives:
@@ -201,29 +207,9 @@ def _source() -> Any:
     return sampling
 
 
-def _array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """`values` copied into an array, so that changes to them do not change the model."""
-    try:
-        return np.array(values)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` must be an array, got {type(values).__name__}: {error}") from error
-
-
-def _numbers(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """`values` as an array of real numbers."""
-    array = _array(name, values)
-    if (held := not_real(array)) is not None:
-        raise ValueError(f"`{name}` must be an array of real numbers, got {held}.")
-    return array
-
-
 def _table(name: str, values: Any, num_axes: int, leading: tuple[int, ...] = ()) -> Float[np.ndarray, "..."]:
-    """`values` as finite float64 with `num_axes` axes, the first of them `leading`."""
-    numbers = _numbers(name, values)
-    try:
-        table = numbers.astype(np.float64, copy=False)
-    except OverflowError as error:
-        raise ValueError(f"`{name}` must be an array of floats, got larger numbers: {error}.") from None
+    """`values` copied as finite float64 with `num_axes` axes, the first of them `leading`."""
+    table = np.array(values, np.float64)
     if table.ndim != num_axes or 0 in table.shape:
         raise ValueError(f"`{name}` must have shape {_SHAPES[name]}, none of them 0, got {table.shape}.")
     if table.shape[: len(leading)] != leading:
@@ -240,7 +226,7 @@ def _rewards(name: str, values: Any, num_axes: int, leading: tuple[int, ...]) ->
 
 
 def _like(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    table = _numbers(name, values)
+    table = np.array(values)
     if table.shape != shape:
         raise ValueError(f"`{name}` must have shape {shape}, got {table.shape}.")
     return table
@@ -275,13 +261,6 @@ def _check_rows(name: str, table: Float[np.ndarray, "S A O"]) -> None:
     total = table.sum(axis=2)
     for s, a in np.argwhere(np.abs(total - 1.0) > _ROW_SUM_TOLERANCE)[:1]:
         raise ValueError(f"`{name}` must sum to 1 over its last axis, got {total[s, a]:.12g} at index ({s}, {a}).")
-
-
-def check_model(model: Any) -> None:
-    """Raise where `model` is no FiniteMOMDP, such as the id of an environment."""
-    if not isinstance(model, FiniteMOMDP):
-        right = "a FiniteMOMDP such as moac.momdp.library.fishwood()"
-        raise ValueError(f"`model` must be {right}, got {shown(model)}.")
 
 
 def refuse(name: str, table: np.ndarray[Any, Any], bad: np.ndarray[Any, Any], rule: str) -> None:

@@ -13,9 +13,10 @@ import scipy
 from jaxtyping import Float
 
 from moac import simplex
-from moac.config import Average, Setting, check_setting
+from moac.arguments import Numbers, checked
+from moac.config import Average, Setting
 from moac.momdp import chain, support
-from moac.momdp.model import FiniteMOMDP, check_model, refuse
+from moac.momdp.model import FiniteMOMDP, refuse
 
 MAX_STATES = 2000
 """The oracle solves dense S × S systems; more states raise a ValueError."""
@@ -127,13 +128,13 @@ class Exact:
         return np.moveaxis(weight, -1, -2)[..., None] * self.policy[..., None, :, :] * self.advantage
 
 
-def evaluate(model: FiniteMOMDP, logits: Any, setting: Setting) -> Exact:
+@checked
+def evaluate(model: FiniteMOMDP, logits: Numbers, setting: Setting) -> Exact:
     """The exact values of the softmax policy of `logits` [..., S, A]; leading axes hold many policies at once.
 
     Raises a ValueError for a model of more than `MAX_STATES` states and, in the average setting, for a policy with more
     than one recurrent class.
     """
-    check_model(model)
     table = np.asarray(logits, dtype=np.float64)
     expected = (model.num_states, model.num_actions)
     if table.shape[-2:] != expected:
@@ -142,11 +143,11 @@ def evaluate(model: FiniteMOMDP, logits: Any, setting: Setting) -> Exact:
     return of_policy(model, scipy.special.softmax(table, axis=-1), setting)
 
 
-def of_policy(model: FiniteMOMDP, policy: Any, setting: Setting) -> Exact:
+@checked
+def of_policy(model: FiniteMOMDP, policy: Numbers, setting: Setting) -> Exact:
     """As `evaluate`, for action probabilities [..., S, A]; deterministic policies are allowed."""
     if model.num_states > MAX_STATES:
         raise ValueError(f"the exact oracle takes at most {MAX_STATES} states, {model.name} has {model.num_states}.")
-    check_setting(setting)
     setting.discounts(model.num_objectives)
     exact = Exact(model, setting, np.asarray(policy, dtype=np.float64))
     if isinstance(setting, Average):
@@ -154,8 +155,9 @@ def of_policy(model: FiniteMOMDP, policy: Any, setting: Setting) -> Exact:
     return exact
 
 
+@checked
 def td_fixed_point(
-    model: FiniteMOMDP, logits: Any, setting: Setting, features: Any, law: Any = None
+    model: FiniteMOMDP, logits: Numbers, setting: Setting, features: Numbers, law: Numbers | None = None
 ) -> Float[np.ndarray, "... M d"]:
     """w^{i,*} = −(Aⁱ)⁻¹ bⁱ, the limit of TD(0) with features Φ: Aⁱ = ΦᵀD(γⁱP − I)Φ, bⁱ = ΦᵀD(rⁱ [− Jⁱ]).
 

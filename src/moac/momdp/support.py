@@ -14,16 +14,16 @@ others, and `Support.precision` bounds the error.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy
 from jaxtyping import Float
 
+from moac.arguments import Numbers, checked
 from moac.config import Average, Setting
 from moac.kept import with_owner
 from moac.momdp import chain
-from moac.momdp.model import FiniteMOMDP, check_model
+from moac.momdp.model import FiniteMOMDP
 
 MAX_OBJECTIVES = 6
 """The number of corners grows exponentially with M; more objectives raise a ValueError."""
@@ -43,19 +43,22 @@ class Support:
     heights: Float[np.ndarray, " C"]  # h at the corners
     precision: float  # the regret is too large by no more than this; rounding, unless there are too many corners
 
-    def regret(self, returns: Any) -> Float[np.ndarray, "..."]:
+    @checked
+    def regret(self, returns: Numbers) -> Float[np.ndarray, "..."]:
         """min over λ of h(λ) − λᵀJ for J [..., M]; never below 0."""
-        J = np.asarray(returns, dtype=np.float64)
+        J, M = np.asarray(returns, dtype=np.float64), self.corners.shape[1]
+        if J.shape[-1:] != (M,):
+            raise ValueError(f"`returns` must have shape [..., {M}], got {J.shape}.")
         return np.maximum(np.min(self.heights - J @ self.corners.T, axis=-1), 0.0)
 
 
+@checked
 def of(model: FiniteMOMDP, setting: Setting) -> Support:
     """The support of all policies of `model`, those with memory of time included.
 
     Where it has more than `MAX_CORNERS` corners (with several discounts they are infinitely many) refinement stops, the
     worst ones being refined first; `Support.precision` then bounds the error.
     """
-    check_model(model)
     return _refined(model, setting)
 
 

@@ -47,13 +47,16 @@ class Leaf:
             for key in self.path:
                 observation = observation[key]
         except (IndexError, KeyError, TypeError):
-            raise ValueError(f"an observation must have {len(self.low)} numbers at {where}, got none.") from None
-        numbers = np.asarray(observation)
+            raise ValueError(f"`observation` must have {len(self.low)} numbers at {where}, got none.") from None
+        try:
+            numbers = np.asarray(observation)
+        except ValueError:
+            raise ValueError(f"`observation` must hold numbers at {where}, got lists of several lengths.") from None
         if (held := not_real(numbers)) is not None:
-            raise ValueError(f"an observation must hold real numbers at {where}, got {held}.")
+            raise ValueError(f"`observation` must hold real numbers at {where}, got {held}.")
         flat = numbers.astype(np.float64).reshape(-1)
         if len(flat) != len(self.low):
-            raise ValueError(f"an observation must have {len(self.low)} numbers at {where}, got {len(flat)}.")
+            raise ValueError(f"`observation` must have {len(self.low)} numbers at {where}, got {len(flat)}.")
         return (flat != 0).astype(np.float64) if self.kind == "binary" else flat
 
 
@@ -133,7 +136,7 @@ class Encoder:
         flat = self.flat(observation)
         if not ((flat >= self.low) & (flat <= self.high) & (flat == np.floor(flat))).all():
             numbers = np.array2string(flat, threshold=16, separator=", ", formatter={"float_kind": "{:g}".format})
-            raise ValueError(f"an observation must lie in its space, got {numbers}.")
+            raise ValueError(f"`observation` must lie in its space, got {numbers}.")
         return int((flat - self.low) @ self.strides)
 
     def to_json(self) -> list[dict[str, Any]]:

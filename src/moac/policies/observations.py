@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from moac.arguments import NUMERIC
+from moac.choices import shown
 from moac.policies.encoding import Encoder
 
 Scales = Mapping[str, Float[np.ndarray, "K d"]]
@@ -96,16 +98,16 @@ class StateSpec:
         del trial, preference
         if self.encoder is not None:
             return self.encoder.state(observation)
-        seen = np.asarray(observation)
+        seen = np.asarray(observation if NUMERIC.holds(observation) else np.nan)
         if self.shown is None:
             if seen.size != 1 or not np.issubdtype(seen.dtype, np.integer) or not 0 <= seen.item() < self.num_states:
-                raise ValueError(f"`observation` must be the index of a state, got {seen.tolist()}.")
+                raise ValueError(f"`observation` must be the index of a state, got {shown(observation)}.")
             return int(seen.item())
         cast = seen.astype(self.shown.dtype, copy=False)
         state = self._states.get(cast.tobytes())
         if state is None or not np.array_equal(cast, seen):
             known = f"one that the model knows, such as {self.shown[0].tolist()}"
-            raise ValueError(f"`observation` must be {known}, got {seen.tolist()}.")
+            raise ValueError(f"`observation` must be {known}, got {shown(observation)}.")
         return state
 
     @cached_property

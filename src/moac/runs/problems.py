@@ -227,15 +227,15 @@ def model_of(env: str) -> FiniteMOMDP:
     raise ValueError(f"`ENV` must have an exact model ({', '.join(known)}), got {env!r}.{did_you_mean(env, known)}")
 
 
-def problem_of(env: str, *, blackbox: bool = False, **options: Any) -> Source:
+def problem_of(env: str, *, argument: str = "ENV", blackbox: bool = False, **options: Any) -> Source:
     """The exact model of an environment where the library holds it, else the environment itself.
 
     `env` is a MO-Gymnasium id, also as `package.module:Id-v0`. With `blackbox` the real environment is stepped also
-    where its exact model is known; `options` are those of `moac.envs.make`.
+    where its exact model is known; `options` are those of `moac.envs.make`. A message calls it `argument`.
     """
     model = None if blackbox else library.for_environment(env)
     if model is None:
-        return _environment_of(env, options)
+        return _environment_of(env, options, argument)
     for name in options:
         raise ValueError(f"`{name}` must be left out where the exact model is used, or given with --blackbox.")
     return model
@@ -313,9 +313,9 @@ def environment_of_run(directory: Path, trust: bool = False) -> Source:
     return _environment_of(env, options)
 
 
-def _environment_of(env: str, options: Mapping[str, Any]) -> Source:
+def _environment_of(env: str, options: Mapping[str, Any], argument: str = "ENV") -> Source:
     from moac import envs
 
     if ":" not in env and env not in (known := envs.known_ids()):
-        raise ValueError(f"`ENV` must be an id that moac envs lists, got {env!r}.{did_you_mean(env, known)}")
+        raise ValueError(f"`{argument}` must be an id that moac envs lists, got {env!r}.{did_you_mean(env, known)}")
     return envs.make(env, **options)

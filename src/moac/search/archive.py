@@ -22,7 +22,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac import files, momdp
-from moac.choices import counted, did_you_mean, several
+from moac.arguments import Numbers, checked
+from moac.choices import below, counted, did_you_mean, several, shown
 from moac.training.trained import TrainedPolicy
 
 FILE = "archive.safetensors"
@@ -75,21 +76,27 @@ class Archive:
         size = f"{counted(len(self), 'policy')}, {counted(self.points.shape[1], 'objective')}"
         return f"Archive({size}, values: {self.kind})"
 
+    @checked
     def policy(self, index: int) -> TrainedPolicy:
         """The policy of a point, ready to act; as an array (`momdp.evaluate`) it holds the tables of all points."""
         if self.policies is None:
             raise ValueError("the archive holds only values: moac.load(folder).archive has the policies too.")
+        below(len(self)).checked("index", index)
         if self.policies.conditioned_on:
             return self.policies.at(self.preferences[index])
         return self.policies.of_trial(index)
 
-    def best_for(self, preference: Any) -> int:
+    @checked
+    def best_for(self, preference: Numbers) -> int:
         """The point with the largest pᵀJ."""
         p = np.asarray(preference, dtype=np.float64)
         if p.shape != self.points.shape[1:]:
             raise ValueError(f"`preference` must hold one number per objective ({self.points.shape[1]}), got {p.size}.")
+        if not (np.isfinite(p).all() and (p >= 0).all() and p.any()):
+            raise ValueError(f"`preference` must be finite numbers of at least 0, not all 0, got {shown(preference)}.")
         return int(np.argmax(self.points @ p))
 
+    @checked
     def choose(self, protect: str | Sequence[str] = (), prefer: str | Sequence[str] = ()) -> Choice:
         """The point with the most of what is preferred, among those that keep floors; else the nearest to the floors.
 
@@ -111,10 +118,12 @@ class Archive:
         best = int(np.lexsort((-gain, short))[0])
         return Choice(self, best, floors, preferred, float(short[best]))
 
-    def hypervolume(self, reference: Any) -> float:
+    @checked
+    def hypervolume(self, reference: Numbers) -> float:
         """The volume that the points dominate above a reference [M]."""
         return momdp.hypervolume(self.points, reference)
 
+    @checked
     def save(self, directory: str | Path) -> Path:
         """Write the folder of an exploration, with its figures and its report; `moac.load` reads it."""
         from moac.report.pages import exploration

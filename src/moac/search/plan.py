@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from moac import memory
 from moac import settings as resolving
-from moac.choices import COUNT, NOT_NEGATIVE, did_you_mean, takes_preferences
+from moac.choices import COUNT, NOT_NEGATIVE, SEED, did_you_mean, shown, takes_preferences
 from moac.config import CHOICES, Config, is_choice
 from moac.default_config import NETWORKS, learner_of
 from moac.policies.observations import LogSpec
@@ -90,6 +90,7 @@ class Plan:
             rules = ("fixed", "preferred") if simple else usual
         check_rules(rules)
         COUNT.checked("episodes", options.episodes)
+        SEED.checked("seed", options.seed)
         if reference is not None and len(reference) != spec.num_objectives:
             expected = f"one number per objective ({spec.num_objectives})"
             raise ValueError(f"`reference` must hold {expected}, got {len(reference)}.")
@@ -191,6 +192,8 @@ def _preferences(options: Options, num_objectives: int, rules: Sequence[str], us
     usual = max(ASKED, num_objectives) if conditioned else usual
     wanted, smallest = usual if options.preferences is None else options.preferences, 0.0 if conditioned else SMALLEST
     if not isinstance(wanted, int | np.integer):
+        if options.draw is not None:
+            raise ValueError(f"`draw` must be left out where `preferences` are vectors, got {options.draw!r}.")
         return given(wanted, num_objectives, smallest)
     wanted = COUNT.checked("preferences", wanted)
     if (options.draw or ("grid" if conditioned else "random")) == "grid":
@@ -240,7 +243,7 @@ def given(vectors: str | Vectors, num_objectives: int, smallest: float = SMALLES
     on_simplex = (p >= 0) & (np.abs(p.sum(axis=-1, keepdims=True) - 1) <= _OFF)
     if not len(p) or p.shape != (len(p), num_objectives) or not on_simplex.all():
         right = f"vectors of {num_objectives} numbers of at least 0 that sum to 1, such as 0.5,0.5, or a file of them"
-        raise ValueError(f"`preferences` must be a number, or {right}, got {vectors!r}.")
+        raise ValueError(f"`preferences` must be a number, or {right}, got {shown(vectors)}.")
     return _clipped(p, smallest)
 
 

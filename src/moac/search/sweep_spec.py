@@ -63,12 +63,17 @@ class Sweep:
 def load(spec: str | Path | Mapping[str, Any]) -> Sweep:
     """The sweep of a TOML file, whose mistakes are ValueErrors that name it, or of the same as a dictionary."""
     if isinstance(spec, Mapping):
-        return of(str(spec.get("name", "sweep")), {key: value for key, value in spec.items() if key != "name"})
+        try:
+            return of(str(spec.get("name", "sweep")), {key: value for key, value in spec.items() if key != "name"})
+        except ValueError as error:
+            raise ValueError(f"`spec`: {error}") from None
     path = Path(spec)
     try:
         return parse(path.stem, read_bytes(path).decode())
     except DamagedError:
         raise
+    except OSError as error:
+        raise ValueError(f"`spec` must be a TOML file that can be read, got {path}: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: it must be a TOML text in UTF-8.") from None
     except ValueError as error:

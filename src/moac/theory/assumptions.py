@@ -10,6 +10,7 @@ from jaxtyping import Float
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from moac.arguments import checked
 from moac.momdp import chain
 from moac.theory.ground import Ground, contraction
 
@@ -29,6 +30,7 @@ class Assumption:
     remedy: str = ""  # where it fails, what to change
 
 
+@checked
 def check(g: Ground) -> tuple[Assumption, ...]:
     """All assumptions at the policy of `g`. The paper asks for them at every policy: check those of a run."""
     bounded = _verdict("rewards are bounded", "r_max", float(np.abs(g.rewards).max(initial=0.0)))  # of a finite model

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Literal
 
+from moac.arguments import checked
 from moac.choices import at_least, schedule_of
 from moac.theory.ground import Constants
 
@@ -89,16 +90,18 @@ class ActorTerms:
     approximation: float  # 12ζ, or 60MC_ψ²ζ
 
 
+@checked
 def critic_terms(c: Constants, derivation: Derivation = "derived") -> CriticTerms:
     """The coefficients of Theorem 1; a chain or features that it does not cover are a ValueError."""
     lam = c.lambda_A_modulo_constants
     if not lam > 0:
         raise ValueError("`lambda_A` must be positive for Theorem 1, got 0: see the assumptions.")
-    _check(c, derivation)
+    _check(c)
     C_A, C_b = (c.C_A, c.C_b) if derivation == "derived" else (c.C_A_mean, c.C_b_mean)
     return CriticTerms(min(lam / (8 * C_A**2), 4 / lam), c.mixing.factor, 192 * (C_A**2 * c.R_w**2 + C_b**2), C_A, lam)
 
 
+@checked
 def critic_bound(
     c: Constants, steps: float, batch: float, beta: float, derivation: Derivation = "derived"
 ) -> CriticBound:
@@ -110,9 +113,10 @@ def critic_bound(
     return CriticBound(transient, terms.per_batch(beta) / batch, batch >= terms.smallest_batch(beta) * (1 - 1e-9))
 
 
+@checked
 def actor_terms(c: Constants, derivation: Derivation = "derived") -> ActorTerms:
     """The coefficients of Theorem 2."""
-    _check(c, derivation)
+    _check(c)
     derived, rho, kappa = derivation == "derived", c.mixing.rho, c.mixing.kappa
     factor = 60 * c.num_objectives * c.C_psi_bound**2 if derived else 12.0
     largest = 4 * (c.r_max + c.R_w) ** 2 if c.average else (c.r_max + 2 * c.R_w) ** 2
@@ -127,6 +131,7 @@ def actor_terms(c: Constants, derivation: Derivation = "derived") -> ActorTerms:
     )
 
 
+@checked
 def actor_bound(
     c: Constants,
     iterations: float,
@@ -143,9 +148,7 @@ def actor_bound(
     return ActorBound(ascent, terms.critic * critic_error, terms.noise / batch, terms.approximation)
 
 
-def _check(c: Constants, derivation: str) -> None:
-    if derivation not in DERIVATIONS:
-        raise ValueError(f"`derivation` must be one of {', '.join(DERIVATIONS)}, got {derivation!r}.")
+def _check(c: Constants) -> None:
     if not c.mixing.rho < 1:
         raise ValueError("`rho` must be below 1 for the theorems, got 1: the chain is periodic or reducible.")
 

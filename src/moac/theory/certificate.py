@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files, locks, memory
-from moac.choices import CONFIDENCE, Range, at_least, check_fields
+from moac.arguments import checked
+from moac.choices import CONFIDENCE, SEED, Range, at_least, check_fields
 from moac.config import Discounted
 from moac.policies.observations import LogSpec
 from moac.theory.episodes import SPLIT, sampler, users
@@ -118,6 +119,7 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
         return known
 
 
+@checked
 @dataclass(frozen=True)
 class Plan:
     """The number of episodes, and which intervals to compute."""
@@ -129,11 +131,11 @@ class Plan:
     seed: int = 0  # of the episodes
     untrained: bool = True  # whether the policy that training began with stands beside it
     # of networks that are conditioned: how many on a grid, or vectors [N, M]
-    preferences: int | Sequence[Sequence[float]] = 6
+    preferences: int | str | Sequence[Sequence[float]] = 6
 
     def __post_init__(self) -> None:
         above = Range("above 0", lambda x: x > 0)
-        check_fields(self, {"episodes": at_least(FEWEST, int), "confidence": CONFIDENCE, "until": above})
+        check_fields(self, {"episodes": at_least(FEWEST, int), "confidence": CONFIDENCE, "until": above, "seed": SEED})
 
     def on(self, source: Source) -> Plan:
         """The plan for a source: a log has no more episodes than users, and no second look."""

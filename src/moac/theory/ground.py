@@ -12,9 +12,10 @@ from jaxtyping import Float
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
+from moac.arguments import Numbers, checked
 from moac.config import Average, Discounted, Setting
 from moac.momdp import Exact, FiniteMOMDP, chain, evaluate, td_fixed_point
-from moac.momdp.model import check_model, refuse
+from moac.momdp.model import refuse
 from moac.theory import mixing, smoothness
 from moac.theory.mixing import Mixing
 
@@ -110,9 +111,15 @@ class Ground:
         return u if np.abs(self.Phi @ u - ones).max() < 1e-9 else None
 
 
-def ground(model: FiniteMOMDP, logits: Any, setting: Setting, features: Any = None, inputs: Any = None) -> Ground:
+@checked
+def ground(
+    model: FiniteMOMDP,
+    logits: Numbers,
+    setting: Setting,
+    features: Numbers | None = None,
+    inputs: Numbers | None = None,
+) -> Ground:
     """The policy of `logits` [S, A] with features Φ [S, d], one-hot where None, and inputs X [S, k] or None."""
-    check_model(model)
     S = model.num_states
     if np.ndim(logits) != 2:
         raise ValueError(f"`logits` must have shape [{S}, {model.num_actions}], got {np.shape(logits)}.")
@@ -159,11 +166,19 @@ class Constants:
     L_J_everywhere: bool  # whether `L_J_bound` holds for every policy
 
 
-def constants(model: FiniteMOMDP, logits: Any, setting: Setting, features: Any = None, inputs: Any = None) -> Constants:
+@checked
+def constants(
+    model: FiniteMOMDP,
+    logits: Numbers,
+    setting: Setting,
+    features: Numbers | None = None,
+    inputs: Numbers | None = None,
+) -> Constants:
     """The constants at one policy, as `ground` takes it; a chain with several recurrent classes is a ValueError."""
     return constants_of(ground(model, logits, setting, features, inputs))
 
 
+@checked
 def constants_of(g: Ground) -> Constants:
     """The constants at the policy of `g`."""
     r_max = float(np.abs(g.rewards).max(initial=0.0))
@@ -197,9 +212,10 @@ def constants_of(g: Ground) -> Constants:
     )
 
 
+@checked
 def worst(several: Sequence[Constants]) -> Constants:
     """The worst of each constant over several policies of one model, which need not come from one of them."""
-    if not several:
+    if not len(several):
         raise ValueError("`several` must hold the constants of at least one policy, got none.")
     merged: dict[str, Any] = {}
     for field in fields(Constants):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
+
+from moac.arguments import Numbers, checked
+from moac.momdp.model import refuse
 
 Matrix = Float[np.ndarray, "S S"]
 _ROUNDING = 1e-11  # distances below this are rounding
@@ -36,11 +39,13 @@ class Mixing:
         return (1 + (self.kappa - 1) * self.rho) / (1 - self.rho) if self.rho < 1 else np.inf
 
 
+@checked
 def distance(power: Matrix, d: Float[np.ndarray, " S"]) -> float:
     """max_s ‖Pᵗ(s, ·) − d‖_TV, half the largest absolute row sum."""
     return float(np.abs(power - d).sum(axis=1).max() / 2)
 
 
+@checked
 def dobrushin(power: Matrix) -> float:
     """τ(P) = max over pairs of rows of their total variation, or an upper bound on it for many states.
 
@@ -53,12 +58,14 @@ def dobrushin(power: Matrix) -> float:
     return min(around, 1.0 - float(power.min(axis=0).sum()))
 
 
+@checked
 def certified(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     """The best proof among m = 1, 2, 4, …: ρ = τ(Pᵐ)^{1/m} and κ = max over r < m of (distance after r steps)/ρʳ.
 
     For t = km + r the distance is at most (distance after r) τ(Pᵐ)ᵏ. Distances never grow with t, so between two
     powers of two the earlier one serves. A larger τ proves it too, with a smaller κ.
     """
+    _check_finite(P=P, d=d)
     best, power, distances = Mixing(1.0, 1.0, "certified"), P, [1.0]
     for doubling in range(_MAX_DOUBLINGS):
         m, tau = 2**doubling, dobrushin(power)
@@ -75,11 +82,13 @@ def certified(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     return best
 
 
+@checked
 def spectral(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     """ρ = |λ₂| and the smallest κ that the first 512 distances (64 for many states) and those at powers of two need.
 
     Where the ratio of distance to ρᵗ still grows at the end (a defective eigenvalue), ρ gives way a little.
     """
+    _check_finite(P=P, d=d)
     deflated = P - d
     rho = float(np.abs(np.linalg.eigvals(deflated)).max())
     if rho >= 1 - _ROUNDING:
@@ -94,6 +103,12 @@ def spectral(P: Matrix, d: Float[np.ndarray, " S"]) -> Mixing:
     return Mixing(rho, float(max(1.0, ratios.max())), "spectral")
 
 
+def _check_finite(**arrays: Matrix) -> None:
+    """Refuse an array with NaN or infinity, by its name."""
+    for name, array in arrays.items():
+        refuse(name, array, ~np.isfinite(array), "be finite")
+
+
 def _distances(deflated: Matrix) -> tuple[Float[np.ndarray, " L"], Float[np.ndarray, " L"]]:
     """Times and distances, until they are rounding."""
     zero, first = np.zeros(len(deflated)), _MEASURED if len(deflated) <= _FEW_STATES else _MEASURED // 8
@@ -106,10 +121,13 @@ def _distances(deflated: Matrix) -> tuple[Float[np.ndarray, " L"], Float[np.ndar
     return np.array(times)[measurable], np.array(distances)[measurable]
 
 
-def uniform(probability: Any) -> Mixing:
+@checked
+def uniform(probability: Numbers) -> Mixing:
     """A proof for all policies at once, from one step: τ(P_π) ≤ 1 − Σ_s' min over (s, a) of P(s'|s, a).
 
     P(s'|s, a) [S, A, S'] is with restarts. ρ = 1 where no successor is common to all (s, a).
     """
+    if np.ndim(probability) != 3 or 0 in np.shape(probability):
+        raise ValueError(f"`probability` must have shape [S, A, S], none of them 0, got {np.shape(probability)}.")
     common = float(np.asarray(probability).min(axis=(0, 1)).sum())
     return Mixing(min(1.0, max(0.0, 1.0 - common)), 1.0, "certified", 1)

@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from moac import parts, settings
+from moac.arguments import checked
 from moac.choices import POSITIVE
 from moac.config import Average, Config
 from moac.momdp import FiniteMOMDP, sampling
-from moac.momdp.model import check_model
 from moac.policies import features
 from moac.theory import bounds
 from moac.theory.assumptions import Assumption, check
@@ -56,6 +56,7 @@ class Plan:
         return sum(self.shares)
 
 
+@checked
 def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Derivation = "derived") -> Plan:
     """The cheapest split of ε among ascent, critic (its transient and its floor) and noise.
 
@@ -77,6 +78,7 @@ def plan(c: Constants, epsilon: float, momentum: str = "1/t", derivation: Deriva
     return _filled(c, derivation, epsilon, momentum, sizes)
 
 
+@checked
 def corollaries(c: Constants, epsilon: float, momentum: str = "1/t") -> Plan:
     """The sizes of the paper's two corollaries; their bound is up to 4.5ε (see `Plan.bound`)."""
     POSITIVE.checked("epsilon", epsilon)
@@ -181,6 +183,7 @@ class Guarantees:
         return f"Vacuous in practice: the theorems ask for at least {fewest:.2g} samples. Instead, {instead}."
 
 
+@checked
 def guarantees(
     model: FiniteMOMDP,
     config: Config,
@@ -193,7 +196,6 @@ def guarantees(
     Of `config` the setting, features, policy and momentum count; `seed` is that of random features. An ε of None is a
     tenth of the uniform policy's gap.
     """
-    check_model(model)
     if epsilon is not None:
         POSITIVE.checked("epsilon", epsilon)
     config = settings.complete(config, model.spec)

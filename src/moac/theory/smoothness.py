@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from moac.arguments import checked
+
 if TYPE_CHECKING:
     from moac.theory.ground import Ground
 
@@ -84,11 +86,13 @@ class Hessian:
         return float(np.abs(eigenvalues).max())
 
 
+@checked
 def at(ground: Ground) -> Float[np.ndarray, " M"]:
     """‖∇²Jⁱ‖ of each objective at the policy: a lower bound on L_J, which is a supremum over policies."""
     return np.array([Hessian(ground, i).norm() for i in range(ground.model.num_objectives)])
 
 
+@checked
 def bound_everywhere(ground: Ground, r_max: float) -> float | None:
     """An upper bound on L_J over all softmax policies; None in the average setting, where mixing decides.
 
@@ -101,6 +105,7 @@ def bound_everywhere(ground: Ground, r_max: float) -> float | None:
     return scale(ground) * r_max / (1 - max(ground.gammas)) ** 3
 
 
+@checked
 def bound_by_mixing(ground: Ground, forgetting: float) -> float:
     """An upper bound on ‖∇²Jⁱ‖ in the average setting, by the sum σ ≥ Σ_t τ(Pᵗ): half the range of r times (1 + σ)².
 
@@ -110,6 +115,7 @@ def bound_by_mixing(ground: Ground, forgetting: float) -> float:
     return scale(ground) * half_range * (1 + forgetting) ** 2
 
 
+@checked
 def scale(ground: Ground) -> float:
     """The square of the policy's longest input; 1 for a table."""
     return 1.0 if ground.inputs is None else float((ground.inputs**2).sum(axis=1).max())

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac import memory, parts, settings, training
+from moac.arguments import checked
 from moac.choices import counted, did_you_mean, shown
 from moac.config import Config, check_trials
 from moac.training import needs
@@ -117,12 +118,14 @@ class Result:
             raise ValueError("`drawer` must be set to plot a result: moac.api.with_outputs(result) does.")
         return self.drawer(self)
 
+    @checked
     def evaluate(self, data: Any = None, **options: Any) -> Any:
         """Evaluate the policies, on the log `data` if it is given: `moac.evaluate`."""
         if self.evaluator is None:
             raise ValueError("`evaluator` must be set to evaluate a result: moac.api.with_outputs(result) does.")
         return self.evaluator(self, data=data, **options)
 
+    @checked
     def save(self, directory: str | Path, overwrite: bool = False) -> Path:
         """Write a run directory, which `moac.load` reads; `overwrite` replaces a run, and nothing else, there."""
         if self.writer is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -13,12 +13,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moac import choices
+from moac.arguments import Numbers, checked
 from moac.choices import shown
 from moac.config import Setting
 from moac.policies.encoding import ActionBox
 from moac.policies.observations import LogSpec, Observations, VectorSpec
 from moac.policies.protocols import OnHost, log_probs
-from moac.types import Key, Params, Policy, Spec
+from moac.types import Key, Params, Policy, Request, Spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,24 +88,24 @@ class TrainedPolicy:
         encoder = self.observations.encoder
         return 0 if encoder is None or self.preference is not None else encoder.preference_size
 
-    def at(self, preference: Any) -> TrainedPolicy:
+    @checked
+    def at(self, preference: Numbers) -> TrainedPolicy:
         """The policy for one preference, of networks that are conditioned on it."""
         if not self.conditioned_on:
             why = "it acts for one already" if self.preference is not None else "`conditioned=True` trains one that is"
-            raise ValueError(f"the policy is not conditioned on a preference: {why}.")
+            raise ValueError(f"`preference` must be left out: the policy is not conditioned on a preference: {why}.")
         p = choices.on_simplex("preference", np.asarray(preference).tolist())
         if len(p) != self.conditioned_on:
             raise ValueError(f"`preference` must hold one number per objective ({self.conditioned_on}), got {len(p)}.")
         return replace(self, preference=p)
 
-    def act(self, observation: Any, key: Key, preference: Any = None) -> Any:
+    @checked
+    def act(self, observation: Any, key: Key, preference: Numbers | None = None) -> Any:
         """An action for an observation of the environment, drawn from the policy: an index, or an array in its box.
 
         Conditioned networks take the preference, non-negative numbers that sum to 1. The key is JAX's.
         """
-        if not isinstance(key, jax.Array | np.ndarray):
-            raise ValueError(f"`key` must be a key such as jax.random.key(0), got {shown(key)}.")
-        seen = self.see(observation, None if preference is None else self.at(preference).preference)
+        seen = self.see(observation, preference)
         action = self._sample(self.trial_theta, seen, key)
         return int(action) if self.box is None else self.box(np.asarray(action))
 
@@ -116,41 +117,43 @@ class TrainedPolicy:
         self._num_draws[0] += 1
         return self.act(obs, jax.random.key(self._num_draws[0]), w if self.conditioned_on else None)
 
-    def log_prob(self, observation: Any, action: Any, preference: Any = None) -> float:
+    @checked
+    def log_prob(self, observation: Any, action: Any, preference: Numbers | None = None) -> float:
         """log π(a|s); a log-density where actions are continuous."""
-        seen = jnp.asarray(self.see(observation, None if preference is None else self.at(preference).preference))
+        seen = jnp.asarray(self.see(observation, preference))
         return float(self.policy.log_prob(self.trial_theta, seen, self._checked_action(action)))
 
-    def see(self, observation: Any, preference: Any = None) -> Any:
+    @checked
+    def see(self, observation: Any, preference: Numbers | None = None) -> Any:
         """The input of the policy for an observation: the index of a state, a vector in [0, 1]^d, or a log's features.
 
         Conditioned networks have the preference at the end of the vector: the policy's own, or this one.
         """
-        p = preference if self.preference is None else self.preference
+        p = self.preference if preference is None else self.at(preference).preference
         if p is None and self.conditioned_on:
             raise ValueError(
                 "`preference` must be given, here or by `.at(preference)`: the policy is conditioned on it."
             )
         return self.observations.see(observation, self.trial, p)
 
+    @checked
     def of_trial(self, trial: int) -> TrainedPolicy:
         """The same policies, acting as another trial's."""
-        if not 0 <= trial < self.num_trials and self.conditioned_on and self.num_trials == 1:
+        if trial != 0 and self.conditioned_on and self.num_trials == 1:
             raise ValueError(f"`trial` must be 0: one network acts for every `preference`, got {trial}.")
-        if not 0 <= trial < self.num_trials:
-            raise ValueError(f"`trial` must be in [0, {self.num_trials}), got {trial}.")
-        return replace(self, trial=trial)
+        return replace(self, trial=choices.below(self.num_trials).checked("trial", trial))
 
+    @checked
     def recommend(  # noqa: PLR0913 - the parts of a request are optional but the user
         self,
         user: Any,
         context: Any = None,
-        history: Any = (),
+        history: Sequence[Any] = (),
         k: int | None = None,
         *,
         responses: Any = None,
         exclude_seen: bool = False,
-        eligible: Any = None,
+        eligible: Iterable[Any] | None = None,
     ) -> Recommendation:
         """The k most probable actions for a user of the log; what is unknown of the request is in `.notes`.
 
@@ -176,12 +179,25 @@ class TrainedPolicy:
         ids, p = names[first.places[0, :count]], first.probabilities[0, :count]
         return Recommendation.of(ids, p, [*notes, *skipped])
 
-    def logits(self, x: Float[np.ndarray, "n F"], num_actions: int | None = None) -> Float[np.ndarray, "n K"]:
+    @checked
+    def logits(self, x: Request | Numbers, num_actions: int | None = None) -> Float[np.ndarray, "n K"]:
         """The logits of all actions, by default those of the log, for n feature vectors: π(·|x) is their softmax."""
+        self._check_inputs(x)
         if isinstance(self.policy, OnHost):
             return self.policy.logits(self._host_theta, x)
         count = len(self.catalogue.action_ids) if num_actions is None else num_actions
         return np.asarray(self._log_probs(self.trial_theta, x, count))
+
+    def _check_inputs(self, x: Any) -> None:
+        """Refuse what is no row of inputs of the policy; what compiled code checks would not name it."""
+        if isinstance(x, Request):
+            return
+        S, size, inputs = self.observations.num_states, self.observations.size, np.asarray(x)
+        if S is None and (inputs.ndim != 2 or inputs.shape[1] != size):
+            raise ValueError(f"`x` must have shape [n, {size}], got {inputs.shape}.")
+        if S is not None:
+            for state in inputs.ravel():
+                choices.below(S).checked("x", state)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """θ of all K trials as an array, where it is one: for a table, logits [K, S, A] ready for `momdp.evaluate`."""
@@ -201,9 +217,7 @@ class TrainedPolicy:
         if self.box is not None:
             return self.box.flat(action)
         count = getattr(self.policy, "num_actions", None)
-        if count is not None and action not in range(count):
-            raise ValueError(f"`action` must be a whole number in [0, {count}), got {shown(action)}.")
-        return action
+        return action if count is None else choices.below(count).checked("action", action)
 
     @cached_property
     def _log_probs(self) -> Any:
@@ -286,6 +300,7 @@ def count_of(k: Any, num_actions: int) -> int:
     """The number of recommendations, k if it is valid; None is 10, or all actions where there are fewer."""
     if k is None:
         return min(10, num_actions)
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= num_actions:
-        raise ValueError(f"`k` must be a whole number in [1, {num_actions}], the number of actions, got {k!r}.")
-    return int(k)
+    numbers = choices.Range(
+        f"a whole number in [1, {num_actions}], the number of actions", lambda x: 1 <= x <= num_actions, int
+    )
+    return numbers.checked("k", k)

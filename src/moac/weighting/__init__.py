@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from moac.choices import WEIGHTINGS
+from moac.arguments import Numbers, checked
+from moac.choices import WEIGHTING_CHOICES, WEIGHTINGS, did_you_mean, is_number, shown
 from moac.weighting.cagrad import cagrad
 from moac.weighting.chebyshev import chebyshev
 from moac.weighting.fairgrad import fairgrad
@@ -31,15 +32,21 @@ __all__ = [
 ]  # fmt: skip
 
 
-def by_name(name: str, weights: Any = None, momentum: str = "1/t") -> Rule:
+@checked
+def by_name(name: str, weights: Numbers | None = None, momentum: str = "1/t") -> Rule:
     """The rule that `Config.weighting` names, with momentum where λ̂ moves on the simplex.
 
     Other weights have the scale of the gradients they were found for, and an average of them fits none.
     """
-    kind, _, number = name.partition(":")
-    entry = WEIGHTINGS[kind]
-    arguments: dict[str, Any] = {entry.number: float(number)} if number and entry.number else {}
+    kind, colon, number = name.partition(":")
+    entry = WEIGHTINGS.get(kind)
+    if entry is None or (colon and not (entry.number and is_number(number))):
+        near = did_you_mean(name, WEIGHTINGS)
+        raise ValueError(f"`name` must be one of {', '.join(WEIGHTING_CHOICES)}, got {shown(name)}.{near}")
+    arguments: dict[str, Any] = {entry.number: float(number)} if entry.number and number else {}
     if entry.takes in ("weights", "initial"):
         arguments[entry.takes] = weights
     rule: Rule = globals()[kind.replace("-", "_")](**arguments)
+    if weights is not None and entry.takes is None:
+        raise ValueError(f"`weights` must be None for a rule that takes none, got {shown(weights)}.")
     return with_momentum(rule, momentum, weights) if entry.takes == "momentum" and rule.simplex else rule

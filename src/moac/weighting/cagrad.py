@@ -14,10 +14,12 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from moac import simplex
+from moac.arguments import checked
 from moac.choices import NOT_NEGATIVE
 from moac.weighting.rule import Rule, stateless
 
 
+@checked
 def cagrad(c: float = 0.4) -> Rule:
     """d = argmax over ‖d − g⁰‖ ≤ c‖g⁰‖ of min_i gⁱᵀd, with g⁰ the mean gradient (Liu et al., 2021).
 

@@ -15,12 +15,14 @@ from jax import Array
 from jaxtyping import Float
 
 from moac import simplex
+from moac.arguments import Numbers, checked
 from moac.choices import POSITIVE
 from moac.weighting.mgda import SMALLEST
 from moac.weighting.rule import Needs, Rule, Seen, starting, where_finite
 
 
-def chebyshev(preference: Any = None, urgency: float = 1.0, ideal: Any = None) -> Rule:
+@checked
+def chebyshev(preference: Numbers | None = None, urgency: float = 1.0, ideal: Numbers | None = None) -> Rule:
     """Weights for min over θ of max_i pᵢ (zᵢ − Jⁱ): the weighted-Chebyshev scalarisation, in the manner of MOCHA.
 
     With P = diag p and the gaps cᵢ = pᵢ (zᵢ − Jⁱ),

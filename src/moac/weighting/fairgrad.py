@@ -21,12 +21,14 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from moac import simplex
+from moac.arguments import checked
 from moac.choices import POSITIVE
 from moac.weighting.rule import Rule, lengths, stateless
 
 _NEWTON_STEPS = 80  # at most; ten are usual, and each may double a weight
 
 
+@checked
 def fairgrad(alpha: float = 1.0) -> Rule:
     """α-fair gains: K λ = λ^(−1/α), which maximises Σ (gⁱᵀd)^(1−α)/(1−α) over ‖d‖ ≤ 1 (Ban and Ji, 2024).
 

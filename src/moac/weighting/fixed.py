@@ -9,10 +9,12 @@ from jax import Array
 from jaxtyping import Float
 
 from moac import simplex
+from moac.arguments import Numbers, checked
 from moac.weighting.rule import Needs, Rule, middle, starting
 
 
-def fixed(weights: Any = None) -> Rule:
+@checked
+def fixed(weights: Numbers | None = None) -> Rule:
     """λ_t = `weights` (None is uniform), or the preference of a trial, for ever: linear scalarisation.
 
     >>> rule = fixed([0.2, 0.8])
@@ -30,6 +32,7 @@ def uniform() -> Rule:
     return Rule(lambda M: (), lambda state, K, t: (state, middle(K.shape[0]).astype(K.dtype)))
 
 
+@checked
 def first_batch(complete: bool = False) -> Rule:
     """The min-norm weights of the first batch, for ever: the paper's fixed-weight ablation.
 

@@ -16,6 +16,7 @@ from jax import Array
 from jaxtyping import Float
 
 from moac import simplex
+from moac.arguments import Numbers, checked
 from moac.choices import POSITIVE_SHARE
 from moac.weighting.rule import Needs, Rule, starting, stateless
 
@@ -28,7 +29,8 @@ def min_norm() -> Rule:
     return Rule(lambda M: (), lambda state, K, t: (state, simplex.min_norm_from_gram(K).weights))
 
 
-def preferred(preference: Any = None) -> Rule:
+@checked
+def preferred(preference: Numbers | None = None) -> Rule:
     """λ̂ of the min-norm point d of the rows gⁱ/pᵢ, d = Σ νᵢ gⁱ with Σ pᵢνᵢ = 1; λ̂ = ν / Σν.
 
     gⁱᵀd ≥ pᵢ‖d‖² for every i: what is preferred rises faster, nothing falls. Equal p is min-norm.
@@ -47,6 +49,7 @@ def preferred(preference: Any = None) -> Rule:
     return Rule(starting("preference", preference), update, Needs(preference=True))
 
 
+@checked
 def capped(cap: float = 0.5) -> Rule:
     """λ̂ = argmin of λᵀK λ over the simplex with λᵢ ≤ `cap`: min-norm weights of which none takes all.
 

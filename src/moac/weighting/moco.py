@@ -8,12 +8,14 @@ https://openreview.net/forum?id=dLAYGdKTi2.
 
 from __future__ import annotations
 
-from typing import Any
-
+from moac.arguments import Numbers, checked
 from moac.weighting.rule import Needs, Rule, projected_step, starting
 
 
-def moco(tracking: float = 0.5, step_size: float = 0.1, regulariser: float = 0.0, initial: Any = None) -> Rule:
+@checked
+def moco(
+    tracking: float = 0.5, step_size: float = 0.1, regulariser: float = 0.0, initial: Numbers | None = None
+) -> Rule:
     """Y ← Y − β (Y − G), λ ← Π_Δ(λ − γ (YYᵀ + ρI) λ), d = Yᵀλ: MoCo (Fernando et al., 2023).
 
     The gradients followed, one per objective, are part of the state: M times the memory of θ.

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from moac.arguments import Numbers, checked
 from moac.weighting.rule import Needs, Rule, Seen, projected_step, starting
 
 
-def modo(step_size: float = 0.1, regulariser: float = 0.1, initial: Any = None) -> Rule:
+@checked
+def modo(step_size: float = 0.1, regulariser: float = 0.1, initial: Numbers | None = None) -> Rule:
     """λ ← Π_Δ(λ − γ (G₁G₂ᵀ + ρI) λ), with G₁, G₂ of two independent batches: MoDo (Chen et al., 2023).
 
     The direction is that of the mean of both batches' gradients.

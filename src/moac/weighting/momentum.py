@@ -9,11 +9,13 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from moac.arguments import Numbers, checked
 from moac.choices import Schedule, schedule_of
 from moac.weighting.rule import Rule, starting
 
 
-def with_momentum(rule: Rule, schedule: str | Schedule, initial: Any = None) -> Rule:
+@checked
+def with_momentum(rule: Rule, schedule: str | Schedule, initial: Numbers | None = None) -> Rule:
     """λ_t = (1 − η_t) λ_{t−1} + η_t λ̂_t, with λ̂_t from `rule`: Algorithm 2's smoothing of the weights.
 
     λ_t is on the simplex where λ̂_t is. Where it is not (`Rule.simplex`), λ_t is the same average, at the scale of λ̂.

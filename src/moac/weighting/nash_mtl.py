@@ -11,11 +11,13 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from moac.arguments import checked
 from moac.choices import NOT_NEGATIVE
 from moac.weighting.fairgrad import fair_weights
 from moac.weighting.rule import Rule, stateless
 
 
+@checked
 def nash_mtl(max_norm: float = 1.0) -> Rule:
     """The Nash bargaining solution, K α = 1/α, which maximises Σ log gⁱᵀd over ‖d‖ ≤ 1 (Navon et al., 2022).
 

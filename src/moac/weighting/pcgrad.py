@@ -14,9 +14,12 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from moac.arguments import checked
+from moac.choices import SEED
 from moac.weighting.rule import Rule, lengths, where_finite
 
 
+@checked
 def pcgrad(seed: int = 0) -> Rule:
     """d = Σᵢ g̃ⁱ, each gⁱ projected in turn off the normal plane of what it conflicts with (Yu et al., 2020).
 
@@ -26,7 +29,7 @@ def pcgrad(seed: int = 0) -> Rule:
     Args:
         seed: of the orders, which are drawn anew for every t, the same in every trial.
     """
-    key = jax.random.key(seed)
+    key = jax.random.key(SEED.checked("seed", seed))
 
     def update(state: Any, K: Float[Array, "M M"], t: Any) -> tuple[Any, Float[Array, " M"]]:
         M = K.shape[0]

@@ -13,6 +13,7 @@ from jax import Array
 from jaxtyping import Float
 
 from moac import simplex
+from moac.arguments import checked
 from moac.choices import NOT_NEGATIVE, POSITIVE, POSITIVE_SHARE, on_simplex
 
 
@@ -27,6 +28,7 @@ class Seen:
     rewards: Float[Array, "B M"] | None = None  # of the actor's batch
 
 
+@checked
 @dataclass(frozen=True)
 class Needs:
     """What a rule asks for beyond the Gram matrix."""
@@ -41,6 +43,7 @@ class Needs:
             POSITIVE_SHARE.checked("tracking", self.tracking)
 
 
+@checked
 @dataclass(frozen=True)
 class Rule:
     """A weighting rule: two pure functions, as in optax.

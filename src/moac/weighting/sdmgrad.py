@@ -14,11 +14,13 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from moac import simplex
+from moac.arguments import Numbers, checked
 from moac.choices import NOT_NEGATIVE
 from moac.weighting.rule import Needs, Rule, Seen, starting
 
 
-def sdmgrad(pull: float = 0.3, preference: Any = None, initial: Any = None) -> Rule:
+@checked
+def sdmgrad(pull: float = 0.3, preference: Numbers | None = None, initial: Numbers | None = None) -> Rule:
     """λ = (w + κp)/(1 + κ), w = argmin over the simplex of ‖Σ (wᵢ + κpᵢ) gⁱ‖²: SDMGrad (Xiao et al., 2023).
 
     w takes 20 projected gradient steps of size 10 with heavy-ball momentum ½ along A (w + κp), from where it stood, as

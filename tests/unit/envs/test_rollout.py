@@ -118,7 +118,7 @@ def test_vectors_and_states_see_the_same_walk():
         ("nan", "step 7 of copy 0: its reward must be finite and within ±1e+15, got [nan, -1.0]."),
         ("huge", "step 7 of copy 0: its reward must be finite and within ±1e+15, got [1.0000000150474662e+30, -1.0]."),
         ("short", "step 7 of copy 0: its reward must have length 2, got 1."),
-        ("outside", "step 7 of copy 0: an observation must lie in its space, got [9]."),
+        ("outside", "step 7 of copy 0: `observation` must lie in its space, got [9]."),
     ],
 )
 def test_what_goes_wrong_names_step_and_copy(fault, line):
@@ -168,7 +168,7 @@ def test_an_observation_of_another_length_is_refused(shape):
         def shown(self):
             return np.full(shape if self.count == 5 else (1,), float(self.place))
 
-    with pytest.raises(SourceError, match=r"step 5 of copy 0: an observation must have 1 numbers .*, got 2"):
+    with pytest.raises(SourceError, match=r"step 5 of copy 0: `observation` must have 1 numbers .*, got 2"):
         sampled(envs.make(Long, num_envs=1))
 
 

@@ -95,7 +95,7 @@ REFUSED_SIZES = {
     "`termination` must be in [0, 1], got 1.1.": {"termination": 1.1},
     "`termination` must be in [0, 1], got nan.": {"termination": float("nan")},
     "`key` must be a whole number of at least 0, got -1.": {"key": -1},
-    "`key` must be one key, got an array of them of shape (2,).": {"key": jax.random.split(jax.random.key(0))},
+    "`key` must be a whole number or a key such as jax.random.key(0), got None.": {"key": None},
 }
 
 

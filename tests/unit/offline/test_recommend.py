@@ -435,7 +435,7 @@ MISTAKES = {
     "score RUN --out scores.csv.gz": "`out` must be a file that ends in .parquet or .csv, got scores.csv.gz",
     "score RUN --out FILE --k 13": "`k` must",
     "score RUN --out FILE --data TMP": "TMP is not a dataset",
-    "score RUN --out FILE --trial 2": "`trial` must be in [0, 2), got 2",
+    "score RUN --out FILE --trial 2": "`trial` must be a whole number in [0, 2), got 2",
     "score TMP --out FILE": "TMP is not a run directory",
     "recommend RUN": "`--user` must be given",
     "recommend RUN --user anna --context 1 2 3 --history 5": "`user` must be a whole number, as the log has them, got",

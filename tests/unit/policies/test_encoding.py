@@ -101,7 +101,7 @@ def test_what_counts_more_than_one_bottle_is_still_a_bottle():
 
 @pytest.mark.parametrize("value", [5, -1, [1, 2]])
 def test_what_lies_outside_is_refused(value):
-    with pytest.raises(ValueError, match="an observation must"):
+    with pytest.raises(ValueError, match="`observation` must"):
         encoder_of(spaces.Discrete(4)).state(value)
 
 
@@ -157,5 +157,5 @@ def test_a_box_survives_json_and_refuses_what_is_none():
 def test_an_observation_without_a_part_is_refused(observation):
     encoder = encoder_of(SMALL["dict"][0])
     assert encoder.state({"a": 2, "b": {"c": [1, 0]}}) == 10
-    with pytest.raises(ValueError, match=r"^an observation must have [12] numbers at (a|b\.c), got none\.$"):
+    with pytest.raises(ValueError, match=r"^`observation` must have [12] numbers at (a|b\.c), got none\.$"):
         encoder.state(observation)

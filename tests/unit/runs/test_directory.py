@@ -120,7 +120,7 @@ def test_how_often_policies_are_kept_is_a_count(wrong, tmp_path):
 
 def test_loading_a_trial_that_is_not_there(tmp_path):
     run_directory.save(outcome_of(run_of()), tmp_path / "run")
-    with pytest.raises(ValueError, match=r"^`trial` must be in \[0, 2\), got 2.$"):
+    with pytest.raises(ValueError, match=r"^`trial` must be a whole number in \[0, 2\), got 2.$"):
         run_directory.load(tmp_path / "run", trial=2)
 
 

@@ -86,7 +86,7 @@ def test_bands_on_a_log_axis_stay_positive():
 
 @pytest.mark.parametrize(("trials", "seed"), [(0, 0), (1, -1), (1.5, 0), (1, 2**32)])
 def test_refused_trials_and_seeds(trials, seed):
-    with pytest.raises(ValueError, match=r"^`(trials|seed)` must be a whole number "):
+    with pytest.raises(ValueError, match=r"^`(trials|seed)` must be a whole number"):
         api.train(MODEL, Config(), trials=trials, seed=seed)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from moac import files
+from moac.arguments import Numbers, checked
 from moac.choices import counted, one_of
 from moac.offline.ncis import estimates, trust
 from moac.offline.ncis.checks import Checks, Control, Controlled, Evidence, Weighted
@@ -86,6 +87,7 @@ class Report:
             yield line + ("" if policy.estimable[k] else "  not estimable")
 
 
+@checked
 def evaluate(
     log: Logged,
     policies: Mapping[str, Any],
@@ -113,13 +115,14 @@ def evaluate(
     return analyse(accumulate(log, policies, q, chosen), baseline=baseline, evidence=evidence, options=chosen)
 
 
+@checked
 def evidence_of(
     log: Logged,
     policies: Mapping[str, Any],
     controls: Sequence[Control] = (),
     covariates: Mapping[str, Any] | None = None,
     *,
-    behaviour: Any = None,
+    behaviour: Numbers | None = None,
     options: Options | None = None,
 ) -> Evidence:
     """What the checks of policies on a log are made on.
@@ -140,6 +143,7 @@ def evidence_of(
     return Evidence(log, weights, tuple(controls), covariates or {})
 
 
+@checked
 def analyse(
     shard: Shard, *, baseline: str | None = None, evidence: Evidence | None = None, options: Options | None = None
 ) -> Report:

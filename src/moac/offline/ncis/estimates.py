@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from moac.arguments import checked
 from moac.offline.ncis.sums import Options, Shard, Sums
 
 _ROUNDING = 1e-12
@@ -182,7 +183,8 @@ def p_value(draws: Float[np.ndarray, "B ..."]) -> Float[np.ndarray, "..."]:
     return np.where(np.isnan(draws).any(axis=0), 1.0, p)
 
 
-def holm(p: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+@checked
+def holm(p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """Adjusted p-values: below α together with a chance of at most α of any false one among the M (Holm 1979).
 
     In ascending order, p̃_(k) = max_{j ≤ k} min(1, (M − j + 1) p_(j)).

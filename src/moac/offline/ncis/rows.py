@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from moac.arguments import NUMERIC, Numbers, checked
+from moac.choices import several, shown
+
 if TYPE_CHECKING:
     from moac.logs.dataset import LoggedDataset
 
@@ -30,14 +33,19 @@ class Logged:
     signal_names: tuple[str, ...]
 
     @staticmethod
+    @checked
     def of(
-        user: Any, reward: Any, propensity: Any, action: Any = None, signal_names: Sequence[str] | None = None
+        user: Any,
+        reward: Numbers,
+        propensity: Numbers,
+        action: Numbers | None = None,
+        signal_names: Sequence[str] | None = None,
     ) -> Logged:
         """A log of one's own, checked: a column for each attribute; `reward` [N] is one signal."""
         who = _column("`user`", user)
         count = len(who)
         if not count:
-            raise ValueError("the log has no rows: there is nothing to estimate from.")
+            raise ValueError("`user` has no rows: there is nothing to estimate from.")
         rewards = _rewards(reward, count)
         chance = _column("`propensity`", propensity, count).astype(np.float64)
         _require("`propensity` must be in (0, 1]", chance, (chance > 0) & (chance <= 1 + _ROUNDING))
@@ -45,9 +53,11 @@ class Logged:
         return Logged(who, rewards, chance, taken, _signal_names(signal_names, rewards.shape[1]))
 
     @staticmethod
+    @checked
     def from_dataset(dataset: LoggedDataset, rows: Any = None) -> Logged:
         """The rows of a dataset with propensities: by index, those of a split's users by its name, or all."""
-        which = np.arange(dataset.num_rows) if rows is None else dataset.rows(rows) if isinstance(rows, str) else rows
+        which = np.arange(dataset.num_rows) if rows is None else rows
+        which = dataset.rows(which) if isinstance(which, str) else _chosen("rows", which, dataset.num_rows)
         if not len(which):
             raise ValueError(f"{dataset.name} has no rows{f' of {rows} users' if isinstance(rows, str) else ''}.")
         dataset.check_known()
@@ -65,20 +75,23 @@ class Logged:
         users, index = self.users
         return np.stack([np.bincount(index[rows], column, len(users)) for column in parts.T], axis=1)
 
+    @checked
     def signals(self, names: Sequence[str]) -> Logged:
         """The same rows with only these signals."""
-        unknown = [name for name in names if name not in self.signal_names]
-        if unknown or not names:
-            raise ValueError(f"signals must be among {', '.join(self.signal_names)}, got {', '.join(names) or 'none'}.")
-        kept = [self.signal_names.index(name) for name in names]
-        return replace(self, reward=self.reward[:, kept], signal_names=tuple(names))
+        wanted = several(names)
+        if not wanted or any(name not in self.signal_names for name in wanted):
+            raise ValueError(f"`names` must be some of {', '.join(self.signal_names)}, got {shown(wanted)}.")
+        kept = [self.signal_names.index(name) for name in wanted]
+        return replace(self, reward=self.reward[:, kept], signal_names=wanted)
 
     def rows(self, chosen: Any) -> Logged:
         """Some of the rows, by index or mask: a shard."""
+        chosen = _chosen("chosen", chosen, len(self.user))
         action = None if self.action is None else self.action[chosen]
         return Logged.of(self.user[chosen], self.reward[chosen], self.propensity[chosen], action, self.signal_names)
 
-    def importance_ratio(self, name: str, policy: Any) -> Float[np.ndarray, " N"]:
+    @checked
+    def importance_ratio(self, name: str, policy: Numbers) -> Float[np.ndarray, " N"]:
         """π(a|s) / π_b(a|s) of each row, for probabilities of the logged action [N] or of all actions [N, K]."""
         p = np.asarray(policy, dtype=np.float64)
         N = len(self.user)
@@ -96,6 +109,19 @@ class Logged:
             raise ValueError(f"{name} has all actions' probabilities [N, K]; the log then needs `action` [N].")
         _require(f"`action` must be below {table.shape[1]}, the actions of {name}", action, action < table.shape[1])
         return table[np.arange(len(table)), action]
+
+
+def _chosen(name: str, rows: Any, count: int) -> Any:
+    """Rows by index, by mask or as a slice; another index would be an error, or count from the end."""
+    if isinstance(rows, slice):
+        return rows
+    index = np.asarray(rows if NUMERIC.holds(rows) else np.nan)
+    index = index if index.size else np.zeros(0, int)
+    mask = index.dtype.kind == "b" and index.shape == (count,)
+    inside = index.dtype.kind in "iu" and index.ndim == 1 and bool(((index >= 0) & (index < count)).all())
+    if not mask and not inside:
+        raise ValueError(f"`{name}` must be indices in [0, {count}) or a mask of {count} rows, got {shown(rows)}.")
+    return index
 
 
 def _column(name: str, given: Any, count: int | None = None) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from moac.choices import CONFIDENCE, Range, at_least, check_fields
+from moac.arguments import checked
+from moac.choices import CONFIDENCE, Range, at_least, check_fields, shown
 from moac.offline.ncis.rows import Logged
 
 CAPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf)
@@ -21,6 +22,7 @@ _BLOCK = 4_000_000
 """Numbers of the reward model that are in memory at once."""
 
 
+@checked
 @dataclass(frozen=True)
 class Options:
     """How an estimate is made; all of it is declared before a number is seen."""
@@ -176,6 +178,7 @@ class Shard:
                 raise ValueError(f"policy {name!r} gives probability 0 to every logged action: no estimate.")
 
 
+@checked
 def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options: Options | None = None) -> Shard:
     """Sum the policies' weighted rewards over the rows of `log`; shards of a log are added afterwards.
 
@@ -194,16 +197,18 @@ def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options:
     return Shard(log.signal_names, chosen.all_caps, float(chosen.cap), sums)
 
 
+@checked
 def total(shards: Iterable[Shard]) -> Shard:
     """The sums over all shards of a log, neighbours first: each user's sums are copied few times."""
-    parts = list(shards)
-    if not parts:
-        raise ValueError("`shards` must hold at least one part of a log.")
+    parts: list[Any] = list(shards)
+    if not parts or not all(isinstance(part, Shard) for part in parts):
+        raise ValueError(f"`shards` must hold at least one part of a log and nothing else, got {shown(parts)}.")
     while len(parts) > 1:
         parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
     return parts[0]
 
 
+@checked
 def values(shard: Shard) -> dict[str, Float[np.ndarray, " M"]]:
     """V_i = Σ w r_i / Σ w of each policy, mean over training seeds: the estimate without an interval."""
     shard.check_support()
