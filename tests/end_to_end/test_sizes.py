@@ -183,10 +183,10 @@ class Wide(Line):
 ONCE = {"num_iterations": 1, "num_evaluations": 1}
 ON_MODEL = ONCE | {"num_critic_steps": 1, "critic_batch_size": 8, "actor_batch_size": 8}
 LARGE = {
-    "trials": (lambda: "fishwood-v0", 200_000, ON_MODEL),
+    "trials": (lambda: "fishwood-v0", 60_000, ON_MODEL),
     "batch": (lambda: "fishwood-v0", 1, ON_MODEL | {"actor_batch_size": 1_000_000}),
     "widths": (lambda: "fishwood-v0", 1, ON_MODEL | {"policy": "mlp", "hidden": (2000, 2000)}),
-    "history": (lambda: "fishwood-v0", 4000, ON_MODEL | {"num_iterations": 300, "num_evaluations": 300}),
+    "history": (lambda: "fishwood-v0", 4000, ON_MODEL | {"num_iterations": 100, "num_evaluations": 100}),
     "layer": (
         lambda: envs.make("minecart-v0", evaluation_episodes=1),
         1,
@@ -205,17 +205,17 @@ LARGE = {
     "states": (
         lambda: envs.make(Line, evaluation_episodes=1, limit=4),
         1,
-        ONCE | {"actor_batch_size": 1_600_000, "minibatch_size": 1_600_000, "epochs": 1},
+        ONCE | {"actor_batch_size": 400_000, "minibatch_size": 400_000, "epochs": 1},
     ),
     "copies": (
-        lambda: envs.make(Line, num_envs=100_000, evaluation_episodes=1, limit=4),
+        lambda: envs.make(Line, num_envs=40_000, evaluation_episodes=1, limit=4),
         1,
-        ONCE | {"actor_batch_size": 100_000, "minibatch_size": 100_000, "epochs": 1},
+        ONCE | {"actor_batch_size": 40_000, "minibatch_size": 40_000, "epochs": 1},
     ),
     "features": (
         lambda: envs.make("minecart-v0", evaluation_episodes=1),
         1,
-        ONCE | {"learner": "paper", "features": "fourier:150", "critic_batch_size": 16, "actor_batch_size": 16},
+        ONCE | {"learner": "paper", "features": "fourier:100", "critic_batch_size": 16, "actor_batch_size": 16},
     ),
 }
 """Runs that are large in one way."""

@@ -7,15 +7,14 @@ a run which fits is never refused.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import jax
 
 from moac.config import Config
 from moac.default_config import NETWORKS
 from moac.memory import Need
-from moac.momdp import FiniteMOMDP
-from moac.momdp.oracle import BLOCK
+from moac.momdp import FiniteMOMDP, oracle
 from moac.policies import features
 from moac.settings import Settings
 from moac.training.compiled import WIDTH
@@ -28,6 +27,8 @@ _OBJECT = 33
 """Bytes of a small object of Python, such as the rewards of a step."""
 _COPY = 400
 """Bytes of the smallest environment."""
+_ARRAY = 1_500
+"""Bytes of a small array of JAX, which are hardly its numbers."""
 _PROCESS = 50_000_000
 """Bytes of a worker process that has imported what it needs."""
 _COEFFICIENTS = 184
@@ -57,17 +58,30 @@ def of_sizes(problem: Source, config: Config, trials: int) -> list[Need]:
 
 
 def of_state(run: Run) -> Need:
-    """The parameters of all trials before and after an iteration, and all that is kept beside them; by shapes alone."""
-    state, settings, spec = template(run).state, run.settings, run.source.spec
-    size = 2 * _bytes(state)
-    if isinstance(run.source, FiniteMOMDP) and settings.policy in NETWORKS:  # their gaps, in double precision
-        size += 2 * BLOCK * (1 + spec.num_objectives) * _bytes(state.theta) // run.num_trials
-    arguments: dict[str, Any] = {} if run.num_trials == 1 else {"trials": run.num_trials}
+    """The parameters of all trials, and all that is kept beside them; by shapes alone."""
+    state, settings, spec, trials = template(run).state, run.settings, run.source.spec, run.num_trials
+    blocks = trials // WIDTH if run.source.compiled and not settings.has_network else trials
+    size = 2 * _bytes(state)  # before and after an iteration, or on the device and on the host
+    size += (2 if run.source.compiled else 1) * _ARRAY * len(jax.tree.leaves(state)) * blocks
+    if isinstance(run.source, FiniteMOMDP):
+        size += _of_oracle(run, _bytes(state.theta) // trials)
+    arguments: dict[str, Any] = {} if trials == 1 else {"trials": trials}
     if settings.has_network and max(settings.hidden, default=0) > spec.num_actions:
         arguments["hidden"] = settings.hidden
     elif ":" in settings.features:
         arguments["features"] = settings.features
     return Need(size, "the parameters and all that is kept beside them", arguments or {"env": spec.name})
+
+
+def _of_oracle(run: Run, parameters: int) -> int:
+    """Bytes of the exact evaluation of all trials, in double precision: π and its gradients, and those of networks."""
+    spec, model = run.source.spec, cast(FiniteMOMDP, run.source)
+    if model.num_states > oracle.MAX_STATES:
+        return 0
+    size = _DOUBLE * run.num_trials * model.num_states * model.num_actions * (1 + spec.num_objectives)
+    if run.settings.policy in NETWORKS:
+        size += 2 * oracle.BLOCK * (1 + spec.num_objectives) * parameters
+    return size
 
 
 def of_episodes(count: int, policies: int = 1) -> Need:
