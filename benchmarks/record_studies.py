@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import _recorded
-import numpy as np
 from tables import interval
 
 from moac import statistics
@@ -37,28 +36,33 @@ def main(folders: list[str]) -> None:
     for folder in folders:
         work = Finished(Path(folder) / "tasks", print)
         for row in record["learning"]:
-            row["values"] |= learned(framework.load("learning"), work, row)
+            row |= learned(framework.load("learning"), work, row)
+        rows = {row["environment"]: row for row in record["one_network"]}
         for new in fronts(framework.load("fronts"), work):
-            old = next((row for row in record["one_network"] if row["environment"] == new["environment"]), None)
-            record["one_network"] += [new] if old is None else []
-            (old or new).update(new)
-    order = framework.load("fronts").parameters["measuring"]["networks"]
-    record["one_network"].sort(key=lambda row: order.index(row["environment"]))
+            rows[new["environment"]] = new
+        order = framework.load("fronts").parameters["measuring"]["networks"]
+        record["one_network"] = [rows[name] for name in order if name in rows]
     _recorded.write(record)
 
 
-def learned(study: Study, work: Workspace, row: Row) -> dict[str, list[float]]:
-    """By method what `row` says is measured, in the unit that its name ends with."""
+def learned(study: Study, work: Workspace, row: Row) -> Row:
+    """The row with what has finished, by method in the unit that its name ends with, and a trial's evaluation steps."""
     name, _, unit = row["environment"].partition(", ")
-    table, found = learning.tables(study)[name], dict[str, list[float]]()
+    table = learning.tables(study)[name]
+    values, other_steps = dict(row["values"]), {}
     for _, method, label, job in learning.rows_of(name, table, study):
         arrays = work.finished(label, job)
-        if arrays is not None and learning.DEFAULTS not in method:
-            J = arrays["discounted"]
-            volume = row["measured"] == "hypervolume"
-            values = environments.volumes(J, table["reference"]) if volume else J.sum(axis=1)
-            found[method] = _mean(values / (1e6 if unit == "millions" else 1))
-    return found
+        if arrays is None or learning.DEFAULTS in method:
+            continue
+        measured = arrays["discounted"].sum(axis=1)
+        if row["measured"] == "hypervolume":
+            measured = environments.volumes(arrays["discounted"], table["reference"])
+        if unit == "millions":
+            measured = measured / 1e6
+        values[method] = _mean(measured)
+        if method == "MOAC" and "evaluation_steps" in arrays:
+            other_steps = {"evaluation_steps": round(arrays["evaluation_steps"].item())}
+    return row | {"values": values} | other_steps
 
 
 def fronts(study: Study, work: Workspace) -> list[Row]:
@@ -67,12 +71,22 @@ def fronts(study: Study, work: Workspace) -> list[Row]:
 
 
 def _front(name: str, own: one_network.Measured) -> Row:
-    volumes, steps = own.volumes(), int(own.runs[0]["steps"][0])
-    spread = _short([volumes.min(), volumes.max()]) if len(volumes) > 1 else []
-    cpu = np.mean([run["cpu"] for run in own.runs], axis=0)
-    peer = one_network.best_peer(own, lambda mean: interval([mean.value, mean.low, mean.high]))
-    about = {"environment": name, "steps": steps, "seeds": len(volumes), "volume": [*_mean(volumes), *spread]}
-    return about | {"bar": own.table.get("least"), "peer": peer, "cpu": [round(float(x)) for x in cpu]}
+    """One row: the command, both kinds of environment steps, and the volume over seeds."""
+    volumes = own.volumes()
+    volume = _mean(volumes)
+    if len(volumes) > 1:
+        volume += _short([volumes.min(), volumes.max()])
+    return {
+        "environment": name,
+        "command": one_network.command(own.table),
+        "steps": round(own.mean("steps")),
+        "evaluation_steps": round(own.mean("evaluation_steps")),
+        "seeds": len(volumes),
+        "volume": volume,
+        "bar": own.table.get("least"),
+        "peer": one_network.best_peer(own, lambda mean: interval([mean.value, mean.low, mean.high])),
+        "cpu": round(own.mean("cpu")),
+    }
 
 
 def _mean(values: Any) -> list[float]:

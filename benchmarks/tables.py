@@ -134,14 +134,20 @@ def learning() -> str:
         found = of["values"]
         uniform = [found[name] for name in UNIFORM if name in found]
         peers = [f"{name} {interval(found[name])}" for name in PEERS if name in found]
+        measured = "" if "reference" in of else f", {of['measured']}"
         rows.append([
-            f"{of['environment']}, {thousands(of['steps'])}{'' if 'reference' in of else ', ' + of['measured']}",
+            f"{of['environment']}, {thousands(of['steps'])} + {thousands(of['evaluation_steps'])}{measured}",
             interval(found["MOAC"]),
             interval(max(uniform)) if uniform else "–",
             interval(found["paper's learner"]) if "paper's learner" in found else "–",
             *(peers or ["–"]),
         ])  # fmt: skip
-    header = ["environment, steps", "MOAC (min-norm)", "uniform weights, the better unit", "paper's learner"]
+    header = [
+        "environment, steps: training + evaluations",
+        "MOAC (min-norm)",
+        "uniform weights, the better unit",
+        "paper's learner",
+    ]
     return markdown([*header, "morl-baselines 1.3.0"], rows)
 
 
@@ -150,7 +156,7 @@ def methods(measured: str) -> str:
     columns = [of for of in _recorded.read()["learning"] if of["measured"] == measured]
     names = list(dict.fromkeys(name for of in columns for name in of["values"] if name not in PEERS))
     rows = [["reference", *(_reference(of) for of in columns)]] if "reference" in columns[0] else []
-    rows.append(["steps", *(f"{of['steps']:,}" for of in columns)])
+    rows.append(["steps: training + evaluations", *map(_steps, columns)])
     rows += [[name, *(interval(of["values"][name]) if name in of["values"] else "–" for of in columns)]
              for name in names]  # fmt: skip
     peers = [[f"{name} {interval(of['values'][name])}" for name in PEERS if name in of["values"]] for of in columns]
@@ -163,32 +169,60 @@ def _reference(of: dict[str, Any]) -> str:
 
 
 def one_network(everything: bool) -> str:
-    """One row for each environment; `everything` adds other settings, the seeds' range and the time.
+    """One row for each environment; `everything` adds rows of other settings, the range of the seeds and the time.
 
-    Without it, rows that have neither a bar nor a peer are left out too.
+    Without it, rows that have neither a target nor a peer are left out, and defaults stand beside other settings.
     """
-    rows = []
-    for of in _recorded.read()["one_network"]:
-        judged, other_settings = of["bar"] or of["peer"], ", " in of["environment"]
-        if not everything and (other_settings or not judged):
+    recorded = {of["environment"]: of for of in _recorded.read()["one_network"]}
+    header = ["command", "hypervolume, 95 % interval", "with defaults", "seeds"]
+    header += ["steps: training + evaluations", "target", "best peer"]
+    if everything:
+        header = ["command", "hypervolume, 95 % interval", "smallest and largest seed", "seeds"]
+        header += ["steps: training + evaluations", "target", "best peer", "CPU s"]
+
+    rows: list[list[str]] = []
+    for name, of in recorded.items():
+        if everything:
+            beside = _range(of)
+        elif ", " in name or not (of["bar"] or of["peer"]):
             continue
-        mean, bar = of["volume"], of["bar"]
-        asked = "–" if bar is None else f"**missed:** {number(bar)}" if mean[0] < bar else number(bar)
-        low_high = [f"{number(mean[3])} to {number(mean[4])}" if len(mean) > 3 else "–"] if everything else []
-        cpu = [" + ".join(f"{seconds:.0f}" for seconds in of["cpu"])] if everything else []
-        first = [f"{of['environment']}, {thousands(of['steps'])}", interval(mean)]
-        rows.append([*first, *low_high, str(of["seeds"]), asked, of["peer"] or "–", *cpu])
-    range_of, time_of = (["smallest and largest seed"], ["CPU s, training + valuing"]) if everything else ([], [])
-    header = [
-        "environment, steps",
-        "hypervolume, 95 % interval",
-        *range_of,
-        "seeds",
-        "target",
-        "best peer",
-        *time_of,
-    ]
+        else:
+            beside = _with_defaults(recorded, name)
+        row = [f"`{of['command']}`", interval(of["volume"][:3]), beside, str(of["seeds"]), _steps(of)]
+        row += [_target(of), of["peer"] or "–"]
+        if everything:
+            row.append(str(of["cpu"]))
+        rows.append(row)
     return markdown(header, rows)
+
+
+def _with_defaults(recorded: Mapping[str, dict[str, Any]], name: str) -> str:
+    """The volume without the options that were chosen for the environment."""
+    if f"{name}, defaults" in recorded:
+        return interval(recorded[f"{name}, defaults"]["volume"][:3])
+    return "the same"
+
+
+def _range(of: dict[str, Any]) -> str:
+    """The volumes of the smallest and the largest seed."""
+    if len(of["volume"]) < 5:
+        return "–"
+    low, high = of["volume"][3:]
+    return f"{number(low)} to {number(high)}"
+
+
+def _steps(of: dict[str, Any]) -> str:
+    """Calls of `step`: for training, and for everything else."""
+    return f"{of['steps']:,} + {of['evaluation_steps']:,}"
+
+
+def _target(of: dict[str, Any]) -> str:
+    """The volume that was wanted."""
+    if of["bar"] is None:
+        return "–"
+    if of["volume"][0] < of["bar"]:
+        return f"**missed:** {number(of['bar'])}"
+    return number(of["bar"])
 
 
 def change(cell: Any) -> str:

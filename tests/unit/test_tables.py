@@ -37,7 +37,8 @@ def test_what_a_study_has_finished_makes_other_tables(tables, tmp_path):
     work = framework.Workspace(tmp_path / "tasks", print)
     study = framework.load("fronts")
     room = {**study.parameters["shared"], **study.parameters["networks"]["four-room"]}
-    about = {"archived": np.arange(1), "cpu": np.array([7.0, 8.0]), "steps": np.array([5_000])}
+    about = {"archived": np.arange(1), "cpu": np.array([7.0])}
+    about |= {"steps": np.array([5_000]), "evaluation_steps": np.array([2_000])}
     for seed, high in ((1000, 2.0), (1001, 4.0)):
         points = np.array([[0.9, 0.9, high - 0.1]])
         work.keep(f"four-room-{seed}", one_network.job(room, seed), lambda points=points: {"points": points, **about})
@@ -49,8 +50,10 @@ def test_what_a_study_has_finished_makes_other_tables(tables, tmp_path):
     before = tables.TABLES["methods"]()
     record.main([str(tmp_path)])
     shown = tables.TABLES["one-network-all"]()
-    assert "| four-room, 5 k | 3 [−9.71, 15.7] | 2 to 4 | 2 | **missed:** 7.5 | MPMOQLearning 1.25 [" in shown
-    assert "| 7 + 8 |" in shown and "deep-sea-treasure, 100 k" in shown
+    row = next(line for line in shown.splitlines() if "four-room-v0" in line)
+    assert row.startswith("| `moac explore four-room-v0 --steps 100352 --discount 0.99 --reference -0.1 -0.1 -0.1` |")
+    assert "| 3 [−9.71, 15.7] | 2 to 4 | 2 | 5,000 + 2,000 | **missed:** 7.5 | MPMOQLearning 1.25 [" in row
+    assert row.endswith("| 7 |") and "deep-sea-treasure-v0" in shown
     row = next(line for line in tables.TABLES["methods-mujoco"]().splitlines() if "| uniform weights |" in line)
     assert row.endswith("| −2.5 |") and "151 [143, 160]" in row  # the other environment is as it was
     changed = [pair for pair in zip(before.splitlines(), tables.TABLES["methods"]().splitlines(), strict=True)
@@ -58,6 +61,13 @@ def test_what_a_study_has_finished_makes_other_tables(tables, tmp_path):
     assert [old.replace("117 [115, 120]", "100") for old, _ in changed] == [new for _, new in changed]
     stale = "<!-- table: methods -->\nold\n<!-- end -->"
     assert tables.written(tables.written(stale)) == tables.written(stale) != stale
+
+
+def test_defaults_stand_beside_settings_that_were_chosen(tables):
+    rows = tables.TABLES["one-network"]().splitlines()
+    tuned, defaults = (next(row for row in rows if name in row).split(" | ")[2] for name in ("fruit-tree", "four-room"))
+    assert tuned.startswith("12,010 [") and defaults == "the same"
+    assert not any("mo-mountaincarcontinuous-v0 --steps 102400 --discount 0.99 --ref" in row for row in rows)
 
 
 def test_what_benchmarks_import_from_the_library_is_there():
