@@ -9,7 +9,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -47,13 +46,8 @@ PATHS = (
     "new", "new/below", "[/red]", "-", "~", "a\nb",
 )  # fmt: skip
 NUMBERS = ("-1", "0", "1", "2", "3", "-0", "1.5", "nan", "inf", "-inf", "1e308", "-1e-320", "1e999", "½", "1_0")
-HUGE = (str(2**63), str(-(2**63)), str(10**400), "9" * 5000)
+HUGE = ("10000000000000", str(2**63), str(-(2**63)), str(10**400), "9" * 5000)
 WORDS = ("click", "minutes", "wood", "fish", "time", "1", "2", "fixed", "min-norm", "1/t", "table", "mlp")
-SIZES = re.compile(
-    r"iterations|steps|trials|size|hidden|num-|epochs|preferences|episodes|workers|threads|rows|retries|actions|memory"
-    r"|item-embedding|features|every|-k$"
-)
-"""Options by which memory or time grow: huge values of these are drawn where they are refused before anything is."""
 
 START = {
     "train": "fishwood-v0 --iterations 2 --num-evaluations 1 --num-critic-steps 1 --critic-batch-size 2"
@@ -89,8 +83,9 @@ COMPILED = ("train", "explore", "offline train")
 """Commands whose options change the programs that they compile: most lines only ask what they would do."""
 KEPT = ("unknown", "missing", "file")
 """Words of `START` that stay, since a right one in their place would take minutes or need a network."""
-REFUSED = ("watch", "reproduce", "data kuairand download", "data kuairand build", "offline compare")
-"""Commands whose words in `START` are refused; they are drawn less often."""
+SELDOM = ("watch", "reproduce", "data kuairand download", "data kuairand build", "offline compare")
+SELDOM += ("resume", "certify", "data describe", "sweep")
+"""Commands whose words in `START` are refused, or take seconds: they are drawn less often."""
 RIGHT = {
     "executor": ("serial",), "workers": ("0",), "threads": ("1",), "sink": ("tensorboard",), "out": ("new", "empty"),
     "data": ("data",), "source": ("run",), "requests": ("missing",), "random": ("off",), "trial": ("0", "1"),
@@ -137,7 +132,7 @@ OPTIONS = {name: tuple(declared(cli._class_of(name))) for name in cli.COMMANDS}
 
 def drawn(rng: Any) -> list[str]:
     """The words of one command: those with which it works, other options of its own, and a few things wrong."""
-    name = rng.choice([name for name in cli.COMMANDS for _ in range(1 if name in REFUSED else 4)])
+    name = rng.choice([name for name in cli.COMMANDS for _ in range(1 if name in SELDOM else 4)])
     words = START[name].split()
     count = rng.choice((0, 1, 1, 2, 3))
     for _ in range(count):
@@ -177,9 +172,7 @@ def _values(option: Declared, rng: Any, hostile: bool) -> list[str]:
 
 def _value(option: Declared, kinds: list[Any], rng: Any, hostile: bool) -> str:
     if hostile:
-        pool = PATHS if Path in kinds else NUMBERS + TEXTS
-        pool += () if SIZES.search(option.name) else HUGE
-        return rng.choice(pool)
+        return rng.choice(PATHS if Path in kinds else NUMBERS + TEXTS + HUGE)
     choices = [kind for kind in kinds if isinstance(kind, str)]
     if choices:
         return rng.choice(choices)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
 
 import pytest
 
@@ -16,6 +17,8 @@ from tests.fuzz import commands
 from tests.helpers.limits import THOROUGH
 
 SEED = os.environ.get("MOAC_FUZZ_SEED", "0")
+FEW, EACH = 300, 50
+"""Lines of the fast suite, and of one of its tests."""
 MANY = 20_000 if THOROUGH else 5_000
 """Lines of the slow suite."""
 PIECES = 20
@@ -43,20 +46,28 @@ def tried(numbers, world, tmp_path):
     assert len(numbers) // 5 < worked < len(numbers)  # else too few get far, or nothing is refused
 
 
-def test_every_command_is_drawn_with_words_that_work():
+def test_every_command_is_drawn():
     assert set(commands.START) == set(commands.OPTIONS)
-    words = [commands.drawn(random.Random(f"{SEED} {number}")) for number in range(300)]
-    assert {name for name in commands.OPTIONS if any(" ".join(line).startswith(name) for line in words)} == set(
-        commands.OPTIONS
-    )
+    lines = [commands.drawn(random.Random(f"{SEED} {number}")) for number in range(3000)]
+    typed = [" ".join(words) for words in lines]
+    for name in commands.OPTIONS:
+        assert any(line.startswith(name) for line in typed), name
 
 
-def test_a_few_lines(world, tmp_path):
-    tried(range(300), world, tmp_path)
+def test_a_failure_is_told_as_a_line_of_a_shell():
+    words = ["docs", "a b", "it's", "\x01\n", "\udcff", "☃"]
+    line = commands.repeated(words).replace("python -m tests.fuzz.commands", "printf '%s\\0'")
+    told = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
+    assert [os.fsdecode(word) for word in told.split(b"\0")[:-1]] == words
+
+
+@pytest.mark.parametrize("piece", range(FEW // EACH))
+def test_a_few_lines(piece, world, tmp_path):
+    tried(range(piece * EACH, (piece + 1) * EACH), world, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", range(PIECES))
 def test_many_lines(piece, world, tmp_path):
-    each = MANY // PIECES
-    tried(range(300 + piece * each, 300 + (piece + 1) * each), world, tmp_path)
+    each, first = MANY // PIECES, FEW
+    tried(range(first + piece * each, first + (piece + 1) * each), world, tmp_path)
