@@ -61,8 +61,8 @@ def checked(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        declared().check(args, kwargs)
-        return function(*args, **kwargs)
+        placed, named = declared().taken(args, kwargs)
+        return function(*placed, **named)
 
     return cast(F, call)
 
@@ -95,18 +95,22 @@ class _Declared:
                 kinds[each.name] = kind
         return cls(positional, rest, kinds)
 
-    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Refuse a value of another type, and arrays whose lengths do not fit to each other."""
-        names, sizes, kinds = self.positional, dict[str, int](), self.kinds
-        if len(args) > len(names):
-            names = (*names, *repeat(self.rest, len(args) - len(names)))
-        for name, value in chain(zip(names, args, strict=False), kwargs.items()):
-            kind = kinds.get(name)
-            if kind is None:
-                continue
-            check(name, value, kind)
-            if kind.axes:
-                _fit(name, value, kind.axes, sizes)
+    def taken(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments, checked, with NumPy's scalars as Python's."""
+        sizes, names = dict[str, int](), chain(self.positional, repeat(self.rest))
+        placed = [self._taken(name, value, sizes) for name, value in zip(names, args, strict=False)]
+        return placed, {name: self._taken(name, value, sizes) for name, value in kwargs.items()}
+
+    def _taken(self, name: str, value: Any, sizes: dict[str, int]) -> Any:
+        kind = self.kinds.get(name)
+        if kind is None:
+            return value
+        check(name, value, kind)
+        if kind.axes:
+            _fit(name, value, kind.axes, sizes)
+            return value
+        one = type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0
+        return value.item() if one else value
 
 
 def _fit(name: str, array: Any, axes: tuple[str, ...], sizes: dict[str, int]) -> None:
@@ -242,7 +246,7 @@ def _all(kind: Kind, values: Any) -> bool:
 
 def _array(hint: Any) -> Kind:
     """The arrays of jaxtyping's kind and number of axes."""
-    letters = {"Float": "biuf", "Int": "iu", "Bool": "b"}.get(hint.__name__.partition("[")[0], "biufc")
+    letters = {"Float": "iuf", "Int": "iu", "Bool": "b"}.get(hint.__name__.partition("[")[0], "biufc")
     axes = hint.dim_str.split()
     fixed = all(map(str.isidentifier, axes))
     noun = {"iu": "whole numbers", "b": "booleans"}.get(letters, "numbers")

@@ -339,6 +339,8 @@ def on_capped_simplex(A: Float[Array, "M M"], b: Float[Array, " M"], cap: Number
     Starts in the middle with every index free. The variables are x = n∘λ with n = √diag A, so that gradients of
     different lengths keep their digits; the value is exact to rounding of the longest gradient's square.
     """
+    if jnp.shape(cap) not in ((), jnp.shape(b)):
+        raise ValueError(f"`cap` must be one number or one per weight ({len(b)}), got shape {jnp.shape(cap)}.")
     M, eps = len(b), jnp.finfo(b.dtype).eps
     largest = jnp.max(jnp.diagonal(A))
     largest = jnp.where(largest > 0, largest, 1)

@@ -144,6 +144,18 @@ def test_arguments_by_place_are_checked_like_those_by_name():
         function()
 
 
+def test_scalars_of_numpy_are_taken_as_those_of_python():
+    """A short integer of NumPy would overflow in the first product."""
+    assert function("here", np.uint8(200)) == "here 200"
+
+    @checked
+    def given(count: int, share: float = 0.5, table: Numbers = 0, other: Any = 0) -> Any:
+        return type(count), type(share), type(table), type(other)
+
+    assert given(np.uint8(3), share=np.float32(0.5), table=np.ones(2)) == (int, float, np.ndarray, int)
+    assert given(np.array(3), 1, other=np.int8(3)) == (int, int, int, np.int8)
+
+
 def test_numbers_of_a_traced_program_are_numbers():
     @checked
     def scaled(x: Float[np.ndarray, " n"], by: float, times: int) -> Any:

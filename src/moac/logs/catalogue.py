@@ -180,7 +180,7 @@ class Catalogue:
         given, count = _values(context), len(self.context_sizes)
         if len(given) != count:
             right = f"{counted(count, 'value')} ({wanted})" if count else "nothing, since the log has no context"
-            raise ValueError(f"`context` must hold {right}, got {given}.")
+            raise ValueError(f"`context` must hold {right}, got {_shown(given)}.")
         if self.context_values:
             return np.array([code_of(codes, value) for codes, value in zip(self._codes, given, strict=True)], int)
         codes = _as("context", given, np.zeros(0, np.int64))

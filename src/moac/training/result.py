@@ -174,7 +174,7 @@ def beginning(start: Any, run: training.Run) -> training.Snapshot:
         return _at(start, run)
     snapshot = start.snapshot if isinstance(start, Result) else start
     if not isinstance(snapshot, training.Snapshot):
-        raise ValueError(f"`start` must be a policy, a run with its last state, or a snapshot, got {start!r}.")
+        raise ValueError(f"`start` must be a policy, a run with its last state, or a snapshot, got {shown(start)}.")
     _check_shapes(snapshot.trials.state.theta, training.template(run).state.theta)
     return snapshot.as_start()
 

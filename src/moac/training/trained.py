@@ -195,6 +195,8 @@ class TrainedPolicy:
         S, size, inputs = self.observations.num_states, self.observations.size, np.asarray(x)
         if S is None and (inputs.ndim != 2 or inputs.shape[1] != size):
             raise ValueError(f"`x` must have shape [n, {size}], got {inputs.shape}.")
+        if S is not None and inputs.dtype.kind not in "iu":
+            raise ValueError(f"`x` must hold states, which are whole numbers, got {shown(x)}.")
         if S is not None:
             for state in inputs.ravel():
                 choices.below(S).checked("x", state)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from moac.arguments import Numbers, checked
-from moac.choices import WEIGHTING_CHOICES, WEIGHTINGS, did_you_mean, is_number, shown
+from moac.choices import WEIGHTING_CHOICES, WEIGHTINGS, did_you_mean, is_number, on_simplex, shown
 from moac.weighting.cagrad import cagrad
 from moac.weighting.chebyshev import chebyshev
 from moac.weighting.fairgrad import fairgrad
@@ -46,7 +48,9 @@ def by_name(name: str, weights: Numbers | None = None, momentum: str = "1/t") ->
     arguments: dict[str, Any] = {entry.number: float(number)} if entry.number and number else {}
     if entry.takes in ("weights", "initial"):
         arguments[entry.takes] = weights
-    rule: Rule = globals()[kind.replace("-", "_")](**arguments)
     if weights is not None and entry.takes is None:
         raise ValueError(f"`weights` must be None for a rule that takes none, got {shown(weights)}.")
+    if weights is not None:
+        on_simplex("weights", np.asarray(weights).tolist())
+    rule: Rule = globals()[kind.replace("-", "_")](**arguments)
     return with_momentum(rule, momentum, weights) if entry.takes == "momentum" and rule.simplex else rule

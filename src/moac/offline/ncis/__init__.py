@@ -134,7 +134,7 @@ def evidence_of(
 
     def weighted(name: str, given: Any) -> Weighted:
         tables = seeds_of(given)
-        ratio = np.stack([log.importance_ratio(f"policy {name!r}", table) for table in tables])
+        ratio = np.stack([log.importance_ratio(f"`policies[{name!r}]`", table) for table in tables])
         if behaviour is None:
             return Weighted(ratio)
         return Weighted(ratio, np.stack([np.minimum(table, cap * behaviour).sum(axis=1) for table in tables]))

@@ -193,7 +193,7 @@ def accumulate(log: Logged, policies: Mapping[str, Any], q: Any = None, options:
         adjusted = None if q is None else _doubly_robust(log, name, policy, np.minimum(chosen.cap, ratio), q)
         return of_rows(log.users, log.reward, ratio, chosen.all_caps, float(chosen.cap), adjusted)
 
-    sums = {name: tuple(of_policy(f"policy {name!r}", p) for p in seeds_of(own)) for name, own in policies.items()}
+    sums = {name: tuple(of_policy(f"`policies[{name!r}]`", p) for p in seeds_of(own)) for name, own in policies.items()}
     return Shard(log.signal_names, chosen.all_caps, float(chosen.cap), sums)
 
 

@@ -37,7 +37,7 @@ def test_a_wrong_reward_model_is_named(q, value):
 def test_what_sums_need():
     with pytest.raises(ValueError, match="`policies` must"):
         ncis.accumulate(LOG, {})
-    with pytest.raises(ValueError, match=r"all actions' probabilities .* of policy 'p'"):
+    with pytest.raises(ValueError, match=r"all actions' probabilities .* of `policies\['p'\]`"):
         ncis.accumulate(LOG, {"p": HALF}, np.zeros((6, 2, 2)))
     with pytest.raises(ValueError, match="'p' gives probability 0"):
         ncis.values(ncis.accumulate(LOG, {"p": np.zeros(6)}))
