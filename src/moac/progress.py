@@ -139,6 +139,6 @@ def watched(progress: bool, check: Callable[[], Any] | None) -> Generator[tuple[
     heed = check or (lambda: None)
     if progress:
         with Progress() as display:
-            yield labelled_progress(heed), display.show
+            yield labelled_progress(heed), lambda *told: (display.show(*told), heed())
     else:
         yield lambda *_: nullcontext(lambda snapshot: heed()), lambda *_: heed()

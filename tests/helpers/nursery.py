@@ -83,9 +83,9 @@ class Nursery:
         self._process.stdin.flush()
         self._child = self._number()
 
-    def kill(self):
+    def kill(self, number=signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.kill(self._child, signal.SIGKILL)
+            os.kill(self._child, number)
 
     def wait(self):
         """The exit code; −9 of one that was killed."""
