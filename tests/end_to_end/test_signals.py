@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at random moments of commands on what is finished: one line, nothing torn, and they go on.
+"""Ctrl-C and SIGTERM at random moments of every command that takes a while: one line, nothing torn, and it goes on.
 
 What ends a query of a build in order is in `test_data_command.py`; SIGKILL is in `test_kills.py`.
 """
@@ -12,11 +12,19 @@ import pytest
 
 from moac import files
 from tests.end_to_end import test_kills as kills
+from tests.helpers.kuairand import generated
 from tests.helpers.limits import THOROUGH
 
 pytestmark = pytest.mark.slow
-nursery = kills.nursery
+nursery, log = kills.nursery, kills.log
 SIGNALS = (signal.SIGINT, signal.SIGTERM) * (10 if THOROUGH else 2)
+
+
+class Build(kills.Build):
+    """A dataset of one's own log; the same command goes on."""
+
+    def order(self, place):
+        return {"moac": ["data", "build", *self.arguments, "--out", str(place)]}
 
 
 class Folder(kills.Run):
@@ -93,8 +101,52 @@ def stop_and_finish(nursery, driver, folder):
         driver.compare(place, whole)
 
 
+def test_a_run_on_a_model(nursery, tmp_path):
+    stop_and_finish(nursery, kills.Run(*kills.MODEL, *kills.SMALL, *kills.OFTEN), tmp_path)
+
+
+def test_a_run_on_an_environment(nursery, tmp_path):
+    arguments = [*kills.REAL, *kills.EPISODES, *kills.SMALL, *kills.OFTEN]
+    stop_and_finish(nursery, kills.RunInEpisodes(*arguments), tmp_path)
+
+
+def test_a_run_of_ppo(nursery, tmp_path):
+    stop_and_finish(nursery, kills.Run("train", "fishwood-v0", "--iterations", "40", *kills.PPO), tmp_path)
+
+
+def test_an_exploration(nursery, tmp_path):
+    stop_and_finish(nursery, kills.Exploration(*kills.NETWORK), tmp_path)
+
+
+def test_a_sweep(nursery, tmp_path):
+    (tmp_path / "spec.toml").write_text(kills.SWEEP)
+    stop_and_finish(nursery, kills.Sweep(str(tmp_path / "spec.toml"), "--executor", "serial"), tmp_path)
+
+
+COLUMNS = ["--user", "user_id", "--item", "video_id", "--time", "time_ms", "--signals", "is_click", "--actions", "20"]
+
+
+def test_a_build_of_kuairand(nursery, tmp_path):
+    source = generated(tmp_path, rows=20_000, num_users=800)
+    stop_and_finish(nursery, kills.Build(str(source)), tmp_path)
+
+
+def test_a_build_of_a_log_of_ones_own(nursery, tmp_path):
+    source = generated(tmp_path, rows=20_000, num_users=800)
+    logs = sorted(str(path) for path in (source / "data").glob("log_standard*.csv"))
+    stop_and_finish(nursery, Build(*logs, *COLUMNS), tmp_path)
+
+
 def test_a_simulation(nursery, tmp_path):
     stop_and_finish(nursery, Folder("data", "kuairand", "generate", "--rows", "100000"), tmp_path)
+
+
+def test_candidates_trained_on_a_log(nursery, log, tmp_path):
+    stop_and_finish(nursery, kills.Menu(str(log), *kills.MENU, *kills.SMALL), tmp_path)
+
+
+def test_a_comparison_on_a_log(nursery, log, tmp_path):
+    stop_and_finish(nursery, kills.Comparison(str(log), *kills.COMPARISON), tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +164,7 @@ COMMANDS = {
     "report": ("report",),
     "watch": ("watch", "--episodes", "1"),
     "export": ("export",),
+    "resume": ("resume", "--iterations", "600", *kills.OFTEN),
 }
 
 
