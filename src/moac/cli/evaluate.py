@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 import moac
-from moac.choices import counted
+from moac.choices import below, counted
 from moac.cli import process
 from moac.cli.console import print_lines, print_paths, print_table
 from moac.cli.options import Answer, Command, Data, Preference, Reference, RunPath, RunPaths, Trial, Trust, option
@@ -52,7 +52,7 @@ class Evaluate(Command):
 
         opened = [RunDirectory(path) for path in self.runs]
         logged = any("log" in run.description["problem"] for run in opened)
-        return self._on_users() if logged else self._in_episodes(opened)
+        return self._on_users(opened) if logged else self._in_episodes(opened)
 
     def _in_episodes(self, opened: list[RunDirectory]) -> Answer:
         if (self.data, self.split, self.cap, self.control) != (None, Evaluate.split, Evaluate.cap, ()):
@@ -73,7 +73,7 @@ class Evaluate(Command):
     def _one(self, run: RunDirectory, about: dict[str, Any]) -> dict[str, Any]:
         """What the JSON object of one run says besides what it is about."""
         path, count = run.path, run.description["trials"]
-        trials = tuple(range(min(count, _MOST_TRIALS))) if self.trial is None else (self.trial,)
+        trials = self._picked(run) or tuple(range(min(count, _MOST_TRIALS)))
         if len(trials) < count and self.trial is None:
             say(f"{path}: the first {len(trials)} of {count} trials; --trial picks another.")
         options: dict[str, Any] = {"episodes": self.episodes, "trials": trials, "trust": self.trust}
@@ -82,14 +82,20 @@ class Evaluate(Command):
         sizes |= {"certificates": certificates(path), "preference": self.preference}
         return sizes | values.record()
 
-    def _on_users(self) -> Answer:
+    def _picked(self, run: RunDirectory) -> tuple[int, ...] | None:
+        """The trial that was picked, by its own option's name; None where none was."""
+        if self.trial is None:
+            return None
+        return (below(run.description["trials"]).checked("trial", self.trial),)
+
+    def _on_users(self, opened: list[RunDirectory]) -> Answer:
         """Evaluate the run on a split's users, write card and page, and print."""
         (folder, *others) = self.runs
         if others:
             raise ValueError(f"`RUN` must be one run where it is on a log, got {len(self.runs)}.")
         if self.episodes != Evaluate.episodes or self.reference is not None:
             raise ValueError(f"`--episodes` and `--reference` are for runs on environments; {folder} is on a log.")
-        trials = None if self.trial is None else (self.trial,)
+        trials = self._picked(opened[0])
         evaluated: Any = moac.evaluate(
             folder, data=self.data, split=self.split, trials=trials, cap=self.cap, control=self.control, out=folder
         )
