@@ -17,12 +17,13 @@ from moac.training import needs, result
 from tests.helpers.environments import Line
 
 HUGE = 10**13
+MOST = 2**32 - 1
+"""Trials that seeds can be counted for."""
 STEPPED = "train tests.helpers.misbehaving:Well-v0"
 TRAIN = "train fishwood-v0"
 EXPLORE = "explore fishwood-v0"
 LINES = {
-    f"{TRAIN} --trials {2**63}": "trials",
-    f"{TRAIN} --trials {HUGE}": "trials",
+    f"{TRAIN} --trials {MOST}": "trials",
     f"{TRAIN} --actor-batch-size {HUGE}": "actor_batch_size",
     f"{TRAIN} --critic-batch-size {HUGE}": "critic_batch_size",
     f"{TRAIN} --num-critic-steps {HUGE}": "num_critic_steps",
@@ -34,7 +35,7 @@ LINES = {
     f"{STEPPED} --actor-batch-size {16 * HUGE}": "actor_batch_size",
     f"{STEPPED} --evaluation-episodes {HUGE}": "evaluation_episodes",
     f"{STEPPED} --epochs {HUGE}": "epochs",
-    f"{STEPPED} --trials {HUGE}": "trials",
+    f"{STEPPED} --trials {MOST}": "trials",
     f"{STEPPED} --workers {10**6} --num-envs {10**6}": "workers",
     f"train minecart-v0 --learner paper --features fourier:{10**7}": "features",
     f"train minecart-v0 --learner paper --features rbf:{HUGE}": "features",
@@ -46,6 +47,8 @@ LINES = {
     f"explore tests.helpers.misbehaving:Well-v0 --num-envs {HUGE}": "num_envs` or `actor_batch_size",
 }
 COUNTED = {
+    f"{TRAIN} --trials {2**63}": "`trials` must be a whole number below 2^32, got 9223372036854775808.",
+    f"{TRAIN} --trials {HUGE}": "`trials` must be a whole number below 2^32, got 10000000000000.",
     f"{TRAIN} --iterations {HUGE}": "`num_iterations` must be below 2^31, got 10000000000000.",
     f"{TRAIN} --num-evaluations {HUGE}": "`num_evaluations` must be below 2^31, got 10000000000000.",
     f"{EXPLORE} --entropy": "`entropy` must hold at least one number, got none.",
@@ -72,7 +75,7 @@ def test_what_cannot_be_counted_is_one_line_and_leaves_nothing(line, capsys, tmp
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: moac.train("fishwood-v0", trials=HUGE), "trials"),
+        (lambda: moac.train("fishwood-v0", trials=MOST), "trials"),
         (lambda: moac.train("fishwood-v0", actor_batch_size=HUGE), "actor_batch_size"),
         (lambda: moac.train("fishwood-v0", policy="mlp", hidden=(10**30,)), "hidden"),
         (lambda: moac.train(envs.make(Line, num_envs=HUGE)), "num_envs"),

@@ -20,6 +20,7 @@ def test_json_line(finished):
         "env", "setting", "objectives", "trials", "iterations", "env_steps", "seconds", "env_steps_per_second",
         "returns", "returns_kind", "returns_interval", "stationarity_gap", "regret", "weights",
     ]  # fmt: skip
+    assert summary["evaluation_steps"] == 0
     assert summary["env"] == "resource-gathering-v0"
     assert summary["setting"] == "discounted"
     assert summary["objectives"] == ["death", "gold", "diamond"]
@@ -57,6 +58,7 @@ def test_history_arrays(finished):
     assert {name: array.shape for name, array in history.items()} == {
         "iteration": (L,), "returns": cube, "weights": cube, "min_norm_weights": cube, "gradient_norm_squared": square,
         "gap": square, "direction_gap": square, "regret": square, "smallest_alignment": square,
+        "evaluation_steps": (L,),
     }  # fmt: skip
     assert history["iteration"][0] == 1
     assert history["iteration"][-1] == T

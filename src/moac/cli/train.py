@@ -217,7 +217,6 @@ def summary(path: Path, outcome: Result, seconds: float, iterations: int) -> dic
         "trials": outcome.run.num_trials,
         "iterations": outcome.iteration,
         "env_steps": outcome.env_steps,
-        "evaluation_steps": _evaluation_steps(path, outcome),
         "seconds": seconds,
         "env_steps_per_second": iterations * outcome.run.env_steps_per_iteration / max(seconds, 1e-9),
         "returns": mean(outcome.returns),
@@ -227,6 +226,7 @@ def summary(path: Path, outcome: Result, seconds: float, iterations: int) -> dic
         **({"certificate": {name: certified[name] for name in certificate.SHORT}} if certified else {}),
         "regret": mean(history.regret[:, -1]),
         "weights": mean(history.weights[:, -1]),
+        "evaluation_steps": _evaluation_steps(path, outcome),
         "stopped_trials": int((outcome.stopped > 0).sum()),
         "run_dir": str(path),
     }
