@@ -22,7 +22,7 @@ from inspect import Parameter, signature, unwrap
 from itertools import chain, repeat
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from moac.choices import letter, shown
 
@@ -89,8 +89,9 @@ class _Declared:
         positional = tuple(each.name for each in parameters if each.kind in places)
         rest = "".join(each.name for each in parameters if each.kind is Parameter.VAR_POSITIONAL)
         kinds: dict[str, Kind] = {}
+        hints = hints_of(function)
         for each in parameters:
-            kind = kind_of(resolved(each.annotation, function))
+            kind = kind_of(hints.get(each.name, Any))
             if kind is not ANYTHING and each.kind is not Parameter.VAR_KEYWORD:
                 kinds[each.name] = kind
         return cls(positional, rest, kinds)
@@ -148,11 +149,11 @@ class _Names(dict[str, Any]):
         return known[name] if name in known else _ByName(name, (), {})
 
 
-def resolved(annotation: Any, function: Callable[..., Any]) -> Any:
-    """The type that an annotation stands for; `Any` where there is none."""
-    if annotation is Parameter.empty:
-        return Any
-    return eval(annotation, {}, _Names(function)) if isinstance(annotation, str) else annotation  # noqa: S307 - ours
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types that a signature declares, by the names of its arguments."""
+    hints = get_type_hints(function, {}, _Names(function), include_extras=True)
+    hints.pop("return", None)
+    return hints
 
 
 def kind_of(hint: Any) -> Kind:

@@ -197,8 +197,7 @@ def test_every_name_in_a_checked_signature_is_known_or_a_class():
 
 
 def _assert_known(function):
-    for each in inspect.signature(function).parameters.values():
-        hint = arguments.resolved(each.annotation, function)
+    for hint in arguments.hints_of(function).values():
         for part in (hint, *getattr(hint, "__args__", ())):
             if isinstance(part, arguments._ByName):
                 assert part.__name__ in ("Ground", "Rows", "About", "LoggedDataset"), (

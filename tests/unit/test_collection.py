@@ -9,8 +9,10 @@ ROOT = Path(__file__).parents[2]
 LISTING = """
 import os
 import re
+import sys
 import time
 
+sys.set_int_max_str_digits(0)  # parameters are told whole
 clock, shift = time.time, float(os.environ["SHIFT"])
 time.time = lambda: clock() + shift
 
