@@ -84,7 +84,7 @@ def schedule_of(momentum: str | Schedule) -> Schedule:
     if str(momentum).startswith(_CONSTANT):
         return _constant_schedule(momentum)
     if momentum not in schedule_names():
-        raise ValueError(f"`momentum` must be one of {', '.join(schedule_names())}, got {momentum!r}.")
+        raise ValueError(f"`momentum` must be one of {', '.join(schedule_names())}, got {shown(momentum)}.")
     return _SCHEDULES[momentum]
 
 
@@ -92,7 +92,7 @@ def _constant_schedule(text: str) -> Schedule:
     try:
         value = float(text.removeprefix(_CONSTANT))
     except ValueError:
-        raise ValueError(f"`momentum` must be {_CONSTANT}<value in [0, 1]>, got {text!r}.") from None
+        raise ValueError(f"`momentum` must be {_CONSTANT}<value in [0, 1]>, got {shown(text)}.") from None
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"`momentum` must be in [0, 1], got {value:g}.")
     return lambda t: 0.0 * t + value
@@ -256,7 +256,7 @@ def one_of(name: str, value: Any, known: Collection[str]) -> Any:
     """A value that must be known by its name; else a ValueError that lists those that are, with the nearest."""
     if value not in known:
         near = did_you_mean(value, known)
-        raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {value!r}.{near}")
+        raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {shown(value)}.{near}")
     return value
 
 

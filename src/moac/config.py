@@ -241,7 +241,7 @@ def _setting(data: Any) -> Setting:
         case {"name": "discounted", "discount": discount, **rest} if not rest:
             return Discounted(_tuple_if_list(discount))
         case _:
-            raise ValueError(f"`setting` must be average or discounted with its discount, got {data!r}.")
+            raise ValueError(f"`setting` must be average or discounted with its discount, got {shown(data)}.")
 
 
 def _check_type(name: str, value: Any, kinds: tuple[type, ...], right: str) -> None:
@@ -299,7 +299,7 @@ def _check_conditioned(config: Config) -> None:
     """What one network for every preference does not go together with."""
     if config.weighting not in (None, "fixed"):
         why = "each sample is weighted by its own p"
-        raise ValueError(f"`weighting` must be fixed with conditioned=True: {why}, got {config.weighting!r}.")
+        raise ValueError(f"`weighting` must be fixed with conditioned=True: {why}, got {shown(config.weighting)}.")
     for name in ("weights", "preferences"):
         if getattr(config, name) is not None:
             raise ValueError(f"`{name}` must be None with conditioned=True: each episode draws its own p.")
@@ -307,7 +307,7 @@ def _check_conditioned(config: Config) -> None:
     for name, right in known.items():
         value = getattr(config, name)
         if value not in (None, *right):
-            raise ValueError(f"`{name}` must be {' or '.join(right)} with conditioned=True, got {value!r}.")
+            raise ValueError(f"`{name}` must be {' or '.join(right)} with conditioned=True, got {shown(value)}.")
 
 
 def _check_ppo(config: Config) -> None:

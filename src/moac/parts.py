@@ -50,7 +50,11 @@ def check_shapes(parts: Parts, given: Iterable[str], spec: Spec, preference: Any
         "rule": lambda key: _check_rule(parts.rule, spec.num_objectives, preference),
     }
     for name in given:
-        jax.eval_shape(checks[name], jax.random.key(0))
+        try:
+            jax.eval_shape(checks[name], jax.random.key(0))
+        except TypeError as error:
+            told = " ".join(str(error).split())
+            raise ValueError(f"`{name}` must take what {spec.name} gives it, and fails: {told}") from error
 
 
 def _check_policy(policy: Policy, spec: Spec, key: Key) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from moac import default_config
-from moac.choices import WEIGHTINGS
+from moac.choices import WEIGHTINGS, shown
 from moac.config import Average, Config, Discounted, Setting
 from moac.default_config import NETWORKS
 from moac.kept import with_owner
@@ -175,7 +175,7 @@ def for_steps(config: Config, spec: Spec, steps: int, trials: int = 1) -> Config
         )
     each = resolve(config, spec).samples_per_iteration * trials
     if isinstance(steps, bool) or not isinstance(steps, Integral) or int(steps) < each:
-        raise ValueError(f"`steps` must be a whole number of at least {each:,} (one iteration), got {steps!r}.")
+        raise ValueError(f"`steps` must be a whole number of at least {each:,} (one iteration), got {shown(steps)}.")
     return replace(config, num_iterations=int(steps) // each)
 
 
@@ -192,7 +192,7 @@ def _check_spaces(config: Config, spec: Spec) -> None:
         raise ValueError("`policy` must be linear or mlp where observations are vectors, got 'table'.")
     if (config.policy == "gaussian") != bool(spec.action_size):
         kind = "gaussian for continuous actions" if spec.action_size else "table, linear or mlp for discrete actions"
-        raise ValueError(f"`policy` must be {kind}, got {config.policy!r}.")
+        raise ValueError(f"`policy` must be {kind}, got {shown(config.policy)}.")
     if not spec.observations.bounded and config.observation_scale == "bounds":
         raise ValueError("`observation_scale` must be running where a bound is infinite, got 'bounds'.")
     _check_batches(config, spec)
@@ -216,9 +216,11 @@ def _check_log(config: Config, name: str, log: LogSpec) -> None:
     if config.visitation != "stationary":
         raise ValueError("`visitation` must be stationary on a log: its rows cannot be restarted.")
     if config.features != "plain":
-        raise ValueError(f"`features` must be plain on a log, got {config.features!r}.")
+        raise ValueError(f"`features` must be plain on a log, got {shown(config.features)}.")
     if log.with_candidates and config.policy != "items":
-        raise ValueError(f"`policy` must be items on {name}, whose requests have candidates, got {config.policy!r}.")
+        raise ValueError(
+            f"`policy` must be items on {name}, whose requests have candidates, got {shown(config.policy)}."
+        )
     if config.policy == "items" and log.catalogue is None:
         raise ValueError(f"`policy` must be mlp on {name}, which has no catalogue of items, got 'items'.")
     if config.start == "behaviour":

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
 
-from moac.choices import NOT_NEGATIVE, POSITIVE, check_fields
+from moac.choices import NOT_NEGATIVE, POSITIVE, check_fields, shown
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -163,7 +163,7 @@ def size(name: str, text: str) -> int:
     """From `2GB` to bytes."""
     matched = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
     if matched is None or matched.group(2).upper() not in _UNITS:
-        raise ValueError(f"`{name}` must be a size such as 2GB, got {text!r}.")
+        raise ValueError(f"`{name}` must be a size such as 2GB, got {shown(text)}.")
     return int(float(matched.group(1)) * _UNITS[matched.group(2).upper()])
 
 

@@ -52,7 +52,7 @@ def wrong_message(text, line, known):
     named = {*known, *map(str.upper, known)}.intersection(word.split(".")[0].split("[")[0] for word in quoted)
     texts = tuple(re.findall(r"'([^'\\]+)'", line))
     owner = OWN.get(line.partition(".")[0])
-    about_value = text.startswith(texts) or text.split()[0] in re.split(r"[(),= ]+", line)
+    about_value = bool({*quoted} & {*texts}) or text.startswith(texts) or text.split()[0] in re.split(r"[(),= ]+", line)
     if named or about_value or (owner and owner in text):
         return ""
     return f"names no argument: {text[:300]}"

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 import moac
-from moac.choices import did_you_mean
+from moac.choices import did_you_mean, shown
 from moac.cli import reference
 from moac.cli.console import print_lines, print_table
 from moac.cli.options import Answer, Command
@@ -60,7 +60,7 @@ class Docs(Command):
             return Answer({"pages": sorted(pages)}, lambda: sys.stdout.writelines(lines))
         if self.page not in pages:
             near = did_you_mean(self.page, pages)
-            raise ValueError(f"`PAGE` must be one that moac docs lists, got {self.page!r}.{near}")
+            raise ValueError(f"`PAGE` must be one that moac docs lists, got {shown(self.page)}.{near}")
         path = pages[self.page]
         return Answer({"page": str(path)}, lambda: sys.stdout.write(reference.written_out(path.read_text())))
 

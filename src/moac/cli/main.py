@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, get_type_hints
 
 import moac
-from moac.choices import did_you_mean
+from moac.choices import did_you_mean, shown
 from moac.cli import process
 from moac.tasks import quiet
 
@@ -183,7 +183,7 @@ def _unrecognised(token: str, program: str, command: type, arguments: list[str])
         return f"`{token}` is not an option of {program}.{near}"
     for argument in arguments:
         if argument.startswith("-") and argument.endswith(f"={token}"):
-            return f"`{argument.partition('=')[0]}` must be given without a value, got {token!r}."
+            return f"`{argument.partition('=')[0]}` must be given without a value, got {shown(token)}."
     return f"{token!r} is one argument too many for {program}. See {program} --help."
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import tyro
 
-from moac.choices import COUNT, did_you_mean
+from moac.choices import COUNT, did_you_mean, shown
 from moac.cli.console import only_for_json, print_json
 from moac.config import CHOICES, Average, Config, Discounted
 
@@ -266,4 +266,4 @@ def check_environment(env: str, beside: str = "") -> None:
     if env not in known:
         log = Path(env).suffix in (".csv", ".parquet", ".gz")
         near = " moac data build makes a dataset of a log." if log else did_you_mean(env, known)
-        raise ValueError(f"`ENV` must be an id that moac envs lists{beside}, got {env!r}.{near}")
+        raise ValueError(f"`ENV` must be an id that moac envs lists{beside}, got {shown(env)}.{near}")

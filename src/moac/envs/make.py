@@ -68,6 +68,12 @@ _SECONDS = Range("a positive number of seconds", lambda x: 0 < x < math.inf)
 _SPACES = "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these"
 _LARGEST_VECTOR = 100_000
 """Numbers of an observation: bounds, scale and moments of each are kept, and every step holds two of them."""
+_UNKNOWN_ID = (
+    gymnasium.error.UnregisteredEnv,
+    gymnasium.error.NamespaceNotFound,
+    gymnasium.error.NameNotFound,
+    gymnasium.error.Error,  # of an id that is malformed
+)
 _SMALLEST_IMAGE = 16
 """Pixels along each side; a smaller array of bytes is a board."""
 _NO_IMAGES = "images are not supported: a wrapper must extract features, such as positions, and show them as a vector"
@@ -174,13 +180,13 @@ class Maker:
         """A first copy, and its time limit; an unknown id, or a package that is missing, is a ValueError."""
         try:
             return self()
-        except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound):
-            module = self.name.rpartition(":")[0]
-            known = f"an id that {module} registers" if module else f"one of {', '.join(known_ids())}"
-            raise ValueError(f"`env` must be {known}, got {self.name!r}.") from None
         except BaseException as error:  # whatever its packages do where something is missing
             if interrupts.is_of_user(error):
                 raise
+            if type(error) in _UNKNOWN_ID:
+                module = self.name.rpartition(":")[0]
+                known = f"an id that {module} registers" if module else f"one of {', '.join(known_ids())}"
+                raise ValueError(f"`env` must be {known}, got {shown(self.name)}.") from None
             extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
             if extra is not None and isinstance(error, ImportError | gymnasium.error.DependencyNotInstalled):
                 raise ValueError(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from moac.choices import one_of
+from moac.choices import one_of, shown
 from moac.files import making, no_follow
 from moac.kuairand.schema import FOLDERS
 from moac.locks import becoming, check_room, held, refuse_existing
@@ -119,7 +119,7 @@ def _read(answer: http.client.HTTPResponse, size: int) -> bytes:
 def _ask(url: str, begin: int) -> http.client.HTTPResponse:
     """Open `url` from byte `begin` on."""
     if not url.startswith(("https://", "http://")):
-        raise ValueError(f"`base_url` must begin with https:// or http://, got {url!r}.")
+        raise ValueError(f"`base_url` must begin with https:// or http://, got {shown(url)}.")
     request = urllib.request.Request(url, headers={"Range": f"bytes={begin}-"} if begin else {})
     try:
         return urllib.request.urlopen(request, timeout=_SECONDS)

@@ -21,6 +21,7 @@ import numpy as np
 
 from moac import locks, tasks
 from moac.arguments import checked
+from moac.choices import shown
 from moac.files import read_arrays, read_json, write_arrays, write_json
 from moac.logs import buckets, candidates, engine, features, folder, numbering
 from moac.logs.buckets import Bucket, Progress
@@ -92,7 +93,7 @@ def build(
     rule = options.rule
     all_items = options.actions == ALL or files.schema.candidates is not None
     if not (options.actions in (None, ALL) or (isinstance(options.actions, int) and options.actions >= 2)):
-        raise ValueError(f"`actions` must be all or at least 2, got {options.actions!r}.")
+        raise ValueError(f"`actions` must be all or at least 2, got {shown(options.actions)}.")
     if files.schema.candidates is not None and isinstance(options.actions, int):
         raise ValueError(f"`actions` must be all where requests have candidates, got {options.actions}.")
     locks.refuse_existing(Path(out), "out")
@@ -232,7 +233,7 @@ class _Build:
             query = f"SELECT min({self.time}), max({self.time}) FROM {self._rows}"
             oldest, newest = connection.execute(query).fetchall()[0]
             times = f"times are {oldest} to {newest}, and it is at {self.since}"
-            raise ValueError(f"`split` must leave rows to train on, got {self.options.split!r}: {times}.")
+            raise ValueError(f"`split` must leave rows to train on, got {shown(self.options.split)}: {times}.")
         if len(actions) < (wanted or 2):
             if wanted is None:
                 raise ValueError(f"{self.files.name} must have two items that train users viewed, got {len(actions)}.")

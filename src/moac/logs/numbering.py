@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted
+from moac.choices import LARGEST_REWARD, SMALLEST_PROPENSITY, counted, shown
 from moac.logs import candidates, engine
 from moac.logs.buckets import Progress
 from moac.logs.connection import Connection
@@ -112,7 +112,7 @@ class _Numbering:
                 decimal, one = self._all(query + engine.parquet([partial]))[0]
                 if decimal:
                     right = f"`{getattr(self.schema, name)}` must hold whole numbers or texts"
-                    raise ValueError(f"{path}: {right}, got {one!r}: write {one[:-2]}.")
+                    raise ValueError(f"{path}: {right}, got {shown(one)}: write {one[:-2]}.")
             partial.replace(out)
         return out
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from moac.arguments import checked
-from moac.choices import counted
+from moac.choices import counted, shown
 
 WINDOW = 20
 """A state holds so many items that were viewed before."""
@@ -151,9 +151,9 @@ def _parsed(name: str, given: Any) -> list[tuple[str, str, int]]:
         label, expression, sign = label.strip(), expression.strip(), -1 if text.startswith("-") else 1
         if not label or (equals and not expression):
             right = "columns, or names with expressions such as watch=play/duration"
-            raise ValueError(f"`{name}` must be {right}, got {text!r}.")
+            raise ValueError(f"`{name}` must be {right}, got {shown(text)}.")
         if label in parsed:
-            raise ValueError(f"`{name}` must name each once, got {label!r} twice.")
+            raise ValueError(f"`{name}` must name each once, got {shown(label)} twice.")
         if name == "context" and sign < 0:
             raise ValueError(f"`context` must be columns, got -{label}: only a signal can be a cost.")
         parsed[label] = (label, expression or column(label), sign)

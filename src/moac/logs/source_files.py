@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from moac.choices import shown
 from moac.logs.schema import Table
 
 _BLOCK = 1 << 20
@@ -56,7 +57,7 @@ def hashed(path: Path, table: Table) -> File:
     if not size:
         raise ValueError(f"{path} must hold rows, got an empty file.")
     if text and table.columns and not end.endswith((b"\n", b"\r")):
-        raise ValueError(f"{path} must end with a new line, got {end!r}: the file is truncated.")
+        raise ValueError(f"{path} must end with a new line, got {shown(end)}: the file is truncated.")
     return File(path, table, size, digest.hexdigest())
 
 

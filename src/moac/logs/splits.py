@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from moac.choices import shown
+
 SPLITS = ("train", "validation", "test")
 """A split is an index into these; −1 is a row in none of them."""
 SHARES = (0.8, 0.1, 0.1)
@@ -44,7 +46,7 @@ class Rule:
             raise ValueError(f"`split_seed` must be in [0, 2^32), got {self.seed}.")
         if self.name not in RULES or bool(self.moment) != (self.name != "users"):
             given = f"{self.name}{':' * bool(self.moment)}{self.moment}"
-            raise ValueError(f"`split` must be users, time:DATE or unseen:DATE, got {given!r}.")
+            raise ValueError(f"`split` must be users, time:DATE or unseen:DATE, got {shown(given)}.")
         if self.name == "time" and not sum(self.shares[1:]):
             raise ValueError(f"`shares` must leave users to validate or test on, got {self.shares}.")
 
@@ -82,7 +84,7 @@ class Rule:
             moment = datetime.fromisoformat(self.moment)
         except ValueError:
             right = "a date such as 2022-05-04, or a number as the log's times are"
-            raise ValueError(f"`split` must have {right}, got {self.moment!r}.") from None
+            raise ValueError(f"`split` must have {right}, got {shown(self.moment)}.") from None
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moac.arguments import checked
-from moac.choices import COUNT, SHARE, Range, at_least
+from moac.choices import COUNT, SHARE, Range, at_least, shown
 from moac.momdp.model import FiniteMOMDP
 from moac.types import Key
 
@@ -106,7 +106,7 @@ def deep_sea_treasure(variant: str = "convex") -> FiniteMOMDP:
             middle of 20 columns, with the concave treasures on the right and the same floor, but bare, on the left.
     """
     if variant not in _SEAS:
-        raise ValueError(f"`variant` must be one of {', '.join(map(repr, _SEAS))}, got {variant!r}.")
+        raise ValueError(f"`variant` must be one of {', '.join(map(repr, _SEAS))}, got {shown(variant)}.")
     name, start, bottom, treasure = _SEAS[variant]
 
     def step(state: State, action: int) -> list[Outcome]:

@@ -22,7 +22,7 @@ from jax import Array
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
-from moac.choices import COUNT, NOT_NEGATIVE, POSITIVE, Range, check_fields
+from moac.choices import COUNT, NOT_NEGATIVE, POSITIVE, Range, check_fields, shown
 from moac.compiling import kept_for_few
 from moac.logs import splits, states
 from moac.logs.catalogue import Catalogue
@@ -60,7 +60,7 @@ class Options:
     def __post_init__(self) -> None:
         check_fields(self, _RANGES)
         if self.policy not in ("mlp", "items"):
-            raise ValueError(f"`policy` must be mlp or items, got {self.policy!r}.")
+            raise ValueError(f"`policy` must be mlp or items, got {shown(self.policy)}.")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"`hidden` must hold widths of at least 1, got {self.hidden}.")
 

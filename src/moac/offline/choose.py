@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from moac import files
+from moac.choices import shown
 from moac.offline.evaluation import OfflineEvaluation
 from moac.training.trained import TrainedPolicy
 
@@ -78,7 +79,9 @@ def floors(texts: Sequence[str], signals: Sequence[str]) -> tuple[Floor, ...]:
     for text in texts:
         match = _FLOOR.fullmatch(text.strip())
         if match is None:
-            raise ValueError(f"`protect` must be a signal and a change in per cent, such as Like=-1%, got {text!r}.")
+            raise ValueError(
+                f"`protect` must be a signal and a change in per cent, such as Like=-1%, got {shown(text)}."
+            )
         if match["signal"] not in signals:
             raise ValueError(f"`protect` must name one of {', '.join(signals)}, got {match['signal']!r}.")
         if match["signal"] in (floor.signal for floor in parsed):

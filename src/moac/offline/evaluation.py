@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moac import files
-from moac.choices import counted
+from moac.choices import counted, shown
 from moac.offline.access_log import AccessLog
 from moac.offline.behaviour import Calibration
 from moac.offline.ncis import Controlled, Report
@@ -120,7 +120,7 @@ class OfflineEvaluation:
         signal = self.report.signal_names[k]
         policy, base = self.report.policies[method], self.report.policies[BASELINE]
         if policy.change is None:
-            raise ValueError(f"`method` must be one of {', '.join(self.methods)}, got {method!r}.")
+            raise ValueError(f"`method` must be one of {', '.join(self.methods)}, got {shown(method)}.")
         cost, change = signal in self.costs, policy.change
         sign = -1.0 if cost else 1.0
         moved = abs(change.difference[k]) > _ROUNDING * abs(base.ncis.value[k])

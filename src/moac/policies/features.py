@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
+from moac.choices import shown
 from moac.policies.observations import StateSpec
 from moac.types import Key, Observation, Spec, vectors
 
@@ -34,7 +35,7 @@ def of_states(name: str, spec: Spec, key: Key) -> OneHot | Table:
     """The features of that name for states."""
     kind, _, size = name.partition(":")
     if not isinstance(spec.observations, StateSpec):
-        raise ValueError(f"`features` must be those of vectors for {spec.name}, got {name!r}.")
+        raise ValueError(f"`features` must be those of vectors for {spec.name}, got {shown(name)}.")
     count = spec.observations.num_states
     if kind == "one-hot":
         return OneHot(count)
@@ -43,7 +44,7 @@ def of_states(name: str, spec: Spec, key: Key) -> OneHot | Table:
     if kind == "random":
         return random_table(key, count, int(size))
     known = "one-hot, one-hot-reference (of more than one state) or random:<d>"
-    raise ValueError(f"`features` must be {known} for states, got {name!r}.")
+    raise ValueError(f"`features` must be {known} for states, got {shown(name)}.")
 
 
 def of_vectors(name: str, num_inputs: int) -> Features:
@@ -59,7 +60,7 @@ def of_vectors(name: str, num_inputs: int) -> Features:
             return Raw(num_inputs, centred=kind == "plain")
         case _:
             known = "tile, fourier:<order>, rbf:<n>, raw or plain"
-            raise ValueError(f"`features` must be {known} for vectors, got {name!r}.")
+            raise ValueError(f"`features` must be {known} for vectors, got {shown(name)}.")
 
 
 class Features(Protocol):

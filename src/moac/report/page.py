@@ -80,7 +80,7 @@ class Claim:
     def __post_init__(self) -> None:
         _check_values("the parts of a claim", vars(self).values())
         if self.verdict not in VERDICTS:
-            raise ValueError(f"`verdict` must be one of {', '.join(VERDICTS)}, got {self.verdict!r}.")
+            raise ValueError(f"`verdict` must be one of {', '.join(VERDICTS)}, got {shown(self.verdict)}.")
 
 
 @dataclass(frozen=True)

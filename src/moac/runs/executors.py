@@ -26,6 +26,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from moac import tasks
+from moac.choices import shown
 from moac.tasks import Executor, Failure, Limits, Outcome, Serial, TaskFailedError, ended, results
 
 __all__ = ["NAMES", "Executor", "Failure", "Limits", "Serial", "TaskFailedError", "ended", "opened", "results"]
@@ -61,7 +62,7 @@ def opened(
 
 def _made(name: str, workers: int | None, address: str | None, limits: Limits) -> Executor:
     if name not in NAMES:
-        raise ValueError(f"`executor` must be one of {', '.join(NAMES)}, got {name!r}.")
+        raise ValueError(f"`executor` must be one of {', '.join(NAMES)}, got {shown(name)}.")
     if workers is not None and workers < 1:
         raise ValueError(f"`workers` must be at least 1, got {workers}.")
     if address is not None and name != "ray":

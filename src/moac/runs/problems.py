@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from moac import files, training
-from moac.choices import COUNT, did_you_mean
+from moac.choices import COUNT, did_you_mean, shown
 from moac.config import check_trials
 from moac.momdp import FiniteMOMDP, library
 from moac.policies.encoding import ActionBox, Encoder
@@ -224,7 +224,9 @@ def model_of(env: str) -> FiniteMOMDP:
     if model is not None:
         return model
     known = library.known_environments()
-    raise ValueError(f"`ENV` must have an exact model ({', '.join(known)}), got {env!r}.{did_you_mean(env, known)}")
+    raise ValueError(
+        f"`ENV` must have an exact model ({', '.join(known)}), got {shown(env)}.{did_you_mean(env, known)}"
+    )
 
 
 def problem_of(env: str, *, argument: str = "ENV", blackbox: bool = False, **options: Any) -> Source:
@@ -259,7 +261,7 @@ def real(source: Source) -> Source:
         return source
     if (name := id_of(source)) is None:
         told = "moac.momdp.evaluate gives the exact values of a model's policies"
-        raise ValueError(f"`problem` must be an environment to play episodes in, got {source!r}: {told}.")
+        raise ValueError(f"`problem` must be an environment to play episodes in, got {shown(source)}: {told}.")
     from moac import envs
 
     return envs.make(name)
@@ -317,5 +319,7 @@ def _environment_of(env: str, options: Mapping[str, Any], argument: str = "ENV")
     from moac import envs
 
     if ":" not in env and env not in (known := envs.known_ids()):
-        raise ValueError(f"`{argument}` must be an id that moac envs lists, got {env!r}.{did_you_mean(env, known)}")
+        raise ValueError(
+            f"`{argument}` must be an id that moac envs lists, got {shown(env)}.{did_you_mean(env, known)}"
+        )
     return envs.make(env, **options)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from moac import files, training
+from moac.choices import shown
 from moac.training.run import History
 
 Row = Mapping[str, Any]
@@ -110,7 +111,7 @@ def check(names: Sequence[str]) -> None:
     """Refuse an unknown sink, and one whose package is missing, before anything is trained."""
     for name in names:
         if name not in _KINDS:
-            raise ValueError(f"`sinks` must be some of {', '.join(_KINDS)}, got {name!r}.")
+            raise ValueError(f"`sinks` must be some of {', '.join(_KINDS)}, got {shown(name)}.")
         if importlib.util.find_spec(_KINDS[name][0]) is None:
             raise ValueError(f"`sink` {name} needs {_KINDS[name][0]}: pip install 'moac[{name}]'.")
 

@@ -277,13 +277,13 @@ def _floors(texts: Sequence[str], best: Float[np.ndarray, " M"], names: tuple[st
         match = _FLOOR.fullmatch(text.strip())
         if match is None:
             right = "an objective and its least value, such as fuel=-1.5, or a change from the best, such as fuel=-1%"
-            raise ValueError(f"`protect` must be {right}, got {text!r}.")
+            raise ValueError(f"`protect` must be {right}, got {shown(text)}.")
         name, value = match["name"], float(match["value"])
         _known("protect", name, names)
         if name in floors:
-            raise ValueError(f"`protect` must name an objective once, got {name!r} twice.")
+            raise ValueError(f"`protect` must name an objective once, got {shown(name)} twice.")
         if match["relative"] and value > 0:
-            raise ValueError(f"`protect` must be at most 0%, a change from the archive's best, got {text!r}.")
+            raise ValueError(f"`protect` must be at most 0%, a change from the archive's best, got {shown(text)}.")
         highest = float(best[names.index(name)])
         floors[name] = highest - abs(highest * value) / 100 if match["relative"] else value
     return floors
@@ -292,4 +292,4 @@ def _floors(texts: Sequence[str], best: Float[np.ndarray, " M"], names: tuple[st
 def _known(argument: str, name: str, names: tuple[str, ...]) -> None:
     if name not in names:
         near = did_you_mean(name, names)
-        raise ValueError(f"`{argument}` must name one of {', '.join(names)}, got {name!r}.{near}")
+        raise ValueError(f"`{argument}` must name one of {', '.join(names)}, got {shown(name)}.{near}")

@@ -177,7 +177,7 @@ def check_rules(rules: Sequence[str]) -> None:
     for rule in rules:
         if rule != CONDITIONED and not is_choice("weighting", rule):
             near = did_you_mean(rule, known)
-            raise ValueError(f"`rules` must be some of {', '.join(known)}, got {rule!r}.{near}")
+            raise ValueError(f"`rules` must be some of {', '.join(known)}, got {shown(rule)}.{near}")
     if not rules:
         raise ValueError("`rules` must name at least one rule, got none.")
     if CONDITIONED in rules and len(rules) > 1:
@@ -193,7 +193,7 @@ def _preferences(options: Options, num_objectives: int, rules: Sequence[str], us
     wanted, smallest = usual if options.preferences is None else options.preferences, 0.0 if conditioned else SMALLEST
     if not isinstance(wanted, int | np.integer):
         if options.draw is not None:
-            raise ValueError(f"`draw` must be left out where `preferences` are vectors, got {options.draw!r}.")
+            raise ValueError(f"`draw` must be left out where `preferences` are vectors, got {shown(options.draw)}.")
         return given(wanted, num_objectives, smallest)
     wanted = COUNT.checked("preferences", wanted)
     if (options.draw or ("grid" if conditioned else "random")) == "grid":

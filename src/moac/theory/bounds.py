@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Literal
 
 from moac.arguments import checked
-from moac.choices import at_least, schedule_of
+from moac.choices import at_least, schedule_of, shown
 from moac.theory.ground import Constants
 
 Derivation = Literal["printed", "derived"]
@@ -75,7 +75,7 @@ class CriticTerms:
     def check(self, beta: float) -> None:
         """Refuse a step size for which the theorem says nothing."""
         if not 0 < beta <= self.largest_beta * (1 + 1e-9):
-            raise ValueError(f"`beta` must be in (0, {self.largest_beta:.6g}] for Theorem 1, got {beta!r}.")
+            raise ValueError(f"`beta` must be in (0, {self.largest_beta:.6g}] for Theorem 1, got {shown(beta)}.")
 
 
 @dataclass(frozen=True)

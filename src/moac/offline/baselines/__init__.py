@@ -20,6 +20,7 @@ import optax
 from jax import Array, lax
 from jaxtyping import Float, Int
 
+from moac.choices import shown
 from moac.compiling import compiler_options, kept_for_few, shapes_of
 from moac.config import check_trials
 from moac.logs import states
@@ -76,7 +77,7 @@ class Options(ABC):  # noqa: B024 - a method's own options are final
         for name, (rule, holds) in _RULES.items():
             value: Any = getattr(self, name, None)
             if value is not None and not holds(value):
-                raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
+                raise ValueError(f"`{name}` must be {rule}, got {shown(value)}.")
 
 
 @jax.tree_util.register_dataclass

@@ -23,6 +23,7 @@ from jaxtyping import Float
 from scipy.linalg import block_diag
 from scipy.optimize import brentq
 
+from moac.choices import shown
 from moac.logs.catalogue import Catalogue
 from moac.logs.dataset import LoggedDataset
 from moac.offline import evaluate, ncis, reward_model
@@ -123,7 +124,7 @@ def personal_scores(dataset: LoggedDataset, signals: Sequence[str] = ()) -> Pers
 def _means(dataset: LoggedDataset, signals: Sequence[str]) -> Float[np.ndarray, "K M"]:
     """The mean of each signal of each item."""
     for name in (name for name in signals if name not in dataset.signal_names):
-        raise ValueError(f"`signals` must be of {', '.join(dataset.signal_names)}, got {name!r}.")
+        raise ValueError(f"`signals` must be of {', '.join(dataset.signal_names)}, got {shown(name)}.")
     columns = [dataset.signal_names.index(name) for name in signals or dataset.signal_names]
     rows = dataset.rows("train")
     reward = dataset.reward[rows][:, columns].astype(np.float64)
@@ -138,7 +139,7 @@ def feature_scores(dataset: LoggedDataset, feature: str) -> Float[np.ndarray, " 
     names, sign = item_features(dataset), -1.0 if feature.startswith("-") else 1.0
     if feature.removeprefix("-") not in names:
         known = f"one of {', '.join(names)}" if names else "left out: the log has no item features"
-        raise ValueError(f"`feature` must be {known}, got {feature!r}.")
+        raise ValueError(f"`feature` must be {known}, got {shown(feature)}.")
     column = dataset.tables.items[dataset.action_items, names.index(feature.removeprefix("-"))]
     return sign * _standardised(np.asarray(column, np.float64))
 
