@@ -23,11 +23,13 @@ SMALL = ["--num-critic-steps", "2", "--critic-batch-size", "8", "--actor-batch-s
 OFTEN = ["--checkpoint-every", "0"]
 MODEL = ["train", "resource-gathering-v0", "--trials", "9", "--iterations", "200", "--num-evaluations", "20"]
 REAL = ["train", "resource-gathering-v0", "--blackbox", "--trials", "9", "--num-envs", "4", "--iterations", "200"]
-EPISODES = ["--num-evaluations", "20", "--evaluation-episodes", "2"]
+EVERY = ["--evaluation-share", "1000"]
+"""Evaluations of new episodes all fit, so that runs which were killed have as many as those which were not."""
+EPISODES = ["--num-evaluations", "20", "--evaluation-episodes", "2", *EVERY]
 MENU = ["--trials", "9", "--pulls", "1", "0.1", "--hidden", "8", "--iterations", "60", "--num-evaluations", "6"]
 COMPARISON = ["--trials", "1", "--iterations", "5", "--quick"]
 PPO = ["--learner", "ppo", "--trials", "9", "--num-evaluations", "20", "--seed", "3", *OFTEN]
-NETWORK = ["explore", "four-room-v0", "--steps", "8192", "--preferences", "3", "--episodes", "2", "--seed", "3"]
+NETWORK = ["explore", "four-room-v0", "--steps", "8192", "--preferences", "3", "--episodes", "2", "--seed", "3", *EVERY]
 SWEEP = """
 env = "fishwood-v0"
 trials = 9
@@ -349,7 +351,7 @@ def test_a_compiled_run_of_ppo(nursery, tmp_path):
 
 def test_a_run_of_ppo_on_the_real_environment(nursery, tmp_path):
     real = ["train", "fishwood-v0", "--blackbox", "--num-envs", "4", "--steps", "36864", "--evaluation-episodes", "2"]
-    kill_and_finish(nursery, RunInEpisodes(*real, *PPO), tmp_path)
+    kill_and_finish(nursery, RunInEpisodes(*real, *PPO, *EVERY), tmp_path)
 
 
 def test_a_run_of_one_network_for_every_preference(nursery, tmp_path):
