@@ -189,7 +189,7 @@ LARGE = {
     "trials": (lambda: "fishwood-v0", 60_000, ON_MODEL),
     "batch": (lambda: "fishwood-v0", 1, ON_MODEL | {"actor_batch_size": 1_000_000}),
     "widths": (lambda: "fishwood-v0", 1, ON_MODEL | {"policy": "mlp", "hidden": (2000, 2000)}),
-    "history": (lambda: "fishwood-v0", 4000, ON_MODEL | {"num_iterations": 100, "num_evaluations": 100}),
+    "history": (lambda: "fishwood-v0", 12_000, ON_MODEL | {"num_iterations": 100, "num_evaluations": 100}),
     "layer": (
         lambda: envs.make("minecart-v0", evaluation_episodes=1),
         1,
@@ -208,7 +208,7 @@ LARGE = {
     "states": (
         lambda: envs.make(Line, evaluation_episodes=1, limit=4),
         1,
-        ONCE | {"actor_batch_size": 400_000, "minibatch_size": 400_000, "epochs": 1},
+        ONCE | {"actor_batch_size": 1_200_000, "minibatch_size": 1_200_000, "epochs": 1},
     ),
     "copies": (
         lambda: envs.make(Line, num_envs=40_000, evaluation_episodes=1, limit=4),

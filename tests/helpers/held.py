@@ -38,11 +38,6 @@ def models(number):
     moac.explore(each, preferences=2, rules=["fixed"], entropies=[0.0], num_iterations=3, num_evaluations=1, **SIZES)
 
 
-def shapes(number):
-    """Models each of which has another number of states, and so another program."""
-    moac.train(model(number, 20 + number), num_iterations=3, num_evaluations=1, **SIZES)
-
-
 def logs(number):
     """Logs, each with other users and items: trained on, and the policy evaluated."""
     log = with_estimator(generate.log(400, number, num_users=60).dataset())
@@ -56,7 +51,7 @@ def environments(number):
     moac.evaluate(trained, episodes=2)
 
 
-KINDS = {use.__name__: use for use in (models, shapes, logs, environments)}
+KINDS = {use.__name__: use for use in (models, logs, environments)}
 
 
 def resident():
