@@ -291,10 +291,8 @@ class Sweep(Run):
         check_arrays(place)
 
 
-class Certificate(Run):
-    """`moac certify` of a run; the same command again."""
-
-    shown_again = False
+class InFolder(Run):
+    """A command, then its options, on a copy of a finished run."""
 
     def __init__(self, run, *arguments):
         super().__init__(*arguments)
@@ -303,7 +301,14 @@ class Certificate(Run):
     def order(self, place):
         if not place.exists():
             shutil.copytree(self.run, place)
-        return {"moac": ["certify", str(place), *self.arguments]}
+        command, *options = self.arguments
+        return {"moac": [command, str(place), *options]}
+
+
+class Certificate(InFolder):
+    """`moac certify` of a run; the same command again."""
+
+    shown_again = False
 
     def ended(self, place):
         return (place / "certificate.json").exists() and b"certificate" in (place / "report.html").read_bytes()
@@ -366,7 +371,7 @@ def test_a_sweep_in_processes(nursery, tmp_path):
 def test_a_certificate(nursery, tmp_path):
     run = Run(*MODEL, *SMALL)
     finished(nursery, run.order(tmp_path / "certified"))
-    kill_and_finish(nursery, Certificate(tmp_path / "certified", "--episodes", "4000"), tmp_path)
+    kill_and_finish(nursery, Certificate(tmp_path / "certified", "certify", "--episodes", "4000"), tmp_path)
 
 
 def test_a_reproduction(nursery, tmp_path):

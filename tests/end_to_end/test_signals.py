@@ -4,7 +4,6 @@ What ends a query of a build in order is in `test_data_command.py`; SIGKILL is i
 """
 
 import random
-import shutil
 import signal
 import time
 
@@ -48,18 +47,8 @@ class Folder(kills.Run):
         ]
 
 
-class InFolder(kills.Run):
+class InFolder(kills.InFolder):
     """A command that writes into the folder of a run, which it leaves as it was or with all of what it writes."""
-
-    def __init__(self, run, *arguments):
-        super().__init__(*arguments)
-        self.run = run
-
-    def order(self, place):
-        if not place.exists():
-            shutil.copytree(self.run, place)
-        command, *options = self.arguments
-        return {"moac": [command, str(place), *options]}
 
     def check(self, place):
         super().check(place)
